@@ -1,0 +1,31 @@
+/*
+ * train — the loop: data, step, metrics, checkpoint, until done, stopped or failed.
+ */
+#ifndef MUSTER_AGENT_TRAIN_H
+#define MUSTER_AGENT_TRAIN_H
+
+#include "agent/control.h"
+#include "base/err.h"
+#include "libcomm/comm.h"
+#include "plan/job.h"
+#include "plan/layout.h"
+
+#include <stdint.h>
+
+struct train_env {
+	const struct job *job;
+	struct layout layout;
+	struct coords at;
+	struct comm *world;
+	struct control *control;
+	const char *run_dir;
+	const char *resume;   /* folder of a checkpoint, or "" */
+	uint32_t generation;
+	int threads;
+};
+
+/* Returns when the job's last step is done or a stop was obeyed (all ranks at the same step); sends
+ * ready, metrics, eval, ckpt, progress and finished. An error has not been reported yet: the caller sends failed. */
+int train_run(const struct train_env *env, struct err *e);
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * err — how every function of muster fails.
+ *
+ * A function that can fail returns 0 or -1 and takes a `struct err *` as its
+ * last argument. On failure the err holds a code, for programs, and a text,
+ * for people: it names the object, the cause and the remedy. Libraries return
+ * errors; only a main and the supervisor print them. Outputs are set only
+ * after success. A NULL err is allowed and loses the text.
+ */
+#ifndef MUSTER_BASE_ERR_H
+#define MUSTER_BASE_ERR_H
+
+#include <stdarg.h>
+
+/* code, the word that logs and JSON use for it */
+#define ERR_CODES(X)                                                              \
+	X(ERR_NONE, "none")                /* no error */                          \
+	X(ERR_USAGE, "usage")              /* the command line or a job file */    \
+	X(ERR_IO, "io")                    /* a file or a disk */                  \
+	X(ERR_NET, "net")                  /* a socket or a peer's connection */   \
+	X(ERR_NOMEM, "no-memory")          /* memory, descriptors, processes */    \
+	X(ERR_PROTO, "protocol")           /* a peer sent what it may not send */  \
+	X(ERR_AUTH, "auth")                /* a peer that is not who it must be */ \
+	X(ERR_STALE, "stale")              /* a message of another generation */   \
+	X(ERR_CORRUPT, "corrupt")          /* stored data that is not what it was */ \
+	X(ERR_NOTFOUND, "not-found")       /* a thing that should be there */      \
+	X(ERR_UNSUPPORTED, "unsupported")  /* legal, but not built for this */     \
+	X(ERR_NOFIT, "no-fit")             /* a plan the machines cannot hold */   \
+	X(ERR_TIMEOUT, "timeout")          /* a wait that ended */                 \
+	X(ERR_ABORTED, "aborted")          /* stopped from outside */              \
+	X(ERR_PEER, "peer")                /* another rank died or failed */       \
+	X(ERR_NUMERIC, "numeric")          /* NaN, infinity, overflow */           \
+	X(ERR_INTERNAL, "internal")        /* a bug of ours */
+
+enum err_code {
+#define ERR_ENUM(code, word) code,
+	ERR_CODES(ERR_ENUM)
+#undef ERR_ENUM
+};
+
+struct err {
+	enum err_code code;
+	char text[1000];
+};
+
+#define ERR_INIT { ERR_NONE, "" }
+
+/* The word of a code, such as "io"; never NULL. */
+const char *err_word(enum err_code code);
+
+/* Sets code and text; returns -1, so that a function can `return err_set(…)`. */
+int err_set(struct err *e, enum err_code code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* As err_set, and appends ": " and the text of errno (read on entry). */
+int err_errno(struct err *e, enum err_code code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Puts context and ": " in front of the text that is there; returns -1. */
+int err_prefix(struct err *e, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+#endif

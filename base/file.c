@@ -1,0 +1,163 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int file_read_full(int fd, void *data, size_t n)
+{
+	char *at = data;
+	while (n) {
+		ssize_t got = read(fd, at, n);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -1;
+		if (got == 0) {
+			errno = EPIPE;
+			return -1;
+		}
+		at += got;
+		n -= (size_t)got;
+	}
+	return 0;
+}
+
+int file_pread_full(int fd, void *data, size_t n, off_t at)
+{
+	char *to = data;
+	while (n) {
+		ssize_t got = pread(fd, to, n, at);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -1;
+		if (got == 0) {
+			errno = EPIPE;
+			return -1;
+		}
+		to += got;
+		at += got;
+		n -= (size_t)got;
+	}
+	return 0;
+}
+
+int file_write_full(int fd, const void *data, size_t n)
+{
+	const char *at = data;
+	while (n) {
+		ssize_t put = write(fd, at, n);
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put < 0)
+			return -1;
+		at += put;
+		n -= (size_t)put;
+	}
+	return 0;
+}
+
+int file_slurp(const char *path, size_t most, struct buf *out, struct err *e)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return err_errno(e, errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open", path);
+	int rc = -1;
+	for (size_t total = 0;;) {
+		char *to = buf_room(out, 65536);
+		if (!to) {
+			err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
+			break;
+		}
+		ssize_t got = read(fd, to, 65536);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0) {
+			err_errno(e, ERR_IO, "%s: cannot read", path);
+			break;
+		}
+		out->len += (size_t)got;
+		out->data[out->len] = '\0';
+		total += (size_t)got;
+		if (total > most) {
+			err_set(e, ERR_CORRUPT, "%s: larger than the %zu bytes such a file may have", path, most);
+			break;
+		}
+		if (got == 0) {
+			rc = 0;
+			break;
+		}
+	}
+	close(fd);
+	return rc;
+}
+
+int file_sync_dir(const char *path, struct err *e)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return err_errno(e, ERR_IO, "%s: cannot open the folder", path);
+	int rc = fsync(fd);
+	if (rc)
+		err_errno(e, ERR_IO, "%s: cannot sync the folder", path);
+	close(fd);
+	return rc;
+}
+
+static int sync_parent(const char *path, struct err *e)
+{
+	char dir[PATH_MAX];
+	snprintf(dir, sizeof dir, "%s", path);
+	char *slash = strrchr(dir, '/');
+	if (!slash)
+		return file_sync_dir(".", e);
+	slash[slash == dir] = '\0';
+	return file_sync_dir(dir, e);
+}
+
+int file_replace(const char *path, const void *data, size_t n, struct err *e)
+{
+	char tmp[PATH_MAX];
+	int len = snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)getpid());
+	if (len >= (int)sizeof tmp)
+		return err_set(e, ERR_IO, "%s: the path is too long; choose a shorter one", path);
+	int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return err_errno(e, ERR_IO, "%s: cannot create", tmp);
+	int bad = file_write_full(fd, data, n) || fsync(fd);
+	if (bad)
+		err_errno(e, ERR_IO, "%s: cannot write", tmp);
+	if (close(fd) && !bad)
+		bad = err_errno(e, ERR_IO, "%s: cannot close", tmp);
+	if (!bad && rename(tmp, path))
+		bad = err_errno(e, ERR_IO, "%s: cannot rename to %s", tmp, path);
+	if (bad) {
+		unlink(tmp);
+		return -1;
+	}
+	return sync_parent(path, e);
+}
+
+int file_make_dirs(const char *path, struct err *e)
+{
+	char dir[PATH_MAX];
+	if (snprintf(dir, sizeof dir, "%s", path) >= (int)sizeof dir)
+		return err_set(e, ERR_IO, "%s: the path is too long; choose a shorter one", path);
+	for (char *at = dir + 1;; at++) {
+		if (*at != '/' && *at != '\0')
+			continue;
+		char was = *at;
+		*at = '\0';
+		if (mkdir(dir, 0700) && errno != EEXIST)
+			return err_errno(e, ERR_IO, "%s: cannot make the folder", dir);
+		*at = was;
+		if (!was)
+			return 0;
+	}
+}

@@ -1,0 +1,34 @@
+/*
+ * log — lines for people, from a main, the supervisor and the agent's loop.
+ *
+ * Libraries do not log: they return errors (base/err.h). A line is written
+ * with one write(2), so lines of several threads do not mix. Every line reads
+ * `HH:MM:SS.mmm LEVEL who: text`. A hook, when set, also gets each line at or
+ * above its level: the agent uses it to send warnings to the supervisor.
+ */
+#ifndef MUSTER_BASE_LOG_H
+#define MUSTER_BASE_LOG_H
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+
+/* Where lines go (default: descriptor 2), from which level on (default:
+ * LOG_INFO), and who speaks, such as "node3:12"; `who` is copied. */
+void log_setup(int fd, enum log_level least, const char *who);
+
+/* hook(level, text, arg) runs on the thread that logs; it must not log. */
+void log_hook(enum log_level least,
+	      void (*hook)(enum log_level, const char *text, void *arg), void *arg);
+
+void log_line(enum log_level level, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+const char *log_level_word(enum log_level level);
+/* Returns -1 for a word that is no level. */
+int log_level_parse(const char *word);
+
+#define log_debug(...) log_line(LOG_DEBUG, __VA_ARGS__)
+#define log_info(...) log_line(LOG_INFO, __VA_ARGS__)
+#define log_warn(...) log_line(LOG_WARN, __VA_ARGS__)
+#define log_error(...) log_line(LOG_ERROR, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,88 @@
+/*
+ * msg — the frames of the control channel between supervisor and agents.
+ *
+ * A frame on the wire:
+ *
+ *     u32 length      bytes that follow, little-endian, MSG_MAX at most
+ *     u8[length]      sealed body (base/auth.h): ciphertext and tag
+ *
+ * and the body once opened:
+ *
+ *     u16 type        enum msg_type, little-endian
+ *     u16 zero
+ *     u32 generation  the launch it belongs to; another one is refused as stale
+ *     u8[]            JSON object, UTF-8, without NUL; the fields are in the table below
+ *
+ * Whoever reads one takes nothing for granted: lengths, types, generations and
+ * fields are checked, an unknown type is a protocol error and closes the
+ * connection. To add a message: a line in MSG_TYPES, its fields in the
+ * comment, a sender, a row in the receiver's table of handlers.
+ */
+#ifndef MUSTER_BASE_MSG_H
+#define MUSTER_BASE_MSG_H
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <jansson.h>
+#include <stdint.h>
+
+enum { MSG_MAX = 1 << 20, MSG_VERSION = 1 };
+
+/*
+ * agent to supervisor
+ *   hello     {rank, world, node, pid, cpus, version}       first message after the handshake
+ *   ready     {step, samples, phases: {name: seconds}}      communicators are up, state is loaded; training starts at step
+ *   metrics   {step, loss, grad_norm, lr, tokens, step_s, …} one a step, from the rank that has the loss (the last stage, tp 0, dp 0)
+ *   eval      {step, loss}                                   same rank
+ *   progress  {step, phase}                                  every heartbeat and at phase changes, every rank
+ *   log       {level, text}                                  warnings and errors
+ *   ckpt      {step, path, bytes, seconds, stall_s}          committed (world rank 0)
+ *   signal    {number}                                       the agent got SIGTERM, SIGINT, SIGUSR1
+ *   failed    {code, text}                                   the agent cannot go on; it exits after this
+ *   finished  {step, peak_bytes, phases}                     the agent has done what was asked; it exits after this
+ * supervisor to agent
+ *   welcome   {job: text of the resolved INI, plan: object, run: folder, resume: folder of a checkpoint or "", coords: {tp, dp, pp}, node, heartbeat_s}
+ *   stop      {reason, checkpoint: true|false}               stop at the next step boundary, all ranks at the same one
+ *   abort     {reason}                                       leave at once
+ */
+#define MSG_TYPES(X)            \
+	X(MSG_HELLO, "hello")       \
+	X(MSG_READY, "ready")       \
+	X(MSG_METRICS, "metrics")   \
+	X(MSG_EVAL, "eval")         \
+	X(MSG_PROGRESS, "progress") \
+	X(MSG_LOG, "log")           \
+	X(MSG_CKPT, "ckpt")         \
+	X(MSG_SIGNAL, "signal")     \
+	X(MSG_FAILED, "failed")     \
+	X(MSG_FINISHED, "finished") \
+	X(MSG_WELCOME, "welcome")   \
+	X(MSG_STOP, "stop")         \
+	X(MSG_ABORT, "abort")
+
+enum msg_type {
+	MSG_NONE,
+#define MSG_ENUM(type, word) type,
+	MSG_TYPES(MSG_ENUM)
+#undef MSG_ENUM
+	MSG_COUNT
+};
+
+struct msg {
+	enum msg_type type;
+	uint32_t generation;
+	json_t *body; /* an object; owned by the msg */
+};
+
+const char *msg_word(enum msg_type type);
+void msg_fini(struct msg *m);
+
+/* Appends the opened body of a message to `out`. Borrows `body`, which may be NULL for {}. */
+int msg_pack(enum msg_type type, uint32_t generation, json_t *body, struct buf *out, struct err *e);
+
+/* Reads an opened body. ERR_PROTO for anything malformed; ERR_STALE, with the
+ * message set, when it is well-formed but of another generation. */
+int msg_unpack(const void *data, size_t len, uint32_t generation, struct msg *m, struct err *e);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * net — TCP sockets for the control channel and for libcomm.
+ *
+ * Addresses are texts: "192.0.2.7:4711", "[2001:db8::1]:4711". Sockets are
+ * close-on-exec, non-blocking where said, with TCP_NODELAY. Nothing here
+ * listens on a wildcard address: the caller names the address to listen on.
+ */
+#ifndef MUSTER_BASE_NET_H
+#define MUSTER_BASE_NET_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+enum { NET_ADDR_MAX = 80 };
+
+/* The address that this machine uses on `interface` ("eth0"), or, when
+ * interface is "" or NULL, the one that `hint` (a host name, a literal address, or NULL for the
+ * loopback address) resolves to. Without a port; IPv6 comes in brackets. */
+int net_local_address(const char *interface, const char *hint, char out[NET_ADDR_MAX], struct err *e);
+
+/* Listens on `address` (without a port; one is chosen); writes the full
+ * address with its port to `bound`. The descriptor is non-blocking. */
+int net_listen(const char *address, int *fd, char bound[NET_ADDR_MAX], struct err *e);
+
+/* Connects within timeout_s seconds; the descriptor is blocking. Retries
+ * a refused connection until then, as the peer may not listen yet. */
+int net_connect(const char *address, double timeout_s, int *fd, struct err *e);
+
+/* Accepts one waiting connection (blocking descriptor); *fd = -1 and 0 when none waits. */
+int net_accept(int listener, int *fd, struct err *e);
+
+#endif

@@ -1,0 +1,59 @@
+/*
+ * launch — starts the agents of one generation; one backend a way of starting.
+ *
+ * local: an embedded PMIx server and fork, one agent a slot (launcher/pmix/).
+ * slurm: one srun step with --mpi=pmix (launcher/slurm/).
+ *
+ * To add a way: a `const struct launch_ops`, a row in launch.c's table.
+ */
+#ifndef MUSTER_LAUNCHER_LAUNCH_H
+#define MUSTER_LAUNCHER_LAUNCH_H
+
+#include "base/err.h"
+#include "plan/plan.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+/* The environment that every agent finds, whichever way it was started. */
+#define LAUNCH_ENV_ADDRESS "MUSTER_SUPERVISOR"   /* host:port of the control channel */
+#define LAUNCH_ENV_SECRET "MUSTER_SECRET"        /* 64 hex digits; the agent wipes it from its environment at once */
+#define LAUNCH_ENV_GENERATION "MUSTER_GENERATION"
+
+struct launch_request {
+	const struct job *job;
+	const struct cluster *cluster;
+	const struct plan *plan;
+	uint32_t generation;
+	const char *address;      /* of the supervisor */
+	const char *secret;       /* hex */
+	const char *run_dir;
+	const char *agent;        /* path of muster-agent */
+};
+
+struct launch; /* one generation under way */
+
+/* Both run on the loop's thread. */
+struct launch_events {
+	/* A rank's process ended, as far as the backend can tell ranks apart (rank -1: the whole step). status as of waitpid. */
+	void (*exited)(void *arg, int rank, int status);
+	/* Every process of the generation is gone; the launch may be closed. */
+	void (*all_gone)(void *arg);
+	void *arg;
+};
+
+struct launch_ops {
+	const char *name;
+	/* Returns once everything is started or nothing is left of it. */
+	int (*start)(uv_loop_t *loop, const struct launch_request *r, const struct launch_events *ev,
+		     struct launch **out, struct err *e);
+	/* SIGKILLs whatever still runs; all_gone follows. */
+	void (*kill)(struct launch *l);
+	/* After all_gone. */
+	void (*close)(struct launch *l);
+};
+
+extern const struct launch_ops launch_local, launch_slurm;
+
+#endif

@@ -1,0 +1,132 @@
+/*
+ * comm — collectives and point-to-point messages between the ranks of a job.
+ *
+ * A world is opened once over a bootstrap; groups are split from it. Every
+ * rank of a group calls the same operations in the same order. All counts are
+ * in elements. `in` may be equal to `out` (in place) unless a line says
+ * otherwise. One thread at a time calls into a group; different groups may be
+ * used by different threads at once and do not block each other; comm_abort
+ * may be called from any thread at any time.
+ *
+ * Order of a reduction: rank order, by a fixed binary tree over the group: with n ranks, the
+ * left half is the first p ranks, p the largest power of two below n, and
+ * sum(group) = sum(left) + sum(right); whatever the algorithm, the size or
+ * the arrival. So the same group and inputs give the same bits, on every rank.
+ * bf16 and fp16 accumulate in fp32 and round once at the end.
+ *
+ * Errors: ERR_TIMEOUT, ERR_ABORTED, ERR_PEER, ERR_NET. The text names the operation,
+ * the group, its sequence number and the rank that did not come. After an
+ * error the world is aborted: every later call returns the first error.
+ */
+#ifndef MUSTER_LIBCOMM_COMM_H
+#define MUSTER_LIBCOMM_COMM_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum comm_type { COMM_F32, COMM_F64, COMM_BF16, COMM_F16, COMM_I32, COMM_I64, COMM_U8 };
+enum comm_op { COMM_SUM, COMM_AVG, COMM_MAX, COMM_MIN, COMM_PROD };
+
+size_t comm_type_size(enum comm_type type);
+
+/* What a world needs to find its ranks; the agent gives PMIx's, the tests a
+ * pipe's. put is local; fence is collective and carries the data; get works after a fence.
+ * Values are printable texts without NUL. */
+struct comm_bootstrap {
+	int rank, size;
+	int (*put)(void *arg, const char *key, const char *value, struct err *e);
+	int (*fence)(void *arg, struct err *e);
+	/* value: to be freed by the caller. */
+	int (*get)(void *arg, int rank, const char *key, char **value, struct err *e);
+	void *arg;
+};
+
+struct comm_options {
+	const char *host;      /* this rank's host; ranks with equal names use shared memory */
+	const char *interface; /* network interface for TCP, "" = the address of `address_hint` */
+	const char *address_hint; /* host name or address of this host, NULL = loopback */
+	double timeout_s;      /* longest wait inside one operation; 0 = without end */
+	const char *backend;   /* "auto", "shm", "tcp" (also inside a host, for tests) */
+};
+
+struct comm;         /* a group; the world is one */
+struct comm_request; /* an operation under way */
+
+/* Collective over all ranks of the bootstrap. On return the bootstrap is no
+ * longer needed. Shared memory has no name in any file system, so that a
+ * killed rank leaves nothing behind. */
+int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
+	      struct comm **world, struct err *e);
+/* Closes a group; closing the world closes all its groups. Takes NULL. Not collective. */
+void comm_close(struct comm *c);
+
+/* Collective over `c`: ranks with the same color (>= 0) form a group, ordered
+ * by key, then rank. color < 0: no group, *out = NULL. The name is for
+ * errors, such as "tp", and copied. */
+int comm_split(struct comm *c, int color, int key, const char *name, struct comm **out, struct err *e);
+
+int comm_rank(const struct comm *c);
+int comm_size(const struct comm *c);
+const char *comm_name(const struct comm *c);
+/* "shm", "tcp" or "hybrid" (shm inside hosts, tcp across). */
+const char *comm_backend(const struct comm *c);
+
+/* Ends every operation of the world that `c` belongs to, in every thread of
+ * this process, now and from now on; each returns ERR_ABORTED with `reason`. */
+void comm_abort(struct comm *c, const char *reason);
+
+/* out[count] = reduction over ranks of in[count]. */
+int comm_all_reduce(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct err *e);
+/* Only root's out is set; others may pass NULL. */
+int comm_reduce(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, int root, struct err *e);
+int comm_broadcast(struct comm *c, void *data, size_t count, enum comm_type type, int root, struct err *e);
+/* out[size][count]; in may be out + rank * count. */
+int comm_all_gather(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, struct err *e);
+/* Rank r gives counts[r] elements; out is their concatenation. */
+int comm_all_gatherv(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, struct err *e);
+/* in[size][count], out[count] = the reduction of everyone's block `rank`; out may be in + rank * count. */
+int comm_reduce_scatter(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct err *e);
+int comm_reduce_scatterv(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, enum comm_op op, struct err *e);
+/* in[size][count] to out[size][count]; block r of in goes to rank r. in != out. */
+int comm_all_to_all(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, struct err *e);
+int comm_all_to_allv(struct comm *c, const void *in, const size_t *in_counts, void *out, const size_t *out_counts, enum comm_type type, struct err *e);
+int comm_gather(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, int root, struct err *e);
+int comm_gatherv(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, int root, struct err *e);
+int comm_scatter(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, int root, struct err *e);
+int comm_barrier(struct comm *c, struct err *e);
+
+/* Messages between two ranks are matched in order, per group. A send waits
+ * until the data has left the buffer, at most until the receiver takes it. */
+int comm_send(struct comm *c, const void *data, size_t count, enum comm_type type, int to, struct err *e);
+int comm_recv(struct comm *c, void *data, size_t count, enum comm_type type, int from, struct err *e);
+
+/* Several sends and receives at once: none waits for another's completion. */
+struct comm_p2p {
+	bool send;
+	void *data;
+	size_t count;
+	enum comm_type type;
+	int peer;
+};
+int comm_group(struct comm *c, const struct comm_p2p *ops, int n, struct err *e);
+
+/* Asynchronous forms: they run in order of their starts on the group's own
+ * thread; buffers belong to the operation until comm_wait. Blocking operations of
+ * the group may not be called while a request is open. */
+int comm_all_reduce_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct comm_request **req, struct err *e);
+int comm_reduce_scatter_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct comm_request **req, struct err *e);
+int comm_all_gather_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, struct comm_request **req, struct err *e);
+/* ops is copied, the data is not. */
+int comm_group_start(struct comm *c, const struct comm_p2p *ops, int n, struct comm_request **req, struct err *e);
+/* 1 done, 0 not yet. */
+int comm_test(struct comm_request *req);
+/* Waits, frees the request, returns the operation's result. NULL is done. */
+int comm_wait(struct comm_request *req, struct err *e);
+
+/* Bytes sent by this rank through this group's operations, for the reports. */
+uint64_t comm_bytes(const struct comm *c);
+
+#endif

@@ -1,0 +1,111 @@
+/*
+ * job — the job file: what a person asks for.
+ *
+ * One table of keys (job.c) drives parsing, ranges, defaults, the nearest-key
+ * hint, `muster run --help`, and writing a resolved job out. Every refusal is one line,
+ * `file:line: [section] key: cause; remedy`, ERR_USAGE; words from the command
+ * line are named `command line: section.key: …`. To add a key: a field here,
+ * a row in the table, its checks in job_check.
+ */
+#ifndef MUSTER_PLAN_JOB_H
+#define MUSTER_PLAN_JOB_H
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { JOB_TEXT = 256, JOB_PATH = 1024 };
+
+enum job_family { FAMILY_GPT2, FAMILY_LLAMA };
+enum job_tie { TIE_AUTO, TIE_YES, TIE_NO };          /* auto: the family's own (gpt2 yes, llama no) */
+enum job_schedule { SCHEDULE_1F1B, SCHEDULE_GPIPE };
+enum job_lr_schedule { LR_COSINE, LR_LINEAR, LR_CONSTANT };
+enum job_launcher { LAUNCHER_AUTO, LAUNCHER_LOCAL, LAUNCHER_SLURM }; /* auto: slurm inside an allocation */
+enum job_bind { BIND_AUTO, BIND_NONE, BIND_CORE };   /* auto: to cores when there are enough for all agents' threads */
+enum job_device { DEVICE_CPU, DEVICE_CUDA };
+
+struct job {
+	struct {
+		char name[JOB_TEXT];
+		char run_dir[JOB_PATH]; /* where run folders are made: run_dir/name */
+		int64_t steps;          /* optimizer steps in the whole run */
+		uint64_t seed;
+		enum job_device device;
+	} job;
+	struct {
+		enum job_family family;
+		int64_t layers, hidden, heads, kv_heads /* 0: heads */, head_dim /* 0: hidden/heads */,
+			ffn /* 0: 4*hidden (gpt2), 8/3*hidden rounded up to 256 (llama) */, vocab, seq;
+		enum job_tie tie_head;
+		double norm_eps, rope_theta, init_std;
+	} model;
+	struct {
+		int64_t tp, pp, dp; /* dp 0: as many as the devices allow */
+		enum job_schedule schedule;
+	} parallel;
+	struct {
+		int64_t micro;  /* sequences in a micro-batch */
+		int64_t global; /* sequences in an optimizer step */
+	} batch;
+	struct {
+		double lr, min_lr;
+		int64_t warmup; /* steps */
+		enum job_lr_schedule schedule;
+		int64_t decay_steps; /* 0: job.steps */
+		double beta1, beta2, eps, weight_decay, clip /* 0: no clipping */;
+	} optimizer;
+	struct {
+		char path[JOB_PATH];  /* prefix of .bin and .idx */
+		double validation;    /* share of the samples held out, 0 to 0.5 */
+		int64_t eval_every;   /* steps; 0: never */
+		int64_t eval_batches; /* global batches an evaluation reads */
+	} data;
+	struct {
+		char dir[JOB_PATH]; /* "": ckpt in the run folder */
+		int64_t every;      /* steps; 0: only at stops and the end */
+		int64_t keep;       /* newest ones kept; 0: all */
+		char resume[JOB_PATH]; /* auto, none, or the folder of a checkpoint */
+	} checkpoint;
+	struct {
+		enum job_launcher launcher;
+		int64_t devices;  /* local: how many agents this host may hold; 0: the world that the degrees need */
+		int64_t threads;  /* threads an agent; 0: cores / agents, at least 1 */
+		enum job_bind bind;
+		char cluster[JOB_TEXT]; /* for plan: auto, local, or a preset such as dgx-h100:128 */
+	} launch;
+	struct {
+		int64_t nodes, gpus_per_node, cpus_per_task;
+		char time[JOB_TEXT], partition[JOB_TEXT], account[JOB_TEXT], qos[JOB_TEXT],
+			constraint[JOB_TEXT], reservation[JOB_TEXT];
+		int64_t signal_before; /* seconds before the time limit at which to checkpoint and stop */
+		bool requeue;
+	} slurm;
+	struct {
+		int64_t max_restarts;
+		double backoff;      /* seconds before the second restart in a row without progress; doubles, at most 60 */
+		int64_t max_futile;  /* give up after so many restarts in a row that committed no further step */
+		double hang_timeout; /* seconds without progress of any rank; 0: never */
+	} restart;
+	struct {
+		char interface[JOB_TEXT]; /* "": the address of the host's name, loopback when all ranks are here */
+		double timeout;           /* seconds a collective may wait */
+	} network;
+	struct {
+		int64_t every; /* steps between progress lines */
+		char level[JOB_TEXT];
+	} log;
+};
+
+/* Reads the file (NULL: defaults only), then the `section.key=value` words. All
+ * checks that need no cluster are made. */
+int job_load(const char *path, const char *const *words, int n_words, struct job *out, struct err *e);
+/* The same from text, for the agent and the fuzzer; `name` stands for the file in errors. */
+int job_parse(const char *text, const char *name, struct job *out, struct err *e);
+/* The resolved job as INI, every default written out. */
+void job_write(const struct job *job, struct buf *out);
+/* The table as a man page's section: keys, types, ranges, defaults, meaning. */
+void job_help(struct buf *out);
+
+#endif
