@@ -32,7 +32,7 @@ libs_plan     := -linih -ljansson -lm
 libs_libcomm  :=
 libs_kernels  := -fopenmp $(BLAS) -lm
 libs_agent    := -lpmix -lxxhash -ljansson -lm -ldl
-libs_launcher := -lpmix -luv -lcurl -ljansson
+libs_launcher := -lpmix -luv -ljansson
 
 BLAS ?= -lopenblas
 
@@ -101,6 +101,97 @@ $(BUILD)/tests/conform/%: $(BUILD)/obj/tests/conform/%.o $(call archives,kernels
 unit-bins: $(UNIT_BIN)
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+
+# --- What Debian 12 must have --------------------------------------------------
+
+PACKAGES       := gcc make libhwloc-dev libpmix-dev libinih-dev libopenblas-dev libjansson-dev \
+                  libxxhash-dev libuv1-dev libsodium-dev
+PACKAGES_CHECK := libcmocka-dev bats slurm-wlm munge
+PACKAGES_FUZZ  := clang libclang-rt-14-dev
+
+# Installs what is missing and says so; does nothing, and asks nothing of the network, when all is there.
+.PHONY: setup setup-check setup-fuzz
+setup:
+	@tests/setup $(PACKAGES)
+setup-check:
+	@tests/setup $(PACKAGES) $(PACKAGES_CHECK)
+setup-fuzz:
+	@tests/setup $(PACKAGES) $(PACKAGES_FUZZ)
+
+# --- The demo: real text to a trained model on 8 agents -------------------------
+
+DEMO := $(BUILD)/demo
+
+.PHONY: demo
+demo: setup
+	@$(MAKE) --no-print-directory all
+	@mkdir -p $(DEMO)
+	@find /usr/share/common-licenses /usr/share/doc /usr/share/perl -type f \
+		\( -path '*/common-licenses/*' -o -name copyright -o -name '*.pod' \) 2>/dev/null | LC_ALL=C sort >$(DEMO)/files
+	$(BUILD)/muster data pack @$(DEMO)/files -o $(DEMO)/text
+	$(BUILD)/muster run templates/jobs/demo.ini data.path=$(DEMO)/text job.run_dir=$(DEMO) checkpoint.resume=none
+
+# --- Tests ----------------------------------------------------------------------
+
+BATS := $(wildcard tests/cli/*.bats tests/fault/*.bats tests/slurm/*.bats)
+
+.PHONY: check check-unit check-san fuzz bench
+check: setup-check
+	@$(MAKE) --no-print-directory all unit-bins
+	@tests/run tests/floors $(UNIT_BIN) $(BATS)
+
+check-unit: unit-bins
+	@tests/run tests/floors $(UNIT_BIN)
+
+# Everything under AddressSanitizer and UBSan; what has threads of its own under ThreadSanitizer
+# too (not the kernels: libgomp's barriers are unknown to it).
+SAN_UNITS = $(patsubst $(BUILD)/%,build/$(1)/%,$(filter $(2),$(UNIT_BIN)))
+check-san: setup-check
+	@$(MAKE) --no-print-directory BUILD=build/asan SAN='-fsanitize=address,undefined -fno-sanitize-recover=all' unit-bins
+	@$(MAKE) --no-print-directory BUILD=build/tsan SAN=-fsanitize=thread $(call SAN_UNITS,tsan,%/base/% %/libcomm/% %/launcher/%)
+	@tests/run $(call SAN_UNITS,asan,%)
+	@tests/run $(call SAN_UNITS,tsan,%/base/% %/libcomm/% %/launcher/%)
+
+# Each reader of foreign bytes under libFuzzer for FUZZ_SECONDS.
+FUZZ_SECONDS ?= 60
+fuzz: setup-fuzz
+	@$(MAKE) --no-print-directory BUILD=build/fuzz CC=clang OPT='-O1 -g' \
+		SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all' fuzz-bins
+	@tests/fuzz/run $(FUZZ_SECONDS) $(patsubst tests/fuzz/%.c,build/fuzz/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+
+.PHONY: fuzz-bins
+fuzz-bins: $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+
+FUZZ_ROOMS := agent/ckpt agent/data libcomm plan topo base
+$(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZ_ROOMS))
+	@mkdir -p $(@D)
+	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash
+
+bench: setup
+	@$(MAKE) --no-print-directory all
+	$(BUILD)/muster bench gemm
+	$(BUILD)/muster bench step
+
+# --- Install ----------------------------------------------------------------------
+
+.PHONY: install
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/muster $(DESTDIR)$(PREFIX)/share/muster/templates/jobs
+	install $(BUILD)/muster $(DESTDIR)$(PREFIX)/bin
+	install $(BUILD)/muster-agent $(DESTDIR)$(PREFIX)/libexec/muster
+	install -m 644 templates/sbatch.in $(DESTDIR)$(PREFIX)/share/muster/templates
+	install -m 644 templates/jobs/*.ini $(DESTDIR)$(PREFIX)/share/muster/templates/jobs
+
+.PHONY: help
+help:
+	@echo 'make            build build/muster and build/muster-agent with what is there'
+	@echo 'make demo       install what is missing, build, train a small model on 8 agents of this machine'
+	@echo 'make check      install what is missing, build, run every test (a real Slurm cluster on loopback among them)'
+	@echo 'make check-san  the unit tests under AddressSanitizer, UBSan and ThreadSanitizer'
+	@echo 'make fuzz       every reader of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each'
+	@echo 'make bench      speed, as shares of what this machine can do'
+	@echo 'make install    into PREFIX=/usr/local (DESTDIR is honoured)'
+	@echo 'make clean      remove build/'
 
 .PHONY: clean
 clean:
