@@ -1,0 +1,145 @@
+/* Addresses and sockets: what base/net.h promises. */
+#include "base/net.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void local_address_of_nothing_is_loopback(void **state)
+{
+	(void)state;
+	char a[NET_ADDR_MAX];
+	struct err e = ERR_INIT;
+	assert_int_equal(net_local_address(NULL, NULL, a, &e), 0);
+	assert_string_equal(a, "127.0.0.1");
+	assert_int_equal(net_local_address("", "127.0.0.3", a, &e), 0);
+	assert_string_equal(a, "127.0.0.3");
+	assert_int_equal(net_local_address("lo", "192.0.2.1", a, &e), 0);
+	assert_string_equal(a, "127.0.0.1");
+	assert_int_equal(net_local_address("", "::1", a, &e), 0);
+	assert_string_equal(a, "[::1]");
+}
+
+static void unknown_interface_is_named(void **state)
+{
+	(void)state;
+	char a[NET_ADDR_MAX] = "kept";
+	struct err e = ERR_INIT;
+	assert_int_equal(net_local_address("nope7", NULL, a, &e), -1);
+	assert_int_equal(e.code, ERR_NET);
+	assert_non_null(strstr(e.text, "nope7"));
+	assert_string_equal(a, "kept");
+}
+
+static void greet(const char *address)
+{
+	struct err e = ERR_INIT;
+	int listener, here = -1, there = -1;
+	char bound[NET_ADDR_MAX];
+	assert_int_equal(net_listen(address, &listener, bound, &e), 0);
+	assert_int_equal(strncmp(bound, address, strlen(address)), 0);
+	assert_int_equal(net_accept(listener, &there, &e), 0);
+	assert_int_equal(there, -1);
+	assert_int_equal(net_connect(bound, 5, &here, &e), 0);
+	struct pollfd p = { .fd = listener, .events = POLLIN };
+	assert_int_equal(poll(&p, 1, 5000), 1);
+	assert_int_equal(net_accept(listener, &there, &e), 0);
+	assert_true(there >= 0);
+	assert_true(fcntl(here, F_GETFD) & FD_CLOEXEC);
+	assert_true(fcntl(there, F_GETFD) & FD_CLOEXEC);
+	assert_false(fcntl(here, F_GETFL) & O_NONBLOCK);
+	assert_false(fcntl(there, F_GETFL) & O_NONBLOCK);
+	char word[6];
+	assert_int_equal(file_write_full(here, "hello", 6), 0);
+	assert_int_equal(file_read_full(there, word, 6), 0);
+	assert_string_equal(word, "hello");
+	close(here);
+	close(there);
+	close(listener);
+}
+
+static void listen_connect_accept_v4(void **state)
+{
+	(void)state;
+	greet("127.0.0.1");
+}
+
+static void listen_connect_accept_v6(void **state)
+{
+	(void)state;
+	int listener;
+	char bound[NET_ADDR_MAX];
+	if (net_listen("[::1]", &listener, bound, NULL) < 0)
+		skip(); /* a machine without IPv6 */
+	close(listener);
+	greet("[::1]");
+}
+
+static void wildcard_is_refused(void **state)
+{
+	(void)state;
+	static const char *const any[] = { "0.0.0.0", "[::]", "::" };
+	for (size_t i = 0; i < sizeof any / sizeof *any; i++) {
+		struct err e = ERR_INIT;
+		int fd = -7;
+		char bound[NET_ADDR_MAX];
+		assert_int_equal(net_listen(any[i], &fd, bound, &e), -1);
+		assert_int_equal(fd, -7);
+		assert_non_null(strstr(e.text, any[i]));
+	}
+}
+
+static void malformed_addresses_are_refused(void **state)
+{
+	(void)state;
+	static const char *const bad[] = { "", ":", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x1", "[::1:9",
+		"[::1]9", "127.0.0.1:1234567890", "[]:1", ":80" };
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		struct err e = ERR_INIT;
+		int fd = -7;
+		assert_int_equal(net_connect(bad[i], 1, &fd, &e), -1);
+		assert_int_equal(e.code, ERR_NET);
+		assert_int_equal(fd, -7);
+	}
+}
+
+static void refused_connection_is_retried_until_the_timeout(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	int listener, fd = -7;
+	char bound[NET_ADDR_MAX];
+	assert_int_equal(net_listen("127.0.0.1", &listener, bound, &e), 0);
+	close(listener);
+	double start = clock_s();
+	assert_int_equal(net_connect(bound, 0.2, &fd, &e), -1);
+	assert_true(clock_s() - start > 0.1);
+	assert_int_equal(fd, -7);
+	assert_non_null(strstr(e.text, bound));
+	assert_non_null(strstr(e.text, strerror(ECONNREFUSED)));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(local_address_of_nothing_is_loopback),
+		cmocka_unit_test(unknown_interface_is_named),
+		cmocka_unit_test(listen_connect_accept_v4),
+		cmocka_unit_test(listen_connect_accept_v6),
+		cmocka_unit_test(wildcard_is_refused),
+		cmocka_unit_test(malformed_addresses_are_refused),
+		cmocka_unit_test(refused_connection_is_retried_until_the_timeout),
+	};
+	return cmocka_run_group_tests_name("net", tests, NULL, NULL);
+}
