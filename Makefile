@@ -97,6 +97,12 @@ $(BUILD)/tests/conform/%: $(BUILD)/obj/tests/conform/%.o $(call archives,kernels
 	@mkdir -p $(@D)
 	$(link) -lcmocka $(call syslibs,kernels libcomm base)
 
+# Small programs that the bats files use.
+TOOL_BIN := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
+$(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o
+	@mkdir -p $(@D)
+	$(link) -ljansson -lm
+
 .PHONY: unit-bins
 unit-bins: $(UNIT_BIN)
 
@@ -137,7 +143,7 @@ BATS := $(wildcard tests/cli/*.bats tests/fault/*.bats tests/slurm/*.bats)
 
 .PHONY: check check-unit check-san fuzz bench
 check: setup-check
-	@$(MAKE) --no-print-directory all unit-bins
+	@$(MAKE) --no-print-directory all unit-bins $(TOOL_BIN)
 	@tests/run tests/floors $(UNIT_BIN) $(BATS)
 
 check-unit: unit-bins

@@ -1,0 +1,71 @@
+#!/usr/bin/env bats
+# kill -9 of each single rank in turn, while it trains: the run ends by itself, with the losses of the
+# undisturbed run to the bit.
+
+load ../helpers
+
+setup_file() {
+	make_data
+	make_tiny_job
+	words="job.steps=40 parallel.tp=2 parallel.pp=2 parallel.dp=2 checkpoint.every=5 restart.backoff=0.1"
+	export words
+	# shellcheck disable=SC2086 # a list of words
+	run_tiny undisturbed $words
+}
+
+# The process of a rank of the current generation, from events.jsonl.
+rank_pid() { # run rank
+	grep '"hello"' "$(run_folder "$1")/events.jsonl" | grep -E "\"rank\": ?$2[,}]" | tail -n 1 |
+		grep -oE '"pid": ?[0-9]+' | grep -oE '[0-9]+'
+}
+
+# The time field of the last event of a kind, seconds since 1970.
+event_time() { # run event
+	grep "\"$2\"" "$(run_folder "$1")/events.jsonl" | tail -n 1 | grep -oE '"time": ?[0-9.]+' | grep -oE '[0-9.]+$'
+}
+
+step_reached() { # run step
+	local last
+	last=$(tail -n 1 "$(run_folder "$1")/metrics.jsonl" 2>/dev/null | grep -oE '"step": ?[0-9]+' | grep -oE '[0-9]+')
+	[[ ${last:-0} -ge $2 ]]
+}
+
+kill_rank() { # rank
+	local name=kill-$1 step=$((RANDOM % 25 + 2)) killed
+	# shellcheck disable=SC2086
+	"$MUSTER" run "$tiny" job.name="$name" $words </dev/null >"$BATS_FILE_TMPDIR/$name.out" 2>&1 3>&- &
+	local pid=$!
+	wait_for 60 step_reached "$name" "$step"
+	killed=$(date +%s.%N)
+	kill -9 "$(rank_pid "$name" "$1")"
+	wait $pid
+	run "$losses" compare "$(run_folder undisturbed)/metrics.jsonl" "$(run_folder "$name")/metrics.jsonl" 0
+	echo "$output"
+	[[ $status -eq 0 ]]
+	"$losses" repeats "$(run_folder "$name")/metrics.jsonl"
+	figure "rank $1 killed after step $step: seen after $(echo "$(event_time "$name" rank-lost) $killed" |
+		awk '{ printf "%.3f", $1 - $2 }') s, first step of the next generation after $(echo "$(event_time "$name" first-step) $killed" |
+		awk '{ printf "%.3f", $1 - $2 }') s; $output"
+}
+
+@test "rank 0 of 8 is killed" { kill_rank 0; }
+@test "rank 1 of 8 is killed" { kill_rank 1; }
+@test "rank 2 of 8 is killed" { kill_rank 2; }
+@test "rank 3 of 8 is killed" { kill_rank 3; }
+@test "rank 4 of 8 is killed" { kill_rank 4; }
+@test "rank 5 of 8 is killed" { kill_rank 5; }
+@test "rank 6 of 8 is killed" { kill_rank 6; }
+@test "rank 7 of 8 is killed" { kill_rank 7; }
+
+@test "the launcher is killed: no agent stays behind" {
+	# shellcheck disable=SC2086
+	"$MUSTER" run "$tiny" job.name=orphans $words job.steps=100000 </dev/null >/dev/null 2>&1 3>&- &
+	local pid=$! agents
+	wait_for 60 step_reached orphans 2
+	agents=$(pgrep -P $pid)
+	[[ $(wc -w <<<"$agents") -eq 8 ]]
+	kill -9 $pid
+	for agent in $agents; do
+		wait_for 2 bash -c "! kill -0 $agent 2>/dev/null"
+	done
+}

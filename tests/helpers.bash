@@ -1,0 +1,67 @@
+# What the bats files share. MUSTER is the program under test; every run lives in the test's own folder.
+
+top=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+MUSTER=${MUSTER:-$top/build/muster}
+losses=$top/build/tests/tools/losses
+
+# Packs a small text once a file: $data is its prefix.
+make_data() {
+	data=$BATS_FILE_TMPDIR/text
+	export data
+	"$MUSTER" data pack /usr/share/common-licenses/GPL-3 /usr/share/common-licenses/Apache-2.0 -o "$data"
+}
+
+# A job that takes a second: $tiny, to be varied by words on the command line.
+make_tiny_job() {
+	tiny=$BATS_FILE_TMPDIR/tiny.ini
+	export tiny
+	cat >"$tiny" <<-INI
+		[job]
+		name = tiny
+		run_dir = $BATS_FILE_TMPDIR
+		steps = 20
+		seed = 7
+		[model]
+		family = gpt2
+		layers = 4
+		hidden = 32
+		heads = 4
+		vocab = 256
+		seq = 32
+		[batch]
+		micro = 1
+		global = 8
+		[optimizer]
+		lr = 1e-3
+		warmup = 5
+		[data]
+		path = $data
+		validation = 0.1
+		[checkpoint]
+		every = 0
+		[launch]
+		threads = 1
+	INI
+}
+
+# run_tiny NAME WORD...: runs the tiny job as NAME; its folder is $BATS_FILE_TMPDIR/NAME.
+run_tiny() {
+	local name=$1
+	shift
+	"$MUSTER" run "$tiny" "job.name=$name" "$@" </dev/null >"$BATS_FILE_TMPDIR/$name.out" 2>&1
+}
+
+run_folder() { echo "$BATS_FILE_TMPDIR/$1"; }
+
+# wait_for SECONDS COMMAND...: polls until the command succeeds.
+wait_for() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[[ $SECONDS -lt $end ]] || return 1
+		sleep 0.02
+	done
+}
+
+# A figure that the test runner shows.
+figure() { echo "# figure: $*" >&3; }

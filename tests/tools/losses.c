@@ -1,0 +1,104 @@
+/*
+ * losses — holds the losses of one run against another's.
+ *
+ *     losses compare A/metrics.jsonl B/metrics.jsonl TOLERANCE [FROM TO]
+ *         largest relative difference of loss and gradient norm over steps FROM..TO
+ *         (default: all of A's), printed; exit 1 when above TOLERANCE, or when a step is missing.
+ *         TOLERANCE 0 asks for the same bits.
+ *     losses final A/metrics.jsonl     the last step and its loss, with every digit
+ *     losses repeats A/metrics.jsonl   exit 1 when a step that was done twice (before and after a restart)
+ *                                      did not give the same bits; prints how many were
+ */
+#include <jansson.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS_MAX = 100000 };
+
+struct series {
+	bool have[STEPS_MAX];
+	double loss[STEPS_MAX], norm[STEPS_MAX];
+	int last, repeats, differ;
+};
+
+static int read_series(const char *path, struct series *s)
+{
+	FILE *f = fopen(path, "r");
+	if (!f) {
+		perror(path);
+		return -1;
+	}
+	char *line = NULL;
+	size_t cap = 0;
+	s->last = -1;
+	while (getline(&line, &cap, f) > 0) {
+		json_t *o = json_loads(line, 0, NULL);
+		json_int_t step = json_integer_value(json_object_get(o, "step"));
+		json_t *loss = json_object_get(o, "loss"), *norm = json_object_get(o, "grad_norm");
+		/* Evaluations stand in the same file, without a gradient norm. */
+		if (json_is_real(loss) && json_is_number(norm) && step >= 0 && step < STEPS_MAX) {
+			if (s->have[step]) {
+				s->repeats++;
+				s->differ += s->loss[step] != json_real_value(loss);
+			}
+			s->have[step] = true;
+			s->loss[step] = json_real_value(loss);
+			s->norm[step] = json_number_value(norm);
+			if (step > s->last)
+				s->last = (int)step;
+		}
+		json_decref(o);
+	}
+	free(line);
+	fclose(f);
+	if (s->last < 0)
+		fprintf(stderr, "%s: holds no step\n", path);
+	return s->last < 0 ? -1 : 0;
+}
+
+static double relative(double a, double b)
+{
+	return a == b ? 0 : fabs(a - b) / fmax(fabs(a), fabs(b));
+}
+
+static int compare(const struct series *a, const struct series *b, double tolerance, int from, int to)
+{
+	double worst_loss = 0, worst_norm = 0;
+	int steps = 0;
+	for (int i = from; i <= to; i++) {
+		if (!a->have[i] && !b->have[i])
+			continue;
+		if (a->have[i] != b->have[i]) {
+			printf("step %d: only one of the runs has it\n", i);
+			return 1;
+		}
+		worst_loss = fmax(worst_loss, relative(a->loss[i], b->loss[i]));
+		worst_norm = fmax(worst_norm, relative(a->norm[i], b->norm[i]));
+		steps++;
+	}
+	printf("%d steps, largest relative difference: loss %.2e, gradient norm %.2e\n", steps, worst_loss, worst_norm);
+	/* The negation also refuses NaN. */
+	return steps == 0 || !(worst_loss <= tolerance) || !(worst_norm <= (tolerance > 0 ? 10 * tolerance : 0));
+}
+
+int main(int argc, char **argv)
+{
+	static struct series a, b;
+	if (argc < 3 || read_series(argv[2], &a))
+		return 2;
+	if (!strcmp(argv[1], "final")) {
+		printf("%d %.17g\n", a.last, a.loss[a.last]);
+		return 0;
+	}
+	if (!strcmp(argv[1], "repeats")) {
+		printf("%d steps repeated, %d with other bits\n", a.repeats, a.differ);
+		return a.differ != 0;
+	}
+	if (strcmp(argv[1], "compare") || argc < 5 || read_series(argv[3], &b))
+		return 2;
+	int from = argc > 6 ? atoi(argv[5]) : 0, to = argc > 6 ? atoi(argv[6]) : a.last;
+	return compare(&a, &b, atof(argv[4]), from, to < STEPS_MAX ? to : STEPS_MAX - 1);
+}
