@@ -9,17 +9,13 @@
 #ifndef MUSTER_LAUNCHER_LAUNCH_H
 #define MUSTER_LAUNCHER_LAUNCH_H
 
+#include "base/agent_env.h" /* what every agent finds in its environment */
 #include "base/err.h"
 #include "plan/plan.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
-
-/* The environment that every agent finds, whichever way it was started. */
-#define LAUNCH_ENV_ADDRESS "MUSTER_SUPERVISOR"   /* host:port of the control channel */
-#define LAUNCH_ENV_SECRET "MUSTER_SECRET"        /* 64 hex digits; the agent wipes it from its environment at once */
-#define LAUNCH_ENV_GENERATION "MUSTER_GENERATION"
 
 struct launch_request {
 	const struct job *job;

@@ -1,0 +1,331 @@
+#include "base/auth.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	NONCE_BYTES = 32,
+	PROOF_BYTES = crypto_auth_BYTES,
+	KEY_BYTES = crypto_aead_xchacha20poly1305_ietf_KEYBYTES,
+	TAG_BYTES = crypto_aead_xchacha20poly1305_ietf_ABYTES,
+	MAGIC_BYTES = 8,
+	LENGTH_BYTES = 4,
+};
+
+_Static_assert((int)AUTH_SECRET_BYTES == (int)crypto_auth_KEYBYTES, "the secret keys the HMAC");
+_Static_assert((int)KEY_BYTES == (int)crypto_auth_BYTES, "an HMAC keys the seal");
+
+static const char magic[MAGIC_BYTES] = "MUSTER1";
+
+enum state { WAIT_HELLO, WAIT_REPLY, WAIT_PROOF, READY, BROKEN };
+
+/* One direction: its key and the number of frames so far. */
+struct seal {
+	unsigned char key[KEY_BYTES];
+	uint64_t count;
+};
+
+struct channel {
+	enum auth_side side;
+	enum state state;
+	uint32_t generation;
+	unsigned char secret[AUTH_SECRET_BYTES];
+	unsigned char nonce_a[NONCE_BYTES], nonce_s[NONCE_BYTES];
+	struct seal sending, receiving;
+	struct buf in, out;
+	size_t taken;      /* bytes of `in` that are done with */
+	struct buf queued; /* u32 length and opened body of each message sent before the handshake was done */
+	struct err why;    /* when BROKEN */
+};
+
+void auth_secret_new(unsigned char secret[AUTH_SECRET_BYTES])
+{
+	randombytes_buf(secret, AUTH_SECRET_BYTES);
+}
+
+void auth_secret_hex(const unsigned char secret[AUTH_SECRET_BYTES], char out[AUTH_SECRET_HEX])
+{
+	sodium_bin2hex(out, AUTH_SECRET_HEX, secret, AUTH_SECRET_BYTES);
+}
+
+int auth_secret_parse(const char *hex, unsigned char secret[AUTH_SECRET_BYTES], struct err *e)
+{
+	size_t len = 0;
+	const char *end = NULL;
+	unsigned char read[AUTH_SECRET_BYTES];
+	int bad = strlen(hex) != AUTH_SECRET_HEX - 1 ||
+		  sodium_hex2bin(read, sizeof read, hex, AUTH_SECRET_HEX - 1, NULL, &len, &end) ||
+		  len != AUTH_SECRET_BYTES || *end;
+	if (!bad)
+		memcpy(secret, read, sizeof read);
+	sodium_memzero(read, sizeof read);
+	/* The text itself must not land in a log. */
+	return bad ? err_set(e, ERR_AUTH, "the secret is not %d hex digits", AUTH_SECRET_HEX - 1) : 0;
+}
+
+int channel_open(enum auth_side side, const unsigned char secret[AUTH_SECRET_BYTES],
+		 uint32_t generation, struct channel **out, struct err *e)
+{
+	if (sodium_init() < 0)
+		return err_set(e, ERR_INTERNAL, "libsodium does not start; is it installed as built against?");
+	struct channel *c = calloc(1, sizeof *c);
+	if (!c)
+		return err_set(e, ERR_NOMEM, "control channel: no memory");
+	c->side = side;
+	c->generation = generation;
+	memcpy(c->secret, secret, sizeof c->secret);
+	randombytes_buf(side == AUTH_AGENT ? c->nonce_a : c->nonce_s, NONCE_BYTES);
+	c->state = WAIT_HELLO;
+	if (side == AUTH_AGENT) {
+		buf_add(&c->out, magic, MAGIC_BYTES);
+		buf_add(&c->out, c->nonce_a, NONCE_BYTES);
+		c->state = WAIT_REPLY;
+	}
+	if (buf_failed(&c->out)) {
+		channel_close(c);
+		return err_set(e, ERR_NOMEM, "control channel: no memory");
+	}
+	*out = c;
+	return 0;
+}
+
+void channel_close(struct channel *c)
+{
+	if (!c)
+		return;
+	buf_fini(&c->in);
+	buf_fini(&c->out);
+	buf_fini(&c->queued);
+	sodium_memzero(c, sizeof *c);
+	free(c);
+}
+
+struct buf *channel_out(struct channel *c)
+{
+	return &c->out;
+}
+
+bool channel_ready(const struct channel *c)
+{
+	return c->state == READY;
+}
+
+/* Returns the first failure again, whatever is called after it. */
+static int broken(struct channel *c, const struct err *why, struct err *e)
+{
+	if (c->state != BROKEN) {
+		c->state = BROKEN;
+		c->why = *why;
+	}
+	return err_set(e, c->why.code, "%s", c->why.text);
+}
+
+static int no_memory(struct channel *c, struct err *e)
+{
+	struct err why;
+	err_set(&why, ERR_NOMEM, "control channel: no memory");
+	return broken(c, &why, e);
+}
+
+/* HMAC(secret, label nonceA nonceS). */
+static void prove(const struct channel *c, const char *label, unsigned char out[PROOF_BYTES])
+{
+	crypto_auth_hmacsha512256_state h;
+	crypto_auth_hmacsha512256_init(&h, c->secret, sizeof c->secret);
+	crypto_auth_hmacsha512256_update(&h, (const unsigned char *)label, strlen(label));
+	crypto_auth_hmacsha512256_update(&h, c->nonce_a, NONCE_BYTES);
+	crypto_auth_hmacsha512256_update(&h, c->nonce_s, NONCE_BYTES);
+	crypto_auth_hmacsha512256_final(&h, out);
+	sodium_memzero(&h, sizeof h);
+}
+
+static void frame_nonce(uint64_t count, unsigned char nonce[crypto_aead_xchacha20poly1305_ietf_NPUBBYTES])
+{
+	memset(nonce, 0, crypto_aead_xchacha20poly1305_ietf_NPUBBYTES);
+	for (int i = 0; i < 8; i++)
+		nonce[i] = (unsigned char)(count >> 8 * i);
+}
+
+static void put_u32(unsigned char to[4], uint32_t v)
+{
+	for (int i = 0; i < 4; i++)
+		to[i] = (unsigned char)(v >> 8 * i);
+}
+
+static uint32_t get_u32(const unsigned char from[4])
+{
+	return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
+}
+
+static void seal_frame(struct channel *c, const char *body, size_t len)
+{
+	size_t sealed = len + TAG_BYTES;
+	unsigned char *to = (unsigned char *)buf_room(&c->out, LENGTH_BYTES + sealed);
+	if (!to)
+		return;
+	unsigned char nonce[crypto_aead_xchacha20poly1305_ietf_NPUBBYTES];
+	frame_nonce(c->sending.count++, nonce);
+	put_u32(to, (uint32_t)sealed);
+	crypto_aead_xchacha20poly1305_ietf_encrypt(to + LENGTH_BYTES, NULL, (const unsigned char *)body, len,
+						   NULL, 0, NULL, nonce, c->sending.key);
+	c->out.len += LENGTH_BYTES + sealed;
+}
+
+/* Both nonces are known and the peer is proven: make the keys, send what waited. */
+static void become_ready(struct channel *c)
+{
+	bool agent = c->side == AUTH_AGENT;
+	prove(c, agent ? "k>" : "k<", c->sending.key);
+	prove(c, agent ? "k<" : "k>", c->receiving.key);
+	c->state = READY;
+	for (size_t at = 0; at < c->queued.len;) {
+		uint32_t len = get_u32((unsigned char *)c->queued.data + at);
+		seal_frame(c, c->queued.data + at + LENGTH_BYTES, len);
+		at += LENGTH_BYTES + len;
+	}
+	buf_fini(&c->queued);
+}
+
+static int wrong_proof(struct err *why)
+{
+	return err_set(why, ERR_AUTH, "control channel: the peer does not know this launch's secret; "
+		       "is it an agent or a supervisor of another launch?");
+}
+
+static int take_hello(struct channel *c, const unsigned char *in, struct err *why)
+{
+	if (memcmp(in, magic, MAGIC_BYTES))
+		return err_set(why, ERR_PROTO, "control channel: the peer does not speak muster's protocol, version 1");
+	memcpy(c->nonce_a, in + MAGIC_BYTES, NONCE_BYTES);
+	unsigned char proof[PROOF_BYTES];
+	prove(c, "S", proof);
+	buf_add(&c->out, c->nonce_s, NONCE_BYTES);
+	buf_add(&c->out, proof, sizeof proof);
+	c->state = WAIT_PROOF;
+	return 0;
+}
+
+static int take_reply(struct channel *c, const unsigned char *in, struct err *why)
+{
+	unsigned char proof[PROOF_BYTES];
+	memcpy(c->nonce_s, in, NONCE_BYTES);
+	prove(c, "S", proof);
+	if (sodium_memcmp(proof, in + NONCE_BYTES, PROOF_BYTES))
+		return wrong_proof(why);
+	prove(c, "A", proof);
+	buf_add(&c->out, proof, sizeof proof);
+	become_ready(c);
+	return 0;
+}
+
+static int take_proof(struct channel *c, const unsigned char *in, struct err *why)
+{
+	unsigned char proof[PROOF_BYTES];
+	prove(c, "A", proof);
+	if (sodium_memcmp(proof, in, PROOF_BYTES))
+		return wrong_proof(why);
+	become_ready(c);
+	return 0;
+}
+
+/* What each state of the handshake waits for. */
+static const struct {
+	size_t bytes;
+	int (*take)(struct channel *c, const unsigned char *in, struct err *why);
+} steps[] = {
+	[WAIT_HELLO] = { MAGIC_BYTES + NONCE_BYTES, take_hello },
+	[WAIT_REPLY] = { NONCE_BYTES + PROOF_BYTES, take_reply },
+	[WAIT_PROOF] = { PROOF_BYTES, take_proof },
+};
+
+int channel_feed(struct channel *c, const void *data, size_t len, struct err *e)
+{
+	if (c->state == BROKEN)
+		return broken(c, &c->why, e);
+	buf_drop(&c->in, c->taken);
+	c->taken = 0;
+	buf_add(&c->in, data, len);
+	if (buf_failed(&c->in))
+		return no_memory(c, e);
+	while (c->state < READY && c->in.len - c->taken >= steps[c->state].bytes) {
+		const unsigned char *at = (unsigned char *)c->in.data + c->taken;
+		struct err why = ERR_INIT;
+		c->taken += steps[c->state].bytes;
+		if (steps[c->state].take(c, at, &why))
+			return broken(c, &why, e);
+	}
+	if (buf_failed(&c->out))
+		return no_memory(c, e);
+	return 0;
+}
+
+/* Opens the frame's `len` sealed bytes and reads the message in it. */
+static int open_frame(struct channel *c, const unsigned char *sealed, size_t len, struct msg *m, struct err *why)
+{
+	size_t body_len = len - TAG_BYTES;
+	unsigned char *body = malloc(body_len + 1);
+	if (!body)
+		return err_set(why, ERR_NOMEM, "control channel: no memory for a message of %zu bytes", len);
+	unsigned char nonce[crypto_aead_xchacha20poly1305_ietf_NPUBBYTES];
+	frame_nonce(c->receiving.count++, nonce);
+	int rc;
+	if (crypto_aead_xchacha20poly1305_ietf_decrypt(body, NULL, NULL, sealed, len, NULL, 0, nonce,
+						       c->receiving.key))
+		rc = err_set(why, ERR_AUTH, "control channel: frame %llu was changed, repeated, dropped or moved",
+			     (unsigned long long)c->receiving.count - 1);
+	else
+		rc = msg_unpack(body, body_len, c->generation, m, why);
+	free(body);
+	return rc;
+}
+
+int channel_next(struct channel *c, struct msg *m, struct err *e)
+{
+	if (c->state == BROKEN)
+		return broken(c, &c->why, e);
+	size_t have = c->in.len - c->taken;
+	if (c->state != READY || have < LENGTH_BYTES)
+		return 0;
+	const unsigned char *at = (unsigned char *)c->in.data + c->taken;
+	struct err why = ERR_INIT;
+	uint32_t len = get_u32(at);
+	if (len > MSG_MAX || len < TAG_BYTES) {
+		err_set(&why, ERR_PROTO, "control channel: a frame of %u bytes; %d to %d are allowed", len,
+			TAG_BYTES, MSG_MAX);
+		return broken(c, &why, e);
+	}
+	if (have - LENGTH_BYTES < len)
+		return 0;
+	struct msg got = { 0 };
+	c->taken += LENGTH_BYTES + len;
+	if (open_frame(c, at + LENGTH_BYTES, len, &got, &why)) {
+		msg_fini(&got);
+		return why.code == ERR_STALE ? err_set(e, why.code, "%s", why.text) : broken(c, &why, e);
+	}
+	*m = got;
+	return 1;
+}
+
+int channel_send(struct channel *c, enum msg_type type, json_t *body, struct err *e)
+{
+	if (c->state == BROKEN)
+		return broken(c, &c->why, e);
+	struct buf opened = BUF_INIT;
+	int rc = msg_pack(type, c->generation, body, &opened, e);
+	if (!rc && opened.len > MSG_MAX - TAG_BYTES)
+		rc = err_set(e, ERR_PROTO, "message %s: %zu bytes; %d are allowed", msg_word(type), opened.len,
+			     MSG_MAX - TAG_BYTES);
+	if (!rc && c->state == READY) {
+		seal_frame(c, opened.data, opened.len);
+	} else if (!rc) {
+		unsigned char len[LENGTH_BYTES];
+		put_u32(len, (uint32_t)opened.len);
+		buf_add(&c->queued, len, sizeof len);
+		buf_add(&c->queued, opened.data, opened.len);
+	}
+	buf_fini(&opened);
+	if (!rc && (buf_failed(&c->out) || buf_failed(&c->queued)))
+		return no_memory(c, e);
+	return rc;
+}

@@ -1,0 +1,115 @@
+#include "base/msg.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEAD_BYTES = 8, JSON_DEPTH = 24 };
+
+static const char *const words[MSG_COUNT] = {
+#define MSG_WORD(type, word) [type] = word,
+	MSG_TYPES(MSG_WORD)
+#undef MSG_WORD
+};
+
+const char *msg_word(enum msg_type type)
+{
+	return type > MSG_NONE && type < MSG_COUNT ? words[type] : "unknown";
+}
+
+void msg_fini(struct msg *m)
+{
+	json_decref(m->body);
+	*m = (struct msg){ 0 };
+}
+
+static void put_le(unsigned char *to, uint32_t value, int bytes)
+{
+	for (int i = 0; i < bytes; i++)
+		to[i] = (unsigned char)(value >> 8 * i);
+}
+
+static uint32_t get_le(const unsigned char *from, int bytes)
+{
+	uint32_t value = 0;
+	for (int i = 0; i < bytes; i++)
+		value |= (uint32_t)from[i] << 8 * i;
+	return value;
+}
+
+int msg_pack(enum msg_type type, uint32_t generation, json_t *body, struct buf *out, struct err *e)
+{
+	char *text = body ? json_dumps(body, JSON_COMPACT) : strdup("{}");
+	if (!text)
+		return err_set(e, ERR_NOMEM, "message %s: no memory for its text", msg_word(type));
+	unsigned char head[HEAD_BYTES] = { 0 };
+	put_le(head, (uint32_t)type, 2);
+	put_le(head + 4, generation, 4);
+	buf_add(out, head, sizeof head);
+	buf_puts(out, text);
+	free(text);
+	if (buf_failed(out))
+		return err_set(e, ERR_NOMEM, "message %s: no memory for its text", msg_word(type));
+	return 0;
+}
+
+/* Refuses nesting before the parser recurses into it. Quotes count only outside
+ * of escapes; whether the text is JSON at all is the parser's to say. */
+static bool too_deep(const char *text, size_t len)
+{
+	bool quoted = false;
+	int depth = 0;
+	for (size_t i = 0; i < len; i++) {
+		char c = text[i];
+		if (quoted && c == '\\')
+			i++;
+		else if (c == '"')
+			quoted = !quoted;
+		else if (!quoted && (c == '{' || c == '['))
+			depth++;
+		else if (!quoted && (c == '}' || c == ']'))
+			depth--;
+		if (depth > JSON_DEPTH)
+			return true;
+	}
+	return false;
+}
+
+static int parse_body(const char *text, size_t len, const char *word, json_t **out, struct err *e)
+{
+	if (memchr(text, '\0', len))
+		return err_set(e, ERR_PROTO, "message %s: it holds a NUL byte", word);
+	if (too_deep(text, len))
+		return err_set(e, ERR_PROTO, "message %s: nested deeper than %d", word, JSON_DEPTH);
+	json_error_t why;
+	json_t *body = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+	if (!body)
+		return err_set(e, ERR_PROTO, "message %s: not JSON: %s", word, why.text);
+	if (!json_is_object(body)) {
+		json_decref(body);
+		return err_set(e, ERR_PROTO, "message %s: not a JSON object", word);
+	}
+	*out = body;
+	return 0;
+}
+
+int msg_unpack(const void *data, size_t len, uint32_t generation, struct msg *m, struct err *e)
+{
+	const unsigned char *head = data;
+	if (len < HEAD_BYTES)
+		return err_set(e, ERR_PROTO, "message of %zu bytes: shorter than its head", len);
+	uint32_t type = get_le(head, 2), zero = get_le(head + 2, 2), launch = get_le(head + 4, 4);
+	if (zero)
+		return err_set(e, ERR_PROTO, "message: reserved bytes are not zero");
+	if (type <= MSG_NONE || type >= MSG_COUNT)
+		return err_set(e, ERR_PROTO, "message: unknown type %u; is the peer another version of muster?", type);
+	const char *word = msg_word((enum msg_type)type);
+	json_t *body;
+	if (parse_body((const char *)data + HEAD_BYTES, len - HEAD_BYTES, word, &body, e))
+		return -1;
+	*m = (struct msg){ (enum msg_type)type, launch, body };
+	if (launch != generation)
+		return err_set(e, ERR_STALE, "message %s: of generation %u, this is generation %u",
+			       word, launch, generation);
+	return 0;
+}
