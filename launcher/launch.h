@@ -48,8 +48,13 @@ struct launch_ops {
 	void (*kill)(struct launch *l);
 	/* After all_gone. */
 	void (*close)(struct launch *l);
+	/* Optional: lets go of what outlives a generation; called once, when no launch is open. */
+	void (*shut)(void);
 };
 
 extern const struct launch_ops launch_local, launch_slurm;
+
+/* The way that the job asks for; auto: slurm inside an allocation, else local. */
+const struct launch_ops *launch_choose(enum job_launcher wanted);
 
 #endif
