@@ -29,13 +29,17 @@ int layout_rank(const struct layout *l, struct coords c);
  * whole grain. Pieces may be empty only when n / grain < parts. */
 void partition(int64_t n, int parts, int i, int64_t grain, int64_t *lo, int64_t *hi);
 
+/* The grain, halved until every one of `parts` pieces of n gets something (1 at least). */
+int64_t partition_grain(int64_t n, int parts, int64_t grain);
+
 /* One pipeline stage: layers [layer_lo, layer_hi), with the embedding when first, final norm and head when last. */
 struct stage {
 	int layer_lo, layer_hi;
 	bool first, last;
 };
 
-/* Balanced by cost: the head and the embedding count as the layers that they cost. stages: pp of them. */
+/* Balanced by cost (model.h, model_cost_*): the head and the embedding count as the layers that they cost.
+ * stages: pp of them. ERR_USAGE when there are fewer layers than stages. */
 struct model_shape;
 int layout_stages(const struct model_shape *m, int pp, struct stage *stages, struct err *e);
 

@@ -18,7 +18,12 @@
  * A rank's parameters lie in one flat buffer in the catalogue's order: the
  * stage's embedding, its layers in order, final norm, head. q, k, v (weights,
  * then biases) and gate, up are adjacent, so that one matrix product does them.
- * Groups start at multiples of 16 elements; the gaps hold zeros for ever.
+ * Groups start at multiples of 16 elements, and the buffer's length is one; the gaps hold zeros for ever.
+ *
+ * A tied head is embed.tokens itself. Where the last stage is not the first, it
+ * holds a copy at the end of its buffer, role PARAM_EMBED, tied_copy set: so
+ * catalogue_find(c, PARAM_EMBED, -1) is the head's weight on the last stage of
+ * a tied model, and PARAM_HEAD exists only in untied ones.
  */
 #ifndef MUSTER_PLAN_MODEL_H
 #define MUSTER_PLAN_MODEL_H
@@ -43,6 +48,10 @@ int64_t model_params(const struct model_shape *m);
 /* Model FLOPs of a training step for one token (forward + backward, no recomputation):
  * 6 × the weights of matrix products + attention (causal counted as half), Narayanan et al., arXiv 2104.04473. */
 double model_flops_token(const struct model_shape *m);
+/* The same by part: what balances the stages. The embedding's is the FLOPs' worth of the memory that it moves. */
+double model_cost_layer(const struct model_shape *m);
+double model_cost_head(const struct model_shape *m);
+double model_cost_embed(const struct model_shape *m);
 
 enum param_role {
 	PARAM_EMBED, PARAM_POSITIONS,

@@ -12,6 +12,8 @@
 #include "base/err.h"
 #include "plan/job.h"
 
+/* To add a schedule: a value in enum job_schedule and its word in job_keys.c, a row in schedule.c's table of kinds. */
+
 enum sched_op {
 	SCHED_RECV_ACT,  /* activations of `micro` from the stage before */
 	SCHED_FORWARD,
@@ -24,7 +26,7 @@ enum sched_op {
 
 struct sched_step {
 	enum sched_op op;
-	int micro;
+	int micro; /* -1: REDUCE, the last step of every row */
 };
 
 struct sched_row {
@@ -47,7 +49,7 @@ void schedule_free(struct schedule *s);
 int schedule_check(const struct schedule *s, struct err *e);
 
 /* Simulated time of the table when a forward of stage s takes fwd[s], a backward bwd[s], a message `hop` (all in
- * seconds); *bubble is the idle share of the stages' time. */
+ * seconds); *bubble is the idle share of the stages' time. -1 when the table deadlocks or memory lacks. */
 double schedule_simulate(const struct schedule *s, const double *fwd, const double *bwd, double hop, double *bubble);
 
 const char *sched_op_word(enum sched_op op);

@@ -1,0 +1,198 @@
+#include "plan/layout.h"
+#include "plan/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GROUP_ALIGN = 16, VOCAB_GRAIN = 64, FFN_GRAIN = 16 };
+
+/* A dimension of the model, and how tensor parallelism cuts it. */
+enum dim { DIM_ONE, DIM_HIDDEN, DIM_SEQ, DIM_VOCAB, DIM_Q, DIM_KV, DIM_FFN };
+
+enum where { IN_EMBED, IN_LAYER, IN_LAST };
+
+/* One parameter a row, in the order of the flat buffer. */
+struct row {
+	enum param_role role;
+	enum where where;
+	const char *name;
+	enum dim shape[2]; /* DIM_ONE second: a vector */
+	enum param_init init;
+	bool joined;       /* adjacent to the row before: one group */
+};
+
+static const struct row rows[] = {
+	{ PARAM_EMBED, IN_EMBED, "embed.tokens.weight", { DIM_VOCAB, DIM_HIDDEN }, INIT_NORMAL, false },
+	{ PARAM_POSITIONS, IN_EMBED, "embed.positions.weight", { DIM_SEQ, DIM_HIDDEN }, INIT_NORMAL, false },
+	{ PARAM_NORM1_W, IN_LAYER, "norm1.weight", { DIM_HIDDEN, DIM_ONE }, INIT_ONE, false },
+	{ PARAM_NORM1_B, IN_LAYER, "norm1.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, false },
+	{ PARAM_Q_W, IN_LAYER, "attn.q.weight", { DIM_Q, DIM_HIDDEN }, INIT_NORMAL, false },
+	{ PARAM_K_W, IN_LAYER, "attn.k.weight", { DIM_KV, DIM_HIDDEN }, INIT_NORMAL, true },
+	{ PARAM_V_W, IN_LAYER, "attn.v.weight", { DIM_KV, DIM_HIDDEN }, INIT_NORMAL, true },
+	{ PARAM_Q_B, IN_LAYER, "attn.q.bias", { DIM_Q, DIM_ONE }, INIT_ZERO, false },
+	{ PARAM_K_B, IN_LAYER, "attn.k.bias", { DIM_KV, DIM_ONE }, INIT_ZERO, true },
+	{ PARAM_V_B, IN_LAYER, "attn.v.bias", { DIM_KV, DIM_ONE }, INIT_ZERO, true },
+	{ PARAM_O_W, IN_LAYER, "attn.o.weight", { DIM_HIDDEN, DIM_Q }, INIT_NORMAL_SCALED, false },
+	{ PARAM_O_B, IN_LAYER, "attn.o.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, false },
+	{ PARAM_NORM2_W, IN_LAYER, "norm2.weight", { DIM_HIDDEN, DIM_ONE }, INIT_ONE, false },
+	{ PARAM_NORM2_B, IN_LAYER, "norm2.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, false },
+	{ PARAM_GATE_W, IN_LAYER, "mlp.gate.weight", { DIM_FFN, DIM_HIDDEN }, INIT_NORMAL, false },
+	{ PARAM_UP_W, IN_LAYER, "mlp.up.weight", { DIM_FFN, DIM_HIDDEN }, INIT_NORMAL, true },
+	{ PARAM_UP_B, IN_LAYER, "mlp.up.bias", { DIM_FFN, DIM_ONE }, INIT_ZERO, false },
+	{ PARAM_DOWN_W, IN_LAYER, "mlp.down.weight", { DIM_HIDDEN, DIM_FFN }, INIT_NORMAL_SCALED, false },
+	{ PARAM_DOWN_B, IN_LAYER, "mlp.down.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, false },
+	{ PARAM_NORM_W, IN_LAST, "norm.weight", { DIM_HIDDEN, DIM_ONE }, INIT_ONE, false },
+	{ PARAM_NORM_B, IN_LAST, "norm.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, false },
+	{ PARAM_HEAD, IN_LAST, "head.weight", { DIM_VOCAB, DIM_HIDDEN }, INIT_NORMAL, false },
+};
+
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+/* Whether this family has the row at all. */
+static bool row_exists(const struct model_shape *m, enum param_role role)
+{
+	switch (role) {
+	case PARAM_NORM1_B:
+	case PARAM_NORM2_B:
+	case PARAM_NORM_B:
+		return !m->rms;
+	case PARAM_Q_B:
+	case PARAM_K_B:
+	case PARAM_V_B:
+	case PARAM_O_B:
+	case PARAM_UP_B:
+	case PARAM_DOWN_B:
+		return m->bias;
+	case PARAM_POSITIONS:
+		return !m->rope;
+	case PARAM_GATE_W:
+		return m->gated;
+	case PARAM_HEAD:
+		return !m->tied;
+	default:
+		return true;
+	}
+}
+
+/* The length of a dimension and this tp rank's part of it; true when it is cut. */
+static bool dim_cut(const struct model_shape *m, enum dim dim, int tp, int tp_rank,
+		    int64_t *n, int64_t *lo, int64_t *hi)
+{
+	int64_t group = m->heads / m->kv_heads;
+	struct { int64_t unit, units, grain; } cut = { 0, 0, 1 };
+	switch (dim) {
+	case DIM_ONE:
+		*n = 1;
+		break;
+	case DIM_HIDDEN:
+		*n = m->hidden;
+		break;
+	case DIM_SEQ:
+		*n = m->seq;
+		break;
+	case DIM_VOCAB:
+		cut.unit = 1, cut.units = m->vocab, cut.grain = VOCAB_GRAIN;
+		break;
+	case DIM_FFN:
+		cut.unit = 1, cut.units = m->ffn, cut.grain = FFN_GRAIN;
+		break;
+	case DIM_Q: /* whole kv heads with their q heads */
+		cut.unit = group * m->head_dim, cut.units = m->kv_heads;
+		break;
+	case DIM_KV:
+		cut.unit = m->head_dim, cut.units = m->kv_heads;
+		break;
+	}
+	if (!cut.unit) {
+		*lo = 0;
+		*hi = *n;
+		return false;
+	}
+	partition(cut.units, tp, tp_rank, partition_grain(cut.units, tp, cut.grain), lo, hi);
+	*lo *= cut.unit;
+	*hi *= cut.unit;
+	*n = cut.units * cut.unit;
+	return tp > 1;
+}
+
+static void add(struct catalogue *c, const struct model_shape *m, int tp, int tp_rank,
+		const struct row *row, int layer)
+{
+	struct param *p = &c->params[c->n];
+	*p = (struct param){ .role = row->role, .layer = layer, .init = row->init };
+	if (layer < 0)
+		snprintf(p->name, sizeof p->name, "%s", row->name);
+	else
+		snprintf(p->name, sizeof p->name, "layers.%d.%s", layer, row->name);
+	for (int d = 0; d < 2; d++)
+		p->sharded |= dim_cut(m, row->shape[d], tp, tp_rank, &p->shape[d], &p->lo[d], &p->hi[d]);
+	p->dims = row->shape[1] == DIM_ONE ? 1 : 2;
+	p->decay = p->dims == 2;
+	p->count = (p->hi[0] - p->lo[0]) * (p->hi[1] - p->lo[1]);
+	/* Up joins gate only where there is a gate. */
+	bool joined = row->joined && !(row->role == PARAM_UP_W && !m->gated);
+	if (!joined)
+		c->elements = (c->elements + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
+	p->offset = c->elements;
+	c->elements += p->count;
+	c->n++;
+}
+
+static void add_all(struct catalogue *c, const struct model_shape *m, int tp, int tp_rank,
+		    enum where where, int layer)
+{
+	for (int i = 0; i < N_ROWS; i++)
+		if (rows[i].where == where && row_exists(m, rows[i].role))
+			add(c, m, tp, tp_rank, &rows[i], layer);
+}
+
+static int check_cut(const struct model_shape *m, int tp, struct err *e)
+{
+	const struct { const char *what; int64_t n; } cut[] = {
+		{ "kv_heads", m->kv_heads }, { "ffn", m->ffn }, { "vocab", m->vocab },
+	};
+	for (int i = 0; i < (int)(sizeof cut / sizeof *cut); i++)
+		if (cut[i].n < tp)
+			return err_set(e, ERR_UNSUPPORTED, "tp = %d: the model's %s = %lld cannot be cut into so many parts; use a smaller tp",
+				       tp, cut[i].what, (long long)cut[i].n);
+	return 0;
+}
+
+int catalogue_build(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage,
+		    struct catalogue *out, struct err *e)
+{
+	if (check_cut(m, tp, e))
+		return -1;
+	int layers = stage->layer_hi - stage->layer_lo;
+	struct catalogue c = { .params = calloc((size_t)(layers + 1) * N_ROWS, sizeof *c.params) };
+	if (!c.params)
+		return err_set(e, ERR_NOMEM, "no memory for the catalogue of %d layers; close other programs", layers);
+	if (stage->first)
+		add_all(&c, m, tp, tp_rank, IN_EMBED, -1);
+	for (int l = stage->layer_lo; l < stage->layer_hi; l++)
+		add_all(&c, m, tp, tp_rank, IN_LAYER, l);
+	if (stage->last)
+		add_all(&c, m, tp, tp_rank, IN_LAST, -1);
+	if (stage->last && !stage->first && m->tied) {
+		add(&c, m, tp, tp_rank, &rows[PARAM_EMBED], -1);
+		c.params[c.n - 1].tied_copy = true;
+	}
+	c.elements = (c.elements + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
+	*out = c;
+	return 0;
+}
+
+void catalogue_free(struct catalogue *c)
+{
+	free(c->params);
+	*c = (struct catalogue){ 0 };
+}
+
+const struct param *catalogue_find(const struct catalogue *c, enum param_role role, int layer)
+{
+	for (int i = 0; i < c->n; i++)
+		if (c->params[i].role == role && c->params[i].layer == layer)
+			return &c->params[i];
+	return NULL;
+}

@@ -1,0 +1,77 @@
+#include "plan/model.h"
+
+static int64_t or_default(int64_t value, int64_t otherwise)
+{
+	return value ? value : otherwise;
+}
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+void model_shape(const struct job *job, struct model_shape *out)
+{
+	bool llama = job->model.family == FAMILY_LLAMA;
+	int64_t hidden = job->model.hidden;
+	*out = (struct model_shape){
+		.family = job->model.family,
+		.layers = job->model.layers,
+		.hidden = hidden,
+		.heads = job->model.heads,
+		.kv_heads = or_default(job->model.kv_heads, job->model.heads),
+		.head_dim = or_default(job->model.head_dim, hidden / job->model.heads),
+		.ffn = or_default(job->model.ffn, llama ? round_up(8 * hidden / 3, 256) : 4 * hidden),
+		.vocab = job->model.vocab,
+		.seq = job->model.seq,
+		.rms = llama,
+		.rope = llama,
+		.gated = llama,
+		.bias = !llama,
+		.tied = job->model.tie_head == TIE_AUTO ? !llama : job->model.tie_head == TIE_YES,
+		.norm_eps = job->model.norm_eps,
+		.rope_theta = job->model.rope_theta,
+		.init_std = job->model.init_std,
+	};
+}
+
+/* Weights of a layer's matrix products. */
+static int64_t layer_matrices(const struct model_shape *m)
+{
+	int64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
+	return m->hidden * (2 * q + 2 * kv) + m->hidden * m->ffn * (m->gated ? 3 : 2);
+}
+
+int64_t model_params(const struct model_shape *m)
+{
+	int64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
+	int64_t norm = m->hidden * (m->rms ? 1 : 2);
+	int64_t biases = m->bias ? q + 2 * kv + m->hidden + m->ffn + m->hidden : 0;
+	int64_t embed = m->vocab * m->hidden;
+	return embed + (m->rope ? 0 : m->seq * m->hidden) +
+	       m->layers * (layer_matrices(m) + biases + 2 * norm) + norm + (m->tied ? 0 : embed);
+}
+
+double model_cost_layer(const struct model_shape *m)
+{
+	/* Scores and values: 2 products of 2·q·seq, half of it masked, and twice that backward. */
+	double attention = 6.0 * (double)(m->heads * m->head_dim) * (double)m->seq;
+	return 6.0 * (double)layer_matrices(m) + attention;
+}
+
+double model_cost_head(const struct model_shape *m)
+{
+	return 6.0 * (double)m->vocab * (double)m->hidden;
+}
+
+double model_cost_embed(const struct model_shape *m)
+{
+	/* No products, but three passes over a row of 4-byte elements, at the ten
+	 * FLOPs that a machine does while it moves a byte. */
+	return 120.0 * (double)m->hidden;
+}
+
+double model_flops_token(const struct model_shape *m)
+{
+	return (double)m->layers * model_cost_layer(m) + model_cost_head(m);
+}
