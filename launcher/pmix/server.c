@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pmix.h>
 #include <pmix_server.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -94,7 +95,7 @@ void server_shut(void)
 	server.up = false;
 }
 
-/* "0,1,2,…" or, with another separator, the same. */
+/* "0,1,2,…" */
 static void rank_list(int world, struct buf *out)
 {
 	for (int r = 0; r < world; r++)

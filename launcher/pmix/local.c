@@ -1,0 +1,195 @@
+/* local — the agents of one generation on this host: launch_local. */
+#include "launcher/launch.h"
+#include "launcher/pmix/server.h"
+#include "launcher/pmix/spawn.h"
+#include "topo/bind.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct agent {
+	struct launch *launch;
+	uv_poll_t poll; /* of pidfd */
+	int rank, pidfd;
+	pid_t pid;
+};
+
+struct launch {
+	struct launch_events ev;
+	char nspace[SERVER_NSPACE_MAX];
+	int n;       /* started */
+	int running; /* not reaped yet */
+	int handles; /* not closed by the loop yet */
+	bool closed;
+	struct agent agents[];
+};
+
+static void free_when_done(struct launch *l)
+{
+	if (l->closed && !l->handles)
+		free(l);
+}
+
+static void on_handle_closed(uv_handle_t *h)
+{
+	struct agent *a = h->data;
+	close(a->pidfd);
+	a->launch->handles--;
+	free_when_done(a->launch);
+}
+
+static void on_exit_seen(uv_poll_t *poll, int uv_status, int uv_events)
+{
+	struct agent *a = poll->data;
+	struct launch *l = a->launch;
+	(void)uv_status;
+	(void)uv_events;
+	int status;
+	if (!spawn_reap(a->pid, &status))
+		return;
+	a->pid = 0;
+	uv_close((uv_handle_t *)poll, on_handle_closed);
+	l->ev.exited(l->ev.arg, a->rank, status);
+	if (--l->running == 0) {
+		server_forget(l->nspace);
+		l->ev.all_gone(l->ev.arg);
+	}
+}
+
+static void local_kill(struct launch *l)
+{
+	for (int i = 0; i < l->n; i++)
+		if (l->agents[i].pid)
+			spawn_kill(l->agents[i].pid);
+}
+
+static void local_close(struct launch *l)
+{
+	l->closed = true;
+	free_when_done(l);
+}
+
+/* What every agent of the generation is told; the values live in `text`. */
+struct env_text {
+	char address[128], secret[128], generation[64], threads[64], blas[64];
+	char *own[4], *soft[4];
+};
+
+static void env_fill(struct env_text *t, const struct launch_request *r)
+{
+	snprintf(t->address, sizeof t->address, AGENT_ENV_ADDRESS "=%s", r->address);
+	snprintf(t->secret, sizeof t->secret, AGENT_ENV_SECRET "=%s", r->secret);
+	snprintf(t->generation, sizeof t->generation, AGENT_ENV_GENERATION "=%u", r->generation);
+	snprintf(t->threads, sizeof t->threads, "OMP_NUM_THREADS=%d", r->plan->threads);
+	snprintf(t->blas, sizeof t->blas, "OPENBLAS_NUM_THREADS=%d", r->plan->threads);
+	memcpy(t->own, (char *[]){ t->address, t->secret, t->generation, NULL }, sizeof t->own);
+	/* Ranks may outnumber the cores: a thread that waits must sleep. */
+	memcpy(t->soft, (char *[]){ t->threads, t->blas, "OMP_WAIT_POLICY=passive", NULL }, sizeof t->soft);
+}
+
+static int choose_cpus(const struct launch_request *r, int rank, char *cpus, int size, struct err *e)
+{
+	enum job_bind how = r->job->launch.bind;
+	cpus[0] = '\0';
+	if (how == BIND_NONE)
+		return 0;
+	if (bind_cpus(r->plan->world, rank, r->plan->threads, cpus, size, e))
+		return -1;
+	if (how == BIND_CORE && !*cpus)
+		return err_set(e, ERR_NOFIT, "[launch] bind = core: %d agents of %d threads need more cores than this host has; "
+					     "use bind = auto", r->plan->world, r->plan->threads);
+	return 0;
+}
+
+static int start_agent(uv_loop_t *loop, struct launch *l, const struct launch_request *r,
+		       struct env_text *t, int log_fd, struct err *e)
+{
+	struct agent *a = &l->agents[l->n];
+	char cpus[1024];
+	char **pmix_env;
+	*a = (struct agent){ .launch = l, .rank = l->n };
+	if (choose_cpus(r, a->rank, cpus, sizeof cpus, e) || server_env(l->nspace, a->rank, &pmix_env, e))
+		return -1;
+	struct spawn s = {
+		.path = r->agent, .cpus = cpus, .pmix_env = pmix_env, .own_env = t->own, .soft_env = t->soft, .log_fd = log_fd,
+	};
+	int rc = spawn_start(&s, &a->pid, &a->pidfd, e);
+	server_env_free(pmix_env);
+	if (rc)
+		return -1;
+	l->n++;
+	l->running++;
+	l->handles++;
+	a->poll.data = a;
+	uv_poll_init(loop, &a->poll, a->pidfd);
+	uv_poll_start(&a->poll, UV_READABLE, on_exit_seen);
+	return 0;
+}
+
+/* Takes back what was started, and waits for it: nothing is left. */
+static void undo(struct launch *l)
+{
+	local_kill(l);
+	for (int i = 0; i < l->n; i++) {
+		int status;
+		while (!spawn_reap(l->agents[i].pid, &status))
+			usleep(1000);
+		uv_close((uv_handle_t *)&l->agents[i].poll, on_handle_closed);
+	}
+	server_forget(l->nspace);
+	local_close(l);
+}
+
+static int open_log(const struct launch_request *r, int *fd, struct err *e)
+{
+	char path[PATH_MAX];
+	snprintf(path, sizeof path, "%s/logs/launch-%u.log", r->run_dir, r->generation);
+	*fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	return *fd < 0 ? err_errno(e, ERR_IO, "%s: cannot create", path) : 0;
+}
+
+static int local_start(uv_loop_t *loop, const struct launch_request *r, const struct launch_events *ev,
+		       struct launch **out, struct err *e)
+{
+	int world = r->plan->world, log_fd;
+	struct launch *l = calloc(1, sizeof *l + (size_t)world * sizeof l->agents[0]);
+	if (!l)
+		return err_set(e, ERR_NOMEM, "no memory to launch %d agents", world);
+	l->ev = *ev;
+	snprintf(l->nspace, sizeof l->nspace, "muster-%ld-%u", (long)getpid(), r->generation);
+	if (open_log(r, &log_fd, e))
+		goto free_launch;
+	if (server_register(l->nspace, world, e))
+		goto close_log;
+	struct env_text t;
+	env_fill(&t, r);
+	while (l->n < world)
+		if (start_agent(loop, l, r, &t, log_fd, e))
+			break;
+	explicit_bzero(t.secret, sizeof t.secret);
+	close(log_fd);
+	if (l->n < world) {
+		undo(l);
+		return -1;
+	}
+	*out = l;
+	return 0;
+
+close_log:
+	close(log_fd);
+free_launch:
+	free(l);
+	return -1;
+}
+
+const struct launch_ops launch_local = {
+	.name = "local",
+	.start = local_start,
+	.kill = local_kill,
+	.close = local_close,
+	.shut = server_shut,
+};
