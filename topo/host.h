@@ -1,0 +1,30 @@
+/*
+ * host — this machine as hwloc sees it: cores, their NUMA domains, memory.
+ *
+ * Discovered once a process, then read-only for every thread. Only cores, PUs
+ * and NUMA nodes are asked for: PCI and I/O discovery, which can take seconds,
+ * is left out (2 ms in all on a small machine). Only what this process may use counts: a cgroup, a
+ * Slurm step or taskset makes the machine smaller.
+ */
+#ifndef MUSTER_TOPO_HOST_H
+#define MUSTER_TOPO_HOST_H
+
+#include "base/err.h"
+
+enum { HOST_CPUS = 128 }; /* bytes of a core's cpu list */
+
+struct host_core {
+	int numa;             /* domain it belongs to, counted from 0 */
+	char cpus[HOST_CPUS]; /* its hardware threads, a kernel cpu list such as "3,67" */
+};
+
+struct host {
+	struct host_core *cores; /* in the topology's order: neighbours share caches */
+	int n_cores, n_numa;
+	double memory;           /* bytes */
+};
+
+/* The host stays owned by this module. */
+int host_get(const struct host **out, struct err *e);
+
+#endif

@@ -1,0 +1,21 @@
+/* internal — how cluster_open reaches the three sources of a cluster; for this room alone. */
+#ifndef MUSTER_TOPO_INTERNAL_H
+#define MUSTER_TOPO_INTERNAL_H
+
+#include "topo/cluster.h"
+
+/* Each sets *out only on success; the caller frees it with cluster_free. */
+int cluster_local(int devices, struct cluster *out, struct err *e);
+int cluster_slurm(struct cluster *out, struct err *e);
+int cluster_preset(const char *spec, struct cluster *out, struct err *e);
+
+/* An empty cluster with that many kinds and nodes, zeroed. */
+int cluster_alloc(const char *name, int kinds, int nodes, struct cluster *out, struct err *e);
+
+/* What is known of this host without asking a device: a kind with `devices` CPU slots that share it. */
+int kind_of_host(int devices, struct node_kind *out, struct err *e);
+
+/* Bandwidth (one direction, bytes/s) and latency (s) of this host's fastest network, from sysfs. */
+void net_of_host(double *bandwidth, double *latency);
+
+#endif

@@ -1,0 +1,53 @@
+#include "topo/internal.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ETHERNET_LATENCY 30e-6  /* TCP, kernel to kernel, one switch */
+#define INFINIBAND_LATENCY 5e-6
+#define ETHERNET_GUESS 1.25e9   /* 10 Gb/s, where no interface tells its speed */
+
+/* The first number in a file; 0 when there is none. */
+static double read_number(const char *path)
+{
+	double v = 0;
+	FILE *f = fopen(path, "re");
+	if (!f)
+		return 0;
+	if (fscanf(f, "%lf", &v) != 1 || v < 0)
+		v = 0;
+	fclose(f);
+	return v;
+}
+
+static double over_files(const char *pattern, double (*fold)(double, double))
+{
+	glob_t g;
+	double v = 0;
+	if (glob(pattern, 0, NULL, &g))
+		return 0;
+	for (size_t i = 0; i < g.gl_pathc; i++)
+		v = fold(v, read_number(g.gl_pathv[i]));
+	globfree(&g);
+	return v;
+}
+
+static double sum(double a, double b)
+{
+	return a + b;
+}
+
+static double most(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+void net_of_host(double *bandwidth, double *latency)
+{
+	/* InfiniBand ports, in Gb/s, are used together; of the Ethernet interfaces, in Mb/s, one. */
+	double gbits = over_files("/sys/class/infiniband/*/ports/*/rate", sum);
+	double mbits = over_files("/sys/class/net/*/speed", most);
+	*latency = gbits > 0 ? INFINIBAND_LATENCY : ETHERNET_LATENCY;
+	*bandwidth = gbits > 0 ? gbits * 1e9 / 8 : mbits > 0 ? mbits * 1e6 / 8 : ETHERNET_GUESS;
+}

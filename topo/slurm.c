@@ -1,0 +1,127 @@
+/*
+ * slurm — the allocation that this process runs in, from the environment that
+ * Slurm gives it: names, agents a node, cpus a node. What a node is made of is
+ * taken from this one: Slurm tells counts, not rates.
+ */
+#include "topo/hostlist.h"
+#include "topo/internal.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Per node of the allocation. */
+struct allocation {
+	struct hostlist nodes;
+	int *devices, *cpus; /* cpus 0: not told */
+};
+
+static void allocation_free(struct allocation *a)
+{
+	hostlist_free(&a->nodes);
+	free(a->devices);
+	free(a->cpus);
+}
+
+/* "2", "gpu:2", "h100:2", "a100:1,h100:1": the sum of the last numbers; 0 when it says nothing usable. */
+static int count_gpus(const char *text)
+{
+	int total = 0;
+	for (const char *at = text; at && *at; at = strchr(at, ','), at += at != NULL) {
+		size_t len = strcspn(at, ",");
+		const char *colon = memrchr(at, ':', len);
+		int n = 0;
+		if (sscanf(colon ? colon + 1 : at, "%6d", &n) == 1 && n > 0)
+			total += n;
+	}
+	return total;
+}
+
+/*
+ * One agent a task where tasks were asked for; else one a GPU; else what tasks Slurm assumed.
+ * SLURM_GPUS_PER_NODE is what was asked for, SLURM_GPUS_ON_NODE what this node has.
+ */
+static int read_devices(struct allocation *a, struct err *e)
+{
+	const char *tasks = getenv("SLURM_TASKS_PER_NODE");
+	bool asked = getenv("SLURM_NTASKS_PER_NODE") || getenv("SLURM_NTASKS");
+	int gpus = count_gpus(getenv("SLURM_GPUS_PER_NODE"));
+	if (!gpus)
+		gpus = count_gpus(getenv("SLURM_GPUS_ON_NODE"));
+	if ((asked || !gpus) && tasks)
+		return hostlist_counts(tasks, a->devices, a->nodes.n, e);
+	for (int i = 0; i < a->nodes.n; i++)
+		a->devices[i] = gpus ? gpus : 1;
+	return 0;
+}
+
+static int read_allocation(struct allocation *a, struct err *e)
+{
+	const char *list = getenv("SLURM_JOB_NODELIST");
+	const char *cpus = getenv("SLURM_JOB_CPUS_PER_NODE");
+	if (!list || !*list)
+		return err_set(e, ERR_NOTFOUND, "slurm: SLURM_JOB_NODELIST is not set, so this is no allocation; "
+			       "start through `muster submit`, sbatch or salloc");
+	if (hostlist_expand(list, &a->nodes, e))
+		return err_prefix(e, "SLURM_JOB_NODELIST");
+	a->devices = calloc((size_t)a->nodes.n, sizeof *a->devices);
+	a->cpus = calloc((size_t)a->nodes.n, sizeof *a->cpus);
+	if (!a->devices || !a->cpus)
+		return err_set(e, ERR_NOMEM, "slurm: no memory for %d nodes", a->nodes.n);
+	if (read_devices(a, e))
+		return err_prefix(e, "SLURM_TASKS_PER_NODE");
+	if (cpus && hostlist_counts(cpus, a->cpus, a->nodes.n, e))
+		return err_prefix(e, "SLURM_JOB_CPUS_PER_NODE");
+	return 0;
+}
+
+/* This host's kind, with another number of devices and cores. */
+static int kind_for(const struct allocation *a, int i, struct node_kind *out, struct err *e)
+{
+	struct node_kind k;
+	int devices = a->devices[i] > 0 ? a->devices[i] : 1;
+	if (kind_of_host(devices, &k, e))
+		return -1;
+	snprintf(k.name, sizeof k.name, "slurm");
+	k.devices = a->devices[i];
+	if (a->cpus[i] > 0 && a->cpus[i] != k.cores) {
+		k.device_flops *= (double)a->cpus[i] / k.cores;
+		k.cores = a->cpus[i];
+	}
+	*out = k;
+	return 0;
+}
+
+/* Nodes with equal counts are of one kind. */
+static int fill(const struct allocation *a, struct cluster *c, struct err *e)
+{
+	c->n_kinds = 0;
+	for (int i = 0; i < c->n_nodes; i++) {
+		int first = 0;
+		while (a->devices[first] != a->devices[i] || a->cpus[first] != a->cpus[i])
+			first++;
+		snprintf(c->nodes[i].name, sizeof c->nodes[i].name, "%s", a->nodes.names[i]);
+		c->nodes[i].kind = first == i ? c->n_kinds : c->nodes[first].kind;
+		if (first == i && kind_for(a, i, &c->kinds[c->n_kinds++], e))
+			return -1;
+	}
+	return 0;
+}
+
+int cluster_slurm(struct cluster *out, struct err *e)
+{
+	struct allocation a = { 0 };
+	struct cluster c = { 0 };
+	int rc = read_allocation(&a, e);
+	if (!rc)
+		rc = cluster_alloc("slurm", a.nodes.n, a.nodes.n, &c, e);
+	if (!rc && fill(&a, &c, e)) {
+		cluster_free(&c);
+		rc = -1;
+	}
+	allocation_free(&a);
+	if (!rc)
+		*out = c;
+	return rc;
+}
