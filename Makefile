@@ -53,6 +53,7 @@ $(BUILD)/obj/%.o: %.c
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(CFLAGS_$(call flat,$(patsubst %/,%,$(dir $<)))) -MMD -MP -c $< -o $@
 
 CFLAGS_launcher-pmix  := $(shell pkg-config --cflags pmix)
+CFLAGS_agent          := $(shell pkg-config --cflags pmix)
 CFLAGS_kernels        := -fopenmp
 CFLAGS_kernels-plain  := -fopenmp
 CFLAGS_kernels-cpu    := -fopenmp -O3

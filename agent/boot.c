@@ -1,0 +1,219 @@
+#include "agent/boot.h"
+
+#include <jansson.h>
+#include <pmix.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern char **environ;
+
+/* What one rank has published, gathered over the fences so far. */
+struct peer {
+	json_t *values;
+	int rounds;
+};
+
+struct boot {
+	struct comm_bootstrap bootstrap;
+	pmix_proc_t me;
+	json_t *pending; /* put since the last fence */
+	int rounds;      /* fences so far */
+	struct peer *peers;
+};
+
+char *boot_take_env(const char *name)
+{
+	char *value = getenv(name);
+	char *copy = value ? strdup(value) : NULL;
+	if (value)
+		explicit_bzero(value, strlen(value));
+	unsetenv(name);
+	return copy;
+}
+
+static int pmix_fails(pmix_status_t rc, const char *what, struct err *e)
+{
+	return err_set(e, rc == PMIX_ERR_TIMEOUT ? ERR_TIMEOUT : ERR_NET, "PMIx: %s: %s (%d)", what,
+		       PMIx_Error_string(rc), rc);
+}
+
+static int boot_put(void *arg, const char *key, const char *value, struct err *e)
+{
+	struct boot *b = arg;
+	if (json_object_set_new(b->pending, key, json_string(value)))
+		return err_set(e, ERR_INTERNAL, "PMIx: cannot publish %s: not UTF-8, or no memory", key);
+	return 0;
+}
+
+static void round_key(char key[PMIX_MAX_KEYLEN], int round)
+{
+	snprintf(key, PMIX_MAX_KEYLEN, "muster.%d", round);
+}
+
+static int boot_fence(void *arg, struct err *e)
+{
+	struct boot *b = arg;
+	char key[PMIX_MAX_KEYLEN];
+	round_key(key, b->rounds);
+	pmix_value_t value = { .type = PMIX_STRING };
+	value.data.string = json_dumps(b->pending, JSON_COMPACT);
+	if (!value.data.string)
+		return err_set(e, ERR_NOMEM, "PMIx: no memory for the endpoints");
+	pmix_status_t rc = PMIx_Put(PMIX_GLOBAL, key, &value);
+	free(value.data.string);
+	if (rc == PMIX_SUCCESS)
+		rc = PMIx_Commit();
+	if (rc != PMIX_SUCCESS)
+		return pmix_fails(rc, "publishing the endpoints", e);
+	bool yes = true;
+	pmix_info_t collect;
+	PMIX_INFO_LOAD(&collect, PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
+	rc = PMIx_Fence(NULL, 0, &collect, 1);
+	PMIX_INFO_DESTRUCT(&collect);
+	/* PARTIAL_SUCCESS: a rank died before it came. */
+	if (rc != PMIX_SUCCESS)
+		return pmix_fails(rc, "the fence that exchanges endpoints; did a rank die?", e);
+	json_object_clear(b->pending);
+	b->rounds++;
+	return 0;
+}
+
+/* Fetches what `rank` published at fence `round`. */
+static int fetch_round(struct boot *b, int rank, int round, struct err *e)
+{
+	char key[PMIX_MAX_KEYLEN];
+	round_key(key, round);
+	pmix_proc_t from;
+	PMIX_LOAD_PROCID(&from, b->me.nspace, (pmix_rank_t)rank);
+	pmix_value_t *value = NULL;
+	pmix_status_t rc = PMIx_Get(&from, key, NULL, 0, &value);
+	if (rc != PMIX_SUCCESS)
+		return pmix_fails(rc, "reading another rank's endpoints", e);
+	json_t *got = value->type == PMIX_STRING && value->data.string
+			      ? json_loads(value->data.string, JSON_REJECT_DUPLICATES, NULL) : NULL;
+	PMIX_VALUE_RELEASE(value);
+	struct peer *p = &b->peers[rank];
+	if (!p->values)
+		p->values = json_object();
+	rc = json_object_update(p->values, got);
+	json_decref(got);
+	if (rc)
+		return err_set(e, ERR_PROTO, "PMIx: rank %d published what is no list of endpoints", rank);
+	p->rounds = round + 1;
+	return 0;
+}
+
+static int boot_get(void *arg, int rank, const char *key, char **value, struct err *e)
+{
+	struct boot *b = arg;
+	struct peer *p = &b->peers[rank];
+	while (p->rounds < b->rounds)
+		if (fetch_round(b, rank, p->rounds, e))
+			return -1;
+	const char *text = json_string_value(json_object_get(p->values, key));
+	if (!text)
+		return err_set(e, ERR_NOTFOUND, "PMIx: rank %d did not publish %s", rank, key);
+	char *copy = strdup(text);
+	if (!copy)
+		return err_set(e, ERR_NOMEM, "PMIx: no memory for %s of rank %d", key, rank);
+	*value = copy;
+	return 0;
+}
+
+static int world_size(const struct boot *b, int *size, struct err *e)
+{
+	pmix_proc_t job;
+	PMIX_LOAD_PROCID(&job, b->me.nspace, PMIX_RANK_WILDCARD);
+	pmix_value_t *value = NULL;
+	pmix_status_t rc = PMIx_Get(&job, PMIX_JOB_SIZE, NULL, 0, &value);
+	if (rc != PMIX_SUCCESS)
+		return pmix_fails(rc, "reading the number of ranks", e);
+	uint32_t n = value->type == PMIX_UINT32 ? value->data.uint32 : 0;
+	PMIX_VALUE_RELEASE(value);
+	if (n == 0 || n > INT32_MAX || b->me.rank >= n)
+		return err_set(e, ERR_PROTO, "PMIx: rank %u of %u ranks", b->me.rank, n);
+	*size = (int)n;
+	return 0;
+}
+
+static int learn_world(struct boot *b, struct err *e)
+{
+	int size;
+	if (world_size(b, &size, e))
+		return -1;
+	b->peers = calloc((size_t)size, sizeof *b->peers);
+	b->pending = json_object();
+	if (!b->peers || !b->pending)
+		return err_set(e, ERR_NOMEM, "PMIx: no memory for %d ranks", size);
+	b->bootstrap = (struct comm_bootstrap){
+		.rank = (int)b->me.rank, .size = size,
+		.put = boot_put, .fence = boot_fence, .get = boot_get, .arg = b,
+	};
+	return 0;
+}
+
+int boot_open(struct boot **out, struct err *e)
+{
+	/* Without a server PMIx_Init would make this process a world of its own. */
+	if (!getenv("PMIX_RANK") || !getenv("PMIX_NAMESPACE"))
+		return err_set(e, ERR_NOTFOUND, "PMIx: no server in the environment; "
+			       "start agents with `muster run`, or with `srun --mpi=pmix`");
+	struct boot *b = calloc(1, sizeof *b);
+	if (!b)
+		return err_set(e, ERR_NOMEM, "PMIx: no memory");
+	pmix_status_t rc = PMIx_Init(&b->me, NULL, 0);
+	if (rc != PMIX_SUCCESS) {
+		free(b);
+		return pmix_fails(rc, "PMIx_Init; is the launcher still there?", e);
+	}
+	if (learn_world(b, e)) {
+		boot_finish(b);
+		return -1;
+	}
+	*out = b;
+	return 0;
+}
+
+static void scrub_environment(void)
+{
+	static const char *const prefixes[] = { "PMIX_", "PMI_" };
+	for (size_t i = 0; environ[i];) {
+		char name[256];
+		size_t n = strcspn(environ[i], "=");
+		snprintf(name, sizeof name, "%.*s", (int)n, environ[i]);
+		bool theirs = false;
+		for (size_t k = 0; k < sizeof prefixes / sizeof *prefixes; k++)
+			theirs |= !strncmp(name, prefixes[k], strlen(prefixes[k]));
+		if (!theirs || unsetenv(name) || n >= sizeof name)
+			i++;
+	}
+}
+
+void boot_finish(struct boot *b)
+{
+	if (!b)
+		return;
+	PMIx_Finalize(NULL, 0);
+	scrub_environment();
+	for (int i = 0; b->peers && i < b->bootstrap.size; i++)
+		json_decref(b->peers[i].values);
+	free(b->peers);
+	json_decref(b->pending);
+	free(b);
+}
+
+int boot_rank(const struct boot *b)
+{
+	return b->bootstrap.rank;
+}
+
+int boot_size(const struct boot *b)
+{
+	return b->bootstrap.size;
+}
+
+const struct comm_bootstrap *boot_bootstrap(const struct boot *b)
+{
+	return &b->bootstrap;
+}

@@ -1,0 +1,37 @@
+/*
+ * boot — an agent's first moments: who am I, and where are the others?
+ *
+ * The only file that speaks PMIx as a client. Slurm's server and muster's own
+ * serve it alike. PMIx is finalized before training: while a rank is connected
+ * to Slurm's server its death takes the whole step along, after PMIx_Finalize
+ * the rest of the step lives on.
+ *
+ * Calls come from one thread.
+ */
+#ifndef MUSTER_AGENT_BOOT_H
+#define MUSTER_AGENT_BOOT_H
+
+#include "base/err.h"
+#include "libcomm/comm.h"
+
+struct boot;
+
+/* The value of an environment variable in memory of its own; the variable is removed and its
+ * bytes are wiped, so that neither children nor /proc/PID/environ show it. NULL when it is not
+ * set or there is no memory. */
+char *boot_take_env(const char *name);
+
+/* PMIx_Init. ERR_NOTFOUND when nobody offers PMIx to this process. */
+int boot_open(struct boot **out, struct err *e);
+/* PMIx_Finalize, and PMIx's variables leave the environment. Takes NULL. */
+void boot_finish(struct boot *b);
+
+int boot_rank(const struct boot *b);
+int boot_size(const struct boot *b);
+
+/* Values put between two fences travel together: one PMIx_Put, one fence, and one
+ * PMIx_Get a rank that is asked for. The fence always carries data, because one without is no
+ * barrier under Slurm. Valid until boot_finish. */
+const struct comm_bootstrap *boot_bootstrap(const struct boot *b);
+
+#endif
