@@ -5,7 +5,8 @@
  * u64 sequences, u64 documents, int32 lengths, int64 byte pointers, int64 document
  * boundaries) and PREFIX.bin (the raw tokens). The file is mapped; the tokens
  * count as one stream of documents. Sample i is the tokens [i*seq, (i+1)*seq]: seq inputs and, shifted by
- * one, seq targets. The last `validation` share of the samples is held out.
+ * one, seq targets. The last `validation` share of the samples (at least one when it is not 0) is held out.
+ * A file that is cut short while it is mapped is refused at the next read; it must not change during a run.
  *
  * Order: sample k of epoch e of the training split is a keyed permutation of (seed, e, k) in O(1)
  * memory (a Feistel network over the split's size, cycle-walked, keyed by Philox): it depends
@@ -27,10 +28,12 @@ struct dataset; /* read-only once open; any thread may read */
 int dataset_open(const char *prefix, int64_t seq, double validation, struct dataset **out, struct err *e);
 void dataset_close(struct dataset *d);
 int64_t dataset_tokens(const struct dataset *d);
+int64_t dataset_documents(const struct dataset *d);
+const char *dataset_type(const struct dataset *d); /* "u8", "u16", … */
 int64_t dataset_samples(const struct dataset *d, enum data_split split);
 
 /* The place within the split of the sample at `position` (samples consumed before it). The validation split is read in
- * order from 0, wrapping. */
+ * order from 0, wrapping. It must not be empty. */
 int64_t dataset_index(const struct dataset *d, enum data_split split, uint64_t seed, int64_t position);
 
 /* Reads `count` samples from `position` on: inputs and targets, [count, seq] each. ERR_CORRUPT names the first

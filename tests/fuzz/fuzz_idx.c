@@ -1,0 +1,17 @@
+/* Any bytes as an index of tokens: refused, or counts that hold together. */
+#include "agent/data/idx.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct err e = ERR_INIT;
+	struct idx x;
+	if (idx_parse(data, size, "fuzz.idx", &x, &e))
+		return 0;
+	if (x.tokens < 0 || x.sequences < 0 || x.documents < 0 || !token_size(x.type))
+		abort();
+	return 0;
+}
