@@ -1,6 +1,6 @@
 #include "topo/bind.h"
 
-#include "topo/host.h"
+#include "topo/internal.h"
 
 #include <sched.h>
 #include <stdbool.h>
@@ -47,11 +47,8 @@ static bool domain_place(const struct host *h, int slots, int slot, int threads,
 	return false;
 }
 
-int bind_cpus(int slots, int slot, int threads, char *list, int size, struct err *e)
+int bind_on(const struct host *h, int slots, int slot, int threads, char *list, int size, struct err *e)
 {
-	const struct host *h;
-	if (host_get(&h, e))
-		return -1;
 	if (threads < 1)
 		threads = 1;
 	if (slot < 0 || slot >= slots)
@@ -74,6 +71,12 @@ int bind_cpus(int slots, int slot, int threads, char *list, int size, struct err
 	if (used >= size)
 		return err_set(e, ERR_INTERNAL, "slot %d: its cpu list is longer than %d bytes", slot, size);
 	return 0;
+}
+
+int bind_cpus(int slots, int slot, int threads, char *list, int size, struct err *e)
+{
+	const struct host *h;
+	return host_get(&h, e) ? -1 : bind_on(h, slots, slot, threads, list, size, e);
 }
 
 /* Reads digits at *at; -1 when there are none or they name no cpu. */

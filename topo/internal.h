@@ -1,8 +1,9 @@
-/* internal — how cluster_open reaches the three sources of a cluster; for this room alone. */
+/* internal — what the files of this room share; for them and their tests alone. */
 #ifndef MUSTER_TOPO_INTERNAL_H
 #define MUSTER_TOPO_INTERNAL_H
 
 #include "topo/cluster.h"
+#include "topo/host.h"
 
 /* Each sets *out only on success; the caller frees it with cluster_free. */
 int cluster_local(int devices, struct cluster *out, struct err *e);
@@ -17,5 +18,8 @@ int kind_of_host(int devices, struct node_kind *out, struct err *e);
 
 /* Bandwidth (one direction, bytes/s) and latency (s) of this host's fastest network, from sysfs. */
 void net_of_host(double *bandwidth, double *latency);
+
+/* bind_cpus on any machine. */
+int bind_on(const struct host *h, int slots, int slot, int threads, char *list, int size, struct err *e);
 
 #endif
