@@ -1,0 +1,55 @@
+/* rank — the body of an engine, for the files of agent/pipeline. */
+#ifndef MUSTER_AGENT_PIPELINE_RANK_H
+#define MUSTER_AGENT_PIPELINE_RANK_H
+
+#include "agent/model/model.h"
+#include "agent/parallel/dp.h"
+#include "agent/parallel/groups.h"
+#include "agent/parallel/pipe.h"
+#include "agent/parallel/tp.h"
+#include "agent/pipeline/engine.h"
+#include "plan/schedule.h"
+
+#include <stdbool.h>
+
+/* A slot of the model: whether a micro-batch lives there, and the messages that still read its buffers. */
+struct berth {
+	bool taken;
+	struct comm_request *act_sent, *grad_sent;
+};
+
+struct engine {
+	struct model_shape shape;
+	struct layout layout;
+	struct coords at;
+	struct stage stage;
+	struct kern *kern;
+	struct groups groups;
+	struct tp tp;
+	struct pipe pipe;
+	struct dp *dp;
+	struct catalogue catalogue;
+	const struct param *tied;   /* the table that first and last stage both hold; NULL: none here */
+	struct model *model;
+	float *params, *grads;
+	uint64_t seed;
+	int64_t micro_tokens;       /* of a micro-batch */
+	int64_t global_tokens;      /* of an optimizer step */
+	int micros, slots;
+	struct schedule schedule;
+	struct sched_row eval_row;  /* forwards only */
+	struct berth *berths;       /* [slots] */
+	int *slot_of;               /* [micros]; -1: none yet */
+	int next_slot;
+	struct engine_times times;
+	void (*phase)(const char *what, void *arg);
+	void *phase_arg;
+};
+
+/* Walks a row once over this rank's micro-batches; *loss is the sum of the token losses seen here (0 before the last stage). */
+int walk_row(struct engine *g, const struct sched_row *row, const int32_t *inputs, const int32_t *targets,
+	     bool backward, double *loss, struct err *e);
+/* Waits for every message under way; the first error stays. */
+int walk_settle(struct engine *g, struct err *e);
+
+#endif
