@@ -1,0 +1,330 @@
+#include "launcher/supervise/links.h"
+
+#include "base/net.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct link {
+	struct links *owner;
+	struct link *next, **at; /* of the owner's list, while it is open */
+	struct channel *channel;
+	uv_poll_t poll;
+	int fd, rank;
+	double since;
+	bool open;
+};
+
+struct links {
+	struct links_options o;
+	unsigned char secret[AUTH_SECRET_BYTES];
+	uint32_t generation;
+	double now;
+	struct link *first;
+	int strangers;
+	int handles; /* not closed by the loop yet */
+	bool closing, listening;
+	uv_poll_t listener;
+};
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+static void on_listener(uv_poll_t *poll, int status, int events);
+
+static void free_when_done(struct links *ls)
+{
+	if (ls->closing && !ls->handles) {
+		explicit_bzero(ls->secret, sizeof ls->secret);
+		free(ls);
+	}
+}
+
+/* The listener rests while too many strangers are there: the next ones wait in the kernel's queue. */
+static void listen_or_rest(struct links *ls)
+{
+	bool want = ls->o.listener >= 0 && !ls->closing && ls->strangers < ls->o.most;
+	if (want == ls->listening)
+		return;
+	ls->listening = want;
+	if (want)
+		uv_poll_start(&ls->listener, UV_READABLE, on_listener);
+	else
+		uv_poll_stop(&ls->listener);
+}
+
+static void on_link_closed(uv_handle_t *h)
+{
+	struct link *l = h->data;
+	struct links *ls = l->owner;
+	close(l->fd);
+	channel_close(l->channel);
+	free(l);
+	ls->handles--;
+	free_when_done(ls);
+}
+
+void link_drop(struct link *l)
+{
+	struct links *ls = l->owner;
+	if (!l->open)
+		return;
+	l->open = false;
+	*l->at = l->next;
+	if (l->next)
+		l->next->at = l->at;
+	if (l->rank < 0)
+		ls->strangers--;
+	uv_close((uv_handle_t *)&l->poll, on_link_closed);
+	listen_or_rest(ls);
+}
+
+static void lose(struct link *l, const struct err *why)
+{
+	struct links *ls = l->owner;
+	int rank = l->rank;
+	if (!l->open)
+		return;
+	link_drop(l);
+	ls->o.closed(ls->o.arg, rank, why);
+}
+
+static void watch(struct link *l)
+{
+	int events = UV_READABLE | (channel_out(l->channel)->len ? UV_WRITABLE : 0);
+	uv_poll_start(&l->poll, events, on_poll);
+}
+
+/* A failed write is left to the reader, which gets what the peer said before it went. */
+static void flush(struct link *l)
+{
+	struct buf *out = channel_out(l->channel);
+	while (out->len) {
+		ssize_t n = send(l->fd, out->data, out->len, MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno != EAGAIN)
+			buf_clear(out);
+		if (n <= 0)
+			break;
+		buf_drop(out, (size_t)n);
+	}
+	watch(l);
+}
+
+int link_send(struct link *l, enum msg_type type, json_t *body, struct err *e)
+{
+	if (!l->open)
+		return err_set(e, ERR_NET, "the connection is closed");
+	if (channel_send(l->channel, type, body, e))
+		return -1;
+	flush(l);
+	return 0;
+}
+
+/* Hands over whole messages; any callback may have dropped the link. */
+static void deliver(struct link *l)
+{
+	struct links *ls = l->owner;
+	while (l->open) {
+		struct msg m = { 0 };
+		struct err e = ERR_INIT;
+		int got = channel_next(l->channel, &m, &e);
+		if (got == 1) {
+			ls->o.message(ls->o.arg, l, &m);
+			msg_fini(&m);
+			continue;
+		}
+		if (got == 0)
+			return;
+		msg_fini(&m);
+		if (e.code == ERR_STALE) /* an old frame of a good peer: it is simply not heard */
+			continue;
+		lose(l, &e);
+		return;
+	}
+}
+
+static void on_readable(struct link *l)
+{
+	static char chunk[65536]; /* one loop, one thread */
+	struct err e = ERR_INIT;
+	ssize_t n = recv(l->fd, chunk, sizeof chunk, MSG_DONTWAIT);
+	if (n < 0 && (errno == EINTR || errno == EAGAIN))
+		return;
+	if (n <= 0) {
+		if (n < 0)
+			err_errno(&e, ERR_NET, "connection lost");
+		else
+			err_set(&e, ERR_NET, "connection closed");
+		lose(l, &e);
+		return;
+	}
+	int rc = channel_feed(l->channel, chunk, (size_t)n, &e);
+	if (rc == 0)
+		deliver(l);
+	if (!l->open)
+		return;
+	if (rc)
+		lose(l, &e);
+	else
+		flush(l);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+	struct link *l = poll->data;
+	if (!l->open)
+		return;
+	if (status < 0 || events & UV_READABLE)
+		on_readable(l);
+	else if (events & UV_WRITABLE)
+		flush(l);
+}
+
+int links_adopt(struct links *ls, int fd, struct err *e)
+{
+	struct link *l = calloc(1, sizeof *l);
+	int flags = fcntl(fd, F_GETFL);
+	if (!l || fcntl(fd, F_SETFL, flags | O_NONBLOCK)) {
+		err_set(e, ERR_NOMEM, "cannot take over a connection");
+		goto free_link;
+	}
+	if (channel_open(AUTH_SUPERVISOR, ls->secret, ls->generation, &l->channel, e))
+		goto free_link;
+	if (uv_poll_init(ls->o.loop, &l->poll, fd)) {
+		err_set(e, ERR_NET, "cannot watch a connection");
+		goto close_channel;
+	}
+	l->owner = ls;
+	l->fd = fd;
+	l->rank = -1;
+	l->since = ls->now;
+	l->open = true;
+	l->poll.data = l;
+	l->next = ls->first;
+	l->at = &ls->first;
+	if (l->next)
+		l->next->at = &l->next;
+	ls->first = l;
+	ls->strangers++;
+	ls->handles++;
+	watch(l);
+	return 0;
+
+close_channel:
+	channel_close(l->channel);
+free_link:
+	free(l);
+	close(fd);
+	return -1;
+}
+
+static void on_listener(uv_poll_t *poll, int status, int events)
+{
+	struct links *ls = poll->data;
+	(void)events;
+	int fd = -1;
+	if (status < 0 || net_accept(ls->o.listener, &fd, NULL)) {
+		/* No descriptors left, most likely: the next tick tries again. */
+		uv_poll_stop(poll);
+		ls->listening = false;
+		return;
+	}
+	if (fd < 0)
+		return;
+	links_adopt(ls, fd, NULL); /* a connection that cannot be kept is closed; the agent's own error tells why */
+	listen_or_rest(ls);
+}
+
+int links_open(const struct links_options *o, struct links **out, struct err *e)
+{
+	struct links *ls = calloc(1, sizeof *ls);
+	if (!ls)
+		return err_set(e, ERR_NOMEM, "no memory for the control connections");
+	ls->o = *o;
+	if (o->listener >= 0) {
+		if (uv_poll_init(o->loop, &ls->listener, o->listener)) {
+			free(ls);
+			return err_set(e, ERR_NET, "cannot watch the control socket");
+		}
+		ls->listener.data = ls;
+		ls->handles++;
+	}
+	listen_or_rest(ls);
+	*out = ls;
+	return 0;
+}
+
+static void drop_all(struct links *ls)
+{
+	while (ls->first)
+		link_drop(ls->first);
+}
+
+static void on_listener_closed(uv_handle_t *h)
+{
+	struct links *ls = h->data;
+	close(ls->o.listener);
+	ls->handles--;
+	free_when_done(ls);
+}
+
+void links_close(struct links *ls)
+{
+	if (!ls)
+		return;
+	ls->closing = true;
+	drop_all(ls);
+	if (ls->o.listener >= 0)
+		uv_close((uv_handle_t *)&ls->listener, on_listener_closed);
+	free_when_done(ls);
+}
+
+void links_renew(struct links *ls, const unsigned char secret[AUTH_SECRET_BYTES], uint32_t generation, double now)
+{
+	drop_all(ls);
+	memcpy(ls->secret, secret, AUTH_SECRET_BYTES);
+	ls->generation = generation;
+	ls->now = now;
+}
+
+/* lose() may change the list, so each search starts anew; it always takes one away. */
+static struct link *overdue(struct links *ls)
+{
+	for (struct link *l = ls->first; l; l = l->next)
+		if (l->rank < 0 && ls->now - l->since > ls->o.patience)
+			return l;
+	return NULL;
+}
+
+void links_tick(struct links *ls, double now)
+{
+	ls->now = now;
+	for (struct link *l; (l = overdue(ls));) {
+		struct err e;
+		err_set(&e, ERR_TIMEOUT, "did not say who it is within %g s", ls->o.patience);
+		lose(l, &e);
+	}
+	listen_or_rest(ls);
+}
+
+int links_strangers(const struct links *ls)
+{
+	return ls->strangers;
+}
+
+void link_claim(struct link *l, int rank)
+{
+	if (l->rank < 0 && rank >= 0)
+		l->owner->strangers--;
+	l->rank = rank;
+	listen_or_rest(l->owner);
+}
+
+int link_rank(const struct link *l)
+{
+	return l->rank;
+}

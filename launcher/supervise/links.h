@@ -1,0 +1,57 @@
+/*
+ * links — the supervisor's end of the control connections, on the loop.
+ *
+ * Each accepted connection is a link: a socket and a channel (base/auth.h). A
+ * link that has not been claimed (link_claim, once its hello was found good)
+ * is a stranger: strangers are few at a time (the listener rests while `most`
+ * of them are there) and must be claimed within `patience` seconds, so nobody
+ * can use up the descriptors. A frame that does not open, or that the
+ * receiver does not accept, ends its link and nothing else.
+ *
+ * A new generation (links_renew) closes every link of the one before and
+ * admits only who knows the new secret.
+ */
+#ifndef MUSTER_LAUNCHER_SUPERVISE_LINKS_H
+#define MUSTER_LAUNCHER_SUPERVISE_LINKS_H
+
+#include "base/auth.h"
+#include "base/err.h"
+#include "base/msg.h"
+
+#include <stdint.h>
+#include <uv.h>
+
+struct links;
+struct link;
+
+struct links_options {
+	uv_loop_t *loop;
+	int listener;     /* non-blocking; -1: only links_adopt. Closed by links_close. */
+	int most;         /* strangers at a time */
+	double patience;  /* seconds */
+	/* A whole message; it is the callee's only during the call. */
+	void (*message)(void *arg, struct link *l, const struct msg *m);
+	/* The other side ended the link, or broke the rules; never called for link_drop. rank: as claimed, or -1. */
+	void (*closed)(void *arg, int rank, const struct err *why);
+	void *arg;
+};
+
+int links_open(const struct links_options *o, struct links **out, struct err *e);
+/* Frees everything once the loop has run its closing callbacks. */
+void links_close(struct links *ls);
+
+void links_renew(struct links *ls, const unsigned char secret[AUTH_SECRET_BYTES], uint32_t generation, double now);
+/* Takes over a connected socket. */
+int links_adopt(struct links *ls, int fd, struct err *e);
+/* Drops strangers whose time is over; now in seconds of any clock that goes forward. */
+void links_tick(struct links *ls, double now);
+/* Strangers there now. */
+int links_strangers(const struct links *ls);
+
+void link_claim(struct link *l, int rank);
+int link_rank(const struct link *l); /* -1: not claimed */
+/* Borrows body. What cannot be written now is kept and written later. */
+int link_send(struct link *l, enum msg_type type, json_t *body, struct err *e);
+void link_drop(struct link *l);
+
+#endif

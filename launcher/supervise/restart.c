@@ -1,0 +1,68 @@
+#include "launcher/supervise/restart.h"
+
+#include <math.h>
+#include <stddef.h>
+
+void restart_init(struct restart *r, int64_t max_restarts, int64_t max_futile, double backoff)
+{
+	*r = (struct restart){
+		.max_restarts = max_restarts, .max_futile = max_futile, .backoff = backoff, .best_step = -1, .best_ckpt = -1,
+	};
+}
+
+static void reach(struct restart *r, int64_t *best, int64_t step)
+{
+	if (step <= *best)
+		return;
+	*best = step;
+	r->progress = true;
+}
+
+void restart_step(struct restart *r, int64_t step)
+{
+	r->stepped = true;
+	reach(r, &r->best_step, step);
+}
+
+void restart_ckpt(struct restart *r, int64_t step)
+{
+	reach(r, &r->best_ckpt, step);
+}
+
+static bool mendable(enum err_code code)
+{
+	static const enum err_code lasting[] = { ERR_USAGE, ERR_NOFIT, ERR_UNSUPPORTED, ERR_CORRUPT, ERR_NOTFOUND };
+	for (size_t i = 0; i < sizeof lasting / sizeof *lasting; i++)
+		if (code == lasting[i])
+			return false;
+	return true;
+}
+
+bool restart_decide(struct restart *r, enum err_code code, double *wait, struct err *e)
+{
+	bool lasting = !r->stepped && !mendable(code);
+	bool again = lasting && r->early == code;
+	r->early = lasting ? code : ERR_NONE;
+	if (r->progress)
+		r->futile = 0;
+	else if (r->restarts)
+		r->futile++;
+	r->progress = r->stepped = false;
+
+	if (again) {
+		err_set(e, code, "it failed twice in a row before the first step, for a reason that starting again does not mend");
+		return false;
+	}
+	if (r->restarts >= r->max_restarts) {
+		err_set(e, ERR_ABORTED, "%lld restarts were made, as many as [restart] max_restarts allows", (long long)r->restarts);
+		return false;
+	}
+	if (r->futile && r->futile >= r->max_futile) {
+		err_set(e, ERR_ABORTED, "%lld restarts in a row went no step further, as many as [restart] max_futile allows",
+			(long long)r->futile);
+		return false;
+	}
+	*wait = r->futile ? fmin(r->backoff * exp2((double)(r->futile - 1)), RESTART_WAIT_MAX) : 0;
+	r->restarts++;
+	return true;
+}

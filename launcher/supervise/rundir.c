@@ -1,0 +1,168 @@
+#include "launcher/supervise/rundir.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+struct rundir {
+	char path[PATH_MAX];
+	int lock, events, metrics;
+	int lost;
+};
+
+static int open_in(const struct rundir *r, const char *name, int flags, int *fd, struct err *e)
+{
+	char path[PATH_MAX + 32];
+	snprintf(path, sizeof path, "%s/%s", r->path, name);
+	*fd = open(path, flags | O_CREAT | O_CLOEXEC, 0600);
+	return *fd < 0 ? err_errno(e, ERR_IO, "%s: cannot open", path) : 0;
+}
+
+static int make_dirs(struct rundir *r, const char *parent, const char *name, struct err *e)
+{
+	static const char *const inside[] = { "logs", "ckpt" };
+	char path[PATH_MAX], below[PATH_MAX + 8];
+	if (snprintf(path, sizeof path, "%s/%s", parent, name) >= (int)sizeof path)
+		return err_set(e, ERR_USAGE, "%s/%s: the path is too long; choose a shorter run_dir or name", parent, name);
+	if (file_make_dirs(path, e))
+		return -1;
+	if (!realpath(path, r->path))
+		return err_errno(e, ERR_IO, "%s: cannot resolve the path", path);
+	for (size_t i = 0; i < sizeof inside / sizeof *inside; i++) {
+		snprintf(below, sizeof below, "%s/%s", r->path, inside[i]);
+		if (file_make_dirs(below, e))
+			return -1;
+	}
+	return 0;
+}
+
+static int take_lock(struct rundir *r, struct err *e)
+{
+	if (open_in(r, "lock", O_RDWR, &r->lock, e))
+		return -1;
+	char pid[32] = "";
+	if (flock(r->lock, LOCK_EX | LOCK_NB)) {
+		if (errno != EWOULDBLOCK)
+			return err_errno(e, ERR_IO, "%s/lock: cannot lock", r->path);
+		ssize_t n = pread(r->lock, pid, sizeof pid - 1, 0);
+		pid[n > 0 ? strcspn(pid, "\n") : 0] = '\0';
+		return err_set(e, ERR_ABORTED, "%s: another muster (process %s) runs here; wait for it, stop it with "
+					       "kill %s, or choose another [job] name", r->path, *pid ? pid : "unknown", *pid ? pid : "PID");
+	}
+	int n = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
+	if (ftruncate(r->lock, 0) || pwrite(r->lock, pid, (size_t)n, 0) != n)
+		return err_errno(e, ERR_IO, "%s/lock: cannot write", r->path);
+	return 0;
+}
+
+int rundir_open(const char *parent, const char *name, struct rundir **out, struct err *e)
+{
+	struct rundir *r = calloc(1, sizeof *r);
+	if (!r)
+		return err_set(e, ERR_NOMEM, "no memory for the run folder");
+	r->lock = r->events = r->metrics = -1;
+	if (make_dirs(r, parent, name, e) || take_lock(r, e) ||
+	    open_in(r, "events.jsonl", O_WRONLY | O_APPEND, &r->events, e) ||
+	    open_in(r, "metrics.jsonl", O_WRONLY | O_APPEND, &r->metrics, e)) {
+		rundir_close(r);
+		return -1;
+	}
+	*out = r;
+	return 0;
+}
+
+void rundir_close(struct rundir *r)
+{
+	if (!r)
+		return;
+	int fds[] = { r->events, r->metrics, r->lock };
+	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	free(r);
+}
+
+const char *rundir_path(const struct rundir *r)
+{
+	return r->path;
+}
+
+int rundir_lost(const struct rundir *r)
+{
+	return r->lost;
+}
+
+uint32_t rundir_next_generation(const struct rundir *r)
+{
+	uint32_t highest = 0;
+	DIR *d = opendir(r->path);
+	for (struct dirent *at; d && (at = readdir(d));) {
+		unsigned seen;
+		int end = 0;
+		if (sscanf(at->d_name, "plan-%9u.json%n", &seen, &end) == 1 && end && !at->d_name[end] && seen > highest)
+			highest = seen;
+	}
+	if (d)
+		closedir(d);
+	return highest + 1;
+}
+
+int rundir_save_job(struct rundir *r, const char *text, struct err *e)
+{
+	char path[PATH_MAX + 32];
+	snprintf(path, sizeof path, "%s/job.ini", r->path);
+	return file_replace(path, text, strlen(text), e);
+}
+
+int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e)
+{
+	char path[PATH_MAX + 32];
+	char *text = json_dumps(plan, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+	if (!text)
+		return err_set(e, ERR_NOMEM, "no memory to write the plan");
+	snprintf(path, sizeof path, "%s/plan-%u.json", r->path, generation);
+	int rc = file_replace(path, text, strlen(text), e);
+	free(text);
+	return rc;
+}
+
+/* One write(2) a line: a reader never sees half of one, except at the end of a full disk. */
+static void append(struct rundir *r, int fd, uint32_t generation, const char *event, json_t *fields)
+{
+	json_t *line = json_object();
+	if (event)
+		json_object_set_new(line, "event", json_string(event));
+	json_object_set_new(line, "time", json_real(clock_wall_s()));
+	json_object_set_new(line, "mono", json_real(clock_s()));
+	json_object_set_new(line, "generation", json_integer(generation));
+	if (fields)
+		json_object_update_missing(line, fields);
+	json_decref(fields);
+	char *text = json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER);
+	json_decref(line);
+	size_t n = text ? strlen(text) : 0;
+	if (text)
+		text[n] = '\n'; /* in the place of the NUL */
+	if (!text || write(fd, text, n + 1) != (ssize_t)(n + 1))
+		r->lost++;
+	free(text);
+}
+
+void rundir_event(struct rundir *r, uint32_t generation, const char *event, json_t *fields)
+{
+	append(r, r->events, generation, event, fields);
+}
+
+void rundir_metrics(struct rundir *r, uint32_t generation, json_t *fields)
+{
+	append(r, r->metrics, generation, NULL, fields);
+}

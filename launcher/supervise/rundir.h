@@ -1,0 +1,64 @@
+/*
+ * rundir — the run folder: <job.run_dir>/<job.name>, private to its user.
+ *
+ *     job.ini                 the resolved job, every default written out
+ *     plan-<generation>.json  what each generation was started with
+ *     events.jsonl            what happened (below), appended to
+ *     metrics.jsonl           one line a step, as the agents send it (base/msg.h), with time and generation; after a
+ *                             restart steps come again: the later line counts
+ *     logs/                   <node>-<rank>.log of each agent, launch-<generation>.log of what they print outside it
+ *     ckpt/                   checkpoints, unless the job says another folder
+ *     lock                    held by the muster that runs here; its pid is inside
+ *
+ * A run that is started again goes on in its folder: files are appended to and
+ * generations are counted on.
+ *
+ * An event is a line {"event", "time": seconds since 1970, "mono": seconds of
+ * the monotonic clock, "generation", …}; both times have microseconds.
+ *
+ *     plan              {world, tp, dp, pp, step_s: predicted}
+ *     generation-start  {resume, restarts}
+ *     started           {}                              every process of the generation runs
+ *     hello             {rank, node, pid}
+ *     refused           {why}                           a stranger, a stale or second agent, a bad frame
+ *     wired             {}                              every rank has said hello
+ *     ready             {step, samples}                 every rank is ready
+ *     first-step        {step, loss, since_start_s, since_lost_s (after a loss)}
+ *     ckpt              {step, path, bytes, seconds, stall_s}
+ *     eval              {step, loss}
+ *     log               {rank, node, level, text}
+ *     rank-lost         {rank, node, how: closed|exited|failed|protocol|silent|hung, status, code, text, step, phase}
+ *     exit              {rank, status | signal}          of a rank that was lost or ended badly
+ *     restart           {generation, delay_s, futile}
+ *     stop              {reason, checkpoint}
+ *     finished          {step}                          every rank has done what was asked
+ *     done | stopped | failed | gave-up  {reason, status: exit status, step, restarts}   the last one of each muster
+ */
+#ifndef MUSTER_LAUNCHER_SUPERVISE_RUNDIR_H
+#define MUSTER_LAUNCHER_SUPERVISE_RUNDIR_H
+
+#include "base/err.h"
+
+#include <jansson.h>
+#include <stdint.h>
+
+struct rundir;
+
+/* Makes what is missing and takes the lock; ERR_ABORTED when another muster holds it. */
+int rundir_open(const char *parent, const char *name, struct rundir **out, struct err *e);
+void rundir_close(struct rundir *r);
+
+const char *rundir_path(const struct rundir *r); /* absolute */
+/* The number after the highest generation that the folder has seen; 1 in a new one. */
+uint32_t rundir_next_generation(const struct rundir *r);
+
+int rundir_save_job(struct rundir *r, const char *text, struct err *e);
+int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e);
+/* Appends a line; adds time, mono and generation. Steal the reference to
+ * `fields`, which may be NULL. A line that cannot be written (a full disk) is lost, and
+ * rundir_lost counts it: the run itself goes on. */
+void rundir_event(struct rundir *r, uint32_t generation, const char *event, json_t *fields);
+void rundir_metrics(struct rundir *r, uint32_t generation, json_t *fields);
+int rundir_lost(const struct rundir *r);
+
+#endif
