@@ -5,7 +5,11 @@
  * the heart, and acts at once on stop and abort, whatever the trainer is doing.
  * When the supervisor is gone or says abort, `on_abort` runs (the trainer's
  * communicators are aborted) and the process leaves by itself within a second:
- * no orphan stays behind.
+ * no orphan stays behind, even when the trainer sits in a library that does not
+ * come back.
+ *
+ * SIGTERM, SIGINT and SIGUSR1 do not end an agent: the supervisor is told of
+ * them and decides. control_block_signals is therefore a main's first call.
  */
 #ifndef MUSTER_AGENT_CONTROL_H
 #define MUSTER_AGENT_CONTROL_H
@@ -26,12 +30,20 @@ struct control_options {
 	const char *node;
 };
 
+/* Before any thread is made: they inherit the mask. */
+void control_block_signals(void);
+
 /* Connects, proves, says hello and waits for welcome: *welcome is its body, owned by the control. */
 int control_open(const struct control_options *opt, struct control **out, json_t **welcome, struct err *e);
-/* Sends what is queued (at most a second), closes. */
+/* Sends what is queued (at most a second), closes. When the agent must leave anyway it only returns:
+ * the thread sees to the end of the process. Takes NULL. */
 void control_close(struct control *c);
 
-/* Called on the control thread, once, when the agent must leave. */
+/* This host's address (without port) on the way to the supervisor. */
+const char *control_local_address(const struct control *c);
+
+/* fn is called once, when the agent must leave: on the control thread, or at once on the caller's when that is already so.
+ * It may neither log nor send. NULL: nothing is called any more once this has returned. */
 void control_on_abort(struct control *c, void (*fn)(const char *reason, void *arg), void *arg);
 
 /* Any thread. Steals the reference to body. */
