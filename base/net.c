@@ -164,6 +164,17 @@ int net_listen(const char *address, int *fd, char bound[NET_ADDR_MAX], struct er
 	return 0;
 }
 
+/* A free port of this host can connect to itself (simultaneous open). */
+static int connected_to_itself(int s)
+{
+	union any_addr self, peer;
+	socklen_t self_len = sizeof self, peer_len = sizeof peer;
+	memset(&self, 0, sizeof self);
+	memset(&peer, 0, sizeof peer);
+	return getsockname(s, &self.any, &self_len) == 0 && getpeername(s, &peer.any, &peer_len) == 0 &&
+	       self_len == peer_len && !memcmp(&self, &peer, self_len);
+}
+
 /* One attempt: a descriptor, or -1 with errno. */
 static int connect_once(const union any_addr *a, double until)
 {
@@ -182,10 +193,7 @@ static int connect_once(const union any_addr *a, double until)
 		else if (getsockopt(s, SOL_SOCKET, SO_ERROR, &rc, &(socklen_t){ sizeof rc }) < 0)
 			rc = errno;
 	}
-	/* A free port of this host can connect to itself (simultaneous open). */
-	union any_addr self;
-	socklen_t len = sizeof self;
-	if (!rc && getsockname(s, &self.any, &len) == 0 && !memcmp(&self, a, addr_len(a)))
+	if (!rc && connected_to_itself(s))
 		rc = ECONNREFUSED;
 	if (!rc)
 		return s;
@@ -206,13 +214,18 @@ static int finish_socket(int s, struct err *e)
 	return 0;
 }
 
-int net_connect(const char *address, double timeout_s, int *fd, struct err *e)
+static int resolve_peer(const char *address, union any_addr *a, struct err *e)
 {
 	char host[NET_ADDR_MAX], port[8];
-	union any_addr a;
 	if (split_address(address, host, port) < 0 || !*port)
 		return err_set(e, ERR_NET, "address \"%s\": not of the form host:port", address);
-	if (resolve(host, port, &a, e) < 0)
+	return resolve(host, port, a, e);
+}
+
+int net_connect(const char *address, double timeout_s, int *fd, struct err *e)
+{
+	union any_addr a;
+	if (resolve_peer(address, &a, e) < 0)
 		return -1;
 	double until = clock_s() + timeout_s;
 	int s;
@@ -226,6 +239,35 @@ int net_connect(const char *address, double timeout_s, int *fd, struct err *e)
 		return -1;
 	*fd = s;
 	return 0;
+}
+
+int net_connect_start(const char *address, int *fd, struct err *e)
+{
+	union any_addr a;
+	if (resolve_peer(address, &a, e) < 0)
+		return -1;
+	int s = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s < 0)
+		return err_errno(e, ERR_NET, "cannot make a socket");
+	if ((connect(s, &a.any, addr_len(&a)) < 0 && errno != EINPROGRESS && errno != EINTR) ||
+	    setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int)) < 0) {
+		err_errno(e, ERR_NET, "cannot connect to %s", address);
+		close(s);
+		return -1;
+	}
+	*fd = s;
+	return 0;
+}
+
+int net_connect_done(int fd, const char *address, struct err *e)
+{
+	int rc;
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &rc, &(socklen_t){ sizeof rc }) < 0)
+		rc = errno;
+	if (!rc && connected_to_itself(fd))
+		rc = ECONNREFUSED;
+	errno = rc;
+	return rc ? err_errno(e, ERR_NET, "cannot connect to %s", address) : 0;
 }
 
 int net_accept(int listener, int *fd, struct err *e)

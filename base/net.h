@@ -27,6 +27,13 @@ int net_listen(const char *address, int *fd, char bound[NET_ADDR_MAX], struct er
  * a refused connection until then, as the peer may not listen yet. */
 int net_connect(const char *address, double timeout_s, int *fd, struct err *e);
 
+/* The same without waiting: a non-blocking descriptor whose connection is under
+ * way. Once it is writable, net_connect_done says whether it is there; the
+ * descriptor stays the caller's. */
+int net_connect_start(const char *address, int *fd, struct err *e);
+/* 0 connected; -1 refused or unreachable. */
+int net_connect_done(int fd, const char *address, struct err *e);
+
 /* Accepts one waiting connection (blocking descriptor); *fd = -1 and 0 when none waits. */
 int net_accept(int listener, int *fd, struct err *e);
 

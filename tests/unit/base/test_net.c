@@ -130,6 +130,30 @@ static void refused_connection_is_retried_until_the_timeout(void **state)
 	assert_non_null(strstr(e.text, strerror(ECONNREFUSED)));
 }
 
+static void started_connection_tells_how_it_ended(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	int listener, fd;
+	char bound[NET_ADDR_MAX];
+	assert_int_equal(net_listen("127.0.0.1", &listener, bound, &e), 0);
+	assert_int_equal(net_connect_start(bound, &fd, &e), 0);
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	assert_int_equal(poll(&p, 1, 5000), 1);
+	assert_int_equal(net_connect_done(fd, bound, &e), 0);
+	assert_true(fcntl(fd, F_GETFL) & O_NONBLOCK);
+	close(fd);
+	close(listener);
+	if (net_connect_start(bound, &fd, &e) == 0) {
+		p.fd = fd;
+		assert_int_equal(poll(&p, 1, 5000), 1);
+		assert_int_equal(net_connect_done(fd, bound, &e), -1);
+		close(fd);
+	}
+	assert_int_equal(e.code, ERR_NET);
+	assert_non_null(strstr(e.text, bound));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -139,6 +163,7 @@ int main(void)
 		cmocka_unit_test(listen_connect_accept_v6),
 		cmocka_unit_test(wildcard_is_refused),
 		cmocka_unit_test(malformed_addresses_are_refused),
+		cmocka_unit_test(started_connection_tells_how_it_ended),
 		cmocka_unit_test(refused_connection_is_retried_until_the_timeout),
 	};
 	return cmocka_run_group_tests_name("net", tests, NULL, NULL);
