@@ -30,11 +30,9 @@ libs_base     := -lsodium -ljansson -lm
 libs_topo     := -lhwloc
 libs_plan     := -linih -ljansson -lm
 libs_libcomm  :=
-libs_kernels  := -fopenmp $(BLAS) -lm
+libs_kernels  := -fopenmp -lm -ldl
 libs_agent    := -lpmix -lxxhash -ljansson -lm -ldl
 libs_launcher := -lpmix -luv -ljansson
-
-BLAS ?= -lopenblas
 
 floor = $(firstword $(subst /, ,$(1)))
 flat  = $(subst /,-,$(1))
@@ -54,10 +52,6 @@ $(BUILD)/obj/%.o: %.c
 
 CFLAGS_launcher-pmix  := $(shell pkg-config --cflags pmix)
 CFLAGS_agent          := $(shell pkg-config --cflags pmix)
-CFLAGS_kernels        := -fopenmp
-CFLAGS_kernels-plain  := -fopenmp
-CFLAGS_kernels-cpu    := -fopenmp -O3
-
 -include kernels/kernels.mk
 
 define room_rule

@@ -1,0 +1,74 @@
+#include "kernels/cpu/blas.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+blas_sgemm_fn *blas_sgemm;
+
+/* In order of preference; all export cblas_sgemm with 32-bit sizes. */
+static const char *const libraries[] = {
+	"libopenblas.so.0", "libopenblas.so", "libblis.so.4", "libblas.so.3",
+};
+enum { LIBRARIES = sizeof libraries / sizeof libraries[0] };
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char name[80];
+static char failure[400];
+
+/*
+ * Runs before main, when no thread can be reading the environment. SkylakeX is
+ * OpenBLAS's word for its AVX-512 kernels; what the user has set stays.
+ */
+__attribute__((constructor)) static void blas_environment(void)
+{
+	setenv("OPENBLAS_NUM_THREADS", "1", 1);
+	setenv("BLIS_NUM_THREADS", "1", 1);
+#ifdef __x86_64__
+	__builtin_cpu_init();
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+		setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
+#endif
+}
+
+static void blas_describe(void *lib, const char *file)
+{
+	char *(*core)(void) = (char *(*)(void))dlsym(lib, "openblas_get_corename");
+	if (core)
+		snprintf(name, sizeof name, "%s (%s)", file, core());
+	else
+		snprintf(name, sizeof name, "%s", file);
+}
+
+static void blas_load(void)
+{
+	for (int i = 0; i < LIBRARIES; i++) {
+		void *lib = dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL);
+		if (!lib) {
+			if (!failure[0])
+				snprintf(failure, sizeof failure, "%s", dlerror());
+			continue;
+		}
+		blas_sgemm = (blas_sgemm_fn *)dlsym(lib, "cblas_sgemm");
+		if (blas_sgemm) {
+			blas_describe(lib, libraries[i]);
+			return;
+		}
+		dlclose(lib);
+	}
+}
+
+int blas_open(struct err *e)
+{
+	pthread_once(&once, blas_load);
+	if (!blas_sgemm)
+		return err_set(e, ERR_NOTFOUND, "BLAS: %s; install libopenblas0", failure[0] ? failure : "no library has cblas_sgemm");
+	return 0;
+}
+
+const char *blas_name(void)
+{
+	return name;
+}

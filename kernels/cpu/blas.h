@@ -1,0 +1,39 @@
+/*
+ * blas — the machine's BLAS, loaded when the backend is opened.
+ *
+ * It is loaded and not linked for two reasons: which kernels it uses is read from its
+ * environment while it loads (OpenBLAS takes an AVX-512 processor younger than itself for a
+ * Haswell, which halves the speed), and programs that never multiply start without it.
+ * The library runs with one thread: the ops cut a product into pieces, one a
+ * thread, so that it never waits or spins on its own.
+ */
+#ifndef MUSTER_KERNELS_CPU_BLAS_H
+#define MUSTER_KERNELS_CPU_BLAS_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Once a process; later calls return the first one's result. Threads may call it together. */
+int blas_open(struct err *e);
+
+/* Which library, such as "libopenblas.so.0 (SkylakeX)"; "" before blas_open. */
+const char *blas_name(void);
+
+enum { BLAS_ROW_MAJOR = 101, BLAS_PLAIN = 111, BLAS_TRANS = 112 };
+
+/* cblas_sgemm of the library, for blas_gemm alone. */
+typedef void blas_sgemm_fn(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
+			   const float *b, int ldb, float beta, float *c, int ldc);
+extern blas_sgemm_fn *blas_sgemm;
+
+/* c[m,n] = alpha · op(a)[m,k] · op(b)[k,n] + beta · c; ld is the distance of rows in memory. */
+static inline void blas_gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+			     const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
+{
+	blas_sgemm(BLAS_ROW_MAJOR, ta ? BLAS_TRANS : BLAS_PLAIN, tb ? BLAS_TRANS : BLAS_PLAIN, (int)m, (int)n, (int)k,
+		   alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
+}
+
+#endif

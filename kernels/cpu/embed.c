@@ -1,0 +1,57 @@
+/* Embeddings: forward by rows; backward by strips of columns, tokens in order, so that no two threads meet. */
+#include "kernels/cpu/cpu.h"
+
+#include <string.h>
+
+static void embed_row(float *y, const float *token, const float *place, int64_t c)
+{
+	if (token && place) {
+		#pragma omp simd
+		for (int64_t j = 0; j < c; j++)
+			y[j] = token[j] + place[j];
+	} else if (token || place) {
+		memcpy(y, token ? token : place, (size_t)c * sizeof *y);
+	} else {
+		memset(y, 0, (size_t)c * sizeof *y);
+	}
+}
+
+static void embed_fwd(struct kern *k, void *yv, const int32_t *tokens, const void *wtev, const void *wpev,
+		      int64_t batch, int64_t seq, int64_t c, int32_t lo, int32_t hi)
+{
+	float *y = yv;
+	const float *wte = wtev, *wpe = wpev;
+	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, batch * seq * c))
+	for (int64_t i = 0; i < batch * seq; i++) {
+		bool mine = tokens[i] >= lo && tokens[i] < hi;
+		embed_row(y + i * c, mine ? wte + (int64_t)(tokens[i] - lo) * c : NULL, wpe ? wpe + i % seq * c : NULL, c);
+	}
+}
+
+static void add_strip(float *restrict to, const float *restrict from, int64_t w)
+{
+	for (int64_t l = 0; l < w; l++)
+		to[l] += from[l];
+}
+
+static void embed_bwd(struct kern *k, float *dwte, float *dwpe, const void *dyv, const int32_t *tokens,
+		      int64_t batch, int64_t seq, int64_t c, int32_t lo, int32_t hi)
+{
+	const float *dy = dyv;
+	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, batch * seq * c))
+	for (int64_t j = 0; j < c; j += CPU_STRIP) {
+		int64_t w = cpu_min(CPU_STRIP, c - j);
+		for (int64_t i = 0; i < batch * seq; i++) {
+			if (dwte && tokens[i] >= lo && tokens[i] < hi)
+				add_strip(dwte + (int64_t)(tokens[i] - lo) * c + j, dy + i * c + j, w);
+			if (dwpe)
+				add_strip(dwpe + i % seq * c + j, dy + i * c + j, w);
+		}
+	}
+}
+
+void CPU(embed)(struct ops *o)
+{
+	o->embed_fwd = embed_fwd;
+	o->embed_bwd = embed_bwd;
+}

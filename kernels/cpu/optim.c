@@ -1,0 +1,57 @@
+/* What runs over the flat parameter buffer: bound by memory, so one pass each. */
+#include "kernels/cpu/cpu.h"
+
+#include <math.h>
+
+/* Elements of a block of sqnorm: few enough blocks that their sums fit the scratch of one thread. */
+enum { BLOCK = 1 << 16 };
+
+static double block_sum(const float *x, int64_t n)
+{
+	double sum = 0;
+	#pragma omp simd reduction(+ : sum)
+	for (int64_t i = 0; i < n; i++)
+		sum += (double)x[i] * (double)x[i];
+	return sum;
+}
+
+/* Blocks of fixed size, added in their order: the same bits for any number of threads. */
+static double sqnorm(struct kern *k, const float *x, int64_t count)
+{
+	double *sums = kern_scratch(k, 0), total = 0;
+	const int64_t most = (int64_t)(KERN_SCRATCH / sizeof *sums) * BLOCK;
+	for (int64_t at = 0; at < count; at += most) {
+		int64_t n = cpu_min(most, count - at), blocks = (n + BLOCK - 1) / BLOCK;
+		#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n))
+		for (int64_t b = 0; b < blocks; b++)
+			sums[b] = block_sum(x + at + b * BLOCK, cpu_min(BLOCK, n - b * BLOCK));
+		for (int64_t b = 0; b < blocks; b++)
+			total += sums[b];
+	}
+	return total;
+}
+
+static void adamw(struct kern *k, float *p, const float *g, float *m, float *v, int64_t count,
+		  const struct adamw_args *a)
+{
+	const float b1 = a->beta1, b2 = a->beta2, scale = a->grad_scale, eps = a->eps;
+	const float c1 = (float)(1 - (double)b1), c2 = (float)(1 - (double)b2);
+	const float unbias2 = (float)(1 / sqrt(1 - pow((double)b2, (double)a->step)));
+	const float rate = (float)((double)a->lr / (1 - pow((double)b1, (double)a->step)));
+	const float keep = (float)(1 - (double)a->lr * (double)a->weight_decay);
+	#pragma omp parallel for simd schedule(static) num_threads(cpu_team(k, count))
+	for (int64_t i = 0; i < count; i++) {
+		float gi = g[i] * scale;
+		float mi = m[i] * b1 + gi * c1;
+		float vi = v[i] * b2 + gi * gi * c2;
+		p[i] = p[i] * keep - rate * mi / (sqrtf(vi) * unbias2 + eps);
+		m[i] = mi;
+		v[i] = vi;
+	}
+}
+
+void CPU(optim)(struct ops *o)
+{
+	o->sqnorm = sqnorm;
+	o->adamw = adamw;
+}

@@ -1,0 +1,87 @@
+/* Cross-entropy over rows of logits: each step is one pass over the row. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vmath.h"
+
+#include <math.h>
+
+/* Elements of a row that are summed in float before double takes over. */
+enum { RUN = 2048 };
+
+static float row_max(const float *x, int64_t v)
+{
+	float max = -INFINITY;
+	#pragma omp simd reduction(max : max)
+	for (int64_t j = 0; j < v; j++)
+		max = x[j] > max ? x[j] : max;
+	return max;
+}
+
+static void xent_max(struct kern *k, float *max, const void *logitsv, int64_t n, int64_t v)
+{
+	const float *logits = logitsv;
+	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * v))
+	for (int64_t i = 0; i < n; i++)
+		max[i] = row_max(logits + i * v, v);
+}
+
+static float exp_run(float *x, float max, int64_t v)
+{
+	float sum = 0;
+	#pragma omp simd reduction(+ : sum)
+	for (int64_t j = 0; j < v; j++) {
+		x[j] = v_exp(x[j] - max);
+		sum += x[j];
+	}
+	return sum;
+}
+
+static double row_exp(float *x, float max, int64_t v)
+{
+	double sum = 0;
+	for (int64_t j = 0; j < v; j += RUN)
+		sum += (double)exp_run(x + j, max, cpu_min(RUN, v - j));
+	return sum;
+}
+
+/* This shard's column of the target, or -1. */
+static int64_t target_column(int32_t target, int32_t lo, int64_t v)
+{
+	int64_t j = (int64_t)target - lo;
+	return j >= 0 && j < v ? j : -1;
+}
+
+static void xent_exp(struct kern *k, void *logitsv, float *sum, float *target, const float *max,
+		     const int32_t *targets, int64_t n, int64_t v, int32_t lo)
+{
+	float *logits = logitsv;
+	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * v))
+	for (int64_t i = 0; i < n; i++) {
+		int64_t t = target_column(targets[i], lo, v);
+		target[i] = t < 0 ? 0 : logits[i * v + t] - max[i];
+		sum[i] = (float)row_exp(logits + i * v, max[i], v);
+	}
+}
+
+static void xent_grad(struct kern *k, void *logitsv, const float *sum, const int32_t *targets,
+		      float scale, int64_t n, int64_t v, int32_t lo)
+{
+	float *logits = logitsv;
+	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * v))
+	for (int64_t i = 0; i < n; i++) {
+		float *row = logits + i * v, by = scale / sum[i];
+		int64_t t = target_column(targets[i], lo, v);
+		float p = t < 0 ? 0 : row[t] / sum[i];
+		#pragma omp simd
+		for (int64_t j = 0; j < v; j++)
+			row[j] *= by;
+		if (t >= 0)
+			row[t] = (p - 1) * scale;
+	}
+}
+
+void CPU(xent)(struct ops *o)
+{
+	o->xent_max = xent_max;
+	o->xent_exp = xent_exp;
+	o->xent_grad = xent_grad;
+}

@@ -1,0 +1,44 @@
+# The backends inside kernels.a.
+#
+# plain is built twice, with float and with double (plain64). The ops of cpu
+# are built once for each instruction set that has a line in cpu_isas; cpu.c
+# chooses one when the backend is opened, so that one binary serves any node.
+
+KERN_MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+
+ifeq ($(KERN_MACHINE),x86_64)
+cpu_isas := v2 v3 v4
+else
+cpu_isas := base
+endif
+cpu_isa_base :=
+cpu_isa_v2   := -march=x86-64-v2
+cpu_isa_v3   := -march=x86-64-v3
+cpu_isa_v4   := -march=x86-64-v4 -mprefer-vector-width=512
+
+# Not -ffast-math: NaN and infinity must go through, and sums keep the order that is written
+# (reductions that may be cut into lanes say so with omp simd).
+CPU_OP_FLAGS := -fopenmp -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math
+
+cpu_once := cpu blas
+cpu_ops  := $(filter-out $(cpu_once),$(basename $(notdir $(wildcard kernels/cpu/*.c))))
+plain_c  := $(basename $(notdir $(wildcard kernels/plain/*.c)))
+
+# Members of one archive need names of their own, hence the prefixes.
+objs_kernels := $(plain_c:%=$(BUILD)/obj/kernels/plain/%.o) \
+	$(plain_c:%=$(BUILD)/obj/kernels/plain64-%.o) \
+	$(cpu_once:%=$(BUILD)/obj/kernels/cpu/%.o) \
+	$(foreach i,$(cpu_isas),$(cpu_ops:%=$(BUILD)/obj/kernels/cpu-$(i)-%.o))
+
+CFLAGS_kernels-cpu := $(patsubst %,-DCPU_HAVE_%,$(cpu_isas))
+
+$(BUILD)/obj/kernels/plain64-%.o: kernels/plain/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -DPLAIN64 -MMD -MP -c $< -o $@
+
+define cpu_isa_rule
+$(BUILD)/obj/kernels/cpu-$(1)-%.o: kernels/cpu/%.c
+	@mkdir -p $$(@D)
+	$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(CPU_OP_FLAGS) $$(cpu_isa_$(1)) -DCPU_ISA=$(1) -MMD -MP -c $$< -o $$@
+endef
+$(foreach i,$(cpu_isas),$(eval $(call cpu_isa_rule,$(i))))
