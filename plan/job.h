@@ -1,11 +1,17 @@
 /*
  * job — the job file: what a person asks for.
  *
- * One table of keys (job.c) drives parsing, ranges, defaults, the nearest-key
+ * One table of keys (job_keys.c) drives parsing, ranges, defaults, the nearest-key
  * hint, `muster run --help`, and writing a resolved job out. Every refusal is one line,
  * `file:line: [section] key: cause; remedy`, ERR_USAGE; words from the command
  * line are named `command line: section.key: …`. To add a key: a field here,
- * a row in the table, its checks in job_check.
+ * a row in the table, its checks in job_check.c.
+ *
+ * The file: `[section]` lines and `key = value` lines, blanks around either do
+ * not count; comments are lines that begin with ';' or '#', and what follows a
+ * blank and ';' after a value. Values are bare: no quotes, no escapes. A key comes once;
+ * what is not there has its default. Text is UTF-8. Relative paths are kept as typed: they start at
+ * the directory in which muster is called, not at the job file's.
  */
 #ifndef MUSTER_PLAN_JOB_H
 #define MUSTER_PLAN_JOB_H
@@ -98,11 +104,14 @@ struct job {
 	} log;
 };
 
-/* Reads the file (NULL: defaults only), then the `section.key=value` words. All
- * checks that need no cluster are made. */
+/* Reads the file (NULL: defaults only), then the `section.key=value` words, which
+ * override it. All checks that need no cluster are made. A job without a name gets
+ * the file's, without folder and ".ini". */
 int job_load(const char *path, const char *const *words, int n_words, struct job *out, struct err *e);
 /* The same from text, for the agent and the fuzzer; `name` stands for the file in errors. */
 int job_parse(const char *text, const char *name, struct job *out, struct err *e);
+/* What a run needs and a plan does not: data.path. `name` as in job_parse. */
+int job_check_run(const struct job *job, const char *name, struct err *e);
 /* The resolved job as INI, every default written out. */
 void job_write(const struct job *job, struct buf *out);
 /* The table as a man page's section: keys, types, ranges, defaults, meaning. */

@@ -1,0 +1,133 @@
+#include "plan/job_keys.h"
+
+#include <string.h>
+
+#define FIELD(s, k) .section = #s, .name = #k, .offset = offsetof(struct job, s.k), .size = sizeof(((struct job *)0)->s.k)
+#define INT(s, k, d, l, h, text) { FIELD(s, k), .type = JOB_INT, .def = d, .lo = l, .hi = h, .doc = text }
+#define REAL(s, k, d, l, h, text) { FIELD(s, k), .type = JOB_REAL, .def = d, .lo = l, .hi = h, .doc = text }
+#define ABOVE(s, k, d, l, h, text) { FIELD(s, k), .type = JOB_REAL, .def = d, .lo = l, .hi = h, .above = true, .doc = text }
+#define SHARE(s, k, d, text) { FIELD(s, k), .type = JOB_REAL, .def = d, .lo = 0, .hi = 1, .below = true, .doc = text }
+#define ENUM(s, k, d, list, text) { FIELD(s, k), .type = JOB_ENUM, .def = d, .words = list, .doc = text }
+#define WORD(s, k, d, list, text) { FIELD(s, k), .type = JOB_WORD, .def = d, .words = list, .doc = text }
+#define BOOL(s, k, d, text) { FIELD(s, k), .type = JOB_BOOL, .def = d, .words = bools, .doc = text }
+#define TEXT(s, k, t, d, text) { FIELD(s, k), .type = t, .def = d, .doc = text }
+
+/* In the order of the enums of job.h. */
+static const char *const families[] = { "gpt2", "llama", NULL };
+static const char *const ties[] = { "auto", "yes", "no", NULL };
+static const char *const schedules[] = { "1f1b", "gpipe", NULL };
+static const char *const lr_schedules[] = { "cosine", "linear", "constant", NULL };
+static const char *const launchers[] = { "auto", "local", "slurm", NULL };
+static const char *const binds[] = { "auto", "none", "core", NULL };
+static const char *const devices[] = { "cpu", "cuda", NULL };
+static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
+static const char *const bools[] = { "no", "yes", "false", "true", "off", "on", NULL };
+
+/* Limits keep every product of sizes inside 63 bits. */
+const struct job_key job_keys[] = {
+	TEXT(job, name, JOB_NAME, "muster", "Name of the run: its folder is run_dir/name. Default: the job file's name without .ini."),
+	TEXT(job, run_dir, JOB_LINE, "runs", "Folder in which run folders are made. Relative paths, here and in all keys, start at the current directory."),
+	INT(job, steps, "200", 1, 1e12, "Optimizer steps in the whole run."),
+	{ FIELD(job, seed), .type = JOB_SEED, .def = "1", .doc = "Everything random (initial weights, data order) is a function of it, whatever the layout." },
+	ENUM(job, device, "cpu", devices, "What computes: the CPU's cores or NVIDIA GPUs."),
+
+	ENUM(model, family, "gpt2", families, "gpt2: LayerNorm, learned positions, GELU, biases. llama: RMSNorm, rotary positions, SwiGLU."),
+	INT(model, layers, "4", 1, 10000, "Transformer layers."),
+	INT(model, hidden, "128", 1, 1048576, "Width of the model."),
+	INT(model, heads, "4", 1, 8192, "Attention heads."),
+	INT(model, kv_heads, "0", 0, 8192, "Key/value heads (grouped-query attention); divides heads. 0: as many as heads."),
+	INT(model, head_dim, "0", 0, 4096, "Width of a head. 0: hidden / heads."),
+	INT(model, ffn, "0", 0, 4194304, "Width of the feed-forward part. 0: 4 × hidden (gpt2), 8/3 × hidden rounded up to 256 (llama)."),
+	INT(model, vocab, "256", 2, 16777216, "Token ids; 256 for bytes. Need not divide by anything: nothing is padded."),
+	INT(model, seq, "128", 1, 16777216, "Tokens of a sequence."),
+	ENUM(model, tie_head, "auto", ties, "Whether the output head is the token embedding. auto: yes for gpt2, no for llama."),
+	ABOVE(model, norm_eps, "1e-05", 0, 1, "Added to the variance in norms."),
+	ABOVE(model, rope_theta, "10000", 0, 1e12, "Base of the rotary positions (llama)."),
+	ABOVE(model, init_std, "0.02", 0, 100, "Standard deviation of initial weights."),
+
+	INT(parallel, tp, "1", 1, 1024, "Tensor parallel degree: ranks that share each layer. Keep it inside a node."),
+	INT(parallel, pp, "1", 1, 1024, "Pipeline parallel degree: stages of consecutive layers."),
+	INT(parallel, dp, "0", 0, 65536, "Data parallel degree: replicas that share the global batch. 0: as many as the devices allow."),
+	ENUM(parallel, schedule, "1f1b", schedules, "Order of forwards and backwards in the pipeline; 1f1b keeps fewer activations."),
+
+	INT(batch, micro, "4", 1, 1048576, "Sequences that a rank takes through the model at once."),
+	INT(batch, global, "32", 1, 1073741824, "Sequences in an optimizer step, over all ranks; a multiple of micro × dp."),
+
+	ABOVE(optimizer, lr, "0.001", 0, 100, "Highest learning rate of AdamW."),
+	REAL(optimizer, min_lr, "0", 0, 100, "Learning rate at the end of the decay."),
+	INT(optimizer, warmup, "0", 0, 1e12, "Steps in which the rate rises linearly to lr."),
+	ENUM(optimizer, schedule, "cosine", lr_schedules, "How the rate falls from lr to min_lr."),
+	INT(optimizer, decay_steps, "0", 0, 1e12, "Step at which the rate has reached min_lr. 0: job.steps."),
+	SHARE(optimizer, beta1, "0.9", "AdamW's decay of the gradient's mean."),
+	SHARE(optimizer, beta2, "0.95", "AdamW's decay of the gradient's square."),
+	ABOVE(optimizer, eps, "1e-08", 0, 1, "AdamW's term against division by zero."),
+	REAL(optimizer, weight_decay, "0.1", 0, 100, "AdamW's decay of matrices; vectors have none."),
+	REAL(optimizer, clip, "1", 0, 1e9, "Largest global norm of the gradient. 0: no clipping."),
+
+	TEXT(data, path, JOB_LINE, "", "Packed tokens: the prefix of PREFIX.bin and PREFIX.idx (muster data pack). Needed to train."),
+	REAL(data, validation, "0.05", 0, 0.5, "Share of the samples held out for evaluation."),
+	INT(data, eval_every, "0", 0, 1e12, "Steps between evaluations. 0: never."),
+	INT(data, eval_batches, "1", 1, 1e9, "Global batches that an evaluation reads."),
+
+	TEXT(checkpoint, dir, JOB_LINE, "", "Folder of the checkpoints. Empty: ckpt in the run folder."),
+	INT(checkpoint, every, "100", 0, 1e12, "Steps between checkpoints. 0: only when stopping and at the end."),
+	INT(checkpoint, keep, "3", 0, 1e9, "Newest checkpoints kept. 0: all."),
+	TEXT(checkpoint, resume, JOB_LINE, "auto", "auto: go on from the newest good checkpoint, if any; none: start anew; else the folder of a checkpoint."),
+
+	ENUM(launch, launcher, "auto", launchers, "Who starts the agents. auto: slurm inside an allocation, else local."),
+	INT(launch, devices, "0", 0, 65536, "Local: how many agents this host may hold. 0: as many as the degrees need."),
+	INT(launch, threads, "0", 0, 4096, "Threads of an agent. 0: cores / agents, at least 1."),
+	ENUM(launch, bind, "auto", binds, "Binding of agents to cores. auto: when there are enough for all agents' threads."),
+	TEXT(launch, cluster, JOB_LINE, "auto", "Machine to plan for: auto, local, or a preset such as dgx-h100:128 (128 nodes)."),
+
+	INT(slurm, nodes, "1", 1, 100000, "Nodes to ask for."),
+	INT(slurm, gpus_per_node, "0", 0, 1024, "GPUs to ask for on each node. 0: none."),
+	INT(slurm, cpus_per_task, "1", 1, 4096, "Cores to ask for, for each agent."),
+	TEXT(slurm, time, JOB_TIME, "", "Time limit: minutes, hours:minutes:seconds, days-hours. Empty: the partition's."),
+	TEXT(slurm, partition, JOB_ATOM, "", "Partition. Empty: the cluster's default."),
+	TEXT(slurm, account, JOB_ATOM, "", "Account to charge. Empty: yours."),
+	TEXT(slurm, qos, JOB_ATOM, "", "Quality of service. Empty: the default."),
+	TEXT(slurm, constraint, JOB_ATOM, "", "Features that the nodes must have. Empty: any node."),
+	TEXT(slurm, reservation, JOB_ATOM, "", "Reservation to run in. Empty: none."),
+	INT(slurm, signal_before, "120", 0, 65535, "Seconds before the time limit at which to checkpoint and stop."),
+	BOOL(slurm, requeue, "yes", "Whether Slurm may put the job back into the queue after a node failed or it was preempted."),
+
+	INT(restart, max_restarts, "10", 0, 1e6, "Restarts before giving up."),
+	REAL(restart, backoff, "1", 0, 60, "Seconds before the second restart in a row without progress; doubles, at most 60."),
+	INT(restart, max_futile, "3", 1, 1e6, "Restarts in a row without a new checkpoint before giving up."),
+	REAL(restart, hang_timeout, "300", 0, 1e6, "Seconds without progress of any rank after which the run counts as hung. 0: never."),
+
+	TEXT(network, interface, JOB_ATOM, "", "Network interface between nodes, such as ib0. Empty: the address of the host's name."),
+	ABOVE(network, timeout, "600", 0, 1e6, "Seconds that a collective operation may wait for a rank."),
+
+	INT(log, every, "10", 1, 1e9, "Steps between progress lines."),
+	WORD(log, level, "info", levels, "Least level of the lines in the logs."),
+};
+
+const int job_n_keys = sizeof job_keys / sizeof *job_keys;
+
+_Static_assert(sizeof job_keys / sizeof *job_keys <= JOB_KEYS_MOST, "raise JOB_KEYS_MOST");
+
+int job_key_find(const char *section, const char *name)
+{
+	for (int i = 0; i < job_n_keys; i++)
+		if (!strcmp(job_keys[i].section, section) && !strcmp(job_keys[i].name, name))
+			return i;
+	return -1;
+}
+
+int job_key_at(size_t offset)
+{
+	for (int i = 0; i < job_n_keys; i++)
+		if (job_keys[i].offset == offset)
+			return i;
+	return -1;
+}
+
+bool job_section_known(const char *section)
+{
+	for (int i = 0; i < job_n_keys; i++)
+		if (!strcmp(job_keys[i].section, section))
+			return true;
+	return false;
+}
