@@ -82,8 +82,12 @@ $(BUILD)/muster-agent: $(BUILD)/obj/agent/main.o $(call archives,$(below_agent))
 UNIT_SRC  := $(wildcard tests/unit/*/test_*.c tests/conform/test_*.c)
 UNIT_BIN  := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 
+# What several tests of a floor use.
+shared_agent := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out tests/unit/agent/test_%,$(wildcard tests/unit/agent/*.c)) \
+                tests/golden/ref64.c)
+
 define unit_rule
-$(BUILD)/tests/unit/$(1)/%: $(BUILD)/obj/tests/unit/$(1)/%.o $(call archives,$(sort $(filter $(1) $(1)/%,$(ROOMS)) $(below_$(1))))
+$(BUILD)/tests/unit/$(1)/%: $(BUILD)/obj/tests/unit/$(1)/%.o $(shared_$(1)) $(call archives,$(sort $(filter $(1) $(1)/%,$(ROOMS)) $(below_$(1))))
 	@mkdir -p $$(@D)
 	$$(link) -lcmocka $(call syslibs,$(1) $(below_$(1)))
 endef
