@@ -1,0 +1,140 @@
+#include "tests/unit/agent/world.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { KEYS = 8, KEY_BYTES = 64, VALUE_BYTES = 2048, GIVE_UP_S = 120 };
+
+struct board {
+	pthread_barrier_t fence;
+	struct note {
+		char key[KEY_BYTES], value[VALUE_BYTES];
+	} notes[WORLD_MOST][KEYS];
+};
+
+struct seat {
+	struct board *board;
+	int rank;
+};
+
+void *world_shared(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		abort();
+	return p;
+}
+
+void world_unshared(void *p, size_t bytes)
+{
+	munmap(p, bytes);
+}
+
+static int put(void *arg, const char *key, const char *value, struct err *e)
+{
+	struct seat *s = arg;
+	for (int i = 0; i < KEYS; i++) {
+		struct note *n = &s->board->notes[s->rank][i];
+		if (n->key[0] && strcmp(n->key, key))
+			continue;
+		if (snprintf(n->key, sizeof n->key, "%s", key) >= KEY_BYTES ||
+		    snprintf(n->value, sizeof n->value, "%s", value) >= VALUE_BYTES)
+			break;
+		return 0;
+	}
+	return err_set(e, ERR_INTERNAL, "board: no room for %s", key);
+}
+
+static int fence(void *arg, struct err *e)
+{
+	(void)e;
+	pthread_barrier_wait(&((struct seat *)arg)->board->fence);
+	return 0;
+}
+
+static int get(void *arg, int rank, const char *key, char **value, struct err *e)
+{
+	struct seat *s = arg;
+	for (int i = 0; i < KEYS; i++)
+		if (!strcmp(s->board->notes[rank][i].key, key))
+			return (*value = strdup(s->board->notes[rank][i].value)) ? 0 : -1;
+	return err_set(e, ERR_NOTFOUND, "board: rank %d put no %s", rank, key);
+}
+
+static int be_rank(struct board *board, int rank, int n, int (*fn)(struct comm *, void *, struct err *), void *arg)
+{
+	struct seat seat = { board, rank };
+	struct comm_bootstrap boot = { .rank = rank, .size = n, .put = put, .fence = fence, .get = get, .arg = &seat };
+	struct comm_options opt = { .host = "here", .interface = "", .timeout_s = GIVE_UP_S, .backend = "auto" };
+	struct err e = ERR_INIT;
+	struct comm *world;
+	int rc = comm_open(&boot, &opt, &world, &e);
+
+	if (!rc) {
+		rc = fn(world, arg, &e);
+		comm_close(world);
+	}
+	if (rc)
+		fprintf(stderr, "rank %d of %d: %s\n", rank, n, e.text);
+	return rc;
+}
+
+/* The child's whole life; it never returns into the test. */
+static void child(struct board *board, int rank, int n, int (*fn)(struct comm *, void *, struct err *), void *arg)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(GIVE_UP_S);
+	int rc = be_rank(board, rank, n, fn, arg);
+	fflush(NULL);
+	_exit(rc ? 1 : 0);
+}
+
+static int gather(pid_t *pids, int n)
+{
+	int rc = 0;
+	for (int left = n; left > 0; left--) {
+		int status;
+		pid_t pid = wait(&status);
+		for (int i = 0; i < n; i++)
+			if (pids[i] == pid)
+				pids[i] = 0;
+		if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+			continue;
+		rc = -1;
+		for (int i = 0; i < n; i++)
+			if (pids[i] > 0)
+				kill(pids[i], SIGKILL);
+	}
+	return rc;
+}
+
+int world_run(int n, int (*fn)(struct comm *world, void *arg, struct err *e), void *arg)
+{
+	struct board *board = world_shared(sizeof *board);
+	pthread_barrierattr_t shared;
+	pid_t pids[WORLD_MOST] = { 0 };
+
+	if (n > WORLD_MOST)
+		abort();
+	pthread_barrierattr_init(&shared);
+	pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init(&board->fence, &shared, (unsigned)n);
+	fflush(NULL);
+	for (int i = 0; i < n; i++) {
+		pids[i] = fork();
+		if (pids[i] < 0)
+			abort();
+		if (pids[i] == 0)
+			child(board, i, n, fn, arg);
+	}
+	int rc = gather(pids, n);
+	world_unshared(board, sizeof *board);
+	return rc;
+}
