@@ -5,6 +5,7 @@
 #define MUSTER_AGENT_TRAIN_H
 
 #include "agent/control.h"
+#include "agent/metrics/phases.h"
 #include "base/err.h"
 #include "libcomm/comm.h"
 #include "plan/job.h"
@@ -19,9 +20,10 @@ struct train_env {
 	struct comm *world;
 	struct control *control;
 	const char *run_dir;
-	const char *resume;   /* folder of a checkpoint, or "" */
+	const char *resume;   /* as of msg.h, welcome: "auto", "none", or the folder of a checkpoint */
 	uint32_t generation;
 	int threads;
+	struct phases *phases; /* how long the start has taken so far; the loop adds its own */
 };
 
 /* Returns when the job's last step is done or a stop was obeyed (all ranks at the same step); sends

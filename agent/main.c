@@ -1,0 +1,237 @@
+/* muster-agent: a tool when it is given words, else one rank of a job. */
+#include "agent/boot.h"
+#include "agent/control.h"
+#include "agent/metrics/phases.h"
+#include "agent/tools/tools.h"
+#include "agent/train.h"
+#include "base/agent_env.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { EXIT_DONE = 0, EXIT_JOB_FAILED = 1, EXIT_USAGE = 2, HOST_MAX = 256 };
+
+struct agent {
+	char *address, *secret, *generation_text; /* from the environment */
+	uint32_t generation;
+	char host[HOST_MAX]; /* ranks with the same one share memory */
+	struct boot *boot;
+	struct control *control;
+	struct comm *world;
+	int rank, size;
+	struct job job;
+	struct layout layout;
+	struct coords at;
+	int threads;
+	const char *run_dir, *resume, *node; /* the welcome's */
+	struct phases phases;
+};
+
+static int usage(const char *cause)
+{
+	fprintf(stderr, "muster-agent: %s; `muster run JOB.ini` and `muster submit JOB.ini` start agents, "
+		"`muster data` and `muster ckpt` run its tools\n", cause);
+	return EXIT_USAGE;
+}
+
+static int take_environment(struct agent *a)
+{
+	a->address = boot_take_env(AGENT_ENV_ADDRESS);
+	a->secret = boot_take_env(AGENT_ENV_SECRET);
+	a->generation_text = boot_take_env(AGENT_ENV_GENERATION);
+	if (!a->address || !a->secret || !a->generation_text)
+		return usage("started by hand: " AGENT_ENV_ADDRESS ", " AGENT_ENV_SECRET " and "
+			     AGENT_ENV_GENERATION " are not in the environment");
+	char *end;
+	unsigned long n = strtoul(a->generation_text, &end, 10);
+	if (!*a->generation_text || *end || n > UINT32_MAX)
+		return usage(AGENT_ENV_GENERATION " is no number");
+	a->generation = (uint32_t)n;
+	return 0;
+}
+
+/* Several slurmd on one machine count as several hosts. */
+static void name_host(struct agent *a)
+{
+	const char *node = getenv("SLURMD_NODENAME");
+	if (node && *node)
+		snprintf(a->host, sizeof a->host, "%s", node);
+	else if (gethostname(a->host, sizeof a->host - 1))
+		snprintf(a->host, sizeof a->host, "local");
+}
+
+/* An object's text, or an error that says what the supervisor left out. */
+static const char *text_of(const json_t *o, const char *key, struct err *e)
+{
+	const char *text = json_string_value(json_object_get(o, key));
+	if (!text)
+		err_set(e, ERR_PROTO, "the supervisor's welcome holds no text \"%s\"", key);
+	return text;
+}
+
+static int place_of(struct agent *a, const json_t *welcome, struct err *e)
+{
+	const json_t *at = json_object_get(welcome, "coords");
+	a->layout = (struct layout){ .tp = (int)a->job.parallel.tp, .pp = (int)a->job.parallel.pp };
+	if (a->layout.tp < 1 || a->layout.pp < 1 || a->size % (a->layout.tp * a->layout.pp))
+		return err_set(e, ERR_PROTO, "the supervisor's welcome: tp %d and pp %d do not divide %d ranks",
+			       a->layout.tp, a->layout.pp, a->size);
+	a->layout.dp = a->size / (a->layout.tp * a->layout.pp);
+	a->at = layout_coords(&a->layout, a->rank);
+	if (json_integer_value(json_object_get(at, "tp")) != a->at.tp ||
+	    json_integer_value(json_object_get(at, "dp")) != a->at.dp ||
+	    json_integer_value(json_object_get(at, "pp")) != a->at.pp)
+		return err_set(e, ERR_PROTO, "the supervisor's welcome: its coordinates are not those of rank %d of %d",
+			       a->rank, a->size);
+	json_int_t threads = json_integer_value(json_object_get(json_object_get(welcome, "plan"), "threads"));
+	a->threads = threads >= 1 && threads <= 4096 ? (int)threads : 1;
+	return 0;
+}
+
+static int read_welcome(struct agent *a, const json_t *welcome, struct err *e)
+{
+	const char *job = text_of(welcome, "job", e);
+	a->run_dir = text_of(welcome, "run", e);
+	a->resume = text_of(welcome, "resume", e);
+	a->node = text_of(welcome, "node", e);
+	if (!job || !a->run_dir || !a->resume || !a->node)
+		return -1;
+	if (job_parse(job, "the supervisor's job", &a->job, e))
+		return -1;
+	return place_of(a, welcome, e);
+}
+
+static void tell(enum log_level level, const char *text, void *arg)
+{
+	control_send(arg, MSG_LOG, json_pack("{s:s, s:s}", "level", log_level_word(level), "text", text));
+}
+
+static int open_log(struct agent *a, struct err *e)
+{
+	char path[2 * JOB_PATH], who[2 * HOST_MAX];
+	snprintf(path, sizeof path, "%s/logs", a->run_dir);
+	if (strchr(a->node, '/'))
+		return err_set(e, ERR_PROTO, "the supervisor's welcome: node \"%s\" is no name", a->node);
+	if (file_make_dirs(path, e))
+		return -1;
+	snprintf(path, sizeof path, "%s/logs/%s-%d.log", a->run_dir, a->node, a->rank);
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return err_errno(e, ERR_IO, "%s: cannot be written", path);
+	int level = log_level_parse(a->job.log.level);
+	snprintf(who, sizeof who, "%s:%d", a->node, a->rank);
+	log_setup(fd, level < 0 ? LOG_INFO : (enum log_level)level, who);
+	log_hook(LOG_WARN, tell, a->control);
+	return 0;
+}
+
+static int meet_supervisor(struct agent *a, struct err *e)
+{
+	struct control_options opt = {
+		.address = a->address, .secret = a->secret, .generation = a->generation,
+		.rank = a->rank, .world = a->size, .node = a->host,
+	};
+	json_t *welcome;
+	int rc = control_open(&opt, &a->control, &welcome, e);
+	explicit_bzero(a->secret, strlen(a->secret));
+	if (rc || read_welcome(a, welcome, e))
+		return -1;
+	return open_log(a, e);
+}
+
+static void abort_world(const char *reason, void *arg)
+{
+	comm_abort(arg, reason);
+}
+
+/* Endpoints through PMIx, which is then over: from here on a dead rank takes nobody along. */
+static int wire_up(struct agent *a, struct err *e)
+{
+	struct comm_options opt = {
+		.host = a->host, .interface = a->job.network.interface,
+		.address_hint = control_local_address(a->control),
+		.timeout_s = a->job.network.timeout, .backend = "auto",
+	};
+	if (comm_open(boot_bootstrap(a->boot), &opt, &a->world, e))
+		return err_prefix(e, "wiring up");
+	control_on_abort(a->control, abort_world, a->world);
+	boot_finish(a->boot);
+	a->boot = NULL;
+	return 0;
+}
+
+static int work(struct agent *a, struct err *e)
+{
+	double since = clock_s();
+	if (boot_open(&a->boot, e))
+		return -1;
+	a->rank = boot_rank(a->boot);
+	a->size = boot_size(a->boot);
+	phases_lap(&a->phases, "pmix", &since);
+	if (meet_supervisor(a, e))
+		return -1;
+	phases_lap(&a->phases, "supervisor", &since);
+	control_progress(a->control, 0, "wire up");
+	if (wire_up(a, e))
+		return -1;
+	phases_lap(&a->phases, "wire-up", &since);
+	log_info("rank %d of %d: tp %d/%d, dp %d/%d, pp %d/%d, %d threads, %s, generation %" PRIu32, a->rank, a->size,
+		 a->at.tp, a->layout.tp, a->at.dp, a->layout.dp, a->at.pp, a->layout.pp, a->threads,
+		 comm_backend(a->world), a->generation);
+	struct train_env env = {
+		.job = &a->job, .layout = a->layout, .at = a->at, .world = a->world, .control = a->control,
+		.run_dir = a->run_dir, .resume = a->resume, .generation = a->generation,
+		.threads = a->threads, .phases = &a->phases,
+	};
+	return train_run(&env, e);
+}
+
+static void say_failed(struct agent *a, const struct err *e)
+{
+	log_hook(LOG_ERROR, NULL, NULL); /* "failed" tells the supervisor */
+	log_error("%s", e->text);
+	if (a->control)
+		control_send(a->control, MSG_FAILED,
+			     json_pack("{s:s, s:s}", "code", err_word(e->code), "text", e->text));
+}
+
+static void agent_close(struct agent *a)
+{
+	log_hook(LOG_ERROR, NULL, NULL);
+	if (a->control)
+		control_on_abort(a->control, NULL, NULL);
+	boot_finish(a->boot);
+	comm_close(a->world);
+	control_close(a->control);
+	free(a->address);
+	free(a->secret);
+	free(a->generation_text);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1) {
+		int rc = tool_main(argc, argv);
+		return rc == TOOL_UNKNOWN ? usage("no such tool") : rc;
+	}
+	struct agent a = { 0 };
+	struct err e = ERR_INIT;
+	int rc = take_environment(&a);
+	if (rc)
+		return rc;
+	control_block_signals();
+	log_setup(2, LOG_INFO, "muster-agent");
+	name_host(&a);
+	rc = work(&a, &e) ? EXIT_JOB_FAILED : EXIT_DONE;
+	if (rc)
+		say_failed(&a, &e);
+	agent_close(&a);
+	return rc;
+}

@@ -1,0 +1,37 @@
+#include "agent/metrics/report.h"
+
+#include <math.h>
+#include <stddef.h>
+
+static const struct {
+	const char *name;
+	size_t at;
+} whole[] = {
+#define FIELD(name) { #name, offsetof(struct step_report, name) }
+	FIELD(step), FIELD(samples), FIELD(tokens), FIELD(peak_bytes),
+}, real[] = {
+	FIELD(loss), FIELD(grad_norm), FIELD(lr),
+	FIELD(step_s), FIELD(data_s), FIELD(compute_s), FIELD(tp_s), FIELD(pp_s), FIELD(dp_s), FIELD(optimizer_s),
+#undef FIELD
+};
+
+static json_t *number(double x)
+{
+	return isfinite(x) ? json_real(x) : json_null();
+}
+
+json_t *report_step(const struct step_report *r)
+{
+	json_t *o = json_object();
+	for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+		json_object_set_new(o, whole[i].name,
+				    json_integer(*(const int64_t *)((const char *)r + whole[i].at)));
+	for (size_t i = 0; i < sizeof real / sizeof *real; i++)
+		json_object_set_new(o, real[i].name, number(*(const double *)((const char *)r + real[i].at)));
+	return o;
+}
+
+json_t *report_eval(int64_t step, double loss)
+{
+	return json_pack("{s:I, s:o}", "step", (json_int_t)step, "loss", number(loss));
+}

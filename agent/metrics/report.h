@@ -1,0 +1,26 @@
+/*
+ * report — what the agent tells of a step, as the control channel wants it (base/msg.h).
+ *
+ * Numbers that JSON cannot hold (NaN, infinity) become null.
+ */
+#ifndef MUSTER_AGENT_METRICS_REPORT_H
+#define MUSTER_AGENT_METRICS_REPORT_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+struct step_report {
+	int64_t step;    /* finished steps */
+	int64_t samples; /* consumed since the run began */
+	int64_t tokens;  /* of this step */
+	double loss, grad_norm, lr;
+	/* Seconds of the step, and the parts this rank saw. */
+	double step_s, data_s, compute_s, tp_s, pp_s, dp_s, optimizer_s;
+	int64_t peak_bytes;
+};
+
+/* New references; NULL without memory. */
+json_t *report_step(const struct step_report *r);
+json_t *report_eval(int64_t step, double loss);
+
+#endif

@@ -1,0 +1,205 @@
+#include "agent/state.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const families[] = { [FAMILY_GPT2] = "gpt2", [FAMILY_LLAMA] = "llama" };
+
+json_t *state_model(const struct model_shape *s)
+{
+	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}",
+			 "family", families[s->family], "layers", (json_int_t)s->layers,
+			 "hidden", (json_int_t)s->hidden, "heads", (json_int_t)s->heads,
+			 "kv_heads", (json_int_t)s->kv_heads, "head_dim", (json_int_t)s->head_dim,
+			 "ffn", (json_int_t)s->ffn, "vocab", (json_int_t)s->vocab, "seq", (json_int_t)s->seq,
+			 "tied", s->tied);
+}
+
+void state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH])
+{
+	if (job->checkpoint.dir[0])
+		snprintf(out, JOB_PATH, "%s", job->checkpoint.dir);
+	else
+		snprintf(out, JOB_PATH, "%s/ckpt", run_dir);
+}
+
+/* The three tensors of a parameter: the name's prefix and where its numbers are. */
+enum { KINDS = 3 };
+static const char *const prefixes[KINDS] = { "", "optim.m.", "optim.v." };
+
+static void describe(const struct state_view *view, const struct param *p, int kind, struct ckpt_tensor *t)
+{
+	float *const buffers[KINDS] = { view->params, view->m, view->v };
+	*t = (struct ckpt_tensor){ .dims = p->dims, .data = buffers[kind] + p->offset };
+	snprintf(t->name, sizeof t->name, "%s%s", prefixes[kind], p->name);
+	memcpy(t->shape, p->shape, sizeof t->shape);
+	memcpy(t->lo, p->lo, sizeof t->lo);
+	memcpy(t->hi, p->hi, sizeof t->hi);
+}
+
+static bool mine_to_save(const struct param *p, int number, const struct layout *layout, const struct coords *me)
+{
+	return !p->tied_copy && (p->sharded || me->tp == 0) && number % layout->dp == me->dp;
+}
+
+/* All boxes of the rank, or, with a layout, those it saves. The array is to be freed. */
+static struct ckpt_tensor *list_tensors(const struct state_view *view, const struct layout *layout,
+					const struct coords *me, int *n, struct err *e)
+{
+	const struct catalogue *c = view->catalogue;
+	struct ckpt_tensor *list = calloc((size_t)c->n * KINDS + 1, sizeof *list);
+	if (!list) {
+		err_set(e, ERR_NOMEM, "checkpoint: no memory for a list of %d tensors", c->n * KINDS);
+		return NULL;
+	}
+	*n = 0;
+	for (int i = 0; i < c->n; i++)
+		for (int kind = 0; kind < KINDS; kind++)
+			if (!layout || mine_to_save(&c->params[i], i * KINDS + kind, layout, me))
+				describe(view, &c->params[i], kind, &list[(*n)++]);
+	return list;
+}
+
+static int load(const char *path, json_t *model, const struct state_view *view, struct ckpt_state *at, struct err *e)
+{
+	int n;
+	struct ckpt_tensor *list = list_tensors(view, NULL, NULL, &n, e);
+	if (!list)
+		return -1;
+	int rc = ckpt_load(path, model, at, list, n, e);
+	free(list);
+	return rc;
+}
+
+int state_save(struct ckpt_writer *w, const struct ckpt_state *at, const struct state_view *view,
+	       const struct layout *layout, const struct coords *me, struct err *e)
+{
+	int n;
+	struct ckpt_tensor *list = list_tensors(view, layout, me, &n, e);
+	if (!list)
+		return -1;
+	int rc = ckpt_save(w, at, list, n, e);
+	free(list);
+	return rc;
+}
+
+static void warn(const char *text, void *arg)
+{
+	(void)arg;
+	log_warn("%s", text);
+}
+
+/* Everyone learns the worst of the ranks' error codes (ERR_NONE: all is well). */
+static int agree(struct comm *world, int rc, struct err *mine, enum err_code *worst, struct err *e)
+{
+	int32_t code = rc ? (int32_t)mine->code : ERR_NONE;
+	if (comm_all_reduce(world, &code, &code, 1, COMM_I32, COMM_MAX, e))
+		return -1;
+	*worst = (enum err_code)code;
+	return 0;
+}
+
+/* World rank 0 looks, because one rank must decide what exists; all get the path ("" when there is none). */
+static int find_latest(struct comm *world, const char *dir, json_t *model, char path[JOB_PATH], struct err *e)
+{
+	struct err mine = ERR_INIT;
+	enum err_code worst;
+	int rc = 0;
+	memset(path, 0, JOB_PATH);
+	if (comm_rank(world) == 0) {
+		char *found = NULL;
+		rc = ckpt_latest(dir, model, &found, warn, NULL, &mine);
+		if (!rc && found)
+			snprintf(path, JOB_PATH, "%s", found);
+		free(found);
+	}
+	if (agree(world, rc, &mine, &worst, e))
+		return -1;
+	if (worst != ERR_NONE)
+		return rc ? err_set(e, mine.code, "%s", mine.text)
+			  : err_set(e, ERR_PEER, "rank 0 could not look for a checkpoint in %s", dir);
+	return comm_broadcast(world, path, JOB_PATH, COMM_U8, 0, e);
+}
+
+/* Out of the way of the next search, but not lost. */
+static int set_aside(const char *path, struct err *e)
+{
+	const char *slash = strrchr(path, '/');
+	int head = slash ? (int)(slash + 1 - path) : 0;
+	char to[JOB_PATH + 32];
+	for (int i = 0; i < 100; i++) {
+		snprintf(to, sizeof to, i ? "%.*sdamaged-%s.%d" : "%.*sdamaged-%s", head, path, path + head, i);
+		if (!rename(path, to)) {
+			log_warn("%s: damaged; it is now %s and the checkpoint before it is used", path, to);
+			return 0;
+		}
+		if (errno != ENOTEMPTY && errno != EEXIST)
+			break;
+	}
+	return err_errno(e, ERR_IO, "%s: damaged, and cannot be renamed to %s", path, to);
+}
+
+/* 1 when all ranks have loaded it, 0 when some found it damaged, which was then said. */
+static int try_load(struct comm *world, const char *path, json_t *model, const struct state_view *view,
+		    struct ckpt_state *at, struct err *e)
+{
+	struct err mine = ERR_INIT;
+	enum err_code worst;
+	int rc = load(path, model, view, at, &mine);
+	if (agree(world, rc, &mine, &worst, e))
+		return -1;
+	if (worst == ERR_NONE)
+		return 1;
+	if (!rc)
+		err_set(&mine, ERR_PEER, "%s: another rank could not load it (%s)", path, err_word(worst));
+	err_set(e, mine.code, "%s", mine.text);
+	return worst == ERR_CORRUPT ? 0 : -1;
+}
+
+/* What a failed attempt has read must not stay: moments begin at zero. */
+static void forget(const struct state_view *view)
+{
+	size_t bytes = (size_t)view->catalogue->elements * sizeof(float);
+	memset(view->params, 0, bytes);
+	memset(view->m, 0, bytes);
+	memset(view->v, 0, bytes);
+}
+
+static int resume_latest(struct comm *world, const char *dir, json_t *model, const struct state_view *view,
+			 struct ckpt_state *at, struct err *e)
+{
+	for (;;) {
+		char path[JOB_PATH];
+		if (find_latest(world, dir, model, path, e))
+			return -1;
+		if (!path[0])
+			return 0;
+		int rc = try_load(world, path, model, view, at, e);
+		if (rc)
+			return rc;
+		struct err mine = ERR_INIT;
+		enum err_code worst;
+		if (e->code != ERR_PEER)
+			log_warn("%s", e->text);
+		forget(view);
+		rc = comm_rank(world) == 0 ? set_aside(path, &mine) : 0;
+		if (agree(world, rc, &mine, &worst, e))
+			return -1;
+		if (worst != ERR_NONE)
+			return rc ? err_set(e, mine.code, "%s", mine.text) : -1;
+	}
+}
+
+int state_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
+		 const struct state_view *view, struct ckpt_state *at, struct err *e)
+{
+	if (!wish[0] || !strcmp(wish, "none"))
+		return 0;
+	if (!strcmp(wish, "auto"))
+		return resume_latest(world, dir, model, view, at, e);
+	return try_load(world, wish, model, view, at, e) == 1 ? 1 : -1;
+}

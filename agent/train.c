@@ -1,0 +1,311 @@
+#include "agent/train.h"
+
+#include "agent/data/data.h"
+#include "agent/metrics/report.h"
+#include "agent/optim/optim.h"
+#include "agent/pipeline/engine.h"
+#include "agent/state.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct trainer {
+	const struct train_env *env;
+	const struct job *job;
+	struct model_shape shape;
+	struct dataset *data;
+	struct engine *engine;
+	struct optim *optim;
+	struct ckpt_writer *writer;
+	struct state_view view;
+	json_t *model, *layout; /* for the checkpoints */
+	char ckpt_dir[JOB_PATH];
+	int64_t share;          /* sequences of a global batch that this dp rank reads */
+	int32_t *inputs, *targets;
+	struct ckpt_state at;   /* where the run stands */
+	int64_t saved;          /* step of the last checkpoint, -1: none */
+	bool reports;           /* this rank tells the supervisor of each step */
+	struct phases spent;    /* in training */
+};
+
+/* What the supervisor is told to do next, as all ranks agreed. */
+enum { GO_ON, STOP_HERE, STOP_WITH_CHECKPOINT };
+
+static void on_phase(const char *what, void *arg)
+{
+	struct trainer *t = arg;
+	control_progress(t->env->control, t->at.step, what);
+}
+
+static int open_data(struct trainer *t, struct err *e)
+{
+	const struct job *job = t->job;
+	if (dataset_open(job->data.path, t->shape.seq, job->data.validation, &t->data, e))
+		return -1;
+	t->share = job->batch.global / t->env->layout.dp;
+	size_t bytes = (size_t)(t->share * t->shape.seq) * sizeof *t->inputs;
+	t->inputs = malloc(bytes);
+	t->targets = malloc(bytes);
+	if (!t->inputs || !t->targets)
+		return err_set(e, ERR_NOMEM, "data: no memory for %lld sequences; use a smaller batch.global, or more dp",
+			       (long long)t->share);
+	return 0;
+}
+
+static int open_model(struct trainer *t, struct err *e)
+{
+	const struct train_env *env = t->env;
+	struct engine_options opt = {
+		.job = t->job, .layout = env->layout, .at = env->at, .world = env->world,
+		.backend = "cpu", .threads = env->threads, .phase = on_phase, .phase_arg = t,
+	};
+	if (engine_open(&opt, &t->engine, e) ||
+	    optim_open(engine_kern(t->engine), engine_catalogue(t->engine), t->job, &t->optim, e))
+		return -1;
+	t->view = (struct state_view){
+		.catalogue = engine_catalogue(t->engine), .params = engine_params(t->engine),
+		.m = optim_m(t->optim), .v = optim_v(t->optim),
+	};
+	return 0;
+}
+
+static int open_checkpoints(struct trainer *t, struct err *e)
+{
+	const struct layout *l = &t->env->layout;
+	state_dir(t->job, t->env->run_dir, t->ckpt_dir);
+	t->model = state_model(&t->shape);
+	t->layout = json_pack("{s:i, s:i, s:i}", "tp", l->tp, "pp", l->pp, "dp", l->dp);
+	if (!t->model || !t->layout)
+		return err_set(e, ERR_NOMEM, "checkpoints: no memory for the model's description");
+	struct ckpt_options opt = {
+		.dir = t->ckpt_dir, .keep = t->job->checkpoint.keep, .generation = t->env->generation,
+		.model = t->model, .layout = t->layout,
+	};
+	return ckpt_writer_open(t->env->world, &opt, &t->writer, e);
+}
+
+/* The parameters of the job's beginning, or those of the checkpoint to go on from. */
+static int start_state(struct trainer *t, struct err *e)
+{
+	const struct job *job = t->job;
+	struct ckpt_state at;
+	int rc = state_resume(t->env->world, t->env->resume, t->ckpt_dir, t->model, &t->view, &at, e);
+	if (rc < 0)
+		return -1;
+	t->saved = -1;
+	t->at = (struct ckpt_state){ .seed = job->job.seed, .total_steps = job->job.steps };
+	if (rc == 0) {
+		engine_init(t->engine);
+		return 0;
+	}
+	if (at.seed != job->job.seed)
+		return err_set(e, ERR_USAGE, "the checkpoint was trained with job.seed = %llu, the job says %llu: the data would "
+			       "come in another order; set job.seed back, or checkpoint.resume = none",
+			       (unsigned long long)at.seed, (unsigned long long)job->job.seed);
+	if (at.total_steps != job->job.steps)
+		log_info("the checkpoint's run was of %lld steps, this one is of %lld: a schedule over all steps changes",
+			 (long long)at.total_steps, (long long)job->job.steps);
+	t->at.step = t->saved = at.step;
+	t->at.samples = at.samples;
+	return 0;
+}
+
+static int trainer_open(struct trainer *t, struct err *e)
+{
+	const struct train_env *env = t->env;
+	double since = clock_s();
+	model_shape(t->job, &t->shape);
+	t->reports = env->at.pp == env->layout.pp - 1 && env->at.tp == 0 && env->at.dp == 0;
+	control_progress(env->control, 0, "open data");
+	if (open_data(t, e))
+		return -1;
+	phases_lap(env->phases, "data", &since);
+	control_progress(env->control, 0, "open model");
+	if (open_model(t, e))
+		return -1;
+	phases_lap(env->phases, "model", &since);
+	control_progress(env->control, 0, "load state");
+	if (open_checkpoints(t, e) || start_state(t, e))
+		return -1;
+	phases_lap(env->phases, "state", &since);
+	return 0;
+}
+
+static void trainer_close(struct trainer *t)
+{
+	ckpt_writer_close(t->writer);
+	optim_close(t->optim);
+	engine_close(t->engine);
+	dataset_close(t->data);
+	json_decref(t->model);
+	json_decref(t->layout);
+	free(t->inputs);
+	free(t->targets);
+}
+
+/* This dp rank's sequences of the global batch at `position`. */
+static int read_batch(struct trainer *t, enum data_split split, int64_t position, struct err *e)
+{
+	return dataset_read(t->data, split, t->job->job.seed, position + t->env->at.dp * t->share, t->share,
+			    t->shape.vocab, t->inputs, t->targets, e);
+}
+
+static int check_numbers(const struct trainer *t, double loss, double norm, struct err *e)
+{
+	if (isfinite(loss) && isfinite(norm))
+		return 0;
+	return err_set(e, ERR_NUMERIC, "step %lld: the loss is %g, the gradient norm %g; nothing was updated: lower optimizer.lr, "
+		       "or lengthen optimizer.warmup", (long long)t->at.step + 1, loss, norm);
+}
+
+static void report(struct trainer *t, struct step_report *r)
+{
+	struct engine_times parts;
+	engine_times(t->engine, &parts);
+	r->compute_s = parts.compute;
+	r->tp_s = parts.tp;
+	r->pp_s = parts.pp;
+	r->dp_s = parts.dp_exposed;
+	r->step = t->at.step;
+	r->samples = t->at.samples;
+	r->tokens = t->job->batch.global * t->shape.seq;
+	r->peak_bytes = engine_peak_bytes(t->engine);
+	control_send(t->env->control, MSG_METRICS, report_step(r));
+}
+
+static int train_step(struct trainer *t, struct err *e)
+{
+	struct control *control = t->env->control;
+	int64_t step = t->at.step;
+	double begin = clock_s(), since = begin;
+	struct step_report r = { .lr = optim_lr(t->job, step) };
+	control_progress(control, step, "data");
+	if (read_batch(t, DATA_TRAIN, t->at.samples, e))
+		return -1;
+	r.data_s = phases_lap(&t->spent, "data", &since);
+	if (engine_step(t->engine, t->inputs, t->targets, &r.loss, e))
+		return err_prefix(e, "step %lld", (long long)step + 1);
+	control_progress(control, step, "gradient norm");
+	if (engine_grad_norm(t->engine, &r.grad_norm, e))
+		return err_prefix(e, "step %lld: gradient norm", (long long)step + 1);
+	phases_lap(&t->spent, "step", &since);
+	if (check_numbers(t, r.loss, r.grad_norm, e))
+		return -1;
+	control_progress(control, step, "optimizer");
+	optim_step(t->optim, t->view.params, engine_grads(t->engine), r.grad_norm, step);
+	r.optimizer_s = phases_lap(&t->spent, "optimizer", &since);
+	r.step_s = since - begin;
+	t->at.step++;
+	t->at.samples += t->job->batch.global;
+	if (t->reports)
+		report(t, &r);
+	return 0;
+}
+
+static int evaluate(struct trainer *t, struct err *e)
+{
+	double since = clock_s(), sum = 0;
+	int64_t n = t->job->data.eval_batches;
+	control_progress(t->env->control, t->at.step, "evaluation");
+	for (int64_t i = 0; i < n; i++) {
+		double loss;
+		if (read_batch(t, DATA_VALIDATION, i * t->job->batch.global, e) ||
+		    engine_eval(t->engine, t->inputs, t->targets, &loss, e))
+			return err_prefix(e, "evaluation after step %lld", (long long)t->at.step);
+		sum += loss;
+	}
+	if (t->reports)
+		control_send(t->env->control, MSG_EVAL, report_eval(t->at.step, sum / (double)n));
+	phases_lap(&t->spent, "evaluation", &since);
+	return 0;
+}
+
+static bool eval_due(const struct trainer *t)
+{
+	int64_t every = t->job->data.eval_every;
+	return every > 0 && t->job->data.eval_batches > 0 && dataset_samples(t->data, DATA_VALIDATION) > 0 &&
+	       (t->at.step % every == 0 || t->at.step == t->job->job.steps);
+}
+
+static int save(struct trainer *t, struct err *e)
+{
+	double since = clock_s();
+	control_progress(t->env->control, t->at.step, "checkpoint");
+	if (state_save(t->writer, &t->at, &t->view, &t->env->layout, &t->env->at, e))
+		return err_prefix(e, "checkpoint of step %lld", (long long)t->at.step);
+	t->saved = t->at.step;
+	phases_lap(&t->spent, "checkpoint", &since);
+	return 0;
+}
+
+/* Tells the supervisor of checkpoints that have become durable. */
+static void report_commits(struct trainer *t)
+{
+	struct ckpt_report c;
+	while (ckpt_committed(t->writer, &c))
+		control_send(t->env->control, MSG_CKPT,
+			     json_pack("{s:I, s:s, s:I, s:f, s:f}", "step", (json_int_t)c.step, "path", c.path,
+				       "bytes", (json_int_t)c.bytes, "seconds", c.seconds, "stall_s", c.stall_s));
+}
+
+/* All ranks stop at the same step: the strongest wish that any of them has heard of. */
+static int agree(struct trainer *t, int *what, struct err *e)
+{
+	bool checkpoint;
+	int32_t wish = GO_ON;
+	if (control_stopping(t->env->control, &checkpoint))
+		wish = checkpoint ? STOP_WITH_CHECKPOINT : STOP_HERE;
+	if (comm_all_reduce(t->env->world, &wish, &wish, 1, COMM_I32, COMM_MAX, e))
+		return err_prefix(e, "after step %lld", (long long)t->at.step);
+	*what = wish;
+	return 0;
+}
+
+/* What is due between two steps; *what: whether another one follows. */
+static int between_steps(struct trainer *t, int *what, struct err *e)
+{
+	int64_t every = t->job->checkpoint.every;
+	if (eval_due(t) && evaluate(t, e))
+		return -1;
+	if (every > 0 && t->at.step % every == 0 && save(t, e))
+		return -1;
+	report_commits(t);
+	return agree(t, what, e);
+}
+
+static int train_loop(struct trainer *t, struct err *e)
+{
+	int what = GO_ON;
+	while (what == GO_ON && t->at.step < t->job->job.steps)
+		if (train_step(t, e) || between_steps(t, &what, e))
+			return -1;
+	if (what != STOP_HERE && t->saved != t->at.step && save(t, e))
+		return -1;
+	double since = clock_s();
+	control_progress(t->env->control, t->at.step, "commit");
+	if (ckpt_wait(t->writer, e))
+		return err_prefix(e, "checkpoint of step %lld", (long long)t->saved);
+	phases_lap(&t->spent, "commit", &since);
+	report_commits(t);
+	return 0;
+}
+
+int train_run(const struct train_env *env, struct err *e)
+{
+	struct trainer t = { .env = env, .job = env->job };
+	int rc = trainer_open(&t, e);
+	if (!rc) {
+		control_send(env->control, MSG_READY,
+			     json_pack("{s:I, s:I, s:o}", "step", (json_int_t)t.at.step, "samples",
+				       (json_int_t)t.at.samples, "phases", phases_json(env->phases)));
+		rc = train_loop(&t, e);
+	}
+	if (!rc)
+		control_send(env->control, MSG_FINISHED,
+			     json_pack("{s:I, s:I, s:o}", "step", (json_int_t)t.at.step, "peak_bytes",
+				       (json_int_t)engine_peak_bytes(t.engine), "phases", phases_json(&t.spent)));
+	trainer_close(&t);
+	return rc;
+}
