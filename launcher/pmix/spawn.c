@@ -76,6 +76,7 @@ static void become_agent(const struct spawn *s, pid_t launcher, char *const *env
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGPIPE, SIG_DFL); /* an ignored signal would stay ignored */
 	setsid();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != launcher) /* it died before the line above */

@@ -1,0 +1,243 @@
+#include "launcher/supervise/state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Fields are what a peer wrote: each is checked before it is used. */
+static bool get_int(const json_t *body, const char *key, int64_t least, int64_t most, int64_t *out)
+{
+	const json_t *v = json_object_get(body, key);
+	if (!json_is_integer(v) || json_integer_value(v) < least || json_integer_value(v) > most)
+		return false;
+	*out = json_integer_value(v);
+	return true;
+}
+
+static const char *get_text(const json_t *body, const char *key, const char *otherwise)
+{
+	const char *v = json_string_value(json_object_get(body, key));
+	return v ? v : otherwise;
+}
+
+static bool get_step(const json_t *body, int64_t *step)
+{
+	return get_int(body, "step", 0, INT64_MAX / 2, step);
+}
+
+void sup_refuse(struct supervisor *s, struct link *l, const char *why)
+{
+	report_refused(s, why);
+	link_drop(l);
+}
+
+/* A rank that breaks the rules is lost; the handler's caller has checked that the link is claimed. */
+static void break_off(struct supervisor *s, struct link *l, const struct msg *m)
+{
+	struct loss loss = { .rank = link_rank(l), .how = LOSS_PROTOCOL, .code = ERR_PROTO, .at = sup_now(s) };
+	snprintf(loss.text, sizeof loss.text, "sent a malformed %s message", msg_word(m->type));
+	s->ranks[loss.rank].link = NULL;
+	link_drop(l);
+	sup_handle(s, EV_LOST, &loss, NULL);
+}
+
+static void touch(struct supervisor *s, struct rank_state *k, int64_t step, const char *phase)
+{
+	if (step == k->step && !strcmp(phase, k->phase))
+		return;
+	k->step = step;
+	snprintf(k->phase, sizeof k->phase, "%.31s", phase);
+	k->moved = sup_now(s);
+}
+
+static int send_welcome(struct supervisor *s, struct link *l, int rank, struct err *e)
+{
+	const struct coords *at = &s->o.plan->ranks[rank].at;
+	json_t *body = json_pack("{s:s, s:O, s:s, s:s, s:{s:i, s:i, s:i}, s:s, s:f}", "job", s->o.job_text, "plan", s->o.plan_doc,
+				 "run", rundir_path(s->o.run), "resume", sup_resume(s), "coords", "tp", at->tp, "dp", at->dp, "pp", at->pp,
+				 "node", sup_node(s, rank), "heartbeat_s", s->o.limits.heartbeat);
+	if (!body)
+		return err_set(e, ERR_NOMEM, "no memory for the welcome of rank %d", rank);
+	int rc = link_send(l, MSG_WELCOME, body, e);
+	json_decref(body);
+	return rc;
+}
+
+static bool on_hello(struct supervisor *s, struct link *l, const json_t *body)
+{
+	int64_t rank, world, version, pid;
+	if (link_rank(l) >= 0)
+		return false;
+	if (!get_int(body, "version", 0, INT32_MAX, &version) || version != MSG_VERSION) {
+		sup_refuse(s, l, "an agent of another version");
+		return true;
+	}
+	if (!get_int(body, "world", 1, INT32_MAX, &world) || world != s->world ||
+	    !get_int(body, "rank", 0, s->world - 1, &rank) || !get_int(body, "pid", 1, INT32_MAX, &pid)) {
+		sup_refuse(s, l, "a hello for a rank that the plan does not have");
+		return true;
+	}
+	struct rank_state *k = &s->ranks[rank];
+	if (k->hello) {
+		sup_refuse(s, l, "a second hello for a rank that is here already");
+		return true;
+	}
+	link_claim(l, (int)rank);
+	*k = (struct rank_state){ .link = l, .hello = true, .beat = sup_now(s), .moved = sup_now(s), .step = -1, .exited = k->exited };
+	report_event(s, "hello", json_pack("{s:I, s:s, s:I}", "rank", (json_int_t)rank, "node", get_text(body, "node", ""), "pid",
+					   (json_int_t)pid));
+	struct err e = ERR_INIT;
+	if (send_welcome(s, l, (int)rank, &e)) {
+		struct loss loss = { .rank = (int)rank, .how = LOSS_PROTOCOL, .code = e.code, .at = sup_now(s) };
+		snprintf(loss.text, sizeof loss.text, "cannot be told its part: %.400s", e.text);
+		sup_handle(s, EV_LOST, &loss, NULL);
+		return true;
+	}
+	if (++s->hellos == s->world)
+		sup_handle(s, EV_HELLO, NULL, NULL);
+	return true;
+}
+
+static bool on_ready(struct supervisor *s, struct link *l, const json_t *body)
+{
+	struct rank_state *k = &s->ranks[link_rank(l)];
+	int64_t step;
+	if (!get_step(body, &step) || k->ready)
+		return false;
+	k->ready = true;
+	touch(s, k, step, "ready");
+	if (++s->readies == s->world)
+		sup_handle(s, EV_READY, NULL, NULL);
+	return true;
+}
+
+static bool on_metrics(struct supervisor *s, struct link *l, const json_t *body)
+{
+	int64_t step;
+	if (!get_step(body, &step))
+		return false;
+	struct rank_state *k = &s->ranks[link_rank(l)];
+	k->moved = sup_now(s);
+	if (step > k->step)
+		k->step = step;
+	restart_step(&s->restart, step);
+	report_metrics(s, (json_t *)body);
+	return true;
+}
+
+static bool on_eval(struct supervisor *s, struct link *l, const json_t *body)
+{
+	int64_t step;
+	const json_t *loss = json_object_get(body, "loss");
+	if (!get_step(body, &step) || !json_is_number(loss))
+		return false;
+	s->ranks[link_rank(l)].moved = sup_now(s);
+	report_eval(s, step, json_number_value(loss));
+	return true;
+}
+
+static bool on_progress(struct supervisor *s, struct link *l, const json_t *body)
+{
+	int64_t step;
+	if (!get_int(body, "step", -1, INT64_MAX / 2, &step))
+		return false;
+	touch(s, &s->ranks[link_rank(l)], step, get_text(body, "phase", ""));
+	return true;
+}
+
+static bool on_log(struct supervisor *s, struct link *l, const json_t *body)
+{
+	int rank = link_rank(l);
+	const char *level = get_text(body, "level", "warn"), *text = get_text(body, "text", "");
+	report_event(s, "log", json_pack("{s:i, s:s, s:s, s:s}", "rank", rank, "node", sup_node(s, rank), "level", level, "text", text));
+	/* What the ranks say while the generation is being ended is in their logs. */
+	if (s->state != SUP_DRAINING && !s->settle_at)
+		terminal_event(s->o.term, strcmp(level, "error") ? TONE_WARN : TONE_BAD, strcmp(level, "error") ? "warn" : "error",
+			       "%s:%d: %s", sup_node(s, rank), rank, text);
+	return true;
+}
+
+static bool on_ckpt(struct supervisor *s, struct link *l, const json_t *body)
+{
+	int64_t step;
+	if (!get_step(body, &step) || !json_is_string(json_object_get(body, "path")))
+		return false;
+	s->ranks[link_rank(l)].moved = sup_now(s);
+	restart_ckpt(&s->restart, step);
+	s->ckpt_step = step;
+	snprintf(s->ckpt_path, sizeof s->ckpt_path, "%s", get_text(body, "path", ""));
+	report_ckpt(s, (json_t *)body);
+	return true;
+}
+
+static bool on_signal(struct supervisor *s, struct link *l, const json_t *body)
+{
+	int64_t number;
+	char reason[128];
+	if (!get_int(body, "number", 1, 128, &number))
+		return false;
+	snprintf(reason, sizeof reason, "rank %d got signal %d (%s)", link_rank(l), (int)number, strsignal((int)number));
+	sup_handle(s, EV_STOP, NULL, reason);
+	return true;
+}
+
+static enum err_code code_of(const char *word)
+{
+	for (int c = ERR_NONE; c <= ERR_INTERNAL; c++)
+		if (!strcmp(word, err_word((enum err_code)c)))
+			return (enum err_code)c;
+	return ERR_INTERNAL;
+}
+
+static bool on_failed(struct supervisor *s, struct link *l, const json_t *body)
+{
+	struct loss loss = { .rank = link_rank(l), .how = LOSS_FAILED, .at = sup_now(s) };
+	loss.code = code_of(get_text(body, "code", "internal"));
+	snprintf(loss.text, sizeof loss.text, "%s", get_text(body, "text", "failed without saying why"));
+	sup_handle(s, EV_LOST, &loss, NULL);
+	return true;
+}
+
+static bool on_finished(struct supervisor *s, struct link *l, const json_t *body)
+{
+	struct rank_state *k = &s->ranks[link_rank(l)];
+	int64_t step;
+	if (!get_step(body, &step) || k->finished)
+		return false;
+	k->finished = true;
+	touch(s, k, step, "finished");
+	if (++s->finishes == s->world)
+		sup_handle(s, EV_FINISHED, NULL, NULL);
+	return true;
+}
+
+/* What agents may send. false: malformed, or out of its turn. */
+static const struct {
+	bool (*fn)(struct supervisor *, struct link *, const json_t *body);
+	bool stranger; /* may come before hello */
+} handlers[MSG_COUNT] = {
+	[MSG_HELLO] = { on_hello, true },
+	[MSG_READY] = { on_ready, false },
+	[MSG_METRICS] = { on_metrics, false },
+	[MSG_EVAL] = { on_eval, false },
+	[MSG_PROGRESS] = { on_progress, false },
+	[MSG_LOG] = { on_log, false },
+	[MSG_CKPT] = { on_ckpt, false },
+	[MSG_SIGNAL] = { on_signal, false },
+	[MSG_FAILED] = { on_failed, false },
+	[MSG_FINISHED] = { on_finished, false },
+};
+
+void sup_message(void *supervisor, struct link *l, const struct msg *m)
+{
+	struct supervisor *s = supervisor;
+	int rank = link_rank(l);
+	bool known = m->type > MSG_NONE && m->type < MSG_COUNT && handlers[m->type].fn;
+	if (rank < 0 && !(known && handlers[m->type].stranger)) {
+		sup_refuse(s, l, "a message before hello");
+		return;
+	}
+	if (rank >= 0)
+		s->ranks[rank].beat = sup_now(s);
+	if (!known || !handlers[m->type].fn(s, l, m->body))
+		break_off(s, l, m);
+}

@@ -1,0 +1,230 @@
+/* report — what goes into events.jsonl and metrics.jsonl, and what a person is told of it. */
+#include "launcher/supervise/state.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { REFUSALS_TOLD = 20 }; /* of a generation: strangers must not fill the disk */
+
+static const char *const how_words[] = {
+	[LOSS_CLOSED] = "closed", [LOSS_EXITED] = "exited", [LOSS_FAILED] = "failed", [LOSS_PROTOCOL] = "protocol",
+	[LOSS_SILENT] = "silent", [LOSS_HUNG] = "hung", [LOSS_START] = "start",
+};
+
+void report_event(struct supervisor *s, const char *event, json_t *fields)
+{
+	rundir_event(s->o.run, s->generation, event, fields);
+}
+
+void report_started(struct supervisor *s, const char *resume)
+{
+	const struct layout *l = &s->o.plan->layout;
+	char text[64];
+	report_event(s, "plan", json_pack("{s:i, s:i, s:i, s:i, s:f}", "world", s->world, "tp", l->tp, "dp", l->dp, "pp", l->pp,
+					  "step_s", s->o.plan->time.total));
+	report_event(s, "generation-start", json_pack("{s:s, s:I}", "resume", resume, "restarts", (json_int_t)s->restart.restarts));
+	if (!s->first)
+		terminal_event(s->o.term, TONE_WARN, "restart", "generation %u, %s", s->generation,
+			       s->ckpt_step >= 0 ? "from the newest checkpoint" : "no checkpoint was written yet");
+	snprintf(text, sizeof text, "starting %d agent%s", s->world, s->world == 1 ? "" : "s");
+	terminal_waiting(s->o.term, text);
+}
+
+static json_t *rank_fields(const struct supervisor *s, int rank)
+{
+	if (rank < 0)
+		return json_pack("{s:n}", "rank");
+	const struct rank_state *k = &s->ranks[rank];
+	return json_pack("{s:i, s:s, s:I, s:s}", "rank", rank, "node", sup_node(s, rank), "step", (json_int_t)k->step, "phase", k->phase);
+}
+
+static void add_status(const struct rank_state *k, json_t *fields)
+{
+	if (!k->exited)
+		return;
+	if (WIFSIGNALED(k->status))
+		json_object_set_new(fields, "signal", json_integer(WTERMSIG(k->status)));
+	else
+		json_object_set_new(fields, "status", json_integer(WEXITSTATUS(k->status)));
+}
+
+void report_loss(struct supervisor *s)
+{
+	json_t *fields = rank_fields(s, s->loss.rank);
+	json_object_set_new(fields, "how", json_string(how_words[s->loss.how]));
+	json_object_set_new(fields, "code", json_string(err_word(s->loss.code)));
+	json_object_set_new(fields, "text", json_string(s->loss.text));
+	if (s->loss.rank >= 0)
+		add_status(&s->ranks[s->loss.rank], fields);
+	report_event(s, "rank-lost", fields);
+}
+
+void report_exit(struct supervisor *s, int rank)
+{
+	json_t *fields = rank_fields(s, rank);
+	add_status(&s->ranks[rank], fields);
+	report_event(s, "exit", fields);
+}
+
+void report_blame(struct supervisor *s)
+{
+	char who[128] = "", where[96] = "", end[96] = "";
+	const struct rank_state *k = s->loss.rank >= 0 ? &s->ranks[s->loss.rank] : NULL;
+	if (k)
+		snprintf(who, sizeof who, "rank %d on %.64s: ", s->loss.rank, sup_node(s, s->loss.rank));
+	if (k && k->step >= 0)
+		snprintf(where, sizeof where, " after step %lld%s%s%s", (long long)k->step, *k->phase ? " (" : "", k->phase,
+			 *k->phase ? ")" : "");
+	if (k && k->exited && s->loss.how == LOSS_CLOSED && WIFSIGNALED(k->status))
+		snprintf(end, sizeof end, ", killed by signal %d (%.40s)", WTERMSIG(k->status), strsignal(WTERMSIG(k->status)));
+	else if (k && k->exited && s->loss.how == LOSS_CLOSED)
+		snprintf(end, sizeof end, ", exit status %d", WEXITSTATUS(k->status));
+	terminal_event(s->o.term, TONE_BAD, "lost", "%s%s%s%s", who, s->loss.text, end, where);
+	if (!s->stepped && s->loss.how != LOSS_FAILED)
+		terminal_event(s->o.term, TONE_PLAIN, "see", "%s/logs", rundir_path(s->o.run));
+}
+
+void report_refused(struct supervisor *s, const char *why)
+{
+	if (s->refusals++ < REFUSALS_TOLD)
+		report_event(s, "refused", json_pack("{s:s}", "why", why));
+}
+
+static double number(const json_t *body, const char *key)
+{
+	const json_t *v = json_object_get(body, key);
+	return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static void first_step(struct supervisor *s, int64_t step, double loss)
+{
+	double now = sup_now(s);
+	json_t *fields = json_pack("{s:I, s:f}", "step", (json_int_t)step, "since_start_s", now - s->started);
+	if (isfinite(loss))
+		json_object_set_new(fields, "loss", json_real(loss));
+	if (!s->first)
+		json_object_set_new(fields, "since_lost_s", json_real(now - s->loss.at));
+	else
+		json_object_set_new(fields, "since_open_s", json_real(now - s->opened));
+	report_event(s, "first-step", fields);
+	s->stepped = true;
+}
+
+/* A generation's first step warms up caches and is left out of the measured time. */
+static void measure(struct supervisor *s, double step_s, double tokens)
+{
+	if (!(step_s > 0))
+		return;
+	s->step_s = s->step_s > 0 && s->stepped ? 0.9 * s->step_s + 0.1 * step_s : step_s;
+	if (!s->stepped)
+		return;
+	s->measured_s += step_s;
+	s->measured++;
+	if (tokens > 0)
+		s->tokens += tokens;
+}
+
+void report_metrics(struct supervisor *s, json_t *body)
+{
+	double step_s = number(body, "step_s"), tokens = number(body, "tokens");
+	int64_t step = json_integer_value(json_object_get(body, "step"));
+	struct terminal_step t = {
+		.step = step, .loss = number(body, "loss"), .grad_norm = number(body, "grad_norm"), .lr = number(body, "lr"),
+		.tokens_s = step_s > 0 && tokens > 0 ? tokens / step_s : 0, .step_s = step_s,
+	};
+	rundir_metrics(s->o.run, s->generation, json_incref(body));
+	measure(s, step_s, tokens);
+	if (s->step < 0) {
+		s->first_loss = t.loss;
+		s->first_loss_step = step;
+	}
+	if (!s->stepped)
+		first_step(s, step, t.loss);
+	s->step = step;
+	s->last_loss = t.loss;
+	t.left_s = s->step_s > 0 ? (double)(s->o.job->job.steps - step) * s->step_s : -1;
+	terminal_step(s->o.term, &t, sup_now(s));
+}
+
+void report_eval(struct supervisor *s, int64_t step, double loss)
+{
+	s->eval_loss = loss;
+	s->has_eval = true;
+	report_event(s, "eval", json_pack("{s:I, s:f}", "step", (json_int_t)step, "loss", loss));
+	terminal_event(s->o.term, TONE_PLAIN, "eval", "step %lld  loss %.4f", (long long)step, loss);
+}
+
+void report_ckpt(struct supervisor *s, json_t *body)
+{
+	char bytes[24];
+	double size = number(body, "bytes"), took = number(body, "seconds");
+	report_event(s, "ckpt", json_incref(body));
+	terminal_event(s->o.term, TONE_GOOD, "checkpoint", "step %lld, %sB in %.2f s", (long long)s->ckpt_step,
+		       terminal_count(isfinite(size) ? size : 0, bytes, sizeof bytes), isfinite(took) ? took : 0);
+}
+
+static void tell_numbers(struct supervisor *s)
+{
+	struct terminal *t = s->o.term;
+	char speed[24];
+	if (s->step >= 0 && s->has_eval)
+		terminal_event(t, TONE_PLAIN, "loss", "%.4f after step %lld, %.4f after step %lld; held out %.4f", s->first_loss,
+			       (long long)s->first_loss_step, s->last_loss, (long long)s->step, s->eval_loss);
+	else if (s->step >= 0)
+		terminal_event(t, TONE_PLAIN, "loss", "%.4f after step %lld, %.4f after step %lld", s->first_loss,
+			       (long long)s->first_loss_step, s->last_loss, (long long)s->step);
+	if (s->measured)
+		terminal_event(t, TONE_PLAIN, "speed", "%s tokens/s; a step took %.4g s, %.4g s were predicted",
+			       terminal_count(s->tokens / s->measured_s, speed, sizeof speed), s->measured_s / (double)s->measured,
+			       s->o.plan->time.total);
+	if (s->restart.restarts)
+		terminal_event(t, TONE_PLAIN, "restarts", "%lld", (long long)s->restart.restarts);
+	if (s->ckpt_step >= 0)
+		terminal_event(t, TONE_PLAIN, "newest", "%s", s->ckpt_path);
+	if (rundir_lost(s->o.run))
+		terminal_event(t, TONE_WARN, "warn", "%d lines of events or metrics could not be written; is the disk full?",
+			       rundir_lost(s->o.run));
+	terminal_event(t, TONE_PLAIN, "run", "%s", rundir_path(s->o.run));
+}
+
+static void tell_end(struct supervisor *s)
+{
+	struct terminal *t = s->o.term;
+	char wall[32];
+	terminal_span(sup_now(s) - s->opened, wall, sizeof wall);
+	long long steps = (long long)s->o.job->job.steps;
+	switch (s->status) {
+	case STATUS_DONE:
+		if (s->step < 0)
+			terminal_event(t, TONE_GOOD, "done", "the run was complete already: %lld steps", steps);
+		else
+			terminal_event(t, TONE_GOOD, "done", "%lld steps, %s", steps, wall);
+		break;
+	case STATUS_STOPPED:
+		if (s->lost)
+			terminal_event(t, TONE_BAD, "lost", "rank %d while stopping: %s", s->loss.rank, s->loss.text);
+		if (s->ckpt_step >= 0)
+			terminal_event(t, TONE_WARN, "stopped", "after %s; the same command goes on from step %lld", wall,
+				       (long long)s->ckpt_step);
+		else
+			terminal_event(t, TONE_WARN, "stopped", "after %s, without a new checkpoint; the same command goes on from the "
+								"last one there is", wall);
+		break;
+	case STATUS_GAVE_UP:
+		terminal_event(t, TONE_BAD, "gave up", "after %s: %s", wall, s->reason);
+		break;
+	default:
+		terminal_event(t, TONE_BAD, "failed", "%s", s->reason);
+	}
+}
+
+void report_end(struct supervisor *s, const char *event)
+{
+	report_event(s, event, json_pack("{s:s, s:i, s:I, s:I}", "reason", s->reason, "status", s->status, "step",
+					 (json_int_t)s->step, "restarts", (json_int_t)s->restart.restarts));
+	terminal_waiting(s->o.term, "");
+	tell_end(s);
+	tell_numbers(s);
+}

@@ -1,0 +1,130 @@
+/*
+ * state — what the supervisor knows; shared by the files of this room only.
+ *
+ *     supervisor.c  opens, starts and closes it; connections and processes become events
+ *     states.c      the table: state × event → what to do
+ *     messages.c    the agents' messages
+ *     watch.c       who is silent, who hangs
+ *     report.c      events.jsonl and the terminal
+ */
+#ifndef MUSTER_LAUNCHER_SUPERVISE_STATE_H
+#define MUSTER_LAUNCHER_SUPERVISE_STATE_H
+
+#include "launcher/supervise/links.h"
+#include "launcher/supervise/restart.h"
+#include "launcher/supervise/supervise.h"
+
+#define SUP_STATES(X)                                                                \
+	X(SUP_STARTING, "starting")  /* processes start and connect */               \
+	X(SUP_WIRING, "wiring")      /* all have said hello; they build communicators and load */ \
+	X(SUP_TRAINING, "training")                                                  \
+	X(SUP_STOPPING, "stopping")  /* asked to write a checkpoint and leave */     \
+	X(SUP_LEAVING, "leaving")    /* all have finished; their processes end */    \
+	X(SUP_DRAINING, "draining")  /* killed; waiting until none is left */        \
+	X(SUP_BACKOFF, "backoff")    /* waiting before the next generation */        \
+	X(SUP_DONE, "done")
+
+enum sup_state {
+#define SUP_ENUM(state, word) state,
+	SUP_STATES(SUP_ENUM)
+#undef SUP_ENUM
+	SUP_STATE_COUNT
+};
+
+enum sup_event {
+	EV_HELLO,     /* the last rank said hello */
+	EV_READY,     /* the last rank is ready */
+	EV_FINISHED,  /* the last rank has finished */
+	EV_LOST,      /* a rank died, failed, fell silent or hangs: struct loss */
+	EV_STOP,      /* stop when it suits: reason */
+	EV_STOP_NOW,  /* stop at once: reason */
+	EV_TIMEOUT,   /* the state's deadline is over */
+	EV_ALL_GONE,  /* no process of the generation is left */
+	SUP_EVENT_COUNT
+};
+
+enum loss_how { LOSS_CLOSED, LOSS_EXITED, LOSS_FAILED, LOSS_PROTOCOL, LOSS_SILENT, LOSS_HUNG, LOSS_START };
+
+struct loss {
+	int rank;           /* -1: no rank in particular */
+	enum loss_how how;
+	enum err_code code; /* what the agent said, or what comes nearest */
+	char text[512];
+	double at;
+};
+
+/* What becomes of the run once the generation is gone. */
+enum verdict { VERDICT_NONE, VERDICT_RETRY, VERDICT_STOPPED, VERDICT_FINISHED };
+
+struct rank_state {
+	struct link *link; /* NULL before hello and after the connection is gone */
+	bool hello, ready, finished, exited;
+	int status;        /* as of waitpid, when exited */
+	int64_t step;
+	char phase[32];
+	double moved, beat; /* when step or phase changed; when anything came */
+};
+
+struct supervisor {
+	struct supervise_options o;
+	struct links *links;
+	struct launch *launch;
+	uint32_t generation;
+	bool first; /* no generation was started before this one */
+	enum sup_state state;
+	double deadline; /* of the state; 0: none */
+	struct rank_state *ranks;
+	int world, hellos, readies, finishes;
+	struct restart restart;
+
+	struct loss loss;   /* the one that counts, when `lost` */
+	bool lost;
+	double settle_at;   /* believe `loss` then; 0: no loss is waiting */
+	enum verdict verdict;
+	char reason[600];   /* of the stop or of the end */
+	int refusals;       /* told so far, of this generation */
+
+	double opened, started, last_tick; /* times */
+	bool stepped;       /* a step was finished in this generation */
+	int64_t step;       /* last one finished, as the agents count; -1: none in this launch */
+	int64_t ckpt_step;
+	char ckpt_path[1024];
+	double first_loss, last_loss, eval_loss, step_s /* smoothed */, measured_s, tokens;
+	int64_t first_loss_step, measured;
+	bool has_eval;
+	int status;         /* exit status, when done */
+};
+
+/* states.c */
+void sup_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss, const char *reason);
+const char *sup_state_word(enum sup_state state);
+
+/* supervisor.c */
+double sup_now(const struct supervisor *s);
+/* Starts the next generation; on failure nothing of it is left. */
+int sup_launch(struct supervisor *s, struct err *e);
+void sup_broadcast(struct supervisor *s, enum msg_type type, json_t *body /* stolen */);
+const char *sup_node(const struct supervisor *s, int rank);
+/* What the job says until this launch has committed a checkpoint, afterwards "auto": the newest valid one. */
+const char *sup_resume(const struct supervisor *s);
+
+/* messages.c */
+void sup_message(void *supervisor, struct link *l, const struct msg *m);
+void sup_refuse(struct supervisor *s, struct link *l, const char *why);
+
+/* watch.c */
+void sup_watch(struct supervisor *s);
+
+/* report.c */
+void report_event(struct supervisor *s, const char *event, json_t *fields /* stolen, may be NULL */);
+void report_started(struct supervisor *s, const char *resume);
+void report_loss(struct supervisor *s);   /* at once: the event */
+void report_blame(struct supervisor *s);  /* once the generation is gone: what it was, for people */
+void report_exit(struct supervisor *s, int rank);
+void report_refused(struct supervisor *s, const char *why);
+void report_metrics(struct supervisor *s, json_t *body);
+void report_eval(struct supervisor *s, int64_t step, double loss);
+void report_ckpt(struct supervisor *s, json_t *body);
+void report_end(struct supervisor *s, const char *event);
+
+#endif

@@ -1,0 +1,288 @@
+#include "launcher/supervise/state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct cause {
+	const struct loss *loss;
+	const char *reason;
+};
+
+const char *sup_state_word(enum sup_state state)
+{
+	static const char *const words[] = {
+#define SUP_WORD(state_, word) word,
+		SUP_STATES(SUP_WORD)
+#undef SUP_WORD
+	};
+	return words[state];
+}
+
+static void enter(struct supervisor *s, enum sup_state state, double seconds)
+{
+	s->state = state;
+	s->deadline = seconds > 0 ? sup_now(s) + seconds : 0;
+}
+
+static void end(struct supervisor *s, int status, const char *event)
+{
+	s->status = status;
+	enter(s, SUP_DONE, 0);
+	report_end(s, event);
+}
+
+/* Ends every process of the generation; what comes next is decided when none is left. */
+static void drain(struct supervisor *s, enum verdict verdict)
+{
+	s->verdict = verdict;
+	s->settle_at = 0;
+	enter(s, SUP_DRAINING, s->o.limits.drain);
+	sup_broadcast(s, MSG_ABORT, json_pack("{s:s}", "reason", s->lost ? s->loss.text : s->reason));
+	s->o.ops->kill(s->launch);
+}
+
+static void launch_next(struct supervisor *s)
+{
+	struct err e = ERR_INIT;
+	enter(s, SUP_STARTING, s->o.limits.start);
+	if (!sup_launch(s, &e))
+		return;
+	snprintf(s->reason, sizeof s->reason, "%s", e.text);
+	if (s->first) {
+		end(s, STATUS_CANNOT_START, "failed");
+		return;
+	}
+	s->lost = true;
+	s->loss = (struct loss){ .rank = -1, .how = LOSS_START, .code = e.code, .at = sup_now(s) };
+	snprintf(s->loss.text, sizeof s->loss.text, "%.500s", e.text);
+	report_loss(s);
+	s->verdict = VERDICT_RETRY;
+	sup_handle(s, EV_ALL_GONE, NULL, NULL);
+}
+
+static void retry(struct supervisor *s)
+{
+	struct err e = ERR_INIT;
+	double wait = 0;
+	report_blame(s);
+	if (!restart_decide(&s->restart, s->loss.code, &wait, &e)) {
+		bool tried = e.code == ERR_ABORTED && s->restart.restarts;
+		snprintf(s->reason, sizeof s->reason, "%s", e.text);
+		end(s, tried ? STATUS_GAVE_UP : STATUS_FAILED, tried ? "gave-up" : "failed");
+		return;
+	}
+	report_event(s, "restart", json_pack("{s:I, s:f, s:I}", "generation", (json_int_t)s->generation + 1, "delay_s", wait,
+					     "futile", (json_int_t)s->restart.futile));
+	if (wait > 0) {
+		terminal_event(s->o.term, TONE_WARN, "restart", "in %g s: %lld restarts in a row went no step further", wait,
+			       (long long)s->restart.futile);
+		enter(s, SUP_BACKOFF, wait);
+	} else {
+		launch_next(s);
+	}
+}
+
+static bool complete(const struct supervisor *s)
+{
+	for (int r = 0; r < s->world; r++)
+		if (!s->ranks[r].finished || s->ranks[r].step < s->o.job->job.steps)
+			return false;
+	return true;
+}
+
+static void do_gone(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	if (s->launch)
+		s->o.ops->close(s->launch);
+	s->launch = NULL;
+	switch (s->verdict) {
+	case VERDICT_FINISHED:
+		if (complete(s))
+			end(s, STATUS_DONE, "done");
+		else
+			end(s, STATUS_STOPPED, "stopped");
+		break;
+	case VERDICT_STOPPED:
+		end(s, STATUS_STOPPED, "stopped");
+		break;
+	case VERDICT_RETRY:
+	case VERDICT_NONE:
+		retry(s);
+		break;
+	}
+}
+
+/* The processes left although nobody was seen to be lost (a backend that cannot tell ranks apart). */
+static void do_vanished(struct supervisor *s, const struct cause *c)
+{
+	if (!s->lost) {
+		s->lost = true;
+		s->loss = (struct loss){ .rank = -1, .how = LOSS_EXITED, .code = ERR_PEER, .at = sup_now(s) };
+		snprintf(s->loss.text, sizeof s->loss.text, "every agent ended without a word");
+		report_loss(s);
+	}
+	s->verdict = s->state == SUP_STOPPING ? VERDICT_STOPPED : VERDICT_RETRY;
+	do_gone(s, c);
+}
+
+static void do_wire(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	enter(s, SUP_WIRING, 0);
+	report_event(s, "wired", NULL);
+}
+
+static void do_train(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	enter(s, SUP_TRAINING, 0);
+	report_event(s, "ready", json_pack("{s:I}", "step", (json_int_t)s->ranks[0].step));
+}
+
+static void do_leave(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	s->verdict = VERDICT_FINISHED;
+	s->lost = false;
+	s->settle_at = 0;
+	enter(s, SUP_LEAVING, s->o.limits.drain);
+	report_event(s, "finished", json_pack("{s:I}", "step", (json_int_t)s->ranks[0].step));
+}
+
+/* A rank that blames a peer is seldom the culprit: the one that is shows itself within moments. */
+static bool blames_another(const struct loss *l)
+{
+	return l->how == LOSS_FAILED &&
+	       (l->code == ERR_PEER || l->code == ERR_ABORTED || l->code == ERR_NET || l->code == ERR_TIMEOUT);
+}
+
+static void do_lose(struct supervisor *s, const struct cause *c)
+{
+	if (blames_another(c->loss)) {
+		if (!s->settle_at) {
+			s->loss = *c->loss;
+			s->settle_at = sup_now(s) + s->o.limits.settle;
+		}
+		return;
+	}
+	/* The connection of the rank that has just complained ends after it: no new culprit. */
+	if (s->settle_at && c->loss->rank == s->loss.rank && c->loss->how != LOSS_HUNG)
+		return;
+	s->loss = *c->loss;
+	s->lost = true;
+	report_loss(s);
+	drain(s, s->state == SUP_STOPPING ? VERDICT_STOPPED : VERDICT_RETRY);
+}
+
+static void do_believe(struct supervisor *s)
+{
+	s->settle_at = 0;
+	s->lost = true;
+	report_loss(s);
+	drain(s, s->state == SUP_STOPPING ? VERDICT_STOPPED : VERDICT_RETRY);
+}
+
+static void do_late(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	struct loss l = { .rank = -1, .how = LOSS_SILENT, .code = ERR_TIMEOUT, .at = sup_now(s) };
+	for (int r = 0; r < s->world && l.rank < 0; r++)
+		if (!s->ranks[r].hello)
+			l.rank = r;
+	snprintf(l.text, sizeof l.text, "%d of %d agents did not report within %g s", s->world - s->hellos, s->world,
+		 s->o.limits.start);
+	sup_handle(s, EV_LOST, &l, NULL);
+}
+
+static void do_stop(struct supervisor *s, const struct cause *c)
+{
+	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
+	report_event(s, "stop", json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 1));
+	terminal_event(s->o.term, TONE_WARN, "stop", "%s: finishing the step and writing a checkpoint (once more: stop at once)",
+		       c->reason);
+	enter(s, SUP_STOPPING, s->o.limits.stop);
+	sup_broadcast(s, MSG_STOP, json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 1));
+}
+
+static void do_quit(struct supervisor *s, const struct cause *c)
+{
+	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
+	report_event(s, "stop", json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 0));
+	terminal_event(s->o.term, TONE_WARN, "stop", "%s: at once", c->reason);
+	drain(s, VERDICT_STOPPED);
+}
+
+static void do_overdue(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	char why[128];
+	snprintf(why, sizeof why, "the agents did not stop within %g s and were killed", s->o.limits.stop);
+	do_quit(s, &(struct cause){ .reason = why });
+}
+
+/* The generation is being ended for another reason, but no other one shall follow. */
+static void do_stop_after(struct supervisor *s, const struct cause *c)
+{
+	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
+	s->verdict = VERDICT_STOPPED;
+}
+
+static void do_stop_waiting(struct supervisor *s, const struct cause *c)
+{
+	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
+	end(s, STATUS_STOPPED, "stopped");
+}
+
+static void do_again(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	launch_next(s);
+}
+
+static void do_kill(struct supervisor *s, const struct cause *c)
+{
+	if (!c->reason)
+		terminal_event(s->o.term, TONE_WARN, "kill", "processes are still there after %g s", s->o.limits.drain);
+	enter(s, s->state, s->o.limits.drain);
+	s->o.ops->kill(s->launch);
+}
+
+/* An empty cell: the event says nothing new in that state. */
+static void (*const table[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct supervisor *, const struct cause *) = {
+	[SUP_STARTING] = {
+		[EV_HELLO] = do_wire, [EV_LOST] = do_lose, [EV_STOP] = do_quit, [EV_STOP_NOW] = do_quit,
+		[EV_TIMEOUT] = do_late, [EV_ALL_GONE] = do_vanished,
+	},
+	[SUP_WIRING] = {
+		[EV_READY] = do_train, [EV_FINISHED] = do_leave, [EV_LOST] = do_lose, [EV_STOP] = do_quit,
+		[EV_STOP_NOW] = do_quit, [EV_ALL_GONE] = do_vanished,
+	},
+	[SUP_TRAINING] = {
+		[EV_FINISHED] = do_leave, [EV_LOST] = do_lose, [EV_STOP] = do_stop, [EV_STOP_NOW] = do_quit,
+		[EV_ALL_GONE] = do_vanished,
+	},
+	[SUP_STOPPING] = {
+		[EV_FINISHED] = do_leave, [EV_LOST] = do_lose, [EV_STOP_NOW] = do_quit, [EV_TIMEOUT] = do_overdue,
+		[EV_ALL_GONE] = do_vanished,
+	},
+	[SUP_LEAVING] = {
+		[EV_STOP_NOW] = do_kill, [EV_TIMEOUT] = do_kill, [EV_ALL_GONE] = do_gone,
+	},
+	[SUP_DRAINING] = {
+		[EV_STOP] = do_stop_after, [EV_STOP_NOW] = do_stop_after, [EV_TIMEOUT] = do_kill, [EV_ALL_GONE] = do_gone,
+	},
+	[SUP_BACKOFF] = {
+		[EV_STOP] = do_stop_waiting, [EV_STOP_NOW] = do_stop_waiting, [EV_TIMEOUT] = do_again,
+	},
+};
+
+void sup_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss, const char *reason)
+{
+	if (ev == EV_TIMEOUT && s->settle_at && sup_now(s) >= s->settle_at) {
+		do_believe(s);
+		return;
+	}
+	if (table[s->state][ev])
+		table[s->state][ev](s, &(struct cause){ .loss = loss, .reason = reason });
+}

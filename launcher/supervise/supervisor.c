@@ -1,0 +1,197 @@
+#include "launcher/supervise/state.h"
+
+#include "base/buf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+double sup_now(const struct supervisor *s)
+{
+	return s->o.now();
+}
+
+const char *sup_node(const struct supervisor *s, int rank)
+{
+	return rank < 0 ? "" : s->o.cluster->nodes[s->o.plan->ranks[rank].node].name;
+}
+
+void sup_broadcast(struct supervisor *s, enum msg_type type, json_t *body)
+{
+	for (int r = 0; r < s->world; r++)
+		if (s->ranks[r].link)
+			link_send(s->ranks[r].link, type, body, NULL); /* one that is gone is noticed by its closing */
+	json_decref(body);
+}
+
+static void say_lost(struct supervisor *s, int rank, enum loss_how how, enum err_code code, const char *text)
+{
+	struct loss l = { .rank = rank, .how = how, .code = code, .at = sup_now(s) };
+	snprintf(l.text, sizeof l.text, "%s", text);
+	sup_handle(s, EV_LOST, &l, NULL);
+}
+
+static void on_closed(void *arg, int rank, const struct err *why)
+{
+	struct supervisor *s = arg;
+	if (rank < 0) {
+		report_refused(s, why->text);
+		return;
+	}
+	struct rank_state *k = &s->ranks[rank];
+	k->link = NULL;
+	if (!k->finished)
+		say_lost(s, rank, why->code == ERR_NET ? LOSS_CLOSED : LOSS_PROTOCOL, why->code == ERR_NET ? ERR_PEER : why->code,
+			 why->text);
+}
+
+static void describe_status(int status, char *out, size_t size)
+{
+	if (WIFSIGNALED(status))
+		snprintf(out, size, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+	else
+		snprintf(out, size, "exited with status %d", WEXITSTATUS(status));
+}
+
+static void on_exited(void *arg, int rank, int status)
+{
+	struct supervisor *s = arg;
+	char text[128];
+	describe_status(status, text, sizeof text);
+	if (rank < 0) { /* a whole step: all_gone tells the rest */
+		if (status)
+			terminal_event(s->o.term, TONE_PLAIN, s->o.ops->name, "%s", text);
+		return;
+	}
+	struct rank_state *k = &s->ranks[rank];
+	k->exited = true;
+	k->status = status;
+	if ((s->lost && rank == s->loss.rank) || (k->finished && status && s->state == SUP_LEAVING))
+		report_exit(s, rank);
+	if (!k->finished)
+		say_lost(s, rank, LOSS_EXITED, ERR_PEER, text);
+}
+
+static void on_all_gone(void *arg)
+{
+	sup_handle(arg, EV_ALL_GONE, NULL, NULL);
+}
+
+const char *sup_resume(const struct supervisor *s)
+{
+	return s->restart.best_ckpt >= 0 ? "auto" : s->o.job->checkpoint.resume;
+}
+
+static void reset_generation(struct supervisor *s)
+{
+	memset(s->ranks, 0, (size_t)s->world * sizeof *s->ranks);
+	s->hellos = s->readies = s->finishes = s->refusals = 0;
+	s->lost = s->stepped = false;
+	s->settle_at = 0;
+	s->verdict = VERDICT_NONE;
+}
+
+int sup_launch(struct supervisor *s, struct err *e)
+{
+	unsigned char secret[AUTH_SECRET_BYTES];
+	char hex[AUTH_SECRET_HEX];
+	double lost_at = s->lost ? s->loss.at : 0;
+	s->first = s->generation == 0;
+	s->generation = s->first ? rundir_next_generation(s->o.run) : s->generation + 1;
+	reset_generation(s);
+	s->loss.at = lost_at; /* first-step tells how long it took */
+	s->started = sup_now(s);
+	report_started(s, sup_resume(s));
+	auth_secret_new(secret);
+	auth_secret_hex(secret, hex);
+	links_renew(s->links, secret, s->generation, s->started);
+	struct launch_request request = {
+		.job = s->o.job, .cluster = s->o.cluster, .plan = s->o.plan, .generation = s->generation,
+		.address = s->o.address, .secret = hex, .run_dir = rundir_path(s->o.run), .agent = s->o.agent,
+	};
+	struct launch_events events = { .exited = on_exited, .all_gone = on_all_gone, .arg = s };
+	int rc = s->o.ops->start(s->o.loop, &request, &events, &s->launch, e);
+	explicit_bzero(secret, sizeof secret);
+	explicit_bzero(hex, sizeof hex);
+	if (rc)
+		return -1;
+	report_event(s, "started", NULL);
+	/* Written while the processes come up; a folder that cannot hold it is no reason to stop them. */
+	struct err lost = ERR_INIT;
+	if (rundir_save_plan(s->o.run, s->generation, s->o.plan_doc, &lost))
+		terminal_event(s->o.term, TONE_WARN, "warn", "%s", lost.text);
+	return 0;
+}
+
+int supervisor_open(const struct supervise_options *o, struct supervisor **out, struct err *e)
+{
+	struct supervisor *s = calloc(1, sizeof *s);
+	struct rank_state *ranks = calloc((size_t)o->plan->world, sizeof *ranks);
+	if (!s || !ranks) {
+		err_set(e, ERR_NOMEM, "no memory to supervise %d ranks", o->plan->world);
+		goto free_all;
+	}
+	s->o = *o;
+	s->ranks = ranks;
+	s->world = o->plan->world;
+	s->step = s->ckpt_step = -1;
+	s->opened = s->last_tick = o->now();
+	restart_init(&s->restart, o->job->restart.max_restarts, o->job->restart.max_futile, o->job->restart.backoff);
+	struct links_options lo = {
+		.loop = o->loop, .listener = o->listener, .most = o->limits.strangers + s->world, .patience = o->limits.handshake,
+		.message = sup_message, .closed = on_closed, .arg = s,
+	};
+	if (links_open(&lo, &s->links, e))
+		goto free_all;
+	*out = s;
+	return 0;
+
+free_all:
+	free(ranks);
+	free(s);
+	return -1;
+}
+
+void supervisor_start(struct supervisor *s)
+{
+	s->state = SUP_BACKOFF; /* with nothing to wait for */
+	sup_handle(s, EV_TIMEOUT, NULL, NULL);
+}
+
+void supervisor_tick(struct supervisor *s)
+{
+	double now = sup_now(s);
+	links_tick(s->links, now);
+	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
+		sup_handle(s, EV_TIMEOUT, NULL, NULL);
+	sup_watch(s);
+	s->last_tick = now;
+}
+
+void supervisor_adopt(struct supervisor *s, int fd)
+{
+	links_adopt(s->links, fd, NULL);
+}
+
+void supervisor_stop(struct supervisor *s, const char *reason, bool now)
+{
+	sup_handle(s, now ? EV_STOP_NOW : EV_STOP, NULL, reason);
+}
+
+bool supervisor_done(const struct supervisor *s, int *status)
+{
+	if (s->state != SUP_DONE)
+		return false;
+	*status = s->status;
+	return true;
+}
+
+void supervisor_close(struct supervisor *s)
+{
+	if (!s)
+		return;
+	links_close(s->links);
+	free(s->ranks);
+	free(s);
+}

@@ -1,0 +1,235 @@
+#include "launcher/supervise/terminal.h"
+
+#include "base/buf.h"
+#include "base/file.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { BAR = 20, WORD = 10 };
+static const double redraw_s = 0.1;
+
+struct terminal {
+	struct terminal_options o;
+	struct buf line;  /* what the live line shows; empty: nothing */
+	double drawn_at;  /* of the last step line */
+	int64_t shown;    /* step of the last plain line */
+};
+
+static bool utf8_locale(void)
+{
+	static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		const char *v = getenv(names[i]);
+		if (v && *v)
+			return strcasestr(v, "utf-8") || strcasestr(v, "utf8");
+	}
+	return false;
+}
+
+void terminal_detect(int fd, struct terminal_options *o)
+{
+	const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+	o->fd = fd;
+	o->live = isatty(fd) && term && strcmp(term, "dumb");
+	o->colour = o->live && !(no && *no);
+	o->unicode = o->live && utf8_locale();
+}
+
+int terminal_open(const struct terminal_options *o, struct terminal **out, struct err *e)
+{
+	struct terminal *t = calloc(1, sizeof *t);
+	if (!t)
+		return err_set(e, ERR_NOMEM, "no memory for the terminal");
+	t->o = *o;
+	t->shown = -1;
+	*out = t;
+	return 0;
+}
+
+static int width(const struct terminal *t)
+{
+	struct winsize w;
+	if (t->o.width)
+		return t->o.width;
+	return !ioctl(t->o.fd, TIOCGWINSZ, &w) && w.ws_col > 0 ? w.ws_col : 80;
+}
+
+/* A terminal that is gone must not end the run: what cannot be shown is not shown. */
+static void put(struct terminal *t, const struct buf *b)
+{
+	if (b->len && file_write_full(t->o.fd, b->data, b->len))
+		return;
+}
+
+/* Bytes of s that fill `columns`, counting a UTF-8 sequence as one column. */
+static size_t fit(const char *s, int columns)
+{
+	size_t i = 0;
+	for (; s[i]; i++)
+		if (((unsigned char)s[i] & 0xc0) != 0x80 && columns-- == 0)
+			break;
+	return i;
+}
+
+static void add_live_line(struct terminal *t, struct buf *b)
+{
+	const char *line = buf_str(&t->line);
+	if (t->o.live && *line)
+		buf_add(b, line, fit(line, width(t) - 1));
+}
+
+static void erase(struct terminal *t, struct buf *b)
+{
+	if (t->o.live && t->line.len)
+		buf_puts(b, "\r\033[K");
+}
+
+static void redraw(struct terminal *t)
+{
+	struct buf b = BUF_INIT;
+	buf_puts(&b, "\r\033[K");
+	add_live_line(t, &b);
+	put(t, &b);
+	buf_fini(&b);
+}
+
+void terminal_close(struct terminal *t)
+{
+	if (!t)
+		return;
+	struct buf b = BUF_INIT;
+	erase(t, &b);
+	put(t, &b);
+	buf_fini(&b);
+	buf_fini(&t->line);
+	free(t);
+}
+
+/* Prints above the live line. */
+static void put_above(struct terminal *t, struct buf *text)
+{
+	struct buf b = BUF_INIT;
+	erase(t, &b);
+	buf_add(&b, text->data, text->len);
+	add_live_line(t, &b);
+	put(t, &b);
+	buf_fini(&b);
+}
+
+void terminal_text(struct terminal *t, const char *text)
+{
+	struct buf b = BUF_INIT;
+	buf_puts(&b, text);
+	put_above(t, &b);
+	buf_fini(&b);
+}
+
+/* Replaces what could steer a terminal; text may come from agents. */
+static void disarm(char *s)
+{
+	for (; *s; s++)
+		if ((unsigned char)*s < ' ' || *s == 0x7f)
+			*s = ' ';
+}
+
+void terminal_event(struct terminal *t, enum terminal_tone tone, const char *word, const char *fmt, ...)
+{
+	static const char *const codes[] = { "", "\033[32m", "\033[33m", "\033[31m" };
+	char text[1500];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	disarm(text);
+	bool coloured = t->o.colour && tone != TONE_PLAIN;
+	struct buf b = BUF_INIT;
+	buf_printf(&b, "  %s%-*s%s %s\n", coloured ? codes[tone] : "", WORD, word, coloured ? "\033[0m" : "", text);
+	put_above(t, &b);
+	buf_fini(&b);
+}
+
+const char *terminal_count(double n, char *out, size_t size)
+{
+	static const char units[] = " kMGTP";
+	int u = 0;
+	for (; fabs(n) >= 999.5 && u < 5; u++)
+		n /= 1000;
+	if (u)
+		snprintf(out, size, "%.*f%c", fabs(n) < 99.95 ? 1 : 0, n, units[u]);
+	else
+		snprintf(out, size, "%.0f", n);
+	return out;
+}
+
+const char *terminal_span(double seconds, char *out, size_t size)
+{
+	long s = lround(fmin(fmax(seconds, 0), 1e9));
+	if (seconds < 9.95)
+		snprintf(out, size, "%.1f s", fmax(seconds, 0));
+	else if (s < 60)
+		snprintf(out, size, "%ld s", s);
+	else if (s < 3600)
+		snprintf(out, size, "%ld:%02ld", s / 60, s % 60);
+	else
+		snprintf(out, size, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+	return out;
+}
+
+static void add_bar(const struct terminal *t, double share, struct buf *b)
+{
+	int full = (int)lround(fmin(fmax(share, 0), 1) * BAR);
+	for (int i = 0; i < BAR; i++)
+		buf_puts(b, i < full ? (t->o.unicode ? "█" : "#") : (t->o.unicode ? "░" : "."));
+	buf_puts(b, "  ");
+}
+
+static void add_step(const struct terminal *t, const struct terminal_step *s, struct buf *b)
+{
+	char digits[24], speed[24], left[32];
+	int wide = snprintf(digits, sizeof digits, "%lld", (long long)t->o.steps);
+	buf_printf(b, "step %*lld/%s  loss %.4f  %s tok/s  grad %.3g  lr %.2e", wide, (long long)s->step, digits, s->loss,
+		   terminal_count(s->tokens_s, speed, sizeof speed), s->grad_norm, s->lr);
+	if (s->left_s >= 0)
+		buf_printf(b, "  eta %s", terminal_span(s->left_s, left, sizeof left));
+}
+
+void terminal_step(struct terminal *t, const struct terminal_step *s, double now)
+{
+	bool last = s->step >= t->o.steps;
+	if (t->o.live) {
+		if (now - t->drawn_at < redraw_s && !last)
+			return;
+		t->drawn_at = now;
+		buf_clear(&t->line);
+		add_bar(t, t->o.steps ? (double)s->step / (double)t->o.steps : 0, &t->line);
+		add_step(t, s, &t->line);
+		redraw(t);
+		return;
+	}
+	if (t->shown >= 0 && s->step % (t->o.every > 0 ? t->o.every : 1) && !last)
+		return;
+	t->shown = s->step;
+	struct buf b = BUF_INIT;
+	buf_puts(&b, "  ");
+	add_step(t, s, &b);
+	buf_puts(&b, "\n");
+	put(t, &b);
+	buf_fini(&b);
+}
+
+void terminal_waiting(struct terminal *t, const char *text)
+{
+	if (!t->o.live)
+		return;
+	buf_clear(&t->line);
+	if (*text)
+		buf_printf(&t->line, "  %s%s", text, t->o.unicode ? " …" : " ...");
+	redraw(t);
+}

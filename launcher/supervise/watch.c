@@ -1,0 +1,69 @@
+/* watch — ranks that say nothing, and ranks that say that they get nowhere. */
+#include "launcher/supervise/state.h"
+
+#include <stdio.h>
+
+/* A gap this long between two ticks means that this process itself did not run. */
+static const double asleep_s = 1.0;
+
+/* What was not heard while asleep may wait in the sockets: nobody is to blame for it. */
+static void forgive(struct supervisor *s, double gap)
+{
+	for (int r = 0; r < s->world; r++) {
+		s->ranks[r].beat += gap;
+		s->ranks[r].moved += gap;
+	}
+}
+
+static bool watch_silence(struct supervisor *s, double now)
+{
+	for (int r = 0; r < s->world; r++) {
+		const struct rank_state *k = &s->ranks[r];
+		if (!k->hello || k->finished || now - k->beat <= s->o.limits.silent)
+			continue;
+		struct loss l = { .rank = r, .how = LOSS_SILENT, .code = ERR_TIMEOUT, .at = now };
+		snprintf(l.text, sizeof l.text, "no sign of life for %.3g s", now - k->beat);
+		sup_handle(s, EV_LOST, &l, NULL);
+		return true;
+	}
+	return false;
+}
+
+/* The rank that the others wait for: the lowest step, and of those the one that has been where it is for longest. */
+static int furthest_behind(const struct supervisor *s)
+{
+	int worst = -1;
+	for (int r = 0; r < s->world; r++) {
+		const struct rank_state *k = &s->ranks[r], *w = &s->ranks[worst < 0 ? 0 : worst];
+		if (k->finished)
+			continue;
+		if (worst < 0 || k->step < w->step || (k->step == w->step && k->moved < w->moved))
+			worst = r;
+	}
+	return worst;
+}
+
+static void watch_progress(struct supervisor *s, double now)
+{
+	double limit = s->o.job->restart.hang_timeout, latest = 0;
+	for (int r = 0; r < s->world; r++)
+		if (s->ranks[r].moved > latest)
+			latest = s->ranks[r].moved;
+	if (limit <= 0 || now - latest <= limit)
+		return;
+	struct loss l = { .rank = furthest_behind(s), .how = LOSS_HUNG, .code = ERR_TIMEOUT, .at = now };
+	snprintf(l.text, sizeof l.text, "no rank got any further for %.3g s; this one is the furthest behind", now - latest);
+	sup_handle(s, EV_LOST, &l, NULL);
+}
+
+void sup_watch(struct supervisor *s)
+{
+	double now = sup_now(s), gap = now - s->last_tick;
+	if (gap > asleep_s)
+		forgive(s, gap);
+	bool alive = s->state == SUP_STARTING || s->state == SUP_WIRING || s->state == SUP_TRAINING || s->state == SUP_STOPPING;
+	if (!alive || watch_silence(s, now))
+		return;
+	if (s->state == SUP_WIRING || s->state == SUP_TRAINING)
+		watch_progress(s, now);
+}
