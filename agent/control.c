@@ -29,7 +29,7 @@ enum {
 	READ_MAX = 16384,
 };
 
-static const double leave_s = 0.7, flush_s = 1.0;
+static const double leave_s = 0.3, flush_s = 1.0;
 
 enum { STOP_NONE, STOP_NOW, STOP_CHECKPOINT };
 

@@ -1,0 +1,489 @@
+/* The agent's end of the control channel: each test forks an agent and plays its supervisor. */
+#include "agent/control.h"
+#include "base/auth.h"
+#include "base/net.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { GENERATION = 3 };
+
+/* What an agent's scenario returns when all was as it must be. */
+enum { AS_IT_MUST = 42 };
+
+struct stage { /* what both sides know */
+	char address[NET_ADDR_MAX];
+	unsigned char secret[AUTH_SECRET_BYTES];
+	char hex[AUTH_SECRET_HEX];
+	int listener;
+	int told[2]; /* a pipe: the agent's on_abort writes the reason */
+};
+
+struct supervisor {
+	struct stage s;
+	pid_t agent;
+	int fd;
+	struct channel *channel;
+};
+
+typedef int scenario(struct stage *s, struct control *c, json_t *welcome);
+
+static int open_control(const struct stage *s, struct control **c, json_t **welcome, struct err *e)
+{
+	struct control_options opt = {
+		.address = s->address, .secret = s->hex, .generation = GENERATION,
+		.rank = 5, .world = 8, .node = "n1",
+	};
+	return control_open(&opt, c, welcome, e);
+}
+
+static int agent_main(struct stage *s, scenario *play)
+{
+	struct control *c;
+	json_t *welcome;
+	struct err e = ERR_INIT;
+	control_block_signals();
+	if (open_control(s, &c, &welcome, &e)) {
+		fprintf(stderr, "%s\n", e.text);
+		return 1;
+	}
+	int rc = play(s, c, welcome);
+	control_close(c);
+	return rc;
+}
+
+static void begin(struct supervisor *v, int (*agent)(struct stage *, scenario *), scenario *play)
+{
+	memset(v, 0, sizeof *v);
+	auth_secret_new(v->s.secret);
+	auth_secret_hex(v->s.secret, v->s.hex);
+	assert_int_equal(net_listen("127.0.0.1", &v->s.listener, v->s.address, NULL), 0);
+	assert_int_equal(pipe(v->s.told), 0);
+	v->agent = fork();
+	assert_true(v->agent >= 0);
+	if (!v->agent) {
+		close(v->s.told[0]);
+		_exit(agent(&v->s, play));
+	}
+	close(v->s.told[1]);
+	struct pollfd p = { v->s.listener, POLLIN, 0 };
+	assert_int_equal(poll(&p, 1, -1), 1);
+	assert_int_equal(net_accept(v->s.listener, &v->fd, NULL), 0);
+	assert_int_equal(channel_open(AUTH_SUPERVISOR, v->s.secret, GENERATION, &v->channel, NULL), 0);
+}
+
+static void flush(struct supervisor *v)
+{
+	struct buf *b = channel_out(v->channel);
+	while (b->len) {
+		ssize_t n = send(v->fd, b->data, b->len, MSG_NOSIGNAL);
+		assert_true(n > 0);
+		buf_drop(b, (size_t)n);
+	}
+}
+
+/* The next message; 0 when the agent has closed. */
+static int receive(struct supervisor *v, struct msg *m)
+{
+	char data[4096];
+	for (;;) {
+		int rc = channel_next(v->channel, m, NULL);
+		assert_true(rc >= 0);
+		if (rc)
+			return 1;
+		ssize_t n = recv(v->fd, data, sizeof data, 0);
+		if (n <= 0)
+			return 0;
+		assert_int_equal(channel_feed(v->channel, data, (size_t)n, NULL), 0);
+		flush(v);
+	}
+}
+
+/* Passes over heartbeats. */
+static struct msg expect(struct supervisor *v, enum msg_type type)
+{
+	struct msg m;
+	assert_int_equal(receive(v, &m), 1);
+	while (m.type == MSG_PROGRESS && type != MSG_PROGRESS) {
+		msg_fini(&m);
+		assert_int_equal(receive(v, &m), 1);
+	}
+	assert_string_equal(msg_word(m.type), msg_word(type));
+	return m;
+}
+
+static void tell(struct supervisor *v, enum msg_type type, json_t *body)
+{
+	assert_int_equal(channel_send(v->channel, type, body, NULL), 0);
+	json_decref(body);
+	flush(v);
+}
+
+static void let_in(struct supervisor *v)
+{
+	struct msg hello = expect(v, MSG_HELLO);
+	assert_int_equal(json_integer_value(json_object_get(hello.body, "rank")), 5);
+	assert_int_equal(json_integer_value(json_object_get(hello.body, "world")), 8);
+	assert_string_equal(json_string_value(json_object_get(hello.body, "node")), "n1");
+	assert_int_equal(json_integer_value(json_object_get(hello.body, "pid")), v->agent);
+	assert_true(json_string_length(json_object_get(hello.body, "cpus")) > 0);
+	msg_fini(&hello);
+	tell(v, MSG_WELCOME, json_pack("{s:s, s:f}", "node", "n1", "heartbeat_s", 0.02));
+}
+
+static int status_of(struct supervisor *v)
+{
+	int status;
+	assert_int_equal(waitpid(v->agent, &status, 0), v->agent);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void hang_up(struct supervisor *v)
+{
+	close(v->fd);
+	v->fd = -1;
+}
+
+static void end(struct supervisor *v)
+{
+	if (v->fd >= 0)
+		close(v->fd);
+	close(v->s.listener);
+	close(v->s.told[0]);
+	channel_close(v->channel);
+}
+
+/* What on_abort was told; "" when it was not called before the agent's end. */
+static const char *reason_told(struct supervisor *v)
+{
+	static char reason[400];
+	size_t have = 0;
+	ssize_t n;
+	while ((n = read(v->s.told[0], reason + have, sizeof reason - 1 - have)) > 0)
+		have += (size_t)n;
+	reason[have] = '\0';
+	return reason;
+}
+
+static void pass_on(const char *reason, void *arg)
+{
+	struct stage *s = arg;
+	if (write(s->told[1], reason, strlen(reason)) < 0)
+		abort();
+}
+
+static void __attribute__((noreturn)) stay(void)
+{
+	for (;;)
+		pause();
+}
+
+/* --- agents --- */
+
+static int work_and_finish(struct stage *s, struct control *c, json_t *welcome)
+{
+	(void)s;
+	if (strcmp(json_string_value(json_object_get(welcome, "node")), "n1") ||
+	    strcmp(control_local_address(c), "127.0.0.1"))
+		return 1;
+	for (int i = 1; i <= 500; i++)
+		control_send(c, MSG_METRICS, json_pack("{s:i}", "step", i));
+	control_send(c, MSG_FINISHED, json_pack("{s:i}", "step", 500));
+	return AS_IT_MUST;
+}
+
+static int get_stuck(struct stage *s, struct control *c, json_t *welcome)
+{
+	(void)welcome;
+	control_on_abort(c, pass_on, s);
+	control_progress(c, 12, "backward");
+	stay();
+}
+
+static int finish_and_get_stuck(struct stage *s, struct control *c, json_t *welcome)
+{
+	(void)welcome;
+	control_on_abort(c, pass_on, s);
+	control_send(c, MSG_FINISHED, NULL);
+	stay();
+}
+
+static int wait_for_stop(struct stage *s, struct control *c, json_t *welcome)
+{
+	(void)s;
+	(void)welcome;
+	bool checkpoint = false;
+	while (!control_stopping(c, &checkpoint))
+		poll(NULL, 0, 1);
+	control_send(c, MSG_FINISHED, NULL);
+	return checkpoint ? AS_IT_MUST : AS_IT_MUST + 1;
+}
+
+/* The abort came together with the stop, before anybody asks to be told of it. */
+static int ask_late(struct stage *s, struct control *c, json_t *welcome)
+{
+	(void)welcome;
+	bool checkpoint;
+	while (!control_stopping(c, &checkpoint))
+		poll(NULL, 0, 1);
+	control_on_abort(c, pass_on, s);
+	stay();
+}
+
+static int never_let_in(struct stage *s, scenario *play)
+{
+	(void)play;
+	struct control *c;
+	json_t *welcome;
+	struct err e = ERR_INIT;
+	control_block_signals();
+	if (!open_control(s, &c, &welcome, &e))
+		return 1;
+	return e.code == ERR_ABORTED && strstr(e.text, "too many") ? AS_IT_MUST : 1;
+}
+
+static int holds_another_secret(struct stage *s, scenario *play)
+{
+	(void)play;
+	struct control *c;
+	json_t *welcome;
+	struct err e = ERR_INIT;
+	s->hex[0] = s->hex[0] == '0' ? '1' : '0';
+	if (!open_control(s, &c, &welcome, &e))
+		return 1;
+	return e.code == ERR_AUTH ? AS_IT_MUST : 1;
+}
+
+/* --- supervisors --- */
+
+static void everything_sent_arrives_in_order_before_the_close(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	begin(&v, agent_main, work_and_finish);
+	let_in(&v);
+	for (int i = 1; i <= 500; i++) {
+		struct msg m = expect(&v, MSG_METRICS);
+		assert_int_equal(json_integer_value(json_object_get(m.body, "step")), i);
+		msg_fini(&m);
+	}
+	struct msg m = expect(&v, MSG_FINISHED);
+	msg_fini(&m);
+	while (receive(&v, &m))
+		msg_fini(&m);
+	hang_up(&v);
+	assert_int_equal(status_of(&v), AS_IT_MUST);
+	end(&v);
+}
+
+static void heartbeats_tell_where_the_trainer_is(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	begin(&v, agent_main, get_stuck);
+	let_in(&v);
+	for (bool seen = false; !seen;) {
+		struct msg m = expect(&v, MSG_PROGRESS);
+		seen = json_integer_value(json_object_get(m.body, "step")) == 12;
+		if (seen) {
+			assert_string_equal(json_string_value(json_object_get(m.body, "phase")), "backward");
+			assert_int_equal(json_integer_value(json_object_get(m.body, "count")), 1);
+		}
+		msg_fini(&m);
+	}
+	hang_up(&v);
+	assert_int_equal(status_of(&v), 1);
+	end(&v);
+}
+
+/* Waits until the stuck agent has said where it is: its on_abort is set then. */
+static void begin_stuck(struct supervisor *v)
+{
+	begin(v, agent_main, get_stuck);
+	let_in(v);
+	for (bool seen = false; !seen;) {
+		struct msg m = expect(v, MSG_PROGRESS);
+		seen = json_integer_value(json_object_get(m.body, "step")) == 12;
+		msg_fini(&m);
+	}
+}
+
+static void an_abort_ends_an_agent_that_is_stuck(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	begin_stuck(&v);
+	tell(&v, MSG_ABORT, json_pack("{s:s}", "reason", "rank 3 died"));
+	assert_int_equal(status_of(&v), 1);
+	assert_non_null(strstr(reason_told(&v), "rank 3 died"));
+	end(&v);
+}
+
+static void a_lost_supervisor_ends_an_agent_that_is_stuck(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	begin_stuck(&v);
+	hang_up(&v);
+	assert_int_equal(status_of(&v), 1);
+	assert_non_null(strstr(reason_told(&v), "supervisor"));
+	end(&v);
+}
+
+static void an_abort_just_before_the_close_is_still_heard(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	begin_stuck(&v);
+	/* Let it not see the message before the end is there, too. */
+	kill(v.agent, SIGSTOP);
+	tell(&v, MSG_ABORT, json_pack("{s:s}", "reason", "rank 3 died"));
+	shutdown(v.fd, SHUT_WR);
+	kill(v.agent, SIGCONT);
+	assert_int_equal(status_of(&v), 1);
+	assert_non_null(strstr(reason_told(&v), "rank 3 died"));
+	end(&v);
+}
+
+static void a_broken_frame_ends_the_agent(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	begin_stuck(&v);
+	assert_int_equal(send(v.fd, "\xff\xff\xff\xff", 4, MSG_NOSIGNAL), 4);
+	assert_int_equal(status_of(&v), 1);
+	assert_non_null(strstr(reason_told(&v), "frame"));
+	end(&v);
+}
+
+static void a_message_that_only_agents_send_ends_the_agent(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	begin_stuck(&v);
+	tell(&v, MSG_METRICS, json_object());
+	assert_int_equal(status_of(&v), 1);
+	assert_non_null(strstr(reason_told(&v), "metrics"));
+	end(&v);
+}
+
+static void after_finished_a_lost_supervisor_is_no_failure(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	begin(&v, agent_main, finish_and_get_stuck);
+	let_in(&v);
+	struct msg m = expect(&v, MSG_FINISHED);
+	msg_fini(&m);
+	hang_up(&v);
+	assert_int_equal(status_of(&v), 0);
+	assert_string_equal(reason_told(&v), "");
+	end(&v);
+}
+
+static void who_asks_late_is_told_at_once(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	begin(&v, agent_main, ask_late);
+	let_in(&v);
+	assert_int_equal(channel_send(v.channel, MSG_STOP, NULL, NULL), 0);
+	tell(&v, MSG_ABORT, json_pack("{s:s}", "reason", "too slow"));
+	assert_int_equal(status_of(&v), 1);
+	assert_non_null(strstr(reason_told(&v), "too slow"));
+	end(&v);
+}
+
+static void stop_reaches_the_trainer(bool checkpoint, int status)
+{
+	struct supervisor v;
+	begin(&v, agent_main, wait_for_stop);
+	let_in(&v);
+	tell(&v, MSG_STOP, json_pack("{s:s, s:b}", "reason", "time is up", "checkpoint", checkpoint));
+	struct msg m = expect(&v, MSG_FINISHED);
+	msg_fini(&m);
+	hang_up(&v);
+	assert_int_equal(status_of(&v), status);
+	end(&v);
+}
+
+static void stops_tell_whether_to_save(void **state)
+{
+	(void)state;
+	stop_reaches_the_trainer(true, AS_IT_MUST);
+	stop_reaches_the_trainer(false, AS_IT_MUST + 1);
+}
+
+static void signals_are_reported_and_survived(void **state)
+{
+	(void)state;
+	static const int numbers[] = { SIGTERM, SIGINT, SIGUSR1 };
+	struct supervisor v;
+	begin_stuck(&v);
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+		kill(v.agent, numbers[i]);
+		struct msg m = expect(&v, MSG_SIGNAL);
+		assert_int_equal(json_integer_value(json_object_get(m.body, "number")), numbers[i]);
+		msg_fini(&m);
+	}
+	hang_up(&v);
+	assert_int_equal(status_of(&v), 1);
+	end(&v);
+}
+
+static void a_refusal_gives_its_reason(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	begin(&v, never_let_in, NULL);
+	struct msg m = expect(&v, MSG_HELLO);
+	msg_fini(&m);
+	tell(&v, MSG_ABORT, json_pack("{s:s}", "reason", "too many agents"));
+	hang_up(&v);
+	assert_int_equal(status_of(&v), AS_IT_MUST);
+	end(&v);
+}
+
+static void another_secret_finds_no_supervisor(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	begin(&v, holds_another_secret, NULL);
+	struct msg m;
+	assert_int_equal(receive(&v, &m), 0);
+	assert_int_equal(status_of(&v), AS_IT_MUST);
+	end(&v);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(everything_sent_arrives_in_order_before_the_close),
+		cmocka_unit_test(heartbeats_tell_where_the_trainer_is),
+		cmocka_unit_test(an_abort_ends_an_agent_that_is_stuck),
+		cmocka_unit_test(a_lost_supervisor_ends_an_agent_that_is_stuck),
+		cmocka_unit_test(an_abort_just_before_the_close_is_still_heard),
+		cmocka_unit_test(a_broken_frame_ends_the_agent),
+		cmocka_unit_test(a_message_that_only_agents_send_ends_the_agent),
+		cmocka_unit_test(after_finished_a_lost_supervisor_is_no_failure),
+		cmocka_unit_test(who_asks_late_is_told_at_once),
+		cmocka_unit_test(stops_tell_whether_to_save),
+		cmocka_unit_test(signals_are_reported_and_survived),
+		cmocka_unit_test(a_refusal_gives_its_reason),
+		cmocka_unit_test(another_secret_finds_no_supervisor),
+	};
+	/* A broken agent would be waited for without end. */
+	alarm(60);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
