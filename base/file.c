@@ -69,6 +69,7 @@ int file_slurp(const char *path, size_t most, struct buf *out, struct err *e)
 	if (fd < 0)
 		return err_errno(e, errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open", path);
 	int rc = -1;
+	size_t before = out->len;
 	for (size_t total = 0;;) {
 		char *to = buf_room(out, 65536);
 		if (!to) {
@@ -94,6 +95,8 @@ int file_slurp(const char *path, size_t most, struct buf *out, struct err *e)
 			break;
 		}
 	}
+	if (rc)
+		out->len = before;
 	close(fd);
 	return rc;
 }
