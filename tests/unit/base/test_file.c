@@ -1,0 +1,170 @@
+/* Whole reads and writes, and files that are there entirely or not. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static char dir[] = "/tmp/muster-test-file.XXXXXX";
+
+static const char *in_dir(const char *name)
+{
+	static char path[4][256];
+	static int next;
+	next = (next + 1) % 4;
+	snprintf(path[next], sizeof path[next], "%s/%s", dir, name);
+	return path[next];
+}
+
+static int names_in_dir(void)
+{
+	char command[300], out[16] = "";
+	snprintf(command, sizeof command, "ls -A %s | wc -l", dir);
+	FILE *f = popen(command, "r");
+	assert_non_null(fgets(out, sizeof out, f));
+	pclose(f);
+	return atoi(out);
+}
+
+static unsigned mode_of(const char *path)
+{
+	struct stat st;
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_mode & 07777;
+}
+
+static void a_replaced_file_holds_the_new_text_and_is_private(void **state)
+{
+	(void)state;
+	const char *path = in_dir("text");
+	umask(0);
+	assert_int_equal(file_replace(path, "old", 3, NULL), 0);
+	assert_int_equal(file_replace(path, "newer", 5, NULL), 0);
+	struct buf b = BUF_INIT;
+	assert_int_equal(file_slurp(path, 100, &b, NULL), 0);
+	assert_string_equal(buf_str(&b), "newer");
+	assert_int_equal(mode_of(path), 0600);
+	assert_int_equal(names_in_dir(), 1);
+	unlink(path);
+	buf_fini(&b);
+}
+
+static void a_replacement_that_fails_leaves_the_old_file_and_nothing_else(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	const char *path = in_dir("folder");
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(mkdir(in_dir("folder/x"), 0700), 0);
+	assert_int_equal(file_replace(path, "text", 4, &e), -1);
+	assert_int_equal(e.code, ERR_IO);
+	assert_non_null(strstr(e.text, path));
+	assert_int_equal(names_in_dir(), 1);
+	rmdir(in_dir("folder/x"));
+	rmdir(path);
+	assert_int_equal(file_replace(in_dir("no/such"), "text", 4, &e), -1);
+}
+
+static void slurp_refuses_what_is_too_large_or_not_there(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	struct buf b = BUF_INIT;
+	const char *path = in_dir("ten");
+	assert_int_equal(file_replace(path, "0123456789", 10, NULL), 0);
+	assert_int_equal(file_slurp(path, 9, &b, &e), -1);
+	assert_int_equal(b.len, 0);
+	assert_int_equal(file_slurp(path, 10, &b, &e), 0);
+	assert_int_equal(b.len, 10);
+	assert_int_equal(file_slurp(in_dir("absent"), 10, &b, &e), -1);
+	assert_non_null(strstr(e.text, "absent"));
+	unlink(path);
+	buf_fini(&b);
+}
+
+static void folders_are_made_on_the_way_and_private(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	umask(0);
+	assert_int_equal(file_make_dirs(in_dir("a/b/c"), NULL), 0);
+	assert_int_equal(file_make_dirs(in_dir("a/b/c"), NULL), 0);
+	assert_int_equal(mode_of(in_dir("a")), 0700);
+	assert_int_equal(mode_of(in_dir("a/b/c")), 0700);
+	assert_int_equal(file_replace(in_dir("a/file"), "x", 1, NULL), 0);
+	assert_int_equal(file_make_dirs(in_dir("a/file/d"), &e), -1);
+	assert_int_equal(e.code, ERR_IO);
+	unlink(in_dir("a/file"));
+	rmdir(in_dir("a/b/c"));
+	rmdir(in_dir("a/b"));
+	rmdir(in_dir("a"));
+}
+
+static void *feed_in_pieces(void *arg)
+{
+	int fd = *(int *)arg;
+	for (int i = 0; i < 100; i++)
+		if (write(fd, "0123456789", 10) != 10)
+			return arg;
+	close(fd);
+	return NULL;
+}
+
+static void full_reads_gather_pieces_and_name_an_early_end(void **state)
+{
+	(void)state;
+	int ends[2];
+	pthread_t feeder;
+	void *failed;
+	char data[1000];
+	assert_int_equal(pipe(ends), 0);
+	assert_int_equal(pthread_create(&feeder, NULL, feed_in_pieces, &ends[1]), 0);
+	assert_int_equal(file_read_full(ends[0], data, sizeof data), 0);
+	assert_memory_equal(data + 990, "0123456789", 10);
+	errno = 0;
+	assert_int_equal(file_read_full(ends[0], data, 1), -1);
+	assert_int_equal(errno, EPIPE);
+	pthread_join(feeder, &failed);
+	assert_null(failed);
+	close(ends[0]);
+}
+
+static void pread_reads_at_its_place(void **state)
+{
+	(void)state;
+	char got[4] = "";
+	const char *path = in_dir("ten");
+	assert_int_equal(file_replace(path, "0123456789", 10, NULL), 0);
+	int fd = open(path, O_RDONLY);
+	assert_int_equal(file_pread_full(fd, got, 3, 4), 0);
+	assert_string_equal(got, "456");
+	assert_int_equal(file_pread_full(fd, got, 3, 8), -1);
+	assert_int_equal(file_write_full(fd, "x", 1), -1);
+	close(fd);
+	unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_replaced_file_holds_the_new_text_and_is_private),
+		cmocka_unit_test(a_replacement_that_fails_leaves_the_old_file_and_nothing_else),
+		cmocka_unit_test(slurp_refuses_what_is_too_large_or_not_there),
+		cmocka_unit_test(folders_are_made_on_the_way_and_private),
+		cmocka_unit_test(full_reads_gather_pieces_and_name_an_early_end),
+		cmocka_unit_test(pread_reads_at_its_place),
+	};
+	if (!mkdtemp(dir))
+		return 1;
+	int rc = cmocka_run_group_tests(tests, NULL, NULL);
+	return rmdir(dir) ? 1 : rc;
+}
