@@ -1,0 +1,68 @@
+#include "launcher/command.h"
+#include "launcher/supervise/supervise.h"
+#include "plan/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char help[] =
+	"muster plan — show what a job would be: layout, rank map, memory a rank, predicted step time; start nothing\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster plan [--cluster SPEC] [--json] JOB.ini [section.key=value …]\n"
+	"\n"
+	"OPTIONS\n"
+	"  --cluster SPEC   the machine to plan for, in place of the job's [launch] cluster: local, slurm, or PRESET:NODES,\n"
+	"                   such as dgx-h100:128\n"
+	"  --json           the plan as the run folder's plan-<generation>.json holds it\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster plan job.ini parallel.tp=4\n"
+	"  muster plan --cluster dgx-h100:128 gpt-175b.ini\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0; 2 usage or job file; 3 the machine cannot hold the job\n";
+
+static int print_json(const struct job *job, const struct cluster *cluster, const struct plan *plan)
+{
+	json_t *doc = plan_json(job, cluster, plan);
+	int bad = !doc || json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+	json_decref(doc);
+	putchar('\n');
+	return bad || fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
+}
+
+static int print_text(const struct job *job, const struct cluster *cluster, const struct plan *plan)
+{
+	struct buf text = BUF_INIT;
+	plan_print(job, cluster, plan, &text);
+	int status = command_help(buf_str(&text));
+	buf_fini(&text);
+	return status;
+}
+
+int cmd_plan(int argc, char **argv)
+{
+	bool json = false;
+	const char *spec = NULL;
+	const struct command_option options[] = { { "--json", &json, NULL }, { "--cluster", NULL, &spec }, { NULL, NULL, NULL } };
+	struct job job;
+	struct err e = ERR_INIT;
+	struct cluster cluster;
+	struct plan plan;
+	if (command_wants_help(argc, argv))
+		return command_help(help);
+	int status = command_job(argc, argv, options, &job);
+	if (status)
+		return status;
+	if (cluster_open(spec ? spec : job.launch.cluster, (int)job.launch.devices, &cluster, &e))
+		return command_fail(&e);
+	if (plan_build(&job, &cluster, &plan, &e)) {
+		cluster_free(&cluster);
+		return command_fail(&e);
+	}
+	status = json ? print_json(&job, &cluster, &plan) : print_text(&job, &cluster, &plan);
+	plan_free(&plan);
+	cluster_free(&cluster);
+	return status;
+}

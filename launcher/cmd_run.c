@@ -1,0 +1,177 @@
+#include "launcher/command.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/net.h"
+#include "launcher/supervise/supervise.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static const char help_head[] =
+	"muster run — train\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster run [--quiet] JOB.ini [section.key=value …]\n"
+	"\n"
+	"DESCRIPTION\n"
+	"  Plans the job, prints the plan, starts one agent a device, and stays until the last step is done. Inside a Slurm\n"
+	"  allocation the agents are started on its nodes with srun, else on this host. When an agent dies, the others are\n"
+	"  stopped and all go on from the newest checkpoint.\n"
+	"\n"
+	"  Everything is in the run folder, [job] run_dir/name: job.ini, plan-N.json, events.jsonl, metrics.jsonl, logs/, ckpt/.\n"
+	"  The same command again goes on where the run was.\n"
+	"\n"
+	"  Ctrl-C or SIGTERM: the agents finish the step, write a checkpoint and leave. Ctrl-C again: at once.\n"
+	"\n"
+	"OPTIONS\n"
+	"  --quiet          do not print the plan\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster run demo.ini\n"
+	"  muster run demo.ini job.steps=100 parallel.dp=4 checkpoint.resume=none\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0 done; 1 the job failed; 2 usage or job file; 3 cannot start here; 4 gave up after restarts;\n"
+	"  75 stopped on purpose, the same command goes on\n"
+	"\n"
+	"JOB FILE\n"
+	"  An INI file; any key can also be given on the command line as section.key=value.\n"
+	"\n";
+
+static int help(void)
+{
+	struct buf text = BUF_INIT;
+	buf_puts(&text, help_head);
+	job_help(&text);
+	int status = command_help(buf_str(&text));
+	buf_fini(&text);
+	return status;
+}
+
+/* What a run is made of, opened in this order and closed in the reverse one. */
+struct run {
+	struct job job;
+	struct buf job_text;
+	const struct launch_ops *ops;
+	char agent[PATH_MAX];
+	struct cluster cluster;
+	struct plan plan;
+	json_t *plan_doc;
+	struct rundir *dir;
+	struct terminal *term;
+	int listener;
+	char address[NET_ADDR_MAX];
+	bool has_cluster, has_plan;
+};
+
+static void run_close(struct run *r)
+{
+	terminal_close(r->term);
+	rundir_close(r->dir);
+	json_decref(r->plan_doc);
+	if (r->has_plan)
+		plan_free(&r->plan);
+	if (r->has_cluster)
+		cluster_free(&r->cluster);
+	buf_fini(&r->job_text);
+}
+
+/* As many devices as the degrees ask for, unless the job says a number; 0 leaves it to the machine. */
+static int devices_wanted(const struct job *job)
+{
+	if (job->launch.devices)
+		return (int)job->launch.devices;
+	return (int)(job->parallel.tp * job->parallel.pp * job->parallel.dp);
+}
+
+static int make_plan(struct run *r, struct err *e)
+{
+	const char *spec = r->ops == &launch_slurm ? "slurm" : "local";
+	if (cluster_open(spec, devices_wanted(&r->job), &r->cluster, e))
+		return -1;
+	r->has_cluster = true;
+	if (plan_build(&r->job, &r->cluster, &r->plan, e))
+		return -1;
+	r->has_plan = true;
+	r->plan_doc = plan_json(&r->job, &r->cluster, &r->plan);
+	if (!r->plan_doc)
+		return err_set(e, ERR_NOMEM, "no memory for the plan");
+	job_write(&r->job, &r->job_text);
+	return buf_failed(&r->job_text) ? err_set(e, ERR_NOMEM, "no memory for the job's text") : 0;
+}
+
+/* The control channel stays on the loopback address when every rank is on this host. */
+static int open_control(struct run *r, struct err *e)
+{
+	char host[NET_ADDR_MAX], name[256] = "localhost";
+	bool here = r->ops == &launch_local;
+	gethostname(name, sizeof name - 1);
+	if (net_local_address(here ? NULL : r->job.network.interface, here ? NULL : name, host, e))
+		return -1;
+	return net_listen(host, &r->listener, r->address, e);
+}
+
+static int run_open(struct run *r, struct err *e)
+{
+	struct terminal_options look = { .every = r->job.log.every, .steps = r->job.job.steps };
+	r->ops = launch_choose(r->job.launch.launcher);
+	terminal_detect(STDOUT_FILENO, &look);
+	if (command_agent(r->agent, sizeof r->agent, e) || make_plan(r, e) ||
+	    rundir_open(r->job.job.run_dir, r->job.job.name, &r->dir, e) ||
+	    rundir_save_job(r->dir, buf_str(&r->job_text), e))
+		return -1;
+	return terminal_open(&look, &r->term, e) || open_control(r, e) ? -1 : 0;
+}
+
+static void show_plan(struct run *r)
+{
+	struct buf text = BUF_INIT;
+	plan_print(&r->job, &r->cluster, &r->plan, &text);
+	terminal_text(r->term, buf_str(&text));
+	buf_fini(&text);
+}
+
+static int run_loop(struct run *r)
+{
+	uv_loop_t loop;
+	if (uv_loop_init(&loop)) {
+		struct err e;
+		err_set(&e, ERR_NOMEM, "cannot make an event loop; ulimit -n tells the limit of descriptors");
+		close(r->listener);
+		return command_fail(&e);
+	}
+	const struct supervise_options o = {
+		.loop = &loop, .job = &r->job, .cluster = &r->cluster, .plan = &r->plan, .job_text = buf_str(&r->job_text),
+		.plan_doc = r->plan_doc, .ops = r->ops, .agent = r->agent, .run = r->dir, .term = r->term,
+		.listener = r->listener, .address = r->address, .limits = SUPERVISE_LIMITS, .now = clock_s,
+	};
+	int status = supervise(&o);
+	uv_loop_close(&loop);
+	if (r->ops->shut)
+		r->ops->shut();
+	return status;
+}
+
+int cmd_run(int argc, char **argv)
+{
+	bool quiet = false;
+	const struct command_option options[] = { { "--quiet", &quiet, NULL }, { NULL, NULL, NULL } };
+	struct run r = { .job_text = BUF_INIT };
+	struct err e = ERR_INIT;
+	if (command_wants_help(argc, argv))
+		return help();
+	int status = command_job(argc, argv, options, &r.job);
+	if (status)
+		return status;
+	if (run_open(&r, &e)) {
+		status = command_fail(&e);
+	} else {
+		if (!quiet)
+			show_plan(&r);
+		status = run_loop(&r);
+	}
+	run_close(&r);
+	return status;
+}

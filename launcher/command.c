@@ -1,0 +1,150 @@
+#include "launcher/command.h"
+
+#include "launcher/supervise/supervise.h"
+#include "plan/job.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool command_wants_help(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+			return true;
+	return false;
+}
+
+int command_help(const char *text)
+{
+	fputs(text, stdout);
+	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
+}
+
+int command_fail(const struct err *e)
+{
+	fprintf(stderr, "muster: %s\n", e->text);
+	return e->code == ERR_USAGE ? STATUS_USAGE : STATUS_CANNOT_START;
+}
+
+int command_misuse(const char *command, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "muster %s: %s; see muster %s --help\n", command, text, command);
+	return STATUS_USAGE;
+}
+
+int command_agent(char *path, size_t size, struct err *e)
+{
+	static const char *const places[] = { "muster-agent", "../libexec/muster/muster-agent" };
+	const char *named = getenv("MUSTER_AGENT");
+	char self[PATH_MAX];
+	if (named && *named) {
+		if (access(named, X_OK))
+			return err_errno(e, ERR_NOTFOUND, "%s: the agent that MUSTER_AGENT names cannot be executed", named);
+		snprintf(path, size, "%s", named);
+		return 0;
+	}
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+	self[n > 0 ? n : 0] = '\0';
+	char *slash = strrchr(self, '/');
+	if (!slash)
+		return err_set(e, ERR_NOTFOUND, "cannot tell where muster is installed; set MUSTER_AGENT to the path of muster-agent");
+	*slash = '\0';
+	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+		char at[PATH_MAX + 64], whole[PATH_MAX];
+		snprintf(at, sizeof at, "%s/%s", self, places[i]);
+		if (!access(at, X_OK) && realpath(at, whole)) {
+			snprintf(path, size, "%s", whole);
+			return 0;
+		}
+	}
+	return err_set(e, ERR_NOTFOUND, "muster-agent is neither in %s nor in %s/../libexec/muster; build it with make, or set "
+					"MUSTER_AGENT to its path", self, self);
+}
+
+/* Takes the option at argv[*i], and its value; 0, or the exit status. */
+static int take_option(int argc, char **argv, int *i, const struct command_option *o)
+{
+	const char *word = argv[*i];
+	while (o && o->name && strcmp(word, o->name))
+		o++;
+	if (!o || !o->name)
+		return command_misuse(argv[0], "\"%s\" is no option", word);
+	if (o->flag)
+		*o->flag = true;
+	if (!o->value)
+		return 0;
+	if (*i + 1 >= argc)
+		return command_misuse(argv[0], "%s needs a value", word);
+	*o->value = argv[++*i];
+	return 0;
+}
+
+int command_job(int argc, char **argv, const struct command_option *options, struct job *job)
+{
+	const char *file = NULL;
+	const char **words = calloc((size_t)argc + 1, sizeof *words);
+	int n = 0, rc = words ? 0 : STATUS_CANNOT_START;
+	for (int i = 1; i < argc && !rc; i++) {
+		if (argv[i][0] == '-')
+			rc = take_option(argc, argv, &i, options);
+		else if (!file && !strchr(argv[i], '='))
+			file = argv[i];
+		else
+			words[n++] = argv[i];
+	}
+	if (!rc && !file)
+		rc = command_misuse(argv[0], "which job file?");
+	struct err e = ERR_INIT;
+	if (!rc && job_load(file, words, n, job, &e)) {
+		command_fail(&e);
+		rc = STATUS_USAGE; /* whatever is wrong with it: no such file, no permission, a bad key */
+	}
+	free(words);
+	return rc;
+}
+
+/* Levenshtein's distance of two short words. */
+static int distance(const char *a, const char *b)
+{
+	enum { MOST = 32 };
+	int row[MOST + 1], n = (int)strnlen(b, MOST);
+	for (int j = 0; j <= n; j++)
+		row[j] = j;
+	for (int i = 1; *a && i <= MOST; a++, i++) {
+		int corner = row[0];
+		row[0] = i;
+		for (int j = 1; j <= n; j++) {
+			int up = row[j], best = corner + (*a != b[j - 1]);
+			if (up + 1 < best)
+				best = up + 1;
+			if (row[j - 1] + 1 < best)
+				best = row[j - 1] + 1;
+			corner = up;
+			row[j] = best;
+		}
+	}
+	return row[n];
+}
+
+const char *command_nearest(const char *word, const char *const *list)
+{
+	const char *best = NULL;
+	int least = 3;
+	for (; *list; list++) {
+		int d = distance(word, *list);
+		if (d < least) {
+			least = d;
+			best = *list;
+		}
+	}
+	return best;
+}
