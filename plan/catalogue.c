@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUP_ALIGN = 16, VOCAB_GRAIN = 64, FFN_GRAIN = 16 };
+enum { GROUP_ALIGN = 16 };
 
 /* A dimension of the model, and how tensor parallelism cuts it. */
 enum dim { DIM_ONE, DIM_HIDDEN, DIM_SEQ, DIM_VOCAB, DIM_Q, DIM_KV, DIM_FFN };
@@ -92,10 +92,10 @@ static bool dim_cut(const struct model_shape *m, enum dim dim, int tp, int tp_ra
 		*n = m->seq;
 		break;
 	case DIM_VOCAB:
-		cut.unit = 1, cut.units = m->vocab, cut.grain = VOCAB_GRAIN;
+		cut.unit = 1, cut.units = m->vocab, cut.grain = CATALOGUE_VOCAB_GRAIN;
 		break;
 	case DIM_FFN:
-		cut.unit = 1, cut.units = m->ffn, cut.grain = FFN_GRAIN;
+		cut.unit = 1, cut.units = m->ffn, cut.grain = CATALOGUE_FFN_GRAIN;
 		break;
 	case DIM_Q: /* whole kv heads with their q heads */
 		cut.unit = group * m->head_dim, cut.units = m->kv_heads;
@@ -116,27 +116,33 @@ static bool dim_cut(const struct model_shape *m, enum dim dim, int tp, int tp_ra
 	return tp > 1;
 }
 
-static void add(struct catalogue *c, const struct model_shape *m, int tp, int tp_rank,
-		const struct row *row, int layer)
+/* Sets everything but the name, behind what the buffer holds already. */
+static void place(const struct model_shape *m, int tp, int tp_rank, const struct row *row,
+		  int64_t *elements, struct param *p)
 {
-	struct param *p = &c->params[c->n];
-	*p = (struct param){ .role = row->role, .layer = layer, .init = row->init };
-	if (layer < 0)
-		snprintf(p->name, sizeof p->name, "%s", row->name);
-	else
-		snprintf(p->name, sizeof p->name, "layers.%d.%s", layer, row->name);
+	*p = (struct param){ .role = row->role, .init = row->init };
 	for (int d = 0; d < 2; d++)
 		p->sharded |= dim_cut(m, row->shape[d], tp, tp_rank, &p->shape[d], &p->lo[d], &p->hi[d]);
 	p->dims = row->shape[1] == DIM_ONE ? 1 : 2;
 	p->decay = p->dims == 2;
 	p->count = (p->hi[0] - p->lo[0]) * (p->hi[1] - p->lo[1]);
 	/* Up joins gate only where there is a gate. */
-	bool joined = row->joined && !(row->role == PARAM_UP_W && !m->gated);
-	if (!joined)
-		c->elements = (c->elements + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
-	p->offset = c->elements;
-	c->elements += p->count;
-	c->n++;
+	if (!row->joined || (row->role == PARAM_UP_W && !m->gated))
+		*elements = (*elements + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
+	p->offset = *elements;
+	*elements += p->count;
+}
+
+static void add(struct catalogue *c, const struct model_shape *m, int tp, int tp_rank,
+		const struct row *row, int layer)
+{
+	struct param *p = &c->params[c->n++];
+	place(m, tp, tp_rank, row, &c->elements, p);
+	p->layer = layer;
+	if (layer < 0)
+		snprintf(p->name, sizeof p->name, "%s", row->name);
+	else
+		snprintf(p->name, sizeof p->name, "layers.%d.%s", layer, row->name);
 }
 
 static void add_all(struct catalogue *c, const struct model_shape *m, int tp, int tp_rank,
@@ -145,6 +151,35 @@ static void add_all(struct catalogue *c, const struct model_shape *m, int tp, in
 	for (int i = 0; i < N_ROWS; i++)
 		if (rows[i].where == where && row_exists(m, rows[i].role))
 			add(c, m, tp, tp_rank, &rows[i], layer);
+}
+
+static bool needs_copy(const struct model_shape *m, const struct stage *stage)
+{
+	return stage->last && !stage->first && m->tied;
+}
+
+/* Elements of all rows of one place, to a whole group. */
+static int64_t measure(const struct model_shape *m, int tp, int tp_rank, enum where where)
+{
+	struct param p;
+	int64_t n = 0;
+	for (int i = 0; i < N_ROWS; i++)
+		if (rows[i].where == where && row_exists(m, rows[i].role))
+			place(m, tp, tp_rank, &rows[i], &n, &p);
+	return (n + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
+}
+
+int64_t catalogue_elements(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage)
+{
+	int64_t n = (stage->layer_hi - stage->layer_lo) * measure(m, tp, tp_rank, IN_LAYER);
+	struct param copy;
+	if (stage->first)
+		n += measure(m, tp, tp_rank, IN_EMBED);
+	if (stage->last)
+		n += measure(m, tp, tp_rank, IN_LAST);
+	if (needs_copy(m, stage))
+		place(m, tp, tp_rank, &rows[PARAM_EMBED], &n, &copy);
+	return (n + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
 }
 
 static int check_cut(const struct model_shape *m, int tp, struct err *e)
@@ -174,7 +209,7 @@ int catalogue_build(const struct model_shape *m, int tp, int tp_rank, const stru
 		add_all(&c, m, tp, tp_rank, IN_LAYER, l);
 	if (stage->last)
 		add_all(&c, m, tp, tp_rank, IN_LAST, -1);
-	if (stage->last && !stage->first && m->tied) {
+	if (needs_copy(m, stage)) {
 		add(&c, m, tp, tp_rank, &rows[PARAM_EMBED], -1);
 		c.params[c.n - 1].tied_copy = true;
 	}

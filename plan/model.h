@@ -87,9 +87,14 @@ struct catalogue {
 
 struct stage; /* plan/layout.h */
 
+/* Cuts fall on multiples of these where every rank still gets something (layout.h, partition_grain). */
+enum { CATALOGUE_VOCAB_GRAIN = 64, CATALOGUE_FFN_GRAIN = 16 };
+
 /* The parameters of tp rank `tp_rank` of `tp` in one pipeline stage. */
 int catalogue_build(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage,
 		    struct catalogue *out, struct err *e);
+/* What `elements` of that catalogue is, without building it. */
+int64_t catalogue_elements(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage);
 void catalogue_free(struct catalogue *c);
 /* NULL when this rank has no such parameter. layer -1 for those outside layers. */
 const struct param *catalogue_find(const struct catalogue *c, enum param_role role, int layer);

@@ -22,8 +22,22 @@ struct plan_rank {
 	double params, grads, optimizer, activations, buffers, total;
 };
 
-struct plan_time { /* predicted seconds of a step, by part */
-	double compute, tp, bubble, dp, optimizer, total;
+/* A rank's memory by part (memory.c), the same arithmetic that the engine allocates by:
+ *   params, grads   the catalogue's elements, fp32
+ *   optimizer       two more of them (AdamW's moments)
+ *   activations     what a micro-batch keeps of each layer, times the micro-batches that the schedule keeps alive
+ *   buffers         scratch of the passes, a chunk of the logits, the step's tokens */
+void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l, int micros,
+		      const struct stage *stage, struct plan_rank *r);
+
+/* Predicted seconds of a step, by part: those of the stage with most to do; total is their sum. */
+struct plan_time {
+	double compute;   /* forward and backward of its micro-batches */
+	double tp;        /* tensor-parallel sums in them */
+	double bubble;    /* waiting for other stages, messages between stages */
+	double dp;        /* the part of the gradients' reduction that the last backward does not hide */
+	double optimizer;
+	double total;
 };
 
 struct plan {
@@ -35,16 +49,21 @@ struct plan {
 	struct plan_rank *ranks;  /* world */
 	struct schedule schedule;
 	struct plan_time time;
+	double memory;            /* bytes that a rank may use; 0: unknown */
+	char warning[256];        /* what is legal and yet unwise about it, or "" */
 };
 
-/* Decides and checks everything; ERR_NOFIT (with the part that does not fit and the nearest remedy) when the
- * cluster cannot hold it. */
+/* Decides and checks everything; ERR_NOFIT (with the part that does not fit and the nearest degrees that do) when the
+ * cluster cannot hold it.
+ *
+ * Placement: rank r is the r-th device, nodes in order, but a tensor-parallel group never crosses a node as long as
+ * there are enough devices to leave a node's remainder unused; where it must cross, `warning` says so. */
 int plan_build(const struct job *job, const struct cluster *cluster, struct plan *out, struct err *e);
 void plan_free(struct plan *p);
 
-/* Predicted bytes and time (memory.c, cost.c), set into plan->ranks and plan->time. */
+/* Sets plan->ranks' bytes (memory.c) and plan->time (cost.c, which says how). */
 void plan_memory(const struct job *job, struct plan *p);
-void plan_cost(const struct job *job, const struct cluster *cluster, struct plan *p);
+int plan_cost(const struct job *job, const struct cluster *cluster, struct plan *p, struct err *e);
 
 /* What plan-<generation>.json and `muster plan --json` hold; a new reference. */
 json_t *plan_json(const struct job *job, const struct cluster *cluster, const struct plan *p);

@@ -76,6 +76,12 @@ static int (*const kinds[])(int stages, int micros, int stage) = {
 	[SCHEDULE_GPIPE] = ahead_gpipe,
 };
 
+int schedule_live(enum job_schedule kind, int stages, int micros, int stage)
+{
+	int ahead = kinds[kind](stages, micros, stage);
+	return ahead < micros ? ahead + 1 : micros;
+}
+
 int schedule_build(enum job_schedule kind, int stages, int micros, struct schedule *out, struct err *e)
 {
 	if (stages < 1 || micros < 1 || (unsigned)kind >= sizeof kinds / sizeof *kinds)
@@ -93,7 +99,7 @@ int schedule_build(enum job_schedule kind, int stages, int micros, struct schedu
 			goto no_memory;
 		int ahead = kinds[kind](stages, micros, i);
 		fill_row(&s, i, ahead);
-		s.rows[i].live = ahead < micros ? ahead + 1 : micros;
+		s.rows[i].live = schedule_live(kind, stages, micros, i);
 	}
 	*out = s;
 	return 0;

@@ -42,6 +42,8 @@ struct schedule {
 };
 
 int schedule_build(enum job_schedule kind, int stages, int micros, struct schedule *out, struct err *e);
+/* `live` of a row, without building the table. */
+int schedule_live(enum job_schedule kind, int stages, int micros, int stage);
 void schedule_free(struct schedule *s);
 
 /* Proves: every micro-batch forward and backward once and in that order, each receive matched by its send in

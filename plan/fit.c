@@ -1,0 +1,164 @@
+#include "plan/fit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *fit_bytes(double bytes, char out[24])
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	int u = 0;
+	while (bytes >= 1024 && u < (int)(sizeof units / sizeof *units) - 1) {
+		bytes /= 1024;
+		u++;
+	}
+	snprintf(out, 24, bytes < 10 && u ? "%.1f %s" : "%.0f %s", bytes, units[u]);
+	return out;
+}
+
+double fit_limit(const struct node_kind *k, int agents)
+{
+	/* CPU agents share what their node has, however many of its slots are used. */
+	if (!strcmp(k->device, "cpu") && k->memory > 0)
+		return k->memory / (agents > 0 ? agents : 1);
+	return k->device_memory;
+}
+
+static const struct { const char *name; size_t offset; } parts[] = {
+	{ "parameters", offsetof(struct plan_rank, params) },
+	{ "gradients", offsetof(struct plan_rank, grads) },
+	{ "optimizer state", offsetof(struct plan_rank, optimizer) },
+	{ "activations", offsetof(struct plan_rank, activations) },
+	{ "buffers", offsetof(struct plan_rank, buffers) },
+};
+
+static double part_of(const struct plan_rank *r, int part)
+{
+	return *(const double *)((const char *)r + parts[part].offset);
+}
+
+static int refuse_memory(const struct job *job, const struct cluster *c, const struct plan *p,
+			 const struct plan_rank *r, double limit, struct err *e)
+{
+	char need[24], has[24], part[24];
+	int largest = 0;
+	for (int i = 1; i < (int)(sizeof parts / sizeof *parts); i++)
+		if (part_of(r, i) > part_of(r, largest))
+			largest = i;
+	struct buf hint = BUF_INIT;
+	fit_hint(job, c, &p->layout, &hint);
+	err_set(e, ERR_NOFIT, "rank %d (tp %d, dp %d, pp %d) needs %s, most of it %s (%s), and a device of %s has %s; %s",
+		layout_rank(&p->layout, r->at), r->at.tp, r->at.dp, r->at.pp, fit_bytes(r->total, need),
+		parts[largest].name, fit_bytes(part_of(r, largest), part), c->name, fit_bytes(limit, has), buf_str(&hint));
+	buf_fini(&hint);
+	return -1;
+}
+
+int fit_memory(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
+{
+	for (int i = 0; i < p->world;) {
+		int node = p->ranks[i].node, first = i;
+		const struct plan_rank *worst = &p->ranks[i];
+		for (; i < p->world && p->ranks[i].node == node; i++)
+			if (p->ranks[i].total > worst->total)
+				worst = &p->ranks[i];
+		double limit = fit_limit(&c->kinds[c->nodes[node].kind], i - first);
+		if (limit > 0 && (!p->memory || limit < p->memory))
+			p->memory = limit;
+		if (limit > 0 && worst->total > limit)
+			return refuse_memory(job, c, p, worst, limit, e);
+	}
+	return 0;
+}
+
+/* --- The search: degrees near the asked ones, nearest first ---------------- */
+
+/* Whether the model and the batch can be cut so. */
+static bool divides(const struct job *job, const struct model_shape *m, const struct layout *l)
+{
+	return l->tp <= m->kv_heads && l->tp <= m->ffn && l->tp <= m->vocab && l->pp <= m->layers &&
+	       job->batch.global % (job->batch.micro * l->dp) == 0;
+}
+
+static bool stage_fits(const struct job *job, const struct model_shape *m, const struct layout *l,
+		       const struct stage *stages, int pp, double limit)
+{
+	int micros = (int)(job->batch.global / (job->batch.micro * l->dp));
+	const int ends[] = { 0, l->tp - 1 }; /* the largest shard is the first or the last */
+	for (int i = 0; i < 2; i++) {
+		struct plan_rank r = { .at = { .tp = ends[i], .pp = pp } };
+		plan_memory_rank(job, m, l, micros, &stages[pp], &r);
+		if (r.total > limit)
+			return false;
+	}
+	return true;
+}
+
+static bool fits(const struct job *job, const struct cluster *c, const struct model_shape *m, const struct layout *l)
+{
+	double limit = 0;
+	int world = layout_world(l);
+	for (int i = 0; i < c->n_kinds; i++) {
+		const struct node_kind *k = &c->kinds[i];
+		double has = fit_limit(k, world < k->devices ? world : k->devices);
+		if (has > 0 && (!limit || has < limit))
+			limit = has;
+	}
+	if (!limit)
+		return true;
+	struct stage *stages = calloc((size_t)l->pp, sizeof *stages);
+	bool yes = stages && !layout_stages(m, l->pp, stages, NULL);
+	for (int s = 0; yes && s < l->pp; s++)
+		yes = stage_fits(job, m, l, stages, s, limit);
+	free(stages);
+	return yes;
+}
+
+/* How far apart two plans are: doublings, where data parallelism is the easiest to change. */
+static double distance(const struct layout *a, const struct layout *b)
+{
+	return fabs(log2((double)a->tp / b->tp)) + fabs(log2((double)a->pp / b->pp)) + 0.5 * fabs(log2((double)a->dp / b->dp));
+}
+
+/* Powers of two and the asked degree itself, in rising order. */
+static int next_degree(int d, int asked)
+{
+	int power = 1;
+	while (power <= d)
+		power *= 2;
+	return asked > d && asked < power ? asked : power;
+}
+
+static void consider(const struct job *job, const struct cluster *c, const struct model_shape *m,
+		     const struct layout *asked, const struct layout *l, struct layout *best)
+{
+	if (best->tp && distance(asked, l) >= distance(asked, best))
+		return;
+	if (divides(job, m, l) && plan_room(c, l) && fits(job, c, m, l))
+		*best = *l;
+}
+
+void fit_hint(const struct job *job, const struct cluster *c, const struct layout *asked, struct buf *out)
+{
+	struct layout best = { 0 };
+	struct model_shape m;
+	model_shape(job, &m);
+	int devices = plan_devices(c);
+	for (int tp = 1; tp <= devices; tp = next_degree(tp, asked->tp)) {
+		if (!plan_groups(c, tp) && tp != asked->tp)
+			continue; /* would cross nodes */
+		for (int pp = 1; (int64_t)tp * pp <= devices; pp = next_degree(pp, asked->pp)) {
+			struct layout full = { .tp = tp, .pp = pp, .dp = plan_fill_dp(job, c, tp, pp) };
+			consider(job, c, &m, asked, &full, &best);
+			for (int dp = 1; dp < full.dp; dp = next_degree(dp, asked->dp)) {
+				struct layout l = { .tp = tp, .pp = pp, .dp = dp };
+				consider(job, c, &m, asked, &l, &best);
+			}
+		}
+	}
+	if (best.tp)
+		buf_printf(out, "tp = %d, dp = %d, pp = %d would fit", best.tp, best.dp, best.pp);
+	else
+		buf_puts(out, "no degrees fit: use more or larger devices, or a smaller model, batch.micro or model.seq");
+}

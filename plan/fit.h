@@ -1,0 +1,30 @@
+/*
+ * fit — whether a plan fits the cluster, and the nearest degrees that do.
+ *
+ * For plan/ only.
+ */
+#ifndef MUSTER_PLAN_FIT_H
+#define MUSTER_PLAN_FIT_H
+
+#include "base/buf.h"
+#include "plan/plan.h"
+
+#include <stdbool.h>
+
+/* plan.c: devices of the cluster; tp groups that fit inside its nodes; whether there are enough devices. */
+int plan_devices(const struct cluster *c);
+int plan_groups(const struct cluster *c, int tp);
+bool plan_room(const struct cluster *c, const struct layout *l);
+/* plan.c: the largest dp for these degrees that the devices hold and the global batch divides by; 1 at least. */
+int plan_fill_dp(const struct job *job, const struct cluster *c, int tp, int pp);
+
+/* Bytes a rank may use when a node holds `agents` of them; 0: unknown. */
+double fit_limit(const struct node_kind *k, int agents);
+/* Sets p->memory; ERR_NOFIT names the rank, what it needs, its largest part, and fit_hint's words. */
+int fit_memory(const struct job *job, const struct cluster *c, struct plan *p, struct err *e);
+/* "tp 2 × dp 2 × pp 2 would fit" of the degrees nearest to `asked`, or that none would. */
+void fit_hint(const struct job *job, const struct cluster *c, const struct layout *asked, struct buf *out);
+/* Bytes for people: "3.2 GiB". */
+const char *fit_bytes(double bytes, char out[24]);
+
+#endif

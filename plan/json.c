@@ -1,0 +1,85 @@
+#include "plan/plan.h"
+
+static json_t *json_of_model(const struct model_shape *m)
+{
+	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I}",
+			 "family", m->family == FAMILY_LLAMA ? "llama" : "gpt2",
+			 "layers", (json_int_t)m->layers, "hidden", (json_int_t)m->hidden, "heads", (json_int_t)m->heads,
+			 "kv_heads", (json_int_t)m->kv_heads, "head_dim", (json_int_t)m->head_dim,
+			 "ffn", (json_int_t)m->ffn, "vocab", (json_int_t)m->vocab, "seq", (json_int_t)m->seq,
+			 "tied_head", (int)m->tied, "parameters", (json_int_t)model_params(m));
+}
+
+/* Of the rank that needs most in a stage. */
+static const struct plan_rank *largest(const struct plan *p, int stage)
+{
+	const struct plan_rank *best = NULL;
+	for (int t = 0; t < p->layout.tp; t++) {
+		const struct plan_rank *r = &p->ranks[layout_rank(&p->layout, (struct coords){ .tp = t, .pp = stage })];
+		if (!best || r->total > best->total)
+			best = r;
+	}
+	return best;
+}
+
+static json_t *json_of_stages(const struct plan *p)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < p->layout.pp; i++) {
+		const struct stage *s = &p->stages[i];
+		const struct plan_rank *r = largest(p, i);
+		json_array_append_new(list, json_pack(
+			"{s:[i,i], s:b, s:b, s:i, s:{s:f, s:f, s:f, s:f, s:f, s:f}}",
+			"layers", s->layer_lo, s->layer_hi, "embedding", (int)s->first, "head", (int)s->last,
+			"live", p->schedule.rows[i].live, "bytes",
+			"parameters", r->params, "gradients", r->grads, "optimizer", r->optimizer,
+			"activations", r->activations, "buffers", r->buffers, "total", r->total));
+	}
+	return list;
+}
+
+/* A rank is [tp, dp, pp, node, slot]: ten thousand of them still fit a message. */
+static json_t *json_of_ranks(const struct plan *p)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < p->world; i++) {
+		const struct plan_rank *r = &p->ranks[i];
+		json_array_append_new(list, json_pack("[i,i,i,i,i]", r->at.tp, r->at.dp, r->at.pp, r->node, r->slot));
+	}
+	return list;
+}
+
+static json_t *json_of_nodes(const struct cluster *c, const struct plan *p)
+{
+	json_t *list = json_array();
+	int last = 0;
+	for (int i = 0; i < p->world; i++)
+		last = p->ranks[i].node > last ? p->ranks[i].node : last;
+	for (int i = 0; i <= last; i++)
+		json_array_append_new(list, json_string(c->nodes[i].name));
+	return list;
+}
+
+json_t *plan_json(const struct job *job, const struct cluster *cluster, const struct plan *p)
+{
+	const struct plan_time *t = &p->time;
+	json_t *j = json_pack(
+		"{s:i, s:s, s:s, s:o, s:{s:i, s:i, s:i, s:s}, s:i, s:i, s:i, s:s, s:I, s:I}",
+		"version", 1, "name", job->job.name, "cluster", cluster->name, "model", json_of_model(&p->shape),
+		"layout", "tp", p->layout.tp, "dp", p->layout.dp, "pp", p->layout.pp, "order", "tp-dp-pp",
+		"world", p->world, "micros", p->micros, "threads", p->threads,
+		"schedule", p->schedule.kind == SCHEDULE_GPIPE ? "gpipe" : "1f1b",
+		"batch_micro", (json_int_t)job->batch.micro, "batch_global", (json_int_t)job->batch.global);
+	if (!j)
+		return NULL;
+	json_object_set_new(j, "stages", json_of_stages(p));
+	json_object_set_new(j, "nodes", json_of_nodes(cluster, p));
+	json_object_set_new(j, "rank_fields", json_pack("[s,s,s,s,s]", "tp", "dp", "pp", "node", "slot"));
+	json_object_set_new(j, "ranks", json_of_ranks(p));
+	json_object_set_new(j, "device_bytes", json_real(p->memory));
+	json_object_set_new(j, "step_seconds", json_pack(
+		"{s:f, s:f, s:f, s:f, s:f, s:f}", "compute", t->compute, "tp", t->tp, "bubble", t->bubble,
+		"dp", t->dp, "optimizer", t->optimizer, "total", t->total));
+	json_object_set_new(j, "warning", json_string(p->warning));
+	return j;
+}

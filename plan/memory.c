@@ -1,0 +1,92 @@
+#include "plan/plan.h"
+
+/* What the engine allocates for an operation's sake (agent/model, activations.c and head.c). */
+enum { ELEMENT = 4, LOGITS_MOST = 64 << 20, LINE = 16 };
+
+static double whole_lines(double elements)
+{
+	return (double)(((int64_t)elements + LINE - 1) / LINE * LINE);
+}
+
+/* This shard's widths. */
+struct widths {
+	double n, c;              /* tokens of a micro-batch, hidden */
+	double heads, qkv, q;
+	double up, act;           /* ffn's input, with the gate, and output */
+	double vocab;
+};
+
+static struct widths widths_of(const struct job *job, const struct model_shape *m, int tp, int tp_rank)
+{
+	int64_t kv_lo, kv_hi, f_lo, f_hi, v_lo, v_hi;
+	partition(m->kv_heads, tp, tp_rank, 1, &kv_lo, &kv_hi);
+	partition(m->ffn, tp, tp_rank, partition_grain(m->ffn, tp, CATALOGUE_FFN_GRAIN), &f_lo, &f_hi);
+	partition(m->vocab, tp, tp_rank, partition_grain(m->vocab, tp, CATALOGUE_VOCAB_GRAIN), &v_lo, &v_hi);
+	double kv = (double)(kv_hi - kv_lo), heads = kv * (double)(m->heads / m->kv_heads);
+	double f = (double)(f_hi - f_lo);
+	return (struct widths){
+		.n = (double)job->batch.micro * (double)m->seq,
+		.c = (double)m->hidden,
+		.heads = heads,
+		.qkv = (heads + 2 * kv) * (double)m->head_dim,
+		.q = heads * (double)m->head_dim,
+		.up = m->gated ? 2 * f : f,
+		.act = f,
+		.vocab = (double)(v_hi - v_lo),
+	};
+}
+
+static double norm_kept(const struct model_shape *m, const struct widths *w, bool sum)
+{
+	return (sum ? whole_lines(w->n * w->c) : 0) + (m->rms ? 1 : 2) * whole_lines(w->n);
+}
+
+/* Elements that a stage keeps of one micro-batch from its forward to its backward pass. */
+static double slot_elements(const struct model_shape *m, const struct widths *w, const struct stage *stage)
+{
+	double hidden = whole_lines(w->n * w->c);
+	double layer = 2 * norm_kept(m, w, true) + 2 * hidden + whole_lines(w->n * w->qkv) + whole_lines(w->n * w->q) +
+		       whole_lines(w->n * w->heads) + whole_lines(w->n * w->up) + whole_lines(w->n * w->act);
+	double slot = 3 * hidden + (stage->layer_hi - stage->layer_lo) * layer;
+	/* The first norm's input is the stage's own. */
+	slot -= hidden;
+	if (stage->last)
+		slot += norm_kept(m, w, true) + hidden;
+	return slot;
+}
+
+static double most(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+static double scratch_elements(const struct widths *w, const struct stage *stage)
+{
+	double sum = whole_lines(w->n * w->c) + whole_lines(w->n * most(w->qkv, w->up)) + whole_lines(w->n * most(w->q, w->act));
+	if (stage->last) {
+		double rows = most(1, LOGITS_MOST / (w->vocab * ELEMENT));
+		sum += (rows < w->n ? rows : w->n) * (w->vocab + 3);
+	}
+	return sum;
+}
+
+void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l, int micros,
+		      const struct stage *stage, struct plan_rank *r)
+{
+	struct widths w = widths_of(job, m, l->tp, r->at.tp);
+	double params = (double)catalogue_elements(m, l->tp, r->at.tp, stage);
+	int live = schedule_live(job->parallel.schedule, l->pp, micros, r->at.pp);
+	double tokens = 2 * (double)micros * w.n;
+	r->params = ELEMENT * params;
+	r->grads = ELEMENT * params;
+	r->optimizer = 2 * ELEMENT * params;
+	r->activations = ELEMENT * live * slot_elements(m, &w, stage);
+	r->buffers = ELEMENT * (scratch_elements(&w, stage) + tokens);
+	r->total = r->params + r->grads + r->optimizer + r->activations + r->buffers;
+}
+
+void plan_memory(const struct job *job, struct plan *p)
+{
+	for (int i = 0; i < p->world; i++)
+		plan_memory_rank(job, &p->shape, &p->layout, p->micros, &p->stages[p->ranks[i].at.pp], &p->ranks[i]);
+}
