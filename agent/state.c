@@ -34,7 +34,7 @@ static const char *const prefixes[KINDS] = { "", "optim.m.", "optim.v." };
 static void describe(const struct state_view *view, const struct param *p, int kind, struct ckpt_tensor *t)
 {
 	float *const buffers[KINDS] = { view->params, view->m, view->v };
-	*t = (struct ckpt_tensor){ .dims = p->dims, .data = buffers[kind] + p->offset };
+	*t = (struct ckpt_tensor){ .dims = p->dims, .data = buffers[kind] ? buffers[kind] + p->offset : NULL };
 	snprintf(t->name, sizeof t->name, "%s%s", prefixes[kind], p->name);
 	memcpy(t->shape, p->shape, sizeof t->shape);
 	memcpy(t->lo, p->lo, sizeof t->lo);
@@ -62,6 +62,22 @@ static struct ckpt_tensor *list_tensors(const struct state_view *view, const str
 			if (!layout || mine_to_save(&c->params[i], i * KINDS + kind, layout, me))
 				describe(view, &c->params[i], kind, &list[(*n)++]);
 	return list;
+}
+
+int state_whole(const struct model_shape *s, struct ckpt_tensor **list, int *n, struct err *e)
+{
+	const struct stage all = { .layer_lo = 0, .layer_hi = (int)s->layers, .first = true, .last = true };
+	const struct layout one = { 1, 1, 1 };
+	const struct coords origin = { 0, 0, 0 };
+	struct catalogue c;
+	if (catalogue_build(s, 1, 0, &all, &c, e))
+		return -1;
+	struct ckpt_tensor *found = list_tensors(&(struct state_view){ .catalogue = &c }, &one, &origin, n, e);
+	catalogue_free(&c);
+	if (!found)
+		return -1;
+	*list = found;
+	return 0;
 }
 
 static int load(const char *path, json_t *model, const struct state_view *view, struct ckpt_state *at, struct err *e)

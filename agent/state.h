@@ -37,7 +37,11 @@ void state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH]);
 int state_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
 		 const struct state_view *view, struct ckpt_state *at, struct err *e);
 
-/* Collective. Starts the checkpoint of *at. */
+/* What a whole checkpoint of the model holds: names and shapes, to be freed. */
+int state_whole(const struct model_shape *s, struct ckpt_tensor **list, int *n, struct err *e);
+
+/* Collective. Starts the checkpoint of *at. Fails when the one before it failed, which is told once: another call
+ * starts this one. */
 int state_save(struct ckpt_writer *w, const struct ckpt_state *at, const struct state_view *view,
 	       const struct layout *layout, const struct coords *me, struct err *e);
 

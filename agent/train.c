@@ -20,7 +20,9 @@ struct trainer {
 	struct optim *optim;
 	struct ckpt_writer *writer;
 	struct state_view view;
-	json_t *model, *layout; /* for the checkpoints */
+	json_t *model, *layout; /* for the checkpoints, as is `whole` */
+	struct ckpt_tensor *whole;
+	int n_whole;
 	char ckpt_dir[JOB_PATH];
 	int64_t share;          /* sequences of a global batch that this dp rank reads */
 	int32_t *inputs, *targets;
@@ -79,9 +81,11 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 	t->layout = json_pack("{s:i, s:i, s:i}", "tp", l->tp, "pp", l->pp, "dp", l->dp);
 	if (!t->model || !t->layout)
 		return err_set(e, ERR_NOMEM, "checkpoints: no memory for the model's description");
+	if (state_whole(&t->shape, &t->whole, &t->n_whole, e))
+		return -1;
 	struct ckpt_options opt = {
 		.dir = t->ckpt_dir, .keep = t->job->checkpoint.keep, .generation = t->env->generation,
-		.model = t->model, .layout = t->layout,
+		.model = t->model, .layout = t->layout, .expect = t->whole, .n_expect = t->n_whole,
 	};
 	return ckpt_writer_open(t->env->world, &opt, &t->writer, e);
 }
@@ -141,6 +145,7 @@ static void trainer_close(struct trainer *t)
 	dataset_close(t->data);
 	json_decref(t->model);
 	json_decref(t->layout);
+	free(t->whole);
 	free(t->inputs);
 	free(t->targets);
 }
@@ -229,11 +234,29 @@ static bool eval_due(const struct trainer *t)
 	       (t->at.step % every == 0 || t->at.step == t->job->job.steps);
 }
 
+static int start_save(struct trainer *t, struct err *e)
+{
+	return state_save(t->writer, &t->at, &t->view, &t->env->layout, &t->env->at, e);
+}
+
+/* No further collective can succeed. */
+static bool world_is_lost(enum err_code code)
+{
+	return code == ERR_ABORTED || code == ERR_PEER || code == ERR_NET || code == ERR_TIMEOUT;
+}
+
+/* A disk that was full when the checkpoint before this one was written does not end the run. */
 static int save(struct trainer *t, struct err *e)
 {
 	double since = clock_s();
 	control_progress(t->env->control, t->at.step, "checkpoint");
-	if (state_save(t->writer, &t->at, &t->view, &t->env->layout, &t->env->at, e))
+	int rc = start_save(t, e);
+	if (rc && !world_is_lost(e->code)) {
+		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN, "no checkpoint of step %lld: %s; training goes on",
+			 (long long)t->saved, e->text);
+		rc = start_save(t, e);
+	}
+	if (rc)
 		return err_prefix(e, "checkpoint of step %lld", (long long)t->at.step);
 	t->saved = t->at.step;
 	phases_lap(&t->spent, "checkpoint", &since);
@@ -244,10 +267,13 @@ static int save(struct trainer *t, struct err *e)
 static void report_commits(struct trainer *t)
 {
 	struct ckpt_report c;
-	while (ckpt_committed(t->writer, &c))
+	while (ckpt_committed(t->writer, &c)) {
 		control_send(t->env->control, MSG_CKPT,
 			     json_pack("{s:I, s:s, s:I, s:f, s:f}", "step", (json_int_t)c.step, "path", c.path,
 				       "bytes", (json_int_t)c.bytes, "seconds", c.seconds, "stall_s", c.stall_s));
+		if (c.note[0])
+			log_warn("%s", c.note);
+	}
 }
 
 /* All ranks stop at the same step: the strongest wish that any of them has heard of. */
