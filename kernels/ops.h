@@ -31,7 +31,8 @@ struct kern; /* an opened backend: threads, scratch, later a stream. One thread 
 
 /* How attention sees the fused projection qkv [n, (heads + 2 kv_heads) * dim]:
  * in each row first all q heads, then k, then v. Causal. Query head h uses
- * k/v head h / (heads / kv_heads). */
+ * k/v head h / (heads / kv_heads), so kv_heads divides heads; dim is even. */
+enum { ATTN_DIM_MAX = 256 };
 struct attn_shape {
 	int64_t batch, seq; /* n = batch * seq */
 	int heads, kv_heads, dim;
@@ -123,7 +124,9 @@ struct ops {
 		      const struct adamw_args *a);
 };
 
-/* One list of backends: "plain", "cpu" (later "cuda"). threads >= 1. */
+/* One list of backends: "plain", "cpu" (later "cuda"). threads >= 1. For tests and measurements also "cpu-v2", "cpu-v3",
+ * "cpu-v4", the same built for one level of x86-64 (refused where the processor lacks it), and "plain64": plain on
+ * doubles, where every void * and float * of the ops points at doubles. */
 int kern_open(const char *backend, int threads, struct kern **out, struct err *e);
 void kern_close(struct kern *k);
 const struct ops *kern_ops(const struct kern *k);
@@ -135,7 +138,8 @@ void kern_free(struct kern *k, void *p);
 /* Largest sum of kern_alloc'ed bytes so far. */
 size_t kern_peak(const struct kern *k);
 
-/* Square matrix products of size n for about `seconds`: FLOP/s of the backend's own BLAS, with the kern's threads. */
+/* Square matrix products of size n for about `seconds`: FLOP/s of the fastest one by the backend's own BLAS, with the
+ * kern's threads. 0 when there is no memory for the matrices. */
 double kern_gemm_flops(struct kern *k, int64_t n, double seconds);
 
 #endif

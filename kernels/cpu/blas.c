@@ -17,20 +17,11 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char name[80];
 static char failure[400];
 
-/*
- * Runs before main, when no thread can be reading the environment. SkylakeX is
- * OpenBLAS's word for its AVX-512 kernels; what the user has set stays.
- */
+/* Runs before main, when no thread can be reading the environment. */
 __attribute__((constructor)) static void blas_environment(void)
 {
 	setenv("OPENBLAS_NUM_THREADS", "1", 1);
 	setenv("BLIS_NUM_THREADS", "1", 1);
-#ifdef __x86_64__
-	__builtin_cpu_init();
-	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-		setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
-#endif
 }
 
 static void blas_describe(void *lib, const char *file)

@@ -1,11 +1,12 @@
 /*
  * blas — the machine's BLAS, loaded when the backend is opened.
  *
- * It is loaded and not linked for two reasons: which kernels it uses is read from its
- * environment while it loads (OpenBLAS takes an AVX-512 processor younger than itself for a
- * Haswell, which halves the speed), and programs that never multiply start without it.
- * The library runs with one thread: the ops cut a product into pieces, one a
- * thread, so that it never waits or spins on its own.
+ * It is loaded and not linked so that it finds its environment set (it makes
+ * its threads while it loads), that any flavour that is installed will do, and that
+ * programs which never multiply start without it. It runs with one thread:
+ * the ops cut a product into pieces, one a thread, so that it never waits or
+ * spins on its own. Which of its kernels it uses is its own choice, or that of
+ * OPENBLAS_CORETYPE; blas_name tells.
  */
 #ifndef MUSTER_KERNELS_CPU_BLAS_H
 #define MUSTER_KERNELS_CPU_BLAS_H
