@@ -1,0 +1,262 @@
+/* Edges of the ops that random numbers do not meet, for every backend. */
+#include "kernels/ops.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct fixture {
+	const char *backend;
+	struct kern *k;
+	const struct ops *o;
+};
+
+static struct fixture fixtures[] = {
+	{ "plain", NULL, NULL }, { "cpu", NULL, NULL }, { "cpu-v2", NULL, NULL }, { "cpu-v3", NULL, NULL }, { "cpu-v4", NULL, NULL },
+};
+enum { FIXTURES = sizeof fixtures / sizeof fixtures[0] };
+
+/* Leaves k NULL for an instruction set that this processor lacks. */
+static int open_backends(void **state)
+{
+	(void)state;
+	for (int i = 0; i < FIXTURES; i++) {
+		struct fixture *f = &fixtures[i];
+		struct err e = ERR_INIT;
+		if (kern_open(f->backend, 2, &f->k, &e) < 0 && e.code != ERR_UNSUPPORTED)
+			return -1;
+		f->o = f->k ? kern_ops(f->k) : NULL;
+	}
+	return 0;
+}
+
+static int close_backends(void **state)
+{
+	(void)state;
+	for (int i = 0; i < FIXTURES; i++)
+		kern_close(fixtures[i].k);
+	return 0;
+}
+
+#define EACH_BACKEND(f) \
+	for (struct fixture *f = fixtures; f < fixtures + FIXTURES; f++) \
+		if (f->k)
+
+static void logits_of_any_size_give_a_finite_loss(void **state)
+{
+	(void)state;
+	EACH_BACKEND(f) {
+		float x[3][5] = { { 1e4f, -1e4f, 0, 9999, 1e4f }, { -1e4f, -1e4f, -1e4f, -1e4f, -1e4f }, { 1e-30f, 88, -88, 87, 0 } };
+		float max[3], sum[3], target[3];
+		const int32_t targets[3] = { 0, 1, 4 };
+		f->o->xent_max(f->k, max, x, 3, 5);
+		assert_true(max[0] == 1e4f && max[1] == -1e4f && max[2] == 88);
+		f->o->xent_exp(f->k, x, sum, target, max, targets, 3, 5, 0);
+		assert_float_equal(sum[0], 2 + exp(-1), 1e-6);
+		assert_float_equal(logf(sum[0]) - target[0], log(2 + exp(-1)), 1e-6);
+		assert_float_equal(sum[1], 5, 0);
+		assert_float_equal(logf(sum[2]) - target[2], 88 + log(1 + exp(-1)), 1e-4);
+		assert_true(x[0][1] == 0 && x[0][0] == 1);
+		f->o->xent_grad(f->k, x, sum, targets, 1, 3, 5, 0);
+		assert_float_equal(x[1][0], 0.2, 1e-7);
+		assert_float_equal(x[1][1], -0.8, 1e-6);
+	}
+}
+
+enum { V = 1000, CUT = 377, ROWS = 4 };
+
+static void random_logits(float *x)
+{
+	for (int i = 0; i < ROWS * V; i++)
+		x[i] = (float)(i * 7919 % 1000) / 100;
+}
+
+static void take_columns(float *to, const float *from, int lo, int v)
+{
+	for (int i = 0; i < ROWS; i++)
+		memcpy(to + i * v, from + i * V + lo, (size_t)v * sizeof *to);
+}
+
+/* One whole row of logits, and the same cut in two, one piece without any target: all three steps agree. */
+static void shards_of_the_vocabulary_agree_with_the_whole(void **state)
+{
+	(void)state;
+	const int32_t targets[ROWS] = { 3, 100, CUT - 1, 0 };
+	static float whole[ROWS * V], piece[2][ROWS * V];
+	EACH_BACKEND(f) {
+		float max[3][ROWS], sum[3][ROWS], target[3][ROWS];
+		int lo[2] = { 0, CUT }, v[2] = { CUT, V - CUT };
+		random_logits(whole);
+		f->o->xent_max(f->k, max[2], whole, ROWS, V);
+		for (int s = 0; s < 2; s++) {
+			take_columns(piece[s], whole, lo[s], v[s]);
+			f->o->xent_max(f->k, max[s], piece[s], ROWS, v[s]);
+		}
+		for (int i = 0; i < ROWS; i++)
+			assert_true(fmaxf(max[0][i], max[1][i]) == max[2][i]);
+		f->o->xent_exp(f->k, whole, sum[2], target[2], max[2], targets, ROWS, V, 0);
+		for (int s = 0; s < 2; s++)
+			f->o->xent_exp(f->k, piece[s], sum[s], target[s], max[2], targets, ROWS, v[s], lo[s]);
+		for (int i = 0; i < ROWS; i++) {
+			assert_float_equal(sum[0][i] + sum[1][i], sum[2][i], 1e-4);
+			assert_true(target[0][i] == target[2][i] && target[1][i] == 0);
+		}
+		f->o->xent_grad(f->k, whole, sum[2], targets, 0.5f, ROWS, V, 0);
+		for (int s = 0; s < 2; s++) {
+			f->o->xent_grad(f->k, piece[s], sum[2], targets, 0.5f, ROWS, v[s], lo[s]);
+			for (int i = 0; i < ROWS; i++)
+				for (int j = 0; j < v[s]; j++)
+					assert_float_equal(piece[s][i * v[s] + j], whole[i * V + lo[s] + j], 1e-7);
+		}
+	}
+}
+
+static void a_nan_goes_through(void **state)
+{
+	(void)state;
+	const struct attn_shape s = { 1, 3, 1, 1, 4 };
+	const int32_t target = 0;
+	EACH_BACKEND(f) {
+		float x[36] = { NAN, 1, 2, 3 }, y[36], w[4] = { 1, 1, 1, 1 }, mean, rstd, lse[3], sum, zero = 3, t;
+		f->o->gelu_fwd(f->k, y, x, 4);
+		assert_true(isnan(y[0]) && !isnan(y[1]));
+		f->o->layernorm_fwd(f->k, y, NULL, &mean, &rstd, x, NULL, w, w, 1, 4, 1e-5f);
+		assert_true(isnan(y[3]));
+		f->o->attention_fwd(f->k, y, lse, x, &s);
+		assert_true(isnan(y[0]) && isnan(lse[0]) && !isnan(lse[1]));
+		assert_true(isnan(f->o->sqnorm(f->k, x, 4)));
+		f->o->xent_exp(f->k, x, &sum, &t, &zero, &target, 1, 4, 0);
+		assert_true(isnan(sum));
+	}
+}
+
+static void activations_far_out_are_zero_or_the_input(void **state)
+{
+	(void)state;
+	EACH_BACKEND(f) {
+		float x[] = { -1e4f, -50, -12, 0, 12, 50, 1e4f }, y[7], gu[] = { -1e4f, 1e4f, 3, 3 }, z[2];
+		f->o->gelu_fwd(f->k, y, x, 7);
+		assert_true(y[0] == 0 && y[1] == 0 && y[3] == 0 && y[5] == 50 && y[6] == 1e4f);
+		assert_true(fabsf(y[2]) < 1e-6f && y[4] == 12);
+		float dy[] = { 1, 1, 1, 1, 1, 1, 1 };
+		f->o->gelu_bwd(f->k, dy, dy, x, 7);
+		assert_true(dy[0] == 0 && dy[1] == 0 && dy[3] == 0.5f && dy[5] == 1 && dy[6] == 1);
+		f->o->swiglu_fwd(f->k, z, gu, 1, 2);
+		assert_true(fabsf(z[0]) == 0 && z[1] == 3e4f);
+	}
+}
+
+/* Scores of ±1e4: each query takes the one key it points at. */
+static void attention_with_huge_scores_picks_one_value(void **state)
+{
+	(void)state;
+	enum { SEQ = 70, DIM = 4 };
+	const struct attn_shape s = { 1, SEQ, 1, 1, DIM };
+	static float qkv[SEQ][3][DIM], o[SEQ][DIM], lse[SEQ], dqkv[SEQ][3][DIM];
+	memset(qkv, 0, sizeof qkv);
+	for (int i = 0; i < SEQ; i++) {
+		qkv[i][0][0] = 200;
+		qkv[i][1][0] = i == 0 ? 100 : -100;
+		qkv[i][2][0] = (float)i + 7;
+	}
+	EACH_BACKEND(f) {
+		f->o->attention_fwd(f->k, o, lse, qkv, &s);
+		f->o->attention_bwd(f->k, dqkv, o, o, lse, qkv, &s);
+		for (int i = 0; i < SEQ; i++) {
+			assert_float_equal(o[i][0], 7, 1e-5);
+			assert_float_equal(lse[i], 1e4, 1e-2);
+			assert_float_equal(dqkv[i][0][0], 0, 1e-5);
+		}
+		assert_float_equal(dqkv[0][2][0], 7 * SEQ, 1e-2);
+	}
+}
+
+static void outputs_may_be_inputs_where_the_header_says_so(void **state)
+{
+	(void)state;
+	enum { N = 90, C = 257 };
+	static float a[N * C], b[N * C], dy[N * C], y[2][N * C], sum[N * C], dx[2][N * C], w[C], dw[C], mean[N], rstd[N];
+	for (int i = 0; i < N * C; i++) {
+		a[i] = (float)(i * 31 % 101) / 50 - 1;
+		b[i] = (float)(i * 17 % 103) / 50 - 1;
+		dy[i] = (float)(i * 13 % 107) / 50 - 1;
+		w[i % C] = 0.5f;
+	}
+	EACH_BACKEND(f) {
+		f->o->layernorm_fwd(f->k, y[0], sum, mean, rstd, a, b, w, w, N, C, 1e-5f);
+		memcpy(dx[0], a, sizeof a);
+		f->o->layernorm_fwd(f->k, y[1], dx[0], mean, rstd, dx[0], b, w, w, N, C, 1e-5f);
+		assert_memory_equal(y[0], y[1], sizeof a);
+		assert_memory_equal(sum, dx[0], sizeof a);
+		f->o->layernorm_bwd(f->k, dx[0], dw, dw, dy, b, sum, mean, rstd, w, N, C);
+		memcpy(dx[1], b, sizeof b);
+		f->o->layernorm_bwd(f->k, dx[1], dw, dw, dy, dx[1], sum, mean, rstd, w, N, C);
+		assert_memory_equal(dx[0], dx[1], sizeof a);
+		f->o->gelu_bwd(f->k, dx[0], dy, a, N * C);
+		memcpy(dx[1], dy, sizeof dy);
+		f->o->gelu_bwd(f->k, dx[1], dx[1], a, N * C);
+		assert_memory_equal(dx[0], dx[1], sizeof a);
+	}
+}
+
+static void sqnorm_sums_in_double_in_one_order(void **state)
+{
+	(void)state;
+	enum { COUNT = 300001 };
+	static float x[COUNT];
+	double expected = 0;
+	for (int i = 0; i < COUNT; i++) {
+		x[i] = (float)(i % 1000) * 1e-3f;
+		expected += (double)x[i] * (double)x[i];
+	}
+	EACH_BACKEND(f)
+		assert_true(fabs(f->o->sqnorm(f->k, x, COUNT) - expected) < 1e-12 * expected);
+	double first = 0;
+	for (int threads = 1; threads <= 3; threads++) {
+		struct kern *k;
+		assert_int_equal(kern_open("cpu", threads, &k, NULL), 0);
+		double sum = kern_ops(k)->sqnorm(k, x, COUNT);
+		assert_true(threads == 1 || sum == first);
+		first = sum;
+		assert_true(kern_ops(k)->sqnorm(k, x, 0) == 0);
+		kern_close(k);
+	}
+}
+
+/* With m = v = 0 the first step moves by lr against the sign of the gradient, whatever its size. */
+static void the_first_step_of_adamw_is_lr_long(void **state)
+{
+	(void)state;
+	const struct adamw_args a = { .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-12f, .weight_decay = 0.5f,
+				      .grad_scale = 2, .step = 1 };
+	EACH_BACKEND(f) {
+		float p[3] = { 1, 1, 1 }, g[3] = { 1e-3f, -5, 0 }, m[3] = { 0 }, v[3] = { 0 };
+		f->o->adamw(f->k, p, g, m, v, 3, &a);
+		assert_float_equal(p[0], 1 - 0.005 - 0.01, 1e-6);
+		assert_float_equal(p[1], 1 - 0.005 + 0.01, 1e-6);
+		assert_float_equal(p[2], 1 - 0.005, 1e-6);
+		assert_float_equal(m[1], -1, 1e-6);
+		assert_float_equal(v[1], 0.1, 1e-5);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(logits_of_any_size_give_a_finite_loss),
+		cmocka_unit_test(shards_of_the_vocabulary_agree_with_the_whole),
+		cmocka_unit_test(a_nan_goes_through),
+		cmocka_unit_test(activations_far_out_are_zero_or_the_input),
+		cmocka_unit_test(attention_with_huge_scores_picks_one_value),
+		cmocka_unit_test(outputs_may_be_inputs_where_the_header_says_so),
+		cmocka_unit_test(sqnorm_sums_in_double_in_one_order),
+		cmocka_unit_test(the_first_step_of_adamw_is_lr_long),
+	};
+	return cmocka_run_group_tests(tests, open_backends, close_backends);
+}

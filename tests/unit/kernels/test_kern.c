@@ -1,0 +1,118 @@
+/* What kern_open gives besides the ops: backends by name, memory and its account, the rate of products. */
+#include "kernels/cpu/blas.h"
+#include "kernels/ops.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void unknown_backends_and_thread_counts_are_refused_by_name(void **state)
+{
+	(void)state;
+	struct kern *k = NULL;
+	struct err e = ERR_INIT;
+	assert_int_equal(kern_open("cuba", 1, &k, &e), -1);
+	assert_int_equal(e.code, ERR_USAGE);
+	assert_non_null(strstr(e.text, "cuba"));
+	assert_int_equal(kern_open("cpu", 0, &k, &e), -1);
+	assert_non_null(strstr(e.text, "0 threads"));
+	assert_int_equal(kern_open("cpu", 1 << 20, &k, &e), -1);
+	assert_null(k);
+	kern_close(NULL);
+}
+
+static void a_backend_knows_its_name_and_threads(void **state)
+{
+	(void)state;
+	const char *names[] = { "plain", "cpu" };
+	for (int i = 0; i < 2; i++) {
+		struct kern *k;
+		assert_int_equal(kern_open(names[i], 3, &k, NULL), 0);
+		assert_string_equal(kern_ops(k)->name, names[i]);
+		assert_int_equal(kern_threads(k), 3);
+		kern_close(k);
+	}
+	assert_true(blas_name()[0]);
+}
+
+/* No entry of any backend's table is missing. */
+static void every_backend_has_every_op(void **state)
+{
+	(void)state;
+	const char *names[] = { "plain", "plain64", "cpu" };
+	for (int i = 0; i < 3; i++) {
+		struct kern *k;
+		assert_int_equal(kern_open(names[i], 1, &k, NULL), 0);
+		void *entry;
+		for (size_t at = 0; at < sizeof(struct ops); at += sizeof entry) {
+			memcpy(&entry, (const char *)kern_ops(k) + at, sizeof entry);
+			assert_non_null(entry);
+		}
+		kern_close(k);
+	}
+}
+
+static void memory_is_zeroed_aligned_and_counted(void **state)
+{
+	(void)state;
+	struct kern *k;
+	assert_int_equal(kern_open("cpu", 1, &k, NULL), 0);
+	const size_t sizes[] = { 0, 1, 4097, (size_t)2 << 20, ((size_t)5 << 20) + 3 };
+	size_t total = 0;
+	void *p[5];
+	for (int i = 0; i < 5; i++) {
+		p[i] = kern_alloc(k, sizes[i]);
+		assert_non_null(p[i]);
+		assert_int_equal((uintptr_t)p[i] % 64, 0);
+		for (size_t j = 0; j < sizes[i]; j++)
+			assert_int_equal(((char *)p[i])[j], 0);
+		memset(p[i], 1, sizes[i]);
+		total += sizes[i];
+	}
+	assert_int_equal(kern_peak(k), total);
+	kern_free(k, p[4]);
+	kern_free(k, p[1]);
+	kern_free(k, NULL);
+	p[1] = kern_alloc(k, 1);
+	assert_int_equal(*(char *)p[1], 0);
+	assert_int_equal(kern_peak(k), total);
+	kern_close(k); /* takes the rest along */
+}
+
+static void memory_that_is_not_there_is_null(void **state)
+{
+	(void)state;
+	struct kern *k;
+	assert_int_equal(kern_open("cpu", 1, &k, NULL), 0);
+	assert_null(kern_alloc(k, SIZE_MAX));
+	assert_null(kern_alloc(k, SIZE_MAX / 4));
+	assert_int_equal(kern_peak(k), 0);
+	kern_close(k);
+}
+
+static void products_have_a_rate(void **state)
+{
+	(void)state;
+	struct kern *k;
+	assert_int_equal(kern_open("cpu", 2, &k, NULL), 0);
+	assert_true(kern_gemm_flops(k, 64, 0) > 0);
+	assert_true(kern_gemm_flops(k, (int64_t)1 << 30, 0) == 0);
+	kern_close(k);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(unknown_backends_and_thread_counts_are_refused_by_name),
+		cmocka_unit_test(a_backend_knows_its_name_and_threads),
+		cmocka_unit_test(every_backend_has_every_op),
+		cmocka_unit_test(memory_is_zeroed_aligned_and_counted),
+		cmocka_unit_test(memory_that_is_not_there_is_null),
+		cmocka_unit_test(products_have_a_rate),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
