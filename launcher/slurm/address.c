@@ -1,0 +1,51 @@
+#include "launcher/slurm/child.h"
+#include "launcher/slurm/slurm.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SCONTROL_TIMEOUT 10.0
+
+/* The value of NAME=value in `scontrol -o` output; false when it is not there or empty. */
+static bool field(const char *text, const char *name, char *value, size_t size)
+{
+	size_t len = strlen(name);
+	for (const char *at = text; (at = strstr(at, name)); at += len) {
+		if ((at != text && at[-1] != ' ') || at[len] != '=')
+			continue;
+		size_t n = strcspn(at + len + 1, " \n");
+		if (!n || n >= size)
+			return false;
+		memcpy(value, at + len + 1, n);
+		value[n] = '\0';
+		return true;
+	}
+	return false;
+}
+
+static bool node_addr(const char *node, char *value, size_t size)
+{
+	char *argv[] = { "scontrol", "--oneliner", "show", "node", (char *)node, NULL };
+	const struct child_command c = { .argv = argv, .out = -1 };
+	struct buf output = BUF_INIT;
+	bool found = !child_run(&c, SCONTROL_TIMEOUT, &output, NULL) &&
+		     field(buf_str(&output), "NodeAddr", value, size);
+	buf_fini(&output);
+	return found;
+}
+
+int slurm_address(char out[NET_ADDR_MAX], struct err *e)
+{
+	char hint[256];
+	const char *node = getenv("SLURMD_NODENAME"), *launch = getenv("SLURM_LAUNCH_NODE_IPADDR");
+	if (node && *node && node_addr(node, hint, sizeof hint) && !net_local_address(NULL, hint, out, NULL))
+		return 0;
+	if (launch && *launch && !net_local_address(NULL, launch, out, NULL))
+		return 0;
+	if (gethostname(hint, sizeof hint - 1))
+		return err_errno(e, ERR_NET, "cannot read this host's name; give [network] interface");
+	return net_local_address(NULL, hint, out, e) ? err_prefix(e, "the address for the nodes; give [network] interface") : 0;
+}

@@ -1,0 +1,198 @@
+#include "launcher/slurm/child.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* A child that runs, and the file that captures what it says (-1: none). */
+struct process {
+	pid_t pid;
+	int pidfd, capture;
+};
+
+struct child {
+	struct process p;
+	uv_poll_t poll;
+	void (*ended)(void *arg, int status, const char *output);
+	void *arg;
+};
+
+/* A file in memory: unlike a pipe, nobody has to empty it. */
+static int memory_file(const char *text, struct err *e)
+{
+	int fd = memfd_create("muster", MFD_CLOEXEC);
+	if (fd < 0)
+		return err_errno(e, ERR_NOMEM, "cannot make a file in memory");
+	if (text && (file_write_full(fd, text, strlen(text)) || lseek(fd, 0, SEEK_SET) < 0)) {
+		err_errno(e, ERR_NOMEM, "cannot fill a file in memory");
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* After fork: async-signal-safe calls only. Tells errno through `tell` when the exec fails. */
+static void become(const struct child_command *c, int in, int out, int tell)
+{
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGPIPE, SIG_DFL); /* an ignored signal would stay ignored */
+	setpgid(0, 0);
+	if (dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(out, 2) >= 0)
+		execvpe(c->argv[0], c->argv, c->env ? c->env : environ);
+	int why = errno;
+	_exit(file_write_full(tell, &why, sizeof why) ? 126 : 127);
+}
+
+static int fork_child(const struct child_command *c, int in, int out, pid_t *pid, struct err *e)
+{
+	int tell[2], why = 0;
+	if (pipe2(tell, O_CLOEXEC))
+		return err_errno(e, ERR_NOMEM, "%s: no pipe for it", c->argv[0]);
+	*pid = fork();
+	if (*pid == 0)
+		become(c, in, out, tell[1]);
+	close(tell[1]);
+	if (*pid < 0)
+		err_errno(e, ERR_NOMEM, "%s: cannot fork", c->argv[0]);
+	else if (!file_read_full(tell[0], &why, sizeof why)) {
+		waitpid(*pid, NULL, 0);
+		errno = why;
+		err_errno(e, why == ENOENT ? ERR_NOTFOUND : ERR_UNSUPPORTED,
+			  "%s: cannot be executed; are Slurm's commands in PATH?", c->argv[0]);
+	}
+	close(tell[0]);
+	return *pid < 0 || why ? -1 : 0;
+}
+
+static int process_start(const struct child_command *c, struct process *p, struct err *e)
+{
+	int in = c->input ? memory_file(c->input, e) : open("/dev/null", O_RDONLY | O_CLOEXEC), rc = -1;
+	if (in < 0)
+		return c->input ? -1 : err_errno(e, ERR_IO, "/dev/null: cannot open");
+	p->capture = c->out < 0 ? memory_file(NULL, e) : -1;
+	if (c->out >= 0 || p->capture >= 0)
+		rc = fork_child(c, in, c->out < 0 ? p->capture : c->out, &p->pid, e);
+	close(in);
+	if (!rc && (p->pidfd = pidfd_open(p->pid, 0)) < 0) {
+		rc = err_errno(e, ERR_NOMEM, "%s: no descriptor to watch it", c->argv[0]);
+		kill(p->pid, SIGKILL);
+		waitpid(p->pid, NULL, 0);
+	}
+	if (rc && p->capture >= 0)
+		close(p->capture);
+	return rc;
+}
+
+/* Once it has ended: its status and what it said; lets go of it. */
+static int process_end(struct process *p, struct buf *output)
+{
+	int status = 0;
+	while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	close(p->pidfd);
+	if (p->capture < 0)
+		return status;
+	off_t size = lseek(p->capture, 0, SEEK_END);
+	size_t n = size <= 0 ? 0 : size < CHILD_OUTPUT_MOST ? (size_t)size : CHILD_OUTPUT_MOST;
+	char *to = buf_room(output, n + 1);
+	if (to && !file_pread_full(p->capture, to, n, 0)) {
+		to[n] = '\0';
+		output->len += n;
+	}
+	close(p->capture);
+	return status;
+}
+
+static void free_child(uv_handle_t *h)
+{
+	free(h->data);
+}
+
+static void on_end(uv_poll_t *poll, int uv_status, int uv_events)
+{
+	struct child *c = poll->data;
+	struct buf output = BUF_INIT;
+	(void)uv_status;
+	(void)uv_events;
+	uv_poll_stop(poll);
+	int status = process_end(&c->p, &output);
+	uv_close((uv_handle_t *)poll, free_child);
+	c->ended(c->arg, status, buf_str(&output));
+	buf_fini(&output);
+}
+
+int child_watch(uv_loop_t *loop, const struct child_command *c,
+		void (*ended)(void *arg, int status, const char *output), void *arg, struct child **out, struct err *e)
+{
+	struct child *ch = calloc(1, sizeof *ch);
+	if (!ch)
+		return err_set(e, ERR_NOMEM, "%s: no memory to watch it", c->argv[0]);
+	if (process_start(c, &ch->p, e)) {
+		free(ch);
+		return -1;
+	}
+	ch->ended = ended;
+	ch->arg = arg;
+	ch->poll.data = ch;
+	uv_poll_init(loop, &ch->poll, ch->p.pidfd);
+	uv_poll_start(&ch->poll, UV_READABLE, on_end);
+	*out = ch;
+	return 0;
+}
+
+void child_signal(struct child *c, int signal)
+{
+	pidfd_send_signal(c->p.pidfd, signal, NULL, 0);
+}
+
+/* The last line that is not empty, without its newline. */
+static void last_line(struct buf *output, const char **line, int *len)
+{
+	const char *text = buf_str(output), *end = text + strlen(text);
+	while (end > text && (end[-1] == '\n' || end[-1] == ' '))
+		end--;
+	const char *at = end;
+	while (at > text && at[-1] != '\n')
+		at--;
+	*line = at;
+	*len = (int)(end - at);
+}
+
+int child_run(const struct child_command *c, double timeout_s, struct buf *output, struct err *e)
+{
+	struct process p;
+	const char *line;
+	int len;
+	if (process_start(c, &p, e))
+		return -1;
+	struct pollfd fd = { .fd = p.pidfd, .events = POLLIN };
+	int ready;
+	do
+		ready = poll(&fd, 1, (int)(timeout_s * 1000));
+	while (ready < 0 && errno == EINTR);
+	if (ready <= 0)
+		kill(p.pid, SIGKILL);
+	int status = process_end(&p, output);
+	if (ready <= 0)
+		return err_set(e, ERR_TIMEOUT, "%s: no answer within %g s; is Slurm's controller up (scontrol ping)?",
+			       c->argv[0], timeout_s);
+	if (!status)
+		return 0;
+	last_line(output, &line, &len);
+	if (WIFSIGNALED(status))
+		return err_set(e, ERR_UNSUPPORTED, "%s: killed by signal %d", c->argv[0], WTERMSIG(status));
+	return err_set(e, ERR_UNSUPPORTED, "%s failed (%d): %.*s", c->argv[0], WEXITSTATUS(status), len, line);
+}

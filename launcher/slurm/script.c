@@ -1,0 +1,171 @@
+#include "launcher/slurm/script.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TEMPLATE_MOST = 1 << 20 };
+
+static int read_template(const char *folder, const char *name, struct buf *out, struct err *e)
+{
+	char path[PATH_MAX];
+	if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+		return err_set(e, ERR_NOTFOUND, "%s: the path of the templates is too long", folder);
+	return file_slurp(path, TEMPLATE_MOST, out, e);
+}
+
+int script_template(const char *name, struct buf *out, struct err *e)
+{
+	/* Of an installed program, and of one in build/. */
+	static const char *const places[] = { "../share/muster/templates", "../templates" };
+	const char *named = getenv("MUSTER_TEMPLATES");
+	if (named && *named)
+		return read_template(named, name, out, e) ? err_prefix(e, "MUSTER_TEMPLATES") : 0;
+	char self[PATH_MAX], folder[PATH_MAX + 64];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+	self[n > 0 ? n : 0] = '\0';
+	char *slash = strrchr(self, '/');
+	if (slash)
+		*slash = '\0';
+	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+		struct err why = ERR_INIT;
+		snprintf(folder, sizeof folder, "%s/%s", self, places[i]);
+		if (!read_template(folder, name, out, &why))
+			return 0;
+		if (why.code != ERR_NOTFOUND)
+			return err_set(e, why.code, "%s", why.text);
+	}
+	return err_set(e, ERR_NOTFOUND, "the template %s is neither in %s/%s nor in %s/%s; set MUSTER_TEMPLATES to its folder",
+		       name, self, places[0], self, places[1]);
+}
+
+static const char *value_of(const struct script_value *values, const char *name, size_t len)
+{
+	for (; values->name; values++)
+		if (strlen(values->name) == len && !memcmp(values->name, name, len))
+			return values->text;
+	return NULL;
+}
+
+int script_render(const char *text, const struct script_value *values, struct buf *out, struct err *e)
+{
+	while (*text) {
+		size_t plain = strcspn(text, "@");
+		buf_add(out, text, plain);
+		text += plain;
+		if (!*text)
+			break;
+		size_t len = strspn(text + 1, "abcdefghijklmnopqrstuvwxyz_");
+		if (!len || text[1 + len] != '@') {
+			buf_add(out, text++, 1);
+			continue;
+		}
+		const char *value = value_of(values, text + 1, len);
+		if (!value)
+			return err_set(e, ERR_USAGE, "the template's @%.*s@ stands for nothing that is known; remove it",
+				       (int)len, text + 1);
+		buf_puts(out, value);
+		text += len + 2;
+	}
+	return buf_failed(out) ? err_set(e, ERR_NOMEM, "no memory for the script") : 0;
+}
+
+void script_quote(const char *word, struct buf *out)
+{
+	buf_puts(out, "'");
+	for (; *word; word++) {
+		if (*word == '\'')
+			buf_puts(out, "'\\''");
+		else
+			buf_add(out, word, 1);
+	}
+	buf_puts(out, "'");
+}
+
+int script_size(const struct job *job, struct script_size *out, struct err *e)
+{
+	int64_t tp = job->parallel.tp, dp = job->parallel.dp > 0 ? job->parallel.dp : 1;
+	int64_t world = tp * job->parallel.pp * dp, nodes = job->slurm.nodes > 0 ? job->slurm.nodes : 1;
+	int64_t agents = job->slurm.gpus_per_node;
+	if (agents <= 0) {
+		agents = (world + nodes - 1) / nodes;
+		if (agents >= tp)
+			agents = (agents + tp - 1) / tp * tp;
+	}
+	if (nodes * agents < world)
+		return err_set(e, ERR_NOFIT, "[slurm] %lld nodes with %lld agents each cannot hold the %lld ranks of tp × pp × dp; "
+			       "ask for more or lower a degree", (long long)nodes, (long long)agents, (long long)world);
+	if (nodes > INT_MAX / agents)
+		return err_set(e, ERR_NOFIT, "[slurm] %lld nodes with %lld agents each are too many",
+			       (long long)nodes, (long long)agents);
+	int64_t cpus = job->slurm.cpus_per_task > job->launch.threads ? job->slurm.cpus_per_task : job->launch.threads;
+	*out = (struct script_size){
+		.nodes = (int)nodes,
+		.agents = (int)agents,
+		.cpus = cpus > 0 ? (int)cpus : 1,
+		.gpus = job->slurm.gpus_per_node > 0 || job->job.device == DEVICE_CUDA ? (int)agents : 0,
+	};
+	return 0;
+}
+
+/* A value inside double quotes on an #SBATCH line. */
+static int check_value(const char *what, const char *text, struct err *e)
+{
+	for (const char *at = text; *at; at++)
+		if ((unsigned char)*at < ' ' || *at == 127 || strchr("\"\\'`$", *at))
+			return err_set(e, ERR_USAGE, "%s = \"%.100s\": holds a quote, a backslash, a dollar sign or a control "
+				       "character, which a batch script cannot take; choose another", what, text);
+	return 0;
+}
+
+/* Slurm replaces %-patterns in the log's path; the folder's own % are doubled. */
+static int add_log(const char *run_dir, struct buf *out, struct err *e)
+{
+	if (check_value("the run folder", run_dir, e))
+		return -1;
+	buf_puts(out, "\n#SBATCH --output=\"");
+	for (const char *at = run_dir; *at; at++)
+		buf_puts(out, *at == '%' ? "%%" : (char[]){ *at, '\0' });
+	buf_puts(out, "/logs/slurm-%j.out\"\n#SBATCH --open-mode=append");
+	return 0;
+}
+
+int script_options(const struct job *job, const struct script_size *size, const char *run_dir, struct buf *out, struct err *e)
+{
+	static const struct {
+		const char *option;
+		size_t offset;
+	} texts[] = {
+		{ "job-name", offsetof(struct job, job.name) },
+		{ "time", offsetof(struct job, slurm.time) },
+		{ "partition", offsetof(struct job, slurm.partition) },
+		{ "account", offsetof(struct job, slurm.account) },
+		{ "qos", offsetof(struct job, slurm.qos) },
+		{ "constraint", offsetof(struct job, slurm.constraint) },
+		{ "reservation", offsetof(struct job, slurm.reservation) },
+	};
+	buf_printf(out, "#SBATCH --nodes=%d\n#SBATCH --ntasks-per-node=%d\n#SBATCH --cpus-per-task=%d",
+		   size->nodes, size->agents, size->cpus);
+	if (size->gpus)
+		buf_printf(out, "\n#SBATCH --gpus-per-node=%d", size->gpus);
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		const char *value = (const char *)job + texts[i].offset;
+		if (check_value(texts[i].option, value, e))
+			return -1;
+		if (*value)
+			buf_printf(out, "\n#SBATCH --%s=\"%s\"", texts[i].option, value);
+	}
+	if (job->slurm.signal_before > 0)
+		buf_printf(out, "\n#SBATCH --signal=B:TERM@%lld", (long long)job->slurm.signal_before);
+	/* A lost node leaves the others to the supervisor. */
+	buf_puts(out, job->slurm.requeue ? "\n#SBATCH --requeue" : "\n#SBATCH --no-requeue");
+	buf_puts(out, "\n#SBATCH --no-kill");
+	return add_log(run_dir, out, e);
+}

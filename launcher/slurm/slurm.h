@@ -1,0 +1,27 @@
+/*
+ * slurm — muster inside and in front of a Slurm cluster, through its commands.
+ *
+ *     submit.c    `muster submit`: the sbatch script from templates/sbatch.in
+ *     script.c    that template, filled in
+ *     step.c      launch_slurm: a generation is one srun step of the allocation
+ *     srun.c      that step's command line, environment and host file
+ *     address.c   where the supervisor can be reached from the allocation's nodes
+ *     child.c     Slurm's commands as child processes
+ *
+ * No shell is involved anywhere, and no command line holds a secret.
+ */
+#ifndef MUSTER_LAUNCHER_SLURM_SLURM_H
+#define MUSTER_LAUNCHER_SLURM_SLURM_H
+
+#include "base/err.h"
+#include "base/net.h"
+
+/*
+ * The address, without a port, of this host as the nodes of the allocation see it: the NodeAddr of the node
+ * that we run on, else what SLURM_LAUNCH_NODE_IPADDR says, else the host's name. Loopback only when that is what
+ * Slurm itself uses (all nodes on one host). [network] interface goes before it: the caller asks
+ * net_local_address then.
+ */
+int slurm_address(char out[NET_ADDR_MAX], struct err *e);
+
+#endif

@@ -1,0 +1,201 @@
+/*
+ * step — the agents of one generation as one srun step: launch_slurm.
+ *
+ * srun's end is watched with a pidfd, but it is not believed: it may end while
+ * tasks live (it was killed, a node is lost). The generation is gone when srun has
+ * ended and the controller no longer lists the step, found by its name.
+ *
+ *     kill:  squeue → the step's id → scancel --signal=KILL → srun ends by itself, else SIGKILL
+ *     srun has ended:  squeue → not listed: gone; listed: kill it, look again
+ *
+ * A step that stays listed SETTLE_S seconds after srun's end is taken for gone: its
+ * node is lost, and its agents, whose connection is closed, have left.
+ */
+#include "base/clock.h"
+#include "launcher/launch.h"
+#include "launcher/slurm/child.h"
+#include "launcher/slurm/srun.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SETTLE_S 5.0
+enum { SRUN_GRACE_MS = 1500, LOOK_AGAIN_MS = 50, STEP_ID = 64 };
+
+struct launch {
+	uv_loop_t *loop;
+	struct launch_events ev;
+	char name[SRUN_NAME];
+	char step[STEP_ID];   /* "12.3", as squeue says; "" not known */
+	struct child *srun;   /* NULL once it has ended */
+	struct child *helper; /* squeue or scancel, when one runs */
+	uv_timer_t timer;
+	double ended;         /* when srun did */
+	bool gone;
+};
+
+static void look(struct launch *l);
+
+static void free_launch(uv_handle_t *h)
+{
+	free(h->data);
+}
+
+static void finish(struct launch *l)
+{
+	if (l->gone)
+		return;
+	l->gone = true;
+	uv_timer_stop(&l->timer);
+	l->ev.all_gone(l->ev.arg);
+}
+
+/* The time for something to end by itself is over. */
+static void on_timer(uv_timer_t *timer)
+{
+	struct launch *l = timer->data;
+	if (l->srun)
+		child_signal(l->srun, SIGKILL);
+	look(l);
+}
+
+static void look_later(struct launch *l)
+{
+	uv_timer_start(&l->timer, on_timer, l->srun ? SRUN_GRACE_MS : LOOK_AGAIN_MS, 0);
+}
+
+/* Runs squeue or scancel, one at a time; when it cannot even start, later. */
+static void help(struct launch *l, char *const *argv, void (*ended)(void *, int, const char *))
+{
+	const struct child_command c = { .argv = argv, .out = -1 };
+	uv_timer_stop(&l->timer);
+	if (child_watch(l->loop, &c, ended, l, &l->helper, NULL)) {
+		l->helper = NULL;
+		look_later(l);
+	}
+}
+
+static void on_cancelled(void *arg, int status, const char *output)
+{
+	struct launch *l = arg;
+	(void)status;
+	(void)output;
+	l->helper = NULL;
+	look_later(l);
+}
+
+/* Reads "12.0|muster-1-77" lines for our step's id. */
+static void find_step(struct launch *l, const char *lines)
+{
+	l->step[0] = '\0';
+	for (const char *at = lines; *at; at += strcspn(at, "\n"), at += *at == '\n') {
+		size_t id = strcspn(at, "|\n"), name = strlen(l->name);
+		if (at[id] == '|' && id < sizeof l->step && !strncmp(at + id + 1, l->name, name) &&
+		    (at[id + 1 + name] == '\n' || at[id + 1 + name] == '\0')) {
+			memcpy(l->step, at, id);
+			l->step[id] = '\0';
+		}
+	}
+}
+
+static void on_looked(void *arg, int status, const char *output)
+{
+	struct launch *l = arg;
+	l->helper = NULL;
+	if (!status)
+		find_step(l, output);
+	bool late = !l->srun && clock_s() - l->ended > SETTLE_S;
+	if (!l->srun && ((!status && !l->step[0]) || late)) {
+		finish(l);
+	} else if (l->step[0]) {
+		help(l, (char *[]){ "scancel", "--quiet", "--signal=KILL", l->step, NULL }, on_cancelled);
+	} else {
+		/* Not listed yet, or the controller is silent: srun alone can be ended. */
+		if (l->srun)
+			child_signal(l->srun, SIGKILL);
+		look_later(l);
+	}
+}
+
+static void look(struct launch *l)
+{
+	const char *job = getenv("SLURM_JOB_ID");
+	if (l->helper || l->gone)
+		return;
+	help(l, (char *[]){ "squeue", "--noheader", "--steps", "--jobs", (char *)(job ? job : ""), "--format=%i|%j", NULL },
+	     on_looked);
+}
+
+static void on_srun_end(void *arg, int status, const char *output)
+{
+	struct launch *l = arg;
+	(void)output;
+	l->srun = NULL;
+	l->ended = clock_s();
+	l->ev.exited(l->ev.arg, -1, status);
+	look(l);
+}
+
+static int open_log(const struct launch_request *r, struct err *e)
+{
+	char path[PATH_MAX];
+	snprintf(path, sizeof path, "%s/logs/launch-%u.log", r->run_dir, r->generation);
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (fd < 0)
+		err_errno(e, ERR_IO, "%s: cannot create", path);
+	return fd;
+}
+
+static int slurm_start(uv_loop_t *loop, const struct launch_request *r, const struct launch_events *ev,
+		       struct launch **out, struct err *e)
+{
+	if (!getenv("SLURM_JOB_ID"))
+		return err_set(e, ERR_NOTFOUND, "[launch] launcher = slurm: this is no Slurm allocation; "
+			       "use `muster submit`, or salloc first");
+	struct srun s;
+	int log = open_log(r, e), rc = -1;
+	if (log < 0)
+		return -1;
+	struct launch *l = calloc(1, sizeof *l);
+	if (!l) {
+		err_set(e, ERR_NOMEM, "no memory to launch");
+	} else if (!srun_prepare(r, &s, e)) {
+		l->loop = loop;
+		l->ev = *ev;
+		l->timer.data = l;
+		snprintf(l->name, sizeof l->name, "%s", s.name);
+		const struct child_command c = { .argv = s.argv, .env = s.env, .out = log };
+		rc = child_watch(loop, &c, on_srun_end, l, &l->srun, e);
+		srun_fini(&s);
+	}
+	close(log);
+	if (rc) {
+		free(l);
+		return -1;
+	}
+	uv_timer_init(loop, &l->timer);
+	*out = l;
+	return 0;
+}
+
+static void slurm_kill(struct launch *l)
+{
+	look(l);
+}
+
+static void slurm_close(struct launch *l)
+{
+	uv_close((uv_handle_t *)&l->timer, free_launch);
+}
+
+const struct launch_ops launch_slurm = {
+	.name = "slurm",
+	.start = slurm_start,
+	.kill = slurm_kill,
+	.close = slurm_close,
+};

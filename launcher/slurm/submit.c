@@ -1,0 +1,201 @@
+#include "base/file.h"
+#include "launcher/command.h"
+#include "launcher/slurm/child.h"
+#include "launcher/slurm/script.h"
+#include "launcher/supervise/supervise.h"
+#include "plan/plan.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SBATCH_TIMEOUT 60.0
+
+static const char help[] =
+	"muster submit — hand a job to Slurm's queue\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster submit [--dry-run] JOB.ini [section.key=value …]\n"
+	"\n"
+	"DESCRIPTION\n"
+	"  Checks the job, writes it, resolved, into its run folder, and gives sbatch a script made from\n"
+	"  templates/sbatch.in; in the allocation the script runs `muster run` on that job. Prints the job id.\n"
+	"\n"
+	"  [slurm] says what to ask for: nodes, gpus_per_node, cpus_per_task, time, partition, account, qos,\n"
+	"  constraint, reservation, signal_before, requeue (`muster run --help` explains each key). Without gpus_per_node a\n"
+	"  node gets as many agents as the degrees need, whole tensor-parallel groups where they fit.\n"
+	"  When [launch] cluster names a machine, such as dgx-h100:16, the plan is checked against it first.\n"
+	"\n"
+	"  scancel, and Slurm signal_before seconds before the time limit, make the run write a checkpoint and stop;\n"
+	"  the same submission goes on from it.\n"
+	"\n"
+	"OPTIONS\n"
+	"  --dry-run    print the script; write and submit nothing\n"
+	"\n"
+	"FILES\n"
+	"  RUN/job.ini             the job as it runs\n"
+	"  RUN/logs/slurm-ID.out   what `muster run` prints\n"
+	"  sbatch.in               the template: in $MUSTER_TEMPLATES, or PREFIX/share/muster/templates\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster submit job.ini slurm.nodes=4 slurm.time=2:00:00\n"
+	"  muster submit --dry-run job.ini\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0 submitted; 2 usage or job file; 3 cannot be submitted. The job's own exit status is that of `muster run`.\n";
+
+struct submission {
+	struct job job;
+	char run_dir[PATH_MAX + JOB_TEXT]; /* absolute */
+	char muster[PATH_MAX];  /* this program */
+};
+
+/* An absolute path for one that may not exist yet. */
+static int absolute(const char *path, char out[PATH_MAX], struct err *e)
+{
+	char here[PATH_MAX] = "";
+	if (*path != '/' && !getcwd(here, sizeof here))
+		return err_errno(e, ERR_IO, "cannot tell the current folder");
+	int n = snprintf(out, PATH_MAX, "%s%s%s", here, *here ? "/" : "", path);
+	return n < PATH_MAX ? 0 : err_set(e, ERR_IO, "%s: the path is too long; choose a shorter one", path);
+}
+
+/* A machine that the job names is one to check the plan against; what the allocation will be is not known yet. */
+static int check_plan(const struct job *job, struct err *e)
+{
+	static const char *const unknown[] = { "", "auto", "local", "slurm" };
+	for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+		if (!strcmp(job->launch.cluster, unknown[i]))
+			return 0;
+	struct cluster cluster;
+	struct plan plan;
+	if (cluster_open(job->launch.cluster, 0, &cluster, e))
+		return err_prefix(e, "[launch] cluster");
+	int rc = plan_build(job, &cluster, &plan, e);
+	if (!rc)
+		plan_free(&plan);
+	cluster_free(&cluster);
+	return rc;
+}
+
+static int open_submission(const char *file, const char *const *words, int n, struct submission *s, struct err *e)
+{
+	char parent[PATH_MAX];
+	if (job_load(file, words, n, &s->job, e) || check_plan(&s->job, e))
+		return -1;
+	s->job.launch.launcher = LAUNCHER_SLURM;
+	if (absolute(s->job.job.run_dir, parent, e))
+		return -1;
+	if (strlen(parent) >= sizeof s->job.job.run_dir)
+		return err_set(e, ERR_USAGE, "[job] run_dir: %.200s… is too long a path; choose a shorter one", parent);
+	strcpy(s->job.job.run_dir, parent);
+	snprintf(s->run_dir, sizeof s->run_dir, "%s/%s", parent, s->job.job.name);
+	ssize_t len = readlink("/proc/self/exe", s->muster, sizeof s->muster - 1);
+	if (len < 0)
+		return err_errno(e, ERR_NOTFOUND, "cannot tell where muster is installed");
+	s->muster[len] = '\0';
+	return 0;
+}
+
+static int build_script(const struct submission *s, struct buf *out, struct err *e)
+{
+	struct buf text = BUF_INIT, options = BUF_INIT, command = BUF_INIT;
+	struct script_size size;
+	char file[sizeof s->run_dir + 16];
+	int rc = script_template("sbatch.in", &text, e);
+	if (!rc)
+		rc = script_size(&s->job, &size, e);
+	if (!rc)
+		rc = script_options(&s->job, &size, s->run_dir, &options, e);
+	if (!rc) {
+		snprintf(file, sizeof file, "%s/job.ini", s->run_dir);
+		script_quote(s->muster, &command);
+		buf_puts(&command, " run ");
+		script_quote(file, &command);
+		const struct script_value values[] = {
+			{ "options", buf_str(&options) }, { "command", buf_str(&command) }, { NULL, NULL },
+		};
+		rc = script_render(buf_str(&text), values, out, e);
+	}
+	buf_fini(&command);
+	buf_fini(&options);
+	buf_fini(&text);
+	return rc;
+}
+
+/* The run folder must be there before the job: Slurm opens the log in it. */
+static int prepare_run(const struct submission *s, struct err *e)
+{
+	char path[sizeof s->run_dir + 16];
+	struct buf text = BUF_INIT;
+	snprintf(path, sizeof path, "%s/logs", s->run_dir);
+	if (file_make_dirs(path, e))
+		return -1;
+	job_write(&s->job, &text);
+	snprintf(path, sizeof path, "%s/job.ini", s->run_dir);
+	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "no memory for the job") : file_replace(path, text.data, text.len, e);
+	buf_fini(&text);
+	return rc;
+}
+
+/* `sbatch --parsable` answers "ID" or "ID;CLUSTER". */
+static int sbatch(const char *script, char *id, size_t size, struct err *e)
+{
+	char *argv[] = { "sbatch", "--parsable", NULL };
+	const struct child_command c = { .argv = argv, .input = script, .out = -1 };
+	struct buf output = BUF_INIT;
+	int rc = child_run(&c, SBATCH_TIMEOUT, &output, e);
+	if (!rc) {
+		const char *text = buf_str(&output);
+		/* Warnings may come first: the id is the last line. */
+		for (const char *nl; (nl = strchr(text, '\n')) && nl[1];)
+			text = nl + 1;
+		size_t n = strspn(text, "0123456789");
+		if (n == 0 || n >= size)
+			rc = err_set(e, ERR_PROTO, "sbatch: answered \"%.200s\", which is no job id", buf_str(&output));
+		else
+			snprintf(id, size, "%.*s", (int)n, text);
+	}
+	buf_fini(&output);
+	return rc;
+}
+
+static int submit(const struct submission *s, const char *script, struct err *e)
+{
+	char id[32];
+	if (prepare_run(s, e) || sbatch(script, id, sizeof id, e))
+		return command_fail(e);
+	printf("%s\n", id);
+	fprintf(stderr, "muster: submitted; output goes to %s/logs/slurm-%s.out\n", s->run_dir, id);
+	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
+}
+
+int cmd_submit(int argc, char **argv)
+{
+	bool dry = false;
+	int at = 1;
+	if (command_wants_help(argc, argv))
+		return command_help(help);
+	for (; at < argc && argv[at][0] == '-'; at++) {
+		if (strcmp(argv[at], "--dry-run"))
+			return command_misuse("submit", "\"%s\" is no option", argv[at]);
+		dry = true;
+	}
+	if (at == argc)
+		return command_misuse("submit", "no job file is named");
+	struct err e = ERR_INIT;
+	struct submission s;
+	struct buf script = BUF_INIT;
+	int status;
+	if (open_submission(argv[at], (const char *const *)argv + at + 1, argc - at - 1, &s, &e) ||
+	    build_script(&s, &script, &e))
+		status = command_fail(&e);
+	else if (dry)
+		status = command_help(buf_str(&script));
+	else
+		status = submit(&s, buf_str(&script), &e);
+	buf_fini(&script);
+	return status;
+}
