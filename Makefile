@@ -51,6 +51,7 @@ $(BUILD)/obj/%.o: %.c
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(CFLAGS_$(call flat,$(patsubst %/,%,$(dir $<)))) -MMD -MP -c $< -o $@
 
 CFLAGS_launcher-pmix  := $(shell pkg-config --cflags pmix)
+CFLAGS_tests-unit-launcher := $(CFLAGS_launcher-pmix)
 CFLAGS_agent          := $(shell pkg-config --cflags pmix)
 -include kernels/kernels.mk
 
