@@ -163,7 +163,7 @@ static int local_start(uv_loop_t *loop, const struct launch_request *r, const st
 	snprintf(l->nspace, sizeof l->nspace, "muster-%ld-%u", (long)getpid(), r->generation);
 	if (open_log(r, &log_fd, e))
 		goto free_launch;
-	if (server_register(l->nspace, world, e))
+	if (server_register(l->nspace, world, r->run_dir, e))
 		goto close_log;
 	struct env_text t;
 	env_fill(&t, r);

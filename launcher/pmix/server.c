@@ -1,23 +1,24 @@
 #include "launcher/pmix/server.h"
 
 #include "base/buf.h"
+#include "base/file.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pmix.h>
 #include <pmix_server.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* libpmix's server is one a process, and so is this. */
 static struct {
 	bool up;
-	char dir[128];
+	char dir[PATH_MAX];
 } server;
 
 /* Nothing is asked of the host: wire-up, fences and gets inside one host are libpmix's own. */
@@ -31,18 +32,6 @@ static int fail(struct err *e, const char *what, pmix_status_t rc)
 static bool good(pmix_status_t rc)
 {
 	return rc == PMIX_SUCCESS || rc == PMIX_OPERATION_SUCCEEDED;
-}
-
-static int make_dir(struct err *e)
-{
-	const char *tmp = getenv("TMPDIR");
-	int n = snprintf(server.dir, sizeof server.dir, "%s/muster-pmix.XXXXXX", tmp && *tmp ? tmp : "/tmp");
-	if (n >= (int)sizeof server.dir)
-		snprintf(server.dir, sizeof server.dir, "/tmp/muster-pmix.XXXXXX");
-	if (!mkdtemp(server.dir))
-		return err_errno(e, ERR_IO, "%s: cannot make the PMIx server's folder; set TMPDIR to one that may be written",
-				 server.dir);
-	return 0;
 }
 
 /* Removes what the folder at `parent`/`name` holds, and itself; follows no link. */
@@ -63,11 +52,19 @@ static void remove_tree(int parent, const char *name)
 	unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-static int start(struct err *e)
+static int make_dir(const char *run_dir, struct err *e)
+{
+	if (snprintf(server.dir, sizeof server.dir, "%s/pmix", run_dir) >= (int)sizeof server.dir)
+		return err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter run_dir or name", run_dir);
+	remove_tree(AT_FDCWD, server.dir); /* of a launcher that was killed */
+	return file_make_dirs(server.dir, e);
+}
+
+static int start(const char *run_dir, struct err *e)
 {
 	if (server.up)
 		return 0;
-	if (make_dir(e))
+	if (make_dir(run_dir, e))
 		return -1;
 	/* Job data in messages rather than in mapped files: nothing to leave behind. */
 	setenv("PMIX_MCA_gds", "hash", 0);
@@ -164,11 +161,11 @@ static int register_job(const char *nspace, int world, struct err *e)
 	return good(rc) ? 0 : fail(e, "PMIx_server_register_nspace", rc);
 }
 
-int server_register(const char nspace[SERVER_NSPACE_MAX], int world, struct err *e)
+int server_register(const char nspace[SERVER_NSPACE_MAX], int world, const char *run_dir, struct err *e)
 {
 	pmix_nspace_t name = "";
 	snprintf(name, sizeof name, "%s", nspace);
-	if (start(e) || register_job(name, world, e))
+	if (start(run_dir, e) || register_job(name, world, e))
 		return -1;
 	for (int r = 0; r < world; r++) {
 		pmix_proc_t proc;

@@ -147,30 +147,40 @@ static void deliver(struct link *l)
 	}
 }
 
-static void on_readable(struct link *l)
+/* One chunk; false when there was nothing to read. */
+static bool on_readable(struct link *l)
 {
 	static char chunk[65536]; /* one loop, one thread */
 	struct err e = ERR_INIT;
 	ssize_t n = recv(l->fd, chunk, sizeof chunk, MSG_DONTWAIT);
-	if (n < 0 && (errno == EINTR || errno == EAGAIN))
-		return;
+	if (n < 0 && errno == EINTR)
+		return true;
+	if (n < 0 && errno == EAGAIN)
+		return false;
 	if (n <= 0) {
 		if (n < 0)
 			err_errno(&e, ERR_NET, "connection lost");
 		else
 			err_set(&e, ERR_NET, "connection closed");
 		lose(l, &e);
-		return;
+		return false;
 	}
 	int rc = channel_feed(l->channel, chunk, (size_t)n, &e);
 	if (rc == 0)
 		deliver(l);
 	if (!l->open)
-		return;
+		return false;
 	if (rc)
 		lose(l, &e);
 	else
 		flush(l);
+	return l->open;
+}
+
+void link_read_out(struct link *l)
+{
+	while (l->open && on_readable(l))
+		;
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events)

@@ -52,6 +52,8 @@ void link_claim(struct link *l, int rank);
 int link_rank(const struct link *l); /* -1: not claimed */
 /* Borrows body. What cannot be written now is kept and written later. */
 int link_send(struct link *l, enum msg_type type, json_t *body, struct err *e);
+/* Delivers what has arrived already: the last words of a process that has ended. The callbacks may drop the link. */
+void link_read_out(struct link *l);
 void link_drop(struct link *l);
 
 #endif

@@ -27,7 +27,7 @@ void report_started(struct supervisor *s, const char *resume)
 	report_event(s, "generation-start", json_pack("{s:s, s:I}", "resume", resume, "restarts", (json_int_t)s->restart.restarts));
 	if (!s->first)
 		terminal_event(s->o.term, TONE_WARN, "restart", "generation %u, %s", s->generation,
-			       s->ckpt_step >= 0 ? "from the newest checkpoint" : "no checkpoint was written yet");
+			       s->ckpt_step >= 0 ? "from the newest checkpoint" : "from where this one began: no checkpoint was written since");
 	snprintf(text, sizeof text, "starting %d agent%s", s->world, s->world == 1 ? "" : "s");
 	terminal_waiting(s->o.term, text);
 }
@@ -68,6 +68,20 @@ void report_exit(struct supervisor *s, int rank)
 	report_event(s, "exit", fields);
 }
 
+/* The last line that an agent printed outside its own log: what the dynamic linker or PMIx had to say. */
+static void show_log(struct supervisor *s)
+{
+	char path[1200], line[512], last[512] = "";
+	snprintf(path, sizeof path, "%s/logs/launch-%u.log", rundir_path(s->o.run), s->generation);
+	FILE *in = fopen(path, "re");
+	while (in && fgets(line, sizeof line, in))
+		if (strcspn(line, "\n"))
+			snprintf(last, sizeof last, "%.*s", (int)strcspn(line, "\n"), line);
+	if (in)
+		fclose(in);
+	terminal_event(s->o.term, TONE_PLAIN, "log", "%s: %s", path, *last ? last : "empty");
+}
+
 void report_blame(struct supervisor *s)
 {
 	char who[128] = "", where[96] = "", end[96] = "";
@@ -83,7 +97,7 @@ void report_blame(struct supervisor *s)
 		snprintf(end, sizeof end, ", exit status %d", WEXITSTATUS(k->status));
 	terminal_event(s->o.term, TONE_BAD, "lost", "%s%s%s%s", who, s->loss.text, end, where);
 	if (!s->stepped && s->loss.how != LOSS_FAILED)
-		terminal_event(s->o.term, TONE_PLAIN, "see", "%s/logs", rundir_path(s->o.run));
+		show_log(s);
 }
 
 void report_refused(struct supervisor *s, const char *why)

@@ -54,12 +54,12 @@ bool restart_decide(struct restart *r, enum err_code code, double *wait, struct 
 		return false;
 	}
 	if (r->restarts >= r->max_restarts) {
-		err_set(e, ERR_ABORTED, "%lld restarts were made, as many as [restart] max_restarts allows", (long long)r->restarts);
+		err_set(e, ERR_ABORTED, "[restart] max_restarts = %lld allows no other restart", (long long)r->max_restarts);
 		return false;
 	}
 	if (r->futile && r->futile >= r->max_futile) {
-		err_set(e, ERR_ABORTED, "%lld restarts in a row went no step further, as many as [restart] max_futile allows",
-			(long long)r->futile);
+		err_set(e, ERR_ABORTED, "%lld restart%s in a row went no step further, as many as [restart] max_futile allows",
+			(long long)r->futile, r->futile == 1 ? "" : "s");
 		return false;
 	}
 	*wait = r->futile ? fmin(r->backoff * exp2((double)(r->futile - 1)), RESTART_WAIT_MAX) : 0;

@@ -74,8 +74,7 @@ static void retry(struct supervisor *s)
 	report_event(s, "restart", json_pack("{s:I, s:f, s:I}", "generation", (json_int_t)s->generation + 1, "delay_s", wait,
 					     "futile", (json_int_t)s->restart.futile));
 	if (wait > 0) {
-		terminal_event(s->o.term, TONE_WARN, "restart", "in %g s: %lld restarts in a row went no step further", wait,
-			       (long long)s->restart.futile);
+		terminal_event(s->o.term, TONE_WARN, "restart", "in %g s, as the last one went no step further", wait);
 		enter(s, SUP_BACKOFF, wait);
 	} else {
 		launch_next(s);
@@ -199,7 +198,7 @@ static void do_stop(struct supervisor *s, const struct cause *c)
 {
 	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
 	report_event(s, "stop", json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 1));
-	terminal_event(s->o.term, TONE_WARN, "stop", "%s: finishing the step and writing a checkpoint (once more: stop at once)",
+	terminal_event(s->o.term, TONE_WARN, "stop", "%s: finishing the step and writing a checkpoint (Ctrl-C again: at once)",
 		       c->reason);
 	enter(s, SUP_STOPPING, s->o.limits.stop);
 	sup_broadcast(s, MSG_STOP, json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 1));

@@ -54,6 +54,13 @@ static void describe_status(int status, char *out, size_t size)
 		snprintf(out, size, "exited with status %d", WEXITSTATUS(status));
 }
 
+/* 126 and 127, and no hello: the program or a library of it is missing, which no restart mends. */
+static enum err_code exit_code(const struct rank_state *k)
+{
+	bool unable = !k->hello && WIFEXITED(k->status) && (WEXITSTATUS(k->status) == 126 || WEXITSTATUS(k->status) == 127);
+	return unable ? ERR_NOTFOUND : ERR_PEER;
+}
+
 static void on_exited(void *arg, int rank, int status)
 {
 	struct supervisor *s = arg;
@@ -67,10 +74,12 @@ static void on_exited(void *arg, int rank, int status)
 	struct rank_state *k = &s->ranks[rank];
 	k->exited = true;
 	k->status = status;
+	if (k->link)
+		link_read_out(k->link);
 	if ((s->lost && rank == s->loss.rank) || (k->finished && status && s->state == SUP_LEAVING))
 		report_exit(s, rank);
 	if (!k->finished)
-		say_lost(s, rank, LOSS_EXITED, ERR_PEER, text);
+		say_lost(s, rank, LOSS_EXITED, exit_code(k), text);
 }
 
 static void on_all_gone(void *arg)
@@ -85,7 +94,8 @@ const char *sup_resume(const struct supervisor *s)
 
 static void reset_generation(struct supervisor *s)
 {
-	memset(s->ranks, 0, (size_t)s->world * sizeof *s->ranks);
+	for (int r = 0; r < s->world; r++)
+		s->ranks[r] = (struct rank_state){ .step = -1 };
 	s->hellos = s->readies = s->finishes = s->refusals = 0;
 	s->lost = s->stepped = false;
 	s->settle_at = 0;
