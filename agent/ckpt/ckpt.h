@@ -6,11 +6,20 @@
  *     MANIFEST.json             written last: step and state, model, layout, every file with its
  *                               size, every tensor slice with its global shape, box, file, offset
  *                               and XXH3-128 digest (taken from the snapshot in memory), and a digest of itself
- * It is written as an attempt (.attempt-STEP-GENERATION-NONCE), proven to cover every tensor
- * exactly once, renamed. A folder without a valid MANIFEST is not a checkpoint. `latest` is found by reading
- * manifests: highest step, never by time or by a pointer file.
+ * (manifest.h and safetensors.h specify both). It is written as an attempt (.attempt-STEP-GENERATION-NONCE), proven
+ * to cover every tensor exactly once, synced, renamed. A folder without a valid MANIFEST is not a checkpoint.
+ * `latest` is found by reading manifests: highest step, never by time or by a pointer file.
  *
- * Any layout loads any other's: a loader asks for boxes of global tensors.
+ * The shards are safetensors files that any reader of the format opens. A slice that is a whole tensor bears its
+ * name, a part of one its name and box, such as "layers.0.attn.q.weight[0:64,0:128]". A rank without slices writes no file.
+ *
+ * Any layout loads any other's: a loader asks for boxes of global tensors. It reads the slices that its boxes touch, each
+ * whole and once for each box, in pieces of 1 MiB, because the digest is over the whole slice; slices that no box touches are not read.
+ *
+ * When anything fails on any rank (disk full, a write error, no memory for the snapshot, a hole in the coverage), the attempt
+ * fails on all ranks with that cause and rank, its folder is removed, and earlier checkpoints stay as they are. What a killed writer
+ * leaves is removed when the next writer opens, and after each commit. The ranks wait for each other's writes inside a collective, so the
+ * world's time-out must exceed the difference between the fastest and the slowest rank's writing.
  */
 #ifndef MUSTER_AGENT_CKPT_CKPT_H
 #define MUSTER_AGENT_CKPT_CKPT_H
@@ -40,7 +49,8 @@ struct ckpt_state {
 	int64_t total_steps;  /* the learning-rate schedule's length when it was written */
 };
 
-struct ckpt_writer; /* one an agent */
+struct ckpt_writer; /* one an agent; its functions are called from one thread */
+struct ckpt_io;
 
 struct ckpt_options {
 	const char *dir;        /* holds the step- folders */
@@ -48,16 +58,23 @@ struct ckpt_options {
 	uint32_t generation;
 	json_t *model;          /* what must be equal to load it: family and sizes; borrowed */
 	json_t *layout;         /* tp, dp, pp: for people; borrowed */
+	/* What a whole checkpoint holds, by name and shape (boxes and data are not looked at); rank 0's counts.
+	 * Without it a tensor that no rank gives is only missed when it is loaded. NULL: whatever is given. Borrowed. */
+	const struct ckpt_tensor *expect;
+	int n_expect;
+	const struct ckpt_io *io; /* NULL: the system's own calls; the tests give theirs (io.h) */
 };
 
-/* Collective over `world`; the writer keeps a group of its own for its background thread. */
+/* Collective over `world`; the writer keeps a group of its own for its background thread. Makes the folder and removes what dead writers left in it. */
 int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct ckpt_writer **out, struct err *e);
 /* Waits for a write under way. Takes NULL. */
 void ckpt_writer_close(struct ckpt_writer *w);
 
 /* Collective. Copies the tensors to host memory and returns (the stall); a thread digests,
  * writes, proves and commits. The union over ranks must cover each tensor exactly once: the caller
- * gives each slice on one dp rank only. Fails when the previous one failed; waits for it when it is still under way. */
+ * gives each slice on one dp rank only; empty boxes are left out. Waits for the previous save when that is still under way, and
+ * fails when it failed (on all ranks alike; the failure is told once, here or by ckpt_wait, and the next save may succeed). A failure of this
+ * save comes from the next call: no rank stays behind in the collective. */
 int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state, const struct ckpt_tensor *tensors, int n, struct err *e);
 /* Waits until the last save is committed. */
 int ckpt_wait(struct ckpt_writer *w, struct err *e);
@@ -66,17 +83,21 @@ struct ckpt_report {
 	int64_t step;
 	char path[1024];
 	int64_t bytes;
-	double seconds, stall_s;
+	double seconds, stall_s; /* from the call of ckpt_save until it is committed; the call itself */
+	char note[256];          /* "", or why older checkpoints could not be removed */
 };
 /* 1 once for each commit since the last call (on world rank 0), else 0. Never waits. */
 int ckpt_committed(struct ckpt_writer *w, struct ckpt_report *out);
 
 /* The newest valid checkpoint under dir for this model; *path is to be freed, NULL when there is none. Damaged
- * ones are skipped, each with a line to `note` (may be NULL). Only the manifest and file sizes are read. */
+ * ones are skipped, each with a line to `note` (may be NULL), and so are those of another model; when no valid one fits but some is of another
+ * model, that is an error, ERR_USAGE: a run must not start over on top of them unasked. Only the manifest and file sizes are read. model
+ * NULL: any. */
 int ckpt_latest(const char *dir, json_t *model, char **path, void (*note)(const char *text, void *arg), void *arg, struct err *e);
 
-/* Fills the boxes from whichever shards hold them; digests of the slices read are verified. ERR_CORRUPT names file and tensor.
- * Not collective. */
+/* Fills the boxes from whichever shards hold them; digests of the slices read are verified. ERR_CORRUPT names file and tensor,
+ * ERR_USAGE the first field of the model, or the shape of the tensor, that differs, as have and want. Boxes may be partly
+ * filled after a failure. Not collective. n may be 0: only the state. */
 int ckpt_load(const char *path, json_t *model, struct ckpt_state *state, struct ckpt_tensor *tensors, int n, struct err *e);
 
 /* Reads everything and compares: sizes, digests, headers, coverage. */

@@ -1,0 +1,97 @@
+#include "agent/ckpt/io.h"
+
+#include "agent/ckpt/manifest.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int create(const char *path)
+{
+	return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+}
+
+const struct ckpt_io ckpt_io_system = {
+	.mkdir = mkdir, .create = create, .write = write, .fsync = fsync,
+	.close = close, .rename = rename, .unlink = unlink, .rmdir = rmdir,
+};
+
+int io_write_full(const struct ckpt_io *io, int fd, const char *path, const void *data, size_t n, struct err *e)
+{
+	const char *at = data;
+	while (n) {
+		ssize_t put = io->write(fd, at, n);
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put < 0)
+			return err_errno(e, ERR_IO, "%s: cannot write", path);
+		if (put == 0)
+			return err_set(e, ERR_IO, "%s: cannot write: the system took no byte", path);
+		at += put;
+		n -= (size_t)put;
+	}
+	return 0;
+}
+
+int io_finish(const struct ckpt_io *io, int fd, const char *path, struct err *e)
+{
+	int rc = 0;
+	if (io->fsync(fd))
+		rc = err_errno(e, ERR_IO, "%s: cannot sync", path);
+	if (io->close(fd) && !rc)
+		rc = err_errno(e, ERR_IO, "%s: cannot close", path);
+	return rc;
+}
+
+int io_write_file(const struct ckpt_io *io, const char *path, const void *data, size_t n, struct err *e)
+{
+	int fd = io->create(path);
+	if (fd < 0)
+		return err_errno(e, ERR_IO, "%s: cannot create", path);
+	if (io_write_full(io, fd, path, data, n, e)) {
+		io->close(fd);
+		return -1;
+	}
+	return io_finish(io, fd, path, e);
+}
+
+int io_sync_dir(const struct ckpt_io *io, const char *path, struct err *e)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return err_errno(e, ERR_IO, "%s: cannot open the folder", path);
+	return io_finish(io, fd, path, e);
+}
+
+static int unlink_in(const struct ckpt_io *io, const char *folder, const char *name, struct err *e)
+{
+	char path[PATH_MAX];
+	if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+		return err_set(e, ERR_IO, "%s: the path is too long", folder);
+	if (io->unlink(path) && errno != ENOENT)
+		return err_errno(e, ERR_IO, "%s: cannot remove", path);
+	return 0;
+}
+
+int io_remove_folder(const struct ckpt_io *io, const char *path, struct err *e)
+{
+	struct dirent *f;
+	if (unlink_in(io, path, MANIFEST_NAME, e))
+		return -1;
+	DIR *d = opendir(path);
+	if (!d)
+		return errno == ENOENT ? 0 : err_errno(e, ERR_IO, "%s: cannot open the folder", path);
+	int rc = 0;
+	while (!rc && (f = readdir(d)))
+		if (strcmp(f->d_name, ".") && strcmp(f->d_name, ".."))
+			rc = unlink_in(io, path, f->d_name, e);
+	closedir(d);
+	if (!rc && io->rmdir(path) && errno != ENOENT)
+		rc = err_errno(e, ERR_IO, "%s: cannot remove the folder", path);
+	return rc;
+}

@@ -1,0 +1,60 @@
+#include "agent/ckpt/ckpt.h"
+
+#include "agent/ckpt/read.h"
+
+#include <inttypes.h>
+
+static int check_box(const struct manifest_tensor *have, const struct ckpt_tensor *want, struct err *e)
+{
+	int64_t columns = want->dims == 2 ? want->shape[1] : 1;
+	if (have->dims != want->dims || have->shape[0] != want->shape[0] || have->shape[1] != columns)
+		return err_set(e, ERR_USAGE, "tensor %s: the checkpoint has %d dimensions, %" PRId64 " × %" PRId64 ", this job wants %d, %"
+			       PRId64 " × %" PRId64 "; resume with the same model", have->name, have->dims, have->shape[0],
+			       have->shape[1], want->dims, want->shape[0], columns);
+	for (int i = 0; i < want->dims; i++)
+		if (want->lo[i] < 0 || want->lo[i] > want->hi[i] || want->hi[i] > want->shape[i])
+			return err_set(e, ERR_INTERNAL, "tensor %s: the box [%" PRId64 ", %" PRId64 ") is outside its %" PRId64,
+				       have->name, want->lo[i], want->hi[i], want->shape[i]);
+	return 0;
+}
+
+static int load_tensor(struct reader *r, const struct manifest *m, const struct ckpt_tensor *t, struct err *e)
+{
+	const struct manifest_tensor *have = manifest_find(m, t->name);
+	if (!have)
+		return err_set(e, ERR_USAGE, "tensor %.95s: the checkpoint has none of this name; resume with the same model", t->name);
+	if (check_box(have, t, e))
+		return -1;
+	for (int64_t i = 0; i < have->n; i++)
+		if (boxes_touch(t->dims, &have->slices[i], t) && reader_slice(r, have, &have->slices[i], t, e))
+			return -1;
+	return 0;
+}
+
+static int load_tensors(const char *path, const struct manifest *m, const struct ckpt_tensor *tensors, int n, struct err *e)
+{
+	struct reader *r;
+	int rc = 0;
+	if (reader_open(path, m, &r, e))
+		return -1;
+	for (int i = 0; i < n && !rc; i++)
+		rc = load_tensor(r, m, &tensors[i], e);
+	reader_close(r);
+	return rc;
+}
+
+int ckpt_load(const char *path, json_t *model, struct ckpt_state *state, struct ckpt_tensor *tensors, int n, struct err *e)
+{
+	struct manifest m;
+	if (manifest_load(path, &m, e))
+		return -1;
+	int rc = 0;
+	if (manifest_check_model(&m, model, e))
+		rc = err_prefix(e, "%s", path);
+	else if (load_tensors(path, &m, tensors, n, e))
+		rc = -1;
+	if (!rc && state)
+		*state = m.state;
+	manifest_fini(&m);
+	return rc;
+}

@@ -1,0 +1,20 @@
+/*
+ * read — the shards of a checkpoint, read slice by slice, each held against its digest.
+ */
+#ifndef MUSTER_AGENT_CKPT_READ_H
+#define MUSTER_AGENT_CKPT_READ_H
+
+#include "agent/ckpt/manifest.h"
+
+struct reader; /* borrows the path and the manifest; files are opened when first read, sizes checked then */
+
+int reader_open(const char *path, const struct manifest *m, struct reader **out, struct err *e);
+void reader_close(struct reader *r);
+/* The descriptor of a file, owned by the reader; -1 on error. */
+int reader_file(struct reader *r, int64_t file, struct err *e);
+/* Reads a slice whole, in pieces, and compares its digest; copies what lies in `into`'s box (NULL: nothing) to its data. */
+int reader_slice(struct reader *r, const struct manifest_tensor *t, const struct manifest_slice *s,
+		 const struct ckpt_tensor *into, struct err *e);
+bool boxes_touch(int dims, const struct manifest_slice *s, const struct ckpt_tensor *t);
+
+#endif

@@ -1,0 +1,353 @@
+/* Manifests: what is written reads back, no byte may change, and the boxes must cover each tensor exactly once. */
+#include "agent/ckpt/manifest.h"
+#include "base/philox.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct ckpt_state state_of_test = { .step = 400, .samples = 3200, .seed = UINT64_MAX, .total_steps = 1000 };
+
+static void start(struct manifest *m)
+{
+	json_t *model = json_pack("{s:s, s:i, s:f}", "family", "gpt2", "hidden", 768, "norm_eps", 1e-5);
+	json_t *layout = json_pack("{s:i}", "tp", 2);
+	manifest_init(m, &state_of_test, 3, model, layout);
+	json_decref(model);
+	json_decref(layout);
+}
+
+struct box {
+	int64_t lo0, hi0, lo1, hi1;
+};
+
+/* One tensor "t" whose boxes lie in one file, one behind the other. */
+static int add_boxes(struct manifest *m, int64_t rows, int64_t columns, const struct box *boxes, int n, struct err *e)
+{
+	struct manifest_file f = { .name = "shard-00000.safetensors", .header = 64, .size = 64 };
+	int64_t shape[2] = { rows, columns }, at = 0;
+	for (int i = 0; i < n; i++)
+		f.size += 4 * (boxes[i].hi0 - boxes[i].lo0) * (boxes[i].hi1 - boxes[i].lo1);
+	if (manifest_add_file(m, &f, e))
+		return -1;
+	for (int i = 0; i < n; i++) {
+		struct manifest_slice s = { .offset = at, .lo = { boxes[i].lo0, boxes[i].lo1 }, .hi = { boxes[i].hi0, boxes[i].hi1 } };
+		s.digest = digest_of(&i, sizeof i);
+		if (manifest_add_slice(m, "t", columns > 0 ? 2 : 1, shape, &s, e))
+			return -1;
+		at += slice_bytes(&s);
+	}
+	return 0;
+}
+
+static void expect_proof(int64_t rows, int64_t columns, const struct box *boxes, int n, const char *says)
+{
+	struct err e = ERR_INIT;
+	struct manifest m;
+	start(&m);
+	if (add_boxes(&m, rows, columns, boxes, n, &e))
+		fail_msg("%s", e.text);
+	int rc = manifest_prove(&m, &e);
+	if (says ? !rc || e.code != ERR_CORRUPT || !strstr(e.text, says) : rc)
+		fail_msg("rc %d: %s; expected: %s", rc, e.text, says ? says : "a proof");
+	manifest_fini(&m);
+}
+
+static void boxes_that_tile_are_proven(void **state)
+{
+	static const struct box rows[] = { { 4, 7, 0, 5 }, { 0, 4, 0, 5 }, { 7, 9, 0, 5 } };
+	static const struct box pinwheel[] = { { 0, 1, 0, 2 }, { 0, 2, 2, 3 }, { 2, 3, 1, 3 }, { 1, 3, 0, 1 }, { 1, 2, 1, 2 } };
+	static const struct box vector[] = { { 2, 5, 0, 1 }, { 0, 2, 0, 1 } };
+	static const struct box one[] = { { 0, 1, 0, 1 } };
+	(void)state;
+	expect_proof(9, 5, rows, 3, NULL);
+	expect_proof(3, 3, pinwheel, 5, NULL);
+	expect_proof(5, 0, vector, 2, NULL);
+	expect_proof(1, 1, one, 1, NULL);
+}
+
+static void holes_and_overlaps_are_named(void **state)
+{
+	static const struct box hole[] = { { 0, 4, 0, 5 }, { 5, 9, 0, 5 } };
+	static const struct box centre[] = { { 0, 1, 0, 2 }, { 0, 2, 2, 3 }, { 2, 3, 1, 3 }, { 1, 3, 0, 1 } };
+	static const struct box rows[] = { { 0, 5, 0, 5 }, { 4, 9, 0, 5 } };
+	static const struct box twice[] = { { 0, 3, 0, 3 }, { 0, 3, 0, 3 } };
+	static const struct box inside[] = { { 0, 9, 0, 9 }, { 3, 4, 3, 4 } };
+	static const struct box corner[] = { { 0, 2, 0, 2 }, { 1, 3, 1, 3 } };
+	static const struct box traded[] = { { 0, 2, 0, 3 }, { 1, 3, 0, 3 } }; /* the volume is right */
+	static const struct box vector[] = { { 0, 3, 0, 1 }, { 2, 5, 0, 1 } };
+	(void)state;
+	expect_proof(9, 5, hole, 2, "tensor t: 5 of its 45 elements are in no shard");
+	expect_proof(3, 3, centre, 4, "1 of its 9 elements");
+	expect_proof(9, 5, rows, 2, "tensor t: rows [4, 9) × columns [0, 5) are there twice");
+	expect_proof(3, 3, twice, 2, "there twice");
+	expect_proof(9, 9, inside, 2, "there twice");
+	expect_proof(3, 3, corner, 2, "there twice");
+	expect_proof(4, 3, traded, 2, "there twice");
+	expect_proof(5, 0, vector, 2, "there twice");
+}
+
+/* Cuts a box in two at a drawn place, again and again. */
+static int cut_at_random(uint64_t seed, int64_t rows, int64_t columns, struct box *out, int most)
+{
+	int n = 1;
+	out[0] = (struct box){ 0, rows, 0, columns };
+	for (uint64_t k = 0; n < most; k++) {
+		uint32_t r[4];
+		philox4(philox_key(seed, PHILOX_TEST, 0), k, r);
+		struct box *b = &out[r[0] % (uint32_t)n], *c = &out[n];
+		int64_t high = b->hi0 - b->lo0, wide = b->hi1 - b->lo1;
+		if (high * wide == 1)
+			continue;
+		*c = *b;
+		if ((r[1] & 1 && high > 1) || wide == 1)
+			b->hi0 = c->lo0 = b->lo0 + 1 + r[2] % (high - 1);
+		else
+			b->hi1 = c->lo1 = b->lo1 + 1 + r[2] % (wide - 1);
+		n++;
+	}
+	return n;
+}
+
+static void random_tilings_are_proven_and_their_damages_found(void **state)
+{
+	struct box boxes[60];
+	(void)state;
+	for (uint64_t seed = 0; seed < 300; seed++) {
+		int n = cut_at_random(seed, 13, 17, boxes, 2 + (int)(seed % 58));
+		int k = (int)(seed % (uint64_t)n);
+		struct box was = boxes[k];
+		expect_proof(13, 17, boxes, n, NULL);
+		boxes[k] = boxes[n - 1];
+		expect_proof(13, 17, boxes, n - 1, "are in no shard");
+		boxes[k] = was;
+		if (was.hi1 < 17) {
+			boxes[k].hi1++;
+			expect_proof(13, 17, boxes, n, "there twice");
+		} else if (was.lo0 > 0) {
+			boxes[k].lo0--;
+			expect_proof(13, 17, boxes, n, "there twice");
+		}
+	}
+}
+
+static void a_large_grid_is_proven(void **state)
+{
+	enum { ROWS = 1000, COLUMNS = 200 };
+	static struct box boxes[ROWS * COLUMNS];
+	(void)state;
+	for (int i = 0; i < ROWS * COLUMNS; i++)
+		boxes[i] = (struct box){ i / COLUMNS, i / COLUMNS + 1, i % COLUMNS, i % COLUMNS + 1 };
+	expect_proof(ROWS, COLUMNS, boxes, ROWS * COLUMNS, NULL);
+}
+
+static void slices_must_tile_their_file(void **state)
+{
+	struct err e = ERR_INIT;
+	struct manifest m;
+	static const struct box two[] = { { 0, 1, 0, 2 }, { 1, 2, 0, 2 } };
+	(void)state;
+	start(&m);
+	assert_int_equal(add_boxes(&m, 2, 2, two, 2, &e), 0);
+	m.tensors[0].slices[1].offset = 0;
+	assert_int_equal(manifest_prove(&m, &e), -1);
+	assert_non_null(strstr(e.text, "begins at byte 0 of its buffer, not at 8"));
+	m.tensors[0].slices[1].offset = 8;
+	m.files[0].size += 4;
+	assert_int_equal(manifest_prove(&m, &e), -1);
+	assert_non_null(strstr(e.text, "its slices end at byte 16 of a buffer of 20"));
+	manifest_fini(&m);
+}
+
+static void what_may_not_be_in_one_is_refused(void **state)
+{
+	struct err e = ERR_INIT;
+	struct manifest m;
+	struct manifest_file f = { .name = "a", .size = 108, .header = 8 };
+	int64_t shape[2] = { 5, 5 }, other[2] = { 5, 6 }, huge[2] = { INT64_MAX / 2, 4 };
+	struct manifest_slice s = { .lo = { 0, 0 }, .hi = { 5, 5 } };
+	(void)state;
+	start(&m);
+	assert_int_equal(manifest_add_file(&m, &f, &e), 0);
+	assert_int_equal(manifest_add_file(&m, &f, &e), -1);
+	assert_non_null(strstr(e.text, "listed twice"));
+	static const char *const names[] = { "", ".hidden", "a/b", "..", "a b", "a\"b" };
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		strcpy(f.name, names[i]);
+		assert_int_equal(manifest_add_file(&m, &f, &e), -1);
+	}
+	assert_int_equal(manifest_add_slice(&m, "a\"b", 2, shape, &s, &e), -1);
+	assert_int_equal(manifest_add_slice(&m, "t", 3, shape, &s, &e), -1);
+	assert_int_equal(manifest_add_slice(&m, "t", 2, huge, &s, &e), -1);
+	assert_non_null(strstr(e.text, "overflows"));
+	assert_int_equal(manifest_add_slice(&m, "t", 2, shape, &s, &e), 0);
+	assert_int_equal(manifest_add_slice(&m, "t", 2, other, &s, &e), -1);
+	assert_non_null(strstr(e.text, "disagree about its shape"));
+	static const struct manifest_slice bad[] = {
+		{ .file = 1, .hi = { 1, 1 } }, { .file = -1, .hi = { 1, 1 } }, { .hi = { 0, 1 } }, { .hi = { 6, 1 } },
+		{ .lo = { -1, 0 }, .hi = { 1, 1 } }, { .offset = 101, .hi = { 1, 1 } }, { .offset = -1, .hi = { 1, 1 } },
+		{ .offset = 4, .hi = { 5, 5 } }, { .offset = INT64_MAX, .hi = { 1, 1 } },
+	};
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		assert_int_equal(manifest_add_slice(&m, "t", 2, shape, &bad[i], &e), -1);
+	manifest_fini(&m);
+}
+
+static void write_one(struct buf *out)
+{
+	struct err e = ERR_INIT;
+	struct manifest m;
+	static const struct box two[] = { { 0, 1, 0, 2 }, { 1, 2, 0, 2 } };
+	start(&m);
+	assert_int_equal(add_boxes(&m, 2, 2, two, 2, &e), 0);
+	manifest_write(&m, out);
+	manifest_fini(&m);
+}
+
+static void what_is_written_reads_back(void **state)
+{
+	struct err e = ERR_INIT;
+	struct manifest m;
+	struct buf text = BUF_INIT, again = BUF_INIT;
+	(void)state;
+	write_one(&text);
+	if (manifest_parse(text.data, text.len, "M", &m, &e))
+		fail_msg("%s", e.text);
+	assert_int_equal(manifest_prove(&m, &e), 0);
+	assert_memory_equal(&m.state, &state_of_test, sizeof m.state);
+	assert_int_equal(m.generation, 3);
+	assert_string_equal(json_string_value(json_object_get(m.model, "family")), "gpt2");
+	assert_int_equal(manifest_find(&m, "t")->n, 2);
+	assert_null(manifest_find(&m, "u"));
+	manifest_write(&m, &again);
+	assert_string_equal(again.data, text.data);
+	manifest_fini(&m);
+	buf_fini(&text);
+	buf_fini(&again);
+}
+
+static void no_bit_may_change_and_no_byte_may_miss(void **state)
+{
+	struct manifest m;
+	struct buf text = BUF_INIT;
+	(void)state;
+	write_one(&text);
+	for (size_t i = 0; i < text.len; i++) {
+		struct err e = ERR_INIT;
+		assert_int_equal(manifest_parse(text.data, i, "M", &m, &e), -1);
+		assert_int_equal(e.code, ERR_CORRUPT);
+		text.data[i] ^= (char)(1 << (i % 8));
+		assert_int_equal(manifest_parse(text.data, text.len, "M", &m, &e), -1);
+		assert_int_equal(e.code, ERR_CORRUPT);
+		text.data[i] ^= (char)(1 << (i % 8));
+	}
+	buf_add(&text, "\n", 1);
+	assert_int_equal(manifest_parse(text.data, text.len, "M", &m, NULL), -1);
+	buf_fini(&text);
+}
+
+/* With the digest put right again: what a bug or a hand may write. */
+static void a_field_that_is_wrong_is_named(void **state)
+{
+	static const struct {
+		const char *from, *to, *says;
+	} edits[] = {
+		{ "muster-checkpoint", "other", "format is not" },
+		{ "\"version\": 1", "\"version\": 2", "version 2 of the format, this muster reads 1" },
+		{ "\"step\": 400", "\"step\": -1", "step is missing or no whole number" },
+		{ "\"step\": 400", "\"step\": 1.5", "step is missing or no whole number" },
+		{ "\"samples\": 3200, ", "", "samples is missing" },
+		{ "18446744073709551615", "18446744073709551616", "seed is missing or no number" },
+		{ "\"18446744073709551615\"", "\"-1\"", "seed is missing or no number" },
+		{ "\"generation\": 3", "\"generation\": 4294967296", "generation is too large" },
+		{ "\"layout\": {\"tp\":2}", "\"layout\": []", "layout is no object" },
+		{ "\"layout\"", "\"more\": 0, \"layout\"", "fields that this muster does not know" },
+		{ "\"layout\"", "\"step\": 0, \"layout\"", "duplicate object key" },
+		{ "shard-00000", "../shard-00000", "a name that is empty, too long or not made of" },
+		{ "F32", "F16", "dtype is F16" },
+		{ "\"shape\": [2, 2]", "\"shape\": [2, 2, 1]", "has not 1 or 2 numbers" },
+		{ "\"shape\": [2, 2]", "\"shape\": [3, 2]", NULL },
+		{ "[0, 8, ", "[0, 8, 8, ", "a slice is not [file, offset" },
+		{ "[0, 8, ", "[1, 8, ", "file 1 of 1" },
+		{ "[1, 0], [2, 2]", "[1, 0], [2, 3]", "is empty or outside its 2 columns" },
+		{ "[1, 0], [2, 2]", "[1], [2, 2]", "another length than the shape" },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+		struct err e = ERR_INIT;
+		struct manifest m;
+		struct buf text = BUF_INIT, fields = BUF_INIT;
+		char hex[DIGEST_HEX];
+		write_one(&text);
+		char *behind = strchr(text.data, '\n') + 1, *at = strstr(behind, edits[i].from);
+		assert_non_null(at);
+		buf_add(&fields, behind, (size_t)(at - behind));
+		buf_puts(&fields, edits[i].to);
+		buf_puts(&fields, at + strlen(edits[i].from));
+		struct digest d = digest_of(fields.data, fields.len);
+		digest_hex(&d, hex);
+		buf_clear(&text);
+		buf_printf(&text, "{\"digest\": \"%s\",\n%s", hex, fields.data);
+		int rc = manifest_parse(text.data, text.len, "M", &m, &e);
+		if (!edits[i].says) {
+			assert_int_equal(rc, 0); /* well-formed, but not a whole checkpoint */
+			assert_int_equal(manifest_prove(&m, &e), -1);
+			manifest_fini(&m);
+		} else if (!rc || !strstr(e.text, edits[i].says)) {
+			fail_msg("%s: %s", edits[i].says, e.text);
+		}
+		buf_fini(&text);
+		buf_fini(&fields);
+	}
+}
+
+static void another_model_is_named_by_its_field(void **state)
+{
+	static const struct {
+		const char *want, *says;
+	} models[] = {
+		{ "{\"family\": \"gpt2\", \"hidden\": 768, \"norm_eps\": 1e-5}", NULL },
+		{ "{\"family\": \"gpt2\", \"hidden\": 1024, \"norm_eps\": 1e-5}", "model.hidden: the checkpoint has 768, this job 1024" },
+		{ "{\"family\": \"llama\", \"hidden\": 768, \"norm_eps\": 1e-5}", "model.family: the checkpoint has \"gpt2\", this job \"llama\"" },
+		{ "{\"family\": \"gpt2\", \"hidden\": 768}", "model.norm_eps: the checkpoint has 1e-5, this job none" },
+		{ "{\"family\": \"gpt2\", \"hidden\": 768, \"norm_eps\": 1e-5, \"rope\": true}", "model.rope: the checkpoint has none, this job true" },
+	};
+	struct err e = ERR_INIT;
+	struct manifest m;
+	struct buf text = BUF_INIT;
+	(void)state;
+	write_one(&text);
+	assert_int_equal(manifest_parse(text.data, text.len, "M", &m, &e), 0);
+	assert_int_equal(manifest_check_model(&m, NULL, &e), 0);
+	for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+		json_t *want = json_loads(models[i].want, 0, NULL);
+		int rc = manifest_check_model(&m, want, &e);
+		assert_int_equal(rc, models[i].says ? -1 : 0);
+		if (rc && !strstr(e.text, models[i].says))
+			fail_msg("%s: %s", models[i].says, e.text);
+		json_decref(want);
+	}
+	manifest_fini(&m);
+	buf_fini(&text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(boxes_that_tile_are_proven),
+		cmocka_unit_test(holes_and_overlaps_are_named),
+		cmocka_unit_test(random_tilings_are_proven_and_their_damages_found),
+		cmocka_unit_test(a_large_grid_is_proven),
+		cmocka_unit_test(slices_must_tile_their_file),
+		cmocka_unit_test(what_may_not_be_in_one_is_refused),
+		cmocka_unit_test(what_is_written_reads_back),
+		cmocka_unit_test(no_bit_may_change_and_no_byte_may_miss),
+		cmocka_unit_test(a_field_that_is_wrong_is_named),
+		cmocka_unit_test(another_model_is_named_by_its_field),
+	};
+	return cmocka_run_group_tests_name("manifest", tests, NULL, NULL);
+}
