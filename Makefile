@@ -50,6 +50,7 @@ $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(CFLAGS_$(call flat,$(patsubst %/,%,$(dir $<)))) -MMD -MP -c $< -o $@
 
+CFLAGS_libcomm        := -O3
 CFLAGS_launcher-pmix  := $(shell pkg-config --cflags pmix)
 CFLAGS_tests-unit-launcher := $(CFLAGS_launcher-pmix)
 CFLAGS_agent          := $(shell pkg-config --cflags pmix)
