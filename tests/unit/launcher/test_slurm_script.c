@@ -1,0 +1,192 @@
+#include "launcher/slurm/script.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void job_of(const char *const *words, int n, struct job *job)
+{
+	struct err e = ERR_INIT;
+	if (job_load(NULL, words, n, job, &e))
+		fail_msg("%s", e.text);
+}
+
+static void names_are_replaced_and_other_ats_stand(void **state)
+{
+	(void)state;
+	const struct script_value values[] = { { "who", "rank 7" }, { "empty", "" }, { NULL, NULL } };
+	struct buf out = BUF_INIT;
+	assert_int_equal(script_render("a@b \"$@\" @who@@empty@! me@site.org @ @who", values, &out, NULL), 0);
+	assert_string_equal(buf_str(&out), "a@b \"$@\" rank 7! me@site.org @ @who");
+	buf_fini(&out);
+}
+
+static void an_unknown_name_is_refused(void **state)
+{
+	(void)state;
+	const struct script_value values[] = { { NULL, NULL } };
+	struct buf out = BUF_INIT;
+	struct err e = ERR_INIT;
+	assert_int_equal(script_render("x @optons@", values, &out, &e), -1);
+	assert_int_equal(e.code, ERR_USAGE);
+	assert_non_null(strstr(e.text, "@optons@"));
+	buf_fini(&out);
+}
+
+/* What a shell makes of a quoted word is the word. */
+static void quoted_words_survive_the_shell(void **state)
+{
+	(void)state;
+	static const char *const words[] = { "plain", "two words", "it's", "'", "$(touch /x) `x` \"y\" \\ ; & | *", "a\nb", "" };
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+		struct buf command = BUF_INIT;
+		char got[200] = "";
+		buf_puts(&command, "printf %s ");
+		script_quote(words[i], &command);
+		FILE *f = popen(buf_str(&command), "re");
+		assert_non_null(f);
+		size_t n = fread(got, 1, sizeof got - 1, f);
+		got[n] = '\0';
+		assert_int_equal(pclose(f), 0);
+		assert_string_equal(got, words[i]);
+		buf_fini(&command);
+	}
+}
+
+static void the_size_follows_from_the_degrees(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *words[8];
+		int nodes, agents, gpus;
+	} rows[] = {
+		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=2", "batch.micro=1", "slurm.nodes=4" }, 4, 2, 0 },
+		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=1", "slurm.nodes=1" }, 1, 4, 0 },
+		/* A tensor-parallel pair does not straddle: 3 a node becomes 4. */
+		{ { "parallel.tp=2", "parallel.pp=3", "parallel.dp=1", "model.layers=6", "slurm.nodes=2" }, 2, 4, 0 },
+		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=1", "slurm.nodes=2", "slurm.gpus_per_node=8" }, 2, 8, 8 },
+		{ { "parallel.tp=2", "parallel.pp=1", "parallel.dp=0", "job.device=cuda", "slurm.nodes=2" }, 2, 1, 1 },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct job job;
+		struct script_size size;
+		struct err e = ERR_INIT;
+		int n = 0;
+		while (n < 8 && rows[i].words[n])
+			n++;
+		job_of(rows[i].words, n, &job);
+		if (script_size(&job, &size, &e))
+			fail_msg("%s", e.text);
+		assert_int_equal(size.nodes, rows[i].nodes);
+		assert_int_equal(size.agents, rows[i].agents);
+		assert_int_equal(size.gpus, rows[i].gpus);
+	}
+}
+
+static void too_few_gpus_are_refused(void **state)
+{
+	(void)state;
+	struct job job;
+	struct script_size size;
+	struct err e = ERR_INIT;
+	job_of(NULL, 0, &job);
+	job.parallel.tp = 4;
+	job.parallel.pp = job.parallel.dp = 2;
+	job.slurm.nodes = 3;
+	job.slurm.gpus_per_node = 4;
+	assert_int_equal(script_size(&job, &size, &e), -1);
+	assert_int_equal(e.code, ERR_NOFIT);
+	assert_non_null(strstr(e.text, "16"));
+}
+
+static void options_hold_what_the_job_says(void **state)
+{
+	(void)state;
+	const char *words[] = { "job.name=try", "slurm.nodes=4", "slurm.time=1:30:00", "slurm.partition=gpu",
+				"slurm.account=lab", "slurm.signal_before=90", "slurm.requeue=no", "slurm.cpus_per_task=6" };
+	struct job job;
+	struct script_size size;
+	struct buf out = BUF_INIT;
+	job_of(words, 8, &job);
+	assert_int_equal(script_size(&job, &size, NULL), 0);
+	assert_int_equal(script_options(&job, &size, "/run/50% done/try", &out, NULL), 0);
+	static const char *const lines[] = {
+		"#SBATCH --nodes=4\n", "#SBATCH --ntasks-per-node=1\n", "#SBATCH --cpus-per-task=6\n",
+		"#SBATCH --job-name=\"try\"\n", "#SBATCH --time=\"1:30:00\"\n", "#SBATCH --partition=\"gpu\"\n",
+		"#SBATCH --account=\"lab\"\n", "#SBATCH --signal=B:TERM@90\n", "#SBATCH --no-requeue\n", "#SBATCH --no-kill\n",
+		"#SBATCH --output=\"/run/50%% done/try/logs/slurm-%j.out\"\n",
+	};
+	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+		if (!strstr(buf_str(&out), lines[i]))
+			fail_msg("no line %s in\n%s", lines[i], buf_str(&out));
+	assert_null(strstr(buf_str(&out), "--qos"));
+	assert_null(strstr(buf_str(&out), "--gpus"));
+	buf_fini(&out);
+}
+
+static void values_that_could_leave_their_line_are_refused(void **state)
+{
+	(void)state;
+	static const char *const values[] = { "gpu\n#SBATCH --uid=0", "a\"b", "a'b", "a\\", "$HOME", "`x`", "a\rb", "\x7f" };
+	const struct script_size size = { 1, 1, 1, 0 };
+	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+		struct job job;
+		struct buf out = BUF_INIT;
+		struct err e = ERR_INIT;
+		job_of(NULL, 0, &job);
+		strcpy(job.slurm.partition, values[i]);
+		assert_int_equal(script_options(&job, &size, "/run", &out, &e), -1);
+		assert_int_equal(e.code, ERR_USAGE);
+		assert_non_null(strstr(e.text, "partition"));
+		job.slurm.partition[0] = '\0';
+		assert_int_equal(script_options(&job, &size, values[i], &out, &e), -1);
+		buf_fini(&out);
+	}
+}
+
+static void a_template_comes_from_the_folder_that_is_named(void **state)
+{
+	(void)state;
+	char folder[] = "/tmp/muster-test-XXXXXX", path[64];
+	struct buf out = BUF_INIT;
+	struct err e = ERR_INIT;
+	assert_non_null(mkdtemp(folder));
+	setenv("MUSTER_TEMPLATES", folder, 1);
+	assert_int_equal(script_template("sbatch.in", &out, &e), -1);
+	assert_int_equal(e.code, ERR_NOTFOUND);
+	assert_non_null(strstr(e.text, folder));
+	snprintf(path, sizeof path, "%s/sbatch.in", folder);
+	FILE *f = fopen(path, "we");
+	assert_non_null(f);
+	fputs("mine", f);
+	fclose(f);
+	assert_int_equal(script_template("sbatch.in", &out, NULL), 0);
+	assert_string_equal(buf_str(&out), "mine");
+	buf_fini(&out);
+	unlink(path);
+	rmdir(folder);
+	unsetenv("MUSTER_TEMPLATES");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_are_replaced_and_other_ats_stand),
+		cmocka_unit_test(an_unknown_name_is_refused),
+		cmocka_unit_test(quoted_words_survive_the_shell),
+		cmocka_unit_test(the_size_follows_from_the_degrees),
+		cmocka_unit_test(too_few_gpus_are_refused),
+		cmocka_unit_test(options_hold_what_the_job_says),
+		cmocka_unit_test(values_that_could_leave_their_line_are_refused),
+		cmocka_unit_test(a_template_comes_from_the_folder_that_is_named),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,286 @@
+/* launch_slurm against stand-ins for srun, squeue and scancel: shell scripts in a folder of their own,
+ * where "listed" stands for the controller's list of steps. */
+#include "base/clock.h"
+#include "base/file.h"
+#include "launcher/launch.h"
+#include "launcher/slurm/child.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+struct world {
+	char folder[64], path[512];
+	uv_loop_t loop;
+	int exited, gone, status;
+	struct launch *launch;
+};
+
+static void script(struct world *w, const char *name, const char *text)
+{
+	char path[128];
+	snprintf(path, sizeof path, "%s/bin/%s", w->folder, name);
+	FILE *f = fopen(path, "we");
+	assert_non_null(f);
+	fprintf(f, "#!/bin/sh\ncd %s\n%s", w->folder, text);
+	fclose(f);
+	assert_int_equal(chmod(path, 0700), 0);
+}
+
+#define LIST "for a; do case $a in --job-name=*) echo \"9.4|${a#--job-name=}\" > listed;; esac; done\necho $$ > srun.pid\n"
+
+static int setup(void **state)
+{
+	struct world *w = calloc(1, sizeof *w);
+	strcpy(w->folder, "/tmp/muster-test-XXXXXX");
+	assert_non_null(mkdtemp(w->folder));
+	char path[128];
+	snprintf(path, sizeof path, "%s/bin", w->folder);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(w->path, sizeof w->path, "%s:/usr/bin:/bin", path);
+	snprintf(path, sizeof path, "%s/logs", w->folder);
+	assert_int_equal(mkdir(path, 0700), 0);
+	setenv("PATH", w->path, 1);
+	setenv("SLURM_JOB_ID", "9", 1);
+	script(w, "squeue", "echo \"9.batch|batch\"\necho \"9.3|muster-1\"\ncat listed 2>/dev/null\nexit 0\n");
+	script(w, "scancel", "echo \"$@\" >> cancelled\nrm -f listed\nkill -9 $(cat srun.pid)\n");
+	uv_loop_init(&w->loop);
+	*state = w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+	char command[128];
+	assert_int_equal(uv_loop_close(&w->loop), 0);
+	snprintf(command, sizeof command, "rm -r %s", w->folder);
+	assert_int_equal(system(command), 0);
+	free(w);
+	return 0;
+}
+
+static void on_exited(void *arg, int rank, int status)
+{
+	struct world *w = arg;
+	assert_int_equal(rank, -1);
+	assert_false(w->gone);
+	w->exited++;
+	w->status = status;
+}
+
+static void on_gone(void *arg)
+{
+	struct world *w = arg;
+	assert_int_equal(w->exited, 1);
+	w->gone++;
+	launch_slurm.close(w->launch);
+}
+
+/* Two ranks on node b, then one on node a. */
+static int start(struct world *w, struct err *e)
+{
+	static struct job job;
+	static struct node_kind kinds[] = { { .name = "x", .devices = 2, .cores = 6 } };
+	static struct cluster_node nodes[] = { { "a", 0 }, { "b", 0 }, { "unused", 0 } };
+	static const struct cluster cluster = { .kinds = kinds, .n_kinds = 1, .nodes = nodes, .n_nodes = 3 };
+	static struct plan_rank ranks[] = { { .node = 1 }, { .node = 1 }, { .node = 0 } };
+	static const struct plan plan = { .world = 3, .threads = 2, .ranks = ranks };
+	const struct launch_request r = { &job, &cluster, &plan, 7, "192.0.2.1:4711", "5ec4e7", w->folder, "/opt/agent" };
+	const struct launch_events ev = { on_exited, on_gone, w };
+	return launch_slurm.start(&w->loop, &r, &ev, &w->launch, e);
+}
+
+static void starts(struct world *w)
+{
+	struct err e = ERR_INIT;
+	if (start(w, &e))
+		fail_msg("%s", e.text);
+}
+
+static void slurp(struct world *w, const char *name, struct buf *out)
+{
+	char path[128];
+	snprintf(path, sizeof path, "%s/%s", w->folder, name);
+	file_slurp(path, 1 << 20, out, NULL);
+}
+
+static void holds(struct world *w, const char *file, const char *text)
+{
+	struct buf b = BUF_INIT;
+	slurp(w, file, &b);
+	if (!strstr(buf_str(&b), text))
+		fail_msg("%s does not hold \"%s\" but\n%s", file, text, buf_str(&b));
+	buf_fini(&b);
+}
+
+static void lacks(struct world *w, const char *file, const char *text)
+{
+	struct buf b = BUF_INIT;
+	slurp(w, file, &b);
+	if (strstr(buf_str(&b), text))
+		fail_msg("%s holds \"%s\"", file, text);
+	buf_fini(&b);
+}
+
+/* Waits until the file is there, as a stand-in writes it. */
+static void wait_for(struct world *w, const char *name)
+{
+	char path[128];
+	snprintf(path, sizeof path, "%s/%s", w->folder, name);
+	for (double until = clock_s() + 20; access(path, F_OK); usleep(1000))
+		assert_true(clock_s() < until);
+}
+
+static void a_step_that_ends_is_gone(void **state)
+{
+	struct world *w = *state;
+	script(w, "srun", LIST "echo hello\nrm listed\nexit 3\n");
+	starts(w);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(w->gone, 1);
+	assert_int_equal(WEXITSTATUS(w->status), 3);
+	holds(w, "logs/launch-7.log", "hello");
+	lacks(w, "cancelled", "9.4");
+}
+
+static void the_step_is_told_where_each_rank_runs_and_no_secret_shows(void **state)
+{
+	struct world *w = *state;
+	setenv("SLURM_NTASKS_PER_NODE", "5", 1);
+	setenv("PMIX_RANK", "1", 1);
+	setenv("OMP_NUM_THREADS", "1", 1);
+	script(w, "srun", "echo \"$@\" > words\nenv > env\ncp $SLURM_HOSTFILE hosts\n");
+	starts(w);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	holds(w, "hosts", "b\nb\na\n");
+	holds(w, "words", "-K0 --no-kill --wait=0 --mpi=pmix");
+	holds(w, "words", "--ntasks=3 --nodes=2 --cpus-per-task=3 /opt/agent\n");
+	lacks(w, "words", "5ec4e7");
+	lacks(w, "logs/launch-7.log", "5ec4e7");
+	holds(w, "env", "MUSTER_SECRET=5ec4e7\n");
+	holds(w, "env", "MUSTER_SUPERVISOR=192.0.2.1:4711\n");
+	holds(w, "env", "MUSTER_GENERATION=7\n");
+	holds(w, "env", "OMP_NUM_THREADS=1\n");
+	holds(w, "env", "OPENBLAS_NUM_THREADS=2\n");
+	lacks(w, "env", "SLURM_NTASKS_PER_NODE");
+	lacks(w, "env", "PMIX_RANK");
+	unsetenv("SLURM_NTASKS_PER_NODE");
+	unsetenv("PMIX_RANK");
+	unsetenv("OMP_NUM_THREADS");
+}
+
+static void killing_cancels_the_step_by_its_id(void **state)
+{
+	struct world *w = *state;
+	script(w, "srun", LIST "touch ready\nexec sleep 100\n");
+	starts(w);
+	wait_for(w, "ready");
+	launch_slurm.kill(w->launch);
+	launch_slurm.kill(w->launch);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(w->gone, 1);
+	assert_int_equal(WTERMSIG(w->status), SIGKILL);
+	holds(w, "cancelled", "--quiet --signal=KILL 9.4\n");
+}
+
+static void a_step_that_is_not_listed_yet_is_killed_too(void **state)
+{
+	struct world *w = *state;
+	script(w, "srun", "touch ready\nexec sleep 100\n");
+	starts(w);
+	wait_for(w, "ready");
+	launch_slurm.kill(w->launch);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(w->gone, 1);
+	assert_int_equal(WTERMSIG(w->status), SIGKILL);
+}
+
+/* srun says 0 although tasks live on: they are looked for and ended. */
+static void an_srun_that_lies_is_not_believed(void **state)
+{
+	struct world *w = *state;
+	script(w, "scancel", "echo \"$@\" >> cancelled\nrm listed\n");
+	script(w, "srun", LIST "exit 0\n");
+	starts(w);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(w->gone, 1);
+	assert_int_equal(w->status, 0);
+	holds(w, "cancelled", "9.4");
+}
+
+static void a_step_listed_for_ever_is_given_up(void **state)
+{
+	struct world *w = *state;
+	script(w, "scancel", "echo \"$@\" >> cancelled\n");
+	script(w, "srun", LIST "exit 0\n");
+	starts(w);
+	double from = clock_s();
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(w->gone, 1);
+	assert_true(clock_s() - from > 4.9);
+}
+
+static void without_srun_nothing_starts(void **state)
+{
+	struct world *w = *state;
+	char bin[128];
+	struct err e = ERR_INIT;
+	snprintf(bin, sizeof bin, "%s/bin", w->folder);
+	setenv("PATH", bin, 1);
+	assert_int_equal(start(w, &e), -1);
+	setenv("PATH", w->path, 1);
+	assert_int_equal(e.code, ERR_NOTFOUND);
+	assert_non_null(strstr(e.text, "srun"));
+	unsetenv("SLURM_JOB_ID");
+	assert_int_equal(start(w, &e), -1);
+	assert_non_null(strstr(e.text, "muster submit"));
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(w->exited, 0);
+}
+
+static void commands_are_given_input_and_quoted_when_they_fail(void **state)
+{
+	struct world *w = *state;
+	struct buf out = BUF_INIT;
+	struct err e = ERR_INIT;
+	char *cat[] = { "cat", NULL }, *bad[] = { "bad", NULL }, *slow[] = { "sleep", "100", NULL }, *none[] = { "no-such", NULL };
+	script(w, "bad", "echo first\necho 'sbatch: error: Invalid partition name'\nexit 4\n");
+	const struct child_command c = { .argv = cat, .input = "#!/bin/sh\n", .out = -1 };
+	assert_int_equal(child_run(&c, 20, &out, &e), 0);
+	assert_string_equal(buf_str(&out), "#!/bin/sh\n");
+	assert_int_equal(child_run(&(struct child_command){ .argv = bad, .out = -1 }, 20, &out, &e), -1);
+	assert_string_equal(e.text, "bad failed (4): sbatch: error: Invalid partition name");
+	assert_int_equal(child_run(&(struct child_command){ .argv = slow, .out = -1 }, 0.05, &out, &e), -1);
+	assert_int_equal(e.code, ERR_TIMEOUT);
+	assert_int_equal(child_run(&(struct child_command){ .argv = none, .out = -1 }, 20, &out, &e), -1);
+	assert_int_equal(e.code, ERR_NOTFOUND);
+	assert_int_equal(waitpid(-1, NULL, 0), -1);
+	buf_fini(&out);
+}
+
+int main(void)
+{
+#define STEP_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		STEP_TEST(a_step_that_ends_is_gone),
+		STEP_TEST(the_step_is_told_where_each_rank_runs_and_no_secret_shows),
+		STEP_TEST(killing_cancels_the_step_by_its_id),
+		STEP_TEST(a_step_that_is_not_listed_yet_is_killed_too),
+		STEP_TEST(an_srun_that_lies_is_not_believed),
+		STEP_TEST(a_step_listed_for_ever_is_given_up),
+		STEP_TEST(without_srun_nothing_starts),
+		STEP_TEST(commands_are_given_input_and_quoted_when_they_fail),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
