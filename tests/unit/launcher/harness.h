@@ -1,0 +1,294 @@
+/*
+ * harness — a supervisor with nothing real around it: agents are channels over
+ * socket pairs, processes are counters, time stands still until it is moved.
+ */
+#ifndef MUSTER_TESTS_UNIT_LAUNCHER_HARNESS_H
+#define MUSTER_TESTS_UNIT_LAUNCHER_HARNESS_H
+
+#include "base/auth.h"
+#include "base/buf.h"
+#include "base/file.h"
+#include "launcher/supervise/supervise.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { WORLD = 2, PEERS = 8 };
+
+struct peer {
+	int fd;
+	struct channel *channel;
+	bool closed, welcomed, stopped, aborted, checkpoint;
+	char resume[256];
+};
+
+struct launch {
+	int unused;
+};
+
+static struct harness {
+	uv_loop_t loop;
+	double now;
+	char dir[64];
+	struct job job;
+	struct cluster_node node;
+	struct cluster cluster;
+	struct plan_rank ranks[WORLD];
+	struct plan plan;
+	struct rundir *run;
+	struct terminal *term;
+	struct supervisor *supervisor;
+	/* the launch backend */
+	struct launch launch;
+	struct launch_events events;
+	unsigned char secret[AUTH_SECRET_BYTES];
+	uint32_t generation;
+	int starts, kills;
+	bool running, fail_start, keep_running;
+	int status[WORLD];
+	bool gone[WORLD];
+	struct peer peers[PEERS];
+} h;
+
+static double fake_now(void)
+{
+	return h.now;
+}
+
+static int fake_start(uv_loop_t *loop, const struct launch_request *r, const struct launch_events *ev, struct launch **out,
+		      struct err *e)
+{
+	(void)loop;
+	h.starts++;
+	if (h.fail_start)
+		return err_set(e, ERR_NOMEM, "cannot start another process");
+	assert_int_equal(auth_secret_parse(r->secret, h.secret, e), 0);
+	h.generation = r->generation;
+	h.events = *ev;
+	h.running = true;
+	h.kills = 0;
+	memset(h.gone, 0, sizeof h.gone);
+	for (int i = 0; i < WORLD; i++)
+		h.status[i] = SIGKILL;
+	*out = &h.launch;
+	return 0;
+}
+
+static void fake_kill(struct launch *l)
+{
+	assert_ptr_equal(l, &h.launch);
+	h.kills++;
+}
+
+static void fake_close(struct launch *l)
+{
+	assert_ptr_equal(l, &h.launch);
+	assert_false(h.running);
+}
+
+static const struct launch_ops fake_ops = { .name = "fake", .start = fake_start, .kill = fake_kill, .close = fake_close };
+
+static inline void peer_end(struct peer *p)
+{
+	if (p->fd >= 0)
+		close(p->fd);
+	channel_close(p->channel);
+	*p = (struct peer){ .fd = -1 };
+}
+
+/* A rank's process ends; the last one takes the generation along. */
+static inline void process_ends(int rank, int status)
+{
+	if (h.gone[rank])
+		return;
+	h.gone[rank] = true;
+	h.events.exited(h.events.arg, rank, status);
+	bool all = true;
+	for (int i = 0; i < WORLD; i++)
+		all &= h.gone[i];
+	if (!all || !h.running)
+		return;
+	h.running = false;
+	h.events.all_gone(h.events.arg);
+}
+
+static void peer_read(struct peer *p)
+{
+	char chunk[65536];
+	struct err e = ERR_INIT;
+	struct msg m;
+	ssize_t n = recv(p->fd, chunk, sizeof chunk, MSG_DONTWAIT);
+	if (n == 0)
+		p->closed = true;
+	if (n <= 0 || channel_feed(p->channel, chunk, (size_t)n, &e))
+		return;
+	while (channel_next(p->channel, &m, &e) == 1) {
+		p->welcomed |= m.type == MSG_WELCOME;
+		p->stopped |= m.type == MSG_STOP;
+		p->aborted |= m.type == MSG_ABORT;
+		if (m.type == MSG_WELCOME)
+			snprintf(p->resume, sizeof p->resume, "%s", json_string_value(json_object_get(m.body, "resume")));
+		if (m.type == MSG_STOP)
+			p->checkpoint = json_is_true(json_object_get(m.body, "checkpoint"));
+		msg_fini(&m);
+	}
+}
+
+/* Everything that is under way arrives, in both directions. */
+static inline void settle(void)
+{
+	for (int round = 0; round < 12; round++) {
+		for (struct peer *p = h.peers; p < h.peers + PEERS; p++) {
+			struct buf *out = p->channel ? channel_out(p->channel) : NULL;
+			ssize_t n = out && out->len ? send(p->fd, out->data, out->len, MSG_NOSIGNAL) : 0;
+			if (n > 0)
+				buf_drop(out, (size_t)n);
+		}
+		uv_run(&h.loop, UV_RUN_NOWAIT);
+		for (struct peer *p = h.peers; p < h.peers + PEERS; p++)
+			if (p->channel)
+				peer_read(p);
+		for (int i = 0; h.kills && h.running && !h.keep_running && i < WORLD; i++)
+			process_ends(i, h.status[i]);
+	}
+}
+
+/* Time goes by in ticks as the real loop makes them. */
+static inline void pass(double seconds)
+{
+	for (double end = h.now + seconds; h.now < end;) {
+		h.now += 0.05;
+		supervisor_tick(h.supervisor);
+		settle();
+	}
+}
+
+static inline struct peer *peer_open(int i, const unsigned char *secret, uint32_t generation)
+{
+	struct peer *p = &h.peers[i];
+	int fds[2];
+	peer_end(p);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	p->fd = fds[0];
+	assert_int_equal(channel_open(AUTH_AGENT, secret, generation, &p->channel, NULL), 0);
+	supervisor_adopt(h.supervisor, fds[1]);
+	return p;
+}
+
+static inline void say(struct peer *p, enum msg_type type, json_t *body)
+{
+	assert_int_equal(channel_send(p->channel, type, body, NULL), 0);
+	json_decref(body);
+	settle();
+}
+
+static inline json_t *hello(int rank)
+{
+	return json_pack("{s:i, s:i, s:s, s:i, s:s, s:i}", "rank", rank, "world", WORLD, "node", "here", "pid", 100 + rank, "cpus", "",
+			 "version", MSG_VERSION);
+}
+
+static inline void say_step(struct peer *p, enum msg_type type, int64_t step)
+{
+	say(p, type, json_pack("{s:I, s:f, s:f, s:i, s:s, s:s}", "step", (json_int_t)step, "loss", 2.5, "step_s", 0.1, "tokens", 512,
+			       "path", "ckpt/x", "phase", "forward"));
+}
+
+static inline void all_hello(void)
+{
+	for (int i = 0; i < WORLD; i++)
+		say(peer_open(i, h.secret, h.generation), MSG_HELLO, hello(i));
+}
+
+static inline void all_train(void)
+{
+	all_hello();
+	for (int i = 0; i < WORLD; i++)
+		say_step(&h.peers[i], MSG_READY, 0);
+}
+
+/* The connection and the process of a rank end, the kernel's order. */
+static inline void die(int rank)
+{
+	h.status[rank] = SIGSEGV;
+	shutdown(h.peers[rank].fd, SHUT_RDWR);
+	settle();
+}
+
+static inline int done(void)
+{
+	int status = -1;
+	return supervisor_done(h.supervisor, &status) ? status : -1;
+}
+
+/* How many lines of events.jsonl hold both texts. */
+static inline int told(const char *a, const char *b)
+{
+	char path[128];
+	struct buf text = BUF_INIT;
+	int n = 0;
+	snprintf(path, sizeof path, "%s/run/events.jsonl", h.dir);
+	assert_int_equal(file_slurp(path, 1 << 24, &text, NULL), 0);
+	for (char *save, *line = strtok_r(text.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		n += strstr(line, a) && strstr(line, b);
+	buf_fini(&text);
+	return n;
+}
+
+static inline int setup(void **state)
+{
+	(void)state;
+	static json_t *doc;
+	memset(&h, 0, sizeof h);
+	for (int i = 0; i < PEERS; i++)
+		h.peers[i].fd = -1;
+	strcpy(h.dir, "/tmp/muster-test.XXXXXX");
+	if (!mkdtemp(h.dir) || uv_loop_init(&h.loop) || rundir_open(h.dir, "run", &h.run, NULL))
+		return -1;
+	struct terminal_options look = { .fd = open("/dev/null", O_WRONLY | O_CLOEXEC), .every = 1, .steps = 10 };
+	doc = doc ? doc : json_pack("{s:i}", "world", WORLD);
+	snprintf(h.node.name, sizeof h.node.name, "here");
+	snprintf(h.job.checkpoint.resume, sizeof h.job.checkpoint.resume, "none");
+	h.job.job.steps = 10;
+	h.job.restart.max_restarts = 5;
+	h.job.restart.max_futile = 3;
+	h.job.restart.backoff = 1;
+	h.job.restart.hang_timeout = 60;
+	h.cluster = (struct cluster){ .nodes = &h.node, .n_nodes = 1 };
+	h.plan = (struct plan){ .world = WORLD, .layout = { WORLD, 1, 1 }, .ranks = h.ranks };
+	h.ranks[1].at.tp = 1;
+	h.now = 1000;
+	const struct supervise_options o = {
+		.loop = &h.loop, .job = &h.job, .cluster = &h.cluster, .plan = &h.plan, .job_text = "[job]\n", .plan_doc = doc,
+		.ops = &fake_ops, .agent = "/nonexistent", .run = h.run, .listener = -1, .address = "127.0.0.1:1",
+		.limits = SUPERVISE_LIMITS, .now = fake_now,
+		.term = terminal_open(&look, &h.term, NULL) ? NULL : h.term,
+	};
+	return supervisor_open(&o, &h.supervisor, NULL);
+}
+
+static inline int teardown(void **state)
+{
+	(void)state;
+	char remove[128];
+	for (int i = 0; i < PEERS; i++)
+		peer_end(&h.peers[i]);
+	supervisor_close(h.supervisor);
+	uv_run(&h.loop, UV_RUN_DEFAULT);
+	int left = uv_loop_close(&h.loop);
+	terminal_close(h.term);
+	rundir_close(h.run);
+	snprintf(remove, sizeof remove, "rm -rf '%s'", h.dir);
+	return system(remove) || left ? -1 : 0;
+}
+
+#endif

@@ -1,0 +1,138 @@
+/* When a run is started again, after which wait, and when not. */
+#include "launcher/supervise/restart.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+static bool lose(struct restart *r, enum err_code code, double *wait, struct err *e)
+{
+	*wait = -1;
+	*e = (struct err)ERR_INIT;
+	return restart_decide(r, code, wait, e);
+}
+
+static void first_restart_is_at_once(void **state)
+{
+	(void)state;
+	struct restart r;
+	struct err e;
+	double wait;
+	restart_init(&r, 10, 3, 2);
+	assert_true(lose(&r, ERR_PEER, &wait, &e));
+	assert_true(wait == 0);
+	assert_int_equal(r.restarts, 1);
+}
+
+static void waits_double_while_nothing_is_gained(void **state)
+{
+	(void)state;
+	struct restart r;
+	struct err e;
+	double wait;
+	restart_init(&r, 100, 50, 2);
+	const double want[] = { 0, 2, 4, 8, 16, 32, 60, 60 };
+	for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+		restart_step(&r, 7); /* the same step each time: gained only once */
+		assert_true(lose(&r, ERR_PEER, &wait, &e));
+		assert_true(wait == want[i]);
+	}
+	restart_step(&r, 8);
+	assert_true(lose(&r, ERR_PEER, &wait, &e));
+	assert_true(wait == 0);
+}
+
+static void a_new_checkpoint_is_progress(void **state)
+{
+	(void)state;
+	struct restart r;
+	struct err e;
+	double wait;
+	restart_init(&r, 100, 1, 2);
+	restart_step(&r, 100);
+	assert_true(lose(&r, ERR_PEER, &wait, &e));
+	restart_step(&r, 60); /* fewer steps than before, but more of them are safe */
+	restart_ckpt(&r, 50);
+	assert_true(lose(&r, ERR_PEER, &wait, &e));
+	assert_int_equal(r.futile, 0);
+	restart_step(&r, 60);
+	assert_false(lose(&r, ERR_PEER, &wait, &e));
+	assert_int_equal(e.code, ERR_ABORTED);
+}
+
+static void crash_loop_at_one_step_ends(void **state)
+{
+	(void)state;
+	struct restart r;
+	struct err e;
+	double wait;
+	int restarts = 0;
+	restart_init(&r, 1000, 3, 0);
+	for (;;) {
+		restart_step(&r, 12);
+		if (!lose(&r, ERR_PEER, &wait, &e))
+			break;
+		restarts++;
+		assert_true(restarts < 10);
+	}
+	assert_int_equal(restarts, 3);
+}
+
+static void max_restarts_holds_even_with_progress(void **state)
+{
+	(void)state;
+	struct restart r;
+	struct err e;
+	double wait;
+	restart_init(&r, 2, 3, 0);
+	for (int i = 0; i < 2; i++) {
+		restart_step(&r, 10 * (i + 1));
+		assert_true(lose(&r, ERR_PEER, &wait, &e));
+	}
+	restart_step(&r, 1000);
+	assert_false(lose(&r, ERR_PEER, &wait, &e));
+	assert_int_equal(e.code, ERR_ABORTED);
+}
+
+static void lasting_failure_before_the_first_step_is_tried_twice(void **state)
+{
+	(void)state;
+	struct restart r;
+	struct err e;
+	double wait;
+	restart_init(&r, 100, 100, 0);
+	assert_true(lose(&r, ERR_CORRUPT, &wait, &e));
+	assert_false(lose(&r, ERR_CORRUPT, &wait, &e));
+	assert_int_equal(e.code, ERR_CORRUPT);
+}
+
+static void lasting_failures_of_two_kinds_or_after_steps_are_retried(void **state)
+{
+	(void)state;
+	struct restart r;
+	struct err e;
+	double wait;
+	restart_init(&r, 100, 100, 0);
+	assert_true(lose(&r, ERR_CORRUPT, &wait, &e));
+	assert_true(lose(&r, ERR_USAGE, &wait, &e));
+	restart_step(&r, 1);
+	assert_true(lose(&r, ERR_USAGE, &wait, &e));
+	assert_true(lose(&r, ERR_USAGE, &wait, &e));
+	assert_true(lose(&r, ERR_PEER, &wait, &e)); /* in between, another reason */
+	assert_true(lose(&r, ERR_USAGE, &wait, &e));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(first_restart_is_at_once),
+		cmocka_unit_test(waits_double_while_nothing_is_gained),
+		cmocka_unit_test(a_new_checkpoint_is_progress),
+		cmocka_unit_test(crash_loop_at_one_step_ends),
+		cmocka_unit_test(max_restarts_holds_even_with_progress),
+		cmocka_unit_test(lasting_failure_before_the_first_step_is_tried_twice),
+		cmocka_unit_test(lasting_failures_of_two_kinds_or_after_steps_are_retried),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

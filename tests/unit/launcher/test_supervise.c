@@ -1,0 +1,414 @@
+/* What the supervisor does about what agents do, and do not do. */
+#include "tests/unit/launcher/harness.h"
+
+static void start(void)
+{
+	supervisor_start(h.supervisor);
+	settle();
+}
+
+static void start_training(void)
+{
+	start();
+	all_train();
+}
+
+static void all_finish(int64_t step)
+{
+	for (int i = 0; i < WORLD; i++)
+		say_step(&h.peers[i], MSG_FINISHED, step);
+	for (int i = 0; i < WORLD; i++)
+		process_ends(i, 0);
+}
+
+static void a_run_goes_from_hello_to_done(void **state)
+{
+	(void)state;
+	start();
+	all_hello();
+	assert_true(h.peers[0].welcomed && h.peers[1].welcomed);
+	assert_string_equal(h.peers[0].resume, "none");
+	for (int i = 0; i < WORLD; i++)
+		say_step(&h.peers[i], MSG_READY, 0);
+	say_step(&h.peers[1], MSG_METRICS, 1);
+	assert_int_equal(told("first-step", "\"step\":1"), 1);
+	assert_int_equal(done(), -1);
+	all_finish(10);
+	assert_int_equal(done(), STATUS_DONE);
+	assert_int_equal(told("\"done\"", "\"status\":0"), 1);
+}
+
+static void a_lost_rank_ends_the_generation_and_the_next_one_resumes(void **state)
+{
+	(void)state;
+	unsigned char before[AUTH_SECRET_BYTES];
+	start_training();
+	say_step(&h.peers[1], MSG_METRICS, 1);
+	say_step(&h.peers[0], MSG_CKPT, 1);
+	memcpy(before, h.secret, sizeof before);
+	die(1);
+	assert_int_equal(told("rank-lost", "\"rank\":1"), 1);
+	assert_true(h.peers[0].aborted);
+	assert_int_equal(h.starts, 2);
+	assert_int_equal(h.generation, 2);
+	assert_memory_not_equal(before, h.secret, sizeof before);
+	all_train();
+	assert_string_equal(h.peers[0].resume, "auto");
+	all_finish(10);
+	assert_int_equal(done(), STATUS_DONE);
+}
+
+static void without_a_checkpoint_the_job_s_own_word_stands(void **state)
+{
+	(void)state;
+	start_training();
+	say_step(&h.peers[1], MSG_METRICS, 1);
+	die(0);
+	all_hello();
+	assert_string_equal(h.peers[0].resume, "none");
+}
+
+static void restarts_that_lead_nowhere_end(void **state)
+{
+	(void)state;
+	start();
+	for (int i = 0; done() < 0 && i < 20; i++) {
+		all_train();
+		say_step(&h.peers[1], MSG_METRICS, 7);
+		die(1);
+		pass(10);
+	}
+	assert_int_equal(done(), STATUS_GAVE_UP);
+	assert_int_equal(h.starts, 4);
+	assert_int_equal(told("gave-up", "max_futile"), 1);
+}
+
+static void the_wait_between_restarts_can_be_stopped(void **state)
+{
+	(void)state;
+	start_training();
+	die(1);
+	all_train();
+	die(1);
+	assert_int_equal(h.starts, 2); /* the third waits */
+	supervisor_stop(h.supervisor, "Interrupt", false);
+	assert_int_equal(done(), STATUS_STOPPED);
+}
+
+static void no_restart_allowed_is_a_failed_job(void **state)
+{
+	(void)state;
+	h.job.restart.max_restarts = 0;
+	supervisor_close(h.supervisor);
+	const struct supervise_options o = {
+		.loop = &h.loop, .job = &h.job, .cluster = &h.cluster, .plan = &h.plan, .job_text = "", .ops = &fake_ops, .run = h.run,
+		.term = h.term, .listener = -1, .address = "", .limits = SUPERVISE_LIMITS, .now = fake_now,
+	};
+	assert_int_equal(supervisor_open(&o, &h.supervisor, NULL), 0);
+	h.fail_start = false;
+	start();
+	process_ends(0, 127 << 8);
+	settle();
+	assert_int_equal(done(), STATUS_FAILED);
+}
+
+static void what_cannot_be_started_is_said_at_once(void **state)
+{
+	(void)state;
+	h.fail_start = true;
+	start();
+	assert_int_equal(done(), STATUS_CANNOT_START);
+	assert_int_equal(told("failed", "cannot start another process"), 1);
+}
+
+static void a_stop_lets_the_ranks_finish_together(void **state)
+{
+	(void)state;
+	start_training();
+	supervisor_stop(h.supervisor, "Terminated", false);
+	supervisor_stop(h.supervisor, "Terminated", false); /* said twice: no matter */
+	settle();
+	assert_true(h.peers[0].stopped && h.peers[1].stopped && h.peers[0].checkpoint);
+	assert_int_equal(h.kills, 0);
+	say_step(&h.peers[0], MSG_CKPT, 4);
+	all_finish(4);
+	assert_int_equal(done(), STATUS_STOPPED);
+}
+
+static void a_second_interrupt_stops_at_once(void **state)
+{
+	(void)state;
+	start_training();
+	supervisor_stop(h.supervisor, "Interrupt", false);
+	supervisor_stop(h.supervisor, "Interrupt", true);
+	assert_int_equal(h.kills, 1);
+	settle();
+	assert_int_equal(done(), STATUS_STOPPED);
+	assert_int_equal(h.starts, 1);
+}
+
+static void agents_that_do_not_stop_are_killed(void **state)
+{
+	(void)state;
+	start_training();
+	supervisor_stop(h.supervisor, "Terminated", false);
+	for (int i = 0; i < 130; i++) {
+		say_step(&h.peers[0], MSG_PROGRESS, i);
+		say_step(&h.peers[1], MSG_PROGRESS, i);
+		pass(1);
+	}
+	assert_int_equal(done(), STATUS_STOPPED);
+	assert_int_equal(told("stopped", "did not stop within"), 1);
+}
+
+static void a_loss_while_stopping_is_no_restart(void **state)
+{
+	(void)state;
+	start_training();
+	supervisor_stop(h.supervisor, "Terminated", false);
+	die(1);
+	assert_int_equal(done(), STATUS_STOPPED);
+	assert_int_equal(h.starts, 1);
+}
+
+static void a_stop_after_the_last_step_is_a_finished_job(void **state)
+{
+	(void)state;
+	start_training();
+	supervisor_stop(h.supervisor, "Terminated", false);
+	all_finish(10);
+	assert_int_equal(done(), STATUS_DONE);
+}
+
+static void a_signal_that_an_agent_got_stops_all(void **state)
+{
+	(void)state;
+	start_training();
+	say(&h.peers[1], MSG_SIGNAL, json_pack("{s:i}", "number", SIGTERM));
+	say(&h.peers[0], MSG_SIGNAL, json_pack("{s:i}", "number", SIGTERM));
+	assert_true(h.peers[0].stopped && h.peers[1].stopped);
+	assert_int_equal(h.kills, 0);
+}
+
+static void a_hang_names_the_rank_that_is_behind(void **state)
+{
+	(void)state;
+	start_training();
+	say_step(&h.peers[0], MSG_PROGRESS, 5);
+	say_step(&h.peers[1], MSG_PROGRESS, 4);
+	for (int i = 0; i < 50; i++) { /* heartbeats that tell of no progress */
+		pass(1);
+		say_step(&h.peers[0], MSG_PROGRESS, 5);
+		say_step(&h.peers[1], MSG_PROGRESS, 4);
+	}
+	assert_int_equal(h.starts, 1);
+	pass(11);
+	assert_int_equal(told("\"how\":\"hung\"", "\"rank\":1"), 1);
+	assert_int_equal(h.starts, 2);
+}
+
+static void a_rank_without_heartbeats_is_lost(void **state)
+{
+	(void)state;
+	start_training();
+	for (int i = 0; i < 16; i++) {
+		say_step(&h.peers[0], MSG_PROGRESS, i);
+		pass(1);
+	}
+	assert_int_equal(told("\"how\":\"silent\"", "\"rank\":1"), 1);
+}
+
+static void sleep_of_the_supervisor_is_nobody_s_fault(void **state)
+{
+	(void)state;
+	start_training();
+	h.now += 3600;
+	supervisor_tick(h.supervisor);
+	pass(5);
+	assert_int_equal(told("rank-lost", ""), 0);
+}
+
+static void ranks_that_never_report_are_named(void **state)
+{
+	(void)state;
+	start();
+	say(peer_open(0, h.secret, h.generation), MSG_HELLO, hello(0));
+	for (int i = 0; i < 121; i++) {
+		say_step(&h.peers[0], MSG_PROGRESS, i);
+		pass(1);
+	}
+	assert_int_equal(told("rank-lost", "\"rank\":1"), 1);
+	assert_int_equal(told("rank-lost", "did not report"), 1);
+}
+
+static void the_culprit_is_blamed_not_the_one_who_complains(void **state)
+{
+	(void)state;
+	start_training();
+	say(&h.peers[0], MSG_FAILED, json_pack("{s:s, s:s}", "code", "peer", "text", "rank 1 is gone"));
+	shutdown(h.peers[0].fd, SHUT_RDWR);
+	settle();
+	assert_int_equal(h.kills, 0);
+	die(1);
+	assert_int_equal(told("rank-lost", "\"rank\":1"), 1);
+	assert_int_equal(told("rank-lost", ""), 1);
+}
+
+static void a_complaint_without_a_culprit_is_believed(void **state)
+{
+	(void)state;
+	start_training();
+	say(&h.peers[0], MSG_FAILED, json_pack("{s:s, s:s}", "code", "peer", "text", "rank 1 is gone"));
+	pass(0.2);
+	assert_int_equal(told("rank-lost", "\"rank\":0"), 1);
+	assert_int_equal(h.starts, 2);
+}
+
+static void what_a_restart_does_not_mend_is_tried_twice(void **state)
+{
+	(void)state;
+	start();
+	for (int i = 0; i < 2; i++) {
+		all_hello();
+		say(&h.peers[1], MSG_FAILED, json_pack("{s:s, s:s}", "code", "corrupt", "text", "tokens.bin: damaged"));
+	}
+	assert_int_equal(done(), STATUS_FAILED);
+	assert_int_equal(h.starts, 2);
+}
+
+static void last_words_are_heard_before_the_exit(void **state)
+{
+	(void)state;
+	start_training();
+	for (int i = 0; i < WORLD; i++) { /* said, but not read yet, when the process is gone */
+		json_t *body = json_pack("{s:i}", "step", 10);
+		assert_int_equal(channel_send(h.peers[i].channel, MSG_FINISHED, body, NULL), 0);
+		json_decref(body);
+		struct buf *out = channel_out(h.peers[i].channel);
+		assert_int_equal(send(h.peers[i].fd, out->data, out->len, 0), (ssize_t)out->len);
+		buf_clear(out);
+		process_ends(i, 0);
+	}
+	settle();
+	assert_int_equal(done(), STATUS_DONE);
+}
+
+static void a_second_hello_for_a_rank_is_refused(void **state)
+{
+	(void)state;
+	start();
+	say(peer_open(0, h.secret, h.generation), MSG_HELLO, hello(0));
+	say(peer_open(2, h.secret, h.generation), MSG_HELLO, hello(0));
+	assert_true(h.peers[2].closed && !h.peers[2].welcomed);
+	assert_false(h.peers[0].closed);
+	say(peer_open(1, h.secret, h.generation), MSG_HELLO, hello(1));
+	assert_int_equal(told("wired", ""), 1);
+}
+
+static void strangers_and_the_past_are_refused(void **state)
+{
+	(void)state;
+	unsigned char old[AUTH_SECRET_BYTES];
+	start_training();
+	memcpy(old, h.secret, sizeof old);
+	die(1);
+	assert_int_equal(h.generation, 2);
+	say(peer_open(3, old, 1), MSG_HELLO, hello(0)); /* of the generation before: the proofs do not meet */
+	assert_false(h.peers[3].welcomed || channel_ready(h.peers[3].channel));
+	struct peer *p = peer_open(4, h.secret, h.generation);
+	assert_true(send(p->fd, "GET / HTTP/1.1\r\nHost: x\r\nAccept: everything, and a bit more\r\n\r\n", 64, 0) > 0);
+	settle();
+	assert_true(p->closed);
+	peer_open(5, h.secret, h.generation); /* proves itself, then says nothing */
+	pass(11);
+	assert_true(h.peers[5].closed);
+	all_train();
+	assert_int_equal(told("\"ready\"", "\"generation\":2"), 1);
+}
+
+static void hellos_that_lie_are_refused(void **state)
+{
+	(void)state;
+	start();
+	say(peer_open(2, h.secret, h.generation), MSG_HELLO, hello(WORLD));
+	say(peer_open(3, h.secret, h.generation), MSG_HELLO, hello(-1));
+	say(peer_open(4, h.secret, h.generation), MSG_HELLO, json_pack("{s:s}", "rank", "0"));
+	say(peer_open(5, h.secret, h.generation), MSG_FINISHED, json_pack("{s:i}", "step", 10));
+	say(peer_open(6, h.secret, h.generation), MSG_ABORT, json_pack("{s:s}", "reason", "because"));
+	for (int i = 2; i <= 6; i++)
+		assert_true(h.peers[i].closed && !h.peers[i].welcomed);
+	assert_int_equal(told("refused", ""), 5);
+	all_train();
+	assert_int_equal(h.starts, 1);
+}
+
+static void malformed_messages_lose_their_rank(void **state)
+{
+	(void)state;
+	start_training();
+	say(&h.peers[1], MSG_METRICS, json_pack("{s:s}", "step", "many"));
+	assert_int_equal(told("\"how\":\"protocol\"", "\"rank\":1"), 1);
+	assert_int_equal(h.starts, 2);
+	all_train();
+	say_step(&h.peers[0], MSG_PROGRESS, 1);
+	say_step(&h.peers[0], MSG_METRICS, 30);
+	say(&h.peers[0], MSG_WELCOME, json_object()); /* not an agent's to send */
+	assert_int_equal(told("\"how\":\"protocol\"", "\"rank\":0"), 1);
+}
+
+static void finished_processes_that_stay_are_killed(void **state)
+{
+	(void)state;
+	start_training();
+	for (int i = 0; i < WORLD; i++)
+		say_step(&h.peers[i], MSG_FINISHED, 10);
+	assert_int_equal(h.kills, 0);
+	pass(11);
+	assert_int_equal(done(), STATUS_DONE);
+}
+
+static void a_complete_run_says_so(void **state)
+{
+	(void)state;
+	start();
+	all_hello();
+	all_finish(10);
+	assert_int_equal(done(), STATUS_DONE);
+	assert_int_equal(told("\"done\"", "\"step\":-1"), 1);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(a_run_goes_from_hello_to_done),
+		T(a_lost_rank_ends_the_generation_and_the_next_one_resumes),
+		T(without_a_checkpoint_the_job_s_own_word_stands),
+		T(restarts_that_lead_nowhere_end),
+		T(the_wait_between_restarts_can_be_stopped),
+		T(no_restart_allowed_is_a_failed_job),
+		T(what_cannot_be_started_is_said_at_once),
+		T(a_stop_lets_the_ranks_finish_together),
+		T(a_second_interrupt_stops_at_once),
+		T(agents_that_do_not_stop_are_killed),
+		T(a_loss_while_stopping_is_no_restart),
+		T(a_stop_after_the_last_step_is_a_finished_job),
+		T(a_signal_that_an_agent_got_stops_all),
+		T(a_hang_names_the_rank_that_is_behind),
+		T(a_rank_without_heartbeats_is_lost),
+		T(sleep_of_the_supervisor_is_nobody_s_fault),
+		T(ranks_that_never_report_are_named),
+		T(the_culprit_is_blamed_not_the_one_who_complains),
+		T(a_complaint_without_a_culprit_is_believed),
+		T(what_a_restart_does_not_mend_is_tried_twice),
+		T(last_words_are_heard_before_the_exit),
+		T(a_second_hello_for_a_rank_is_refused),
+		T(strangers_and_the_past_are_refused),
+		T(hellos_that_lie_are_refused),
+		T(malformed_messages_lose_their_rank),
+		T(finished_processes_that_stay_are_killed),
+		T(a_complete_run_says_so),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
