@@ -109,21 +109,35 @@ static void warn(const char *text, void *arg)
 	log_warn("%s", text);
 }
 
-/* Everyone learns the worst of the ranks' error codes (ERR_NONE: all is well). */
-static int agree(struct comm *world, int rc, struct err *mine, enum err_code *worst, struct err *e)
+/* The worst of the ranks' error codes (ERR_NONE: all is well), and the first rank that has it. */
+struct verdict {
+	enum err_code code;
+	int rank;
+};
+
+static int agree(struct comm *world, int rc, const struct err *mine, struct verdict *all, struct err *e)
 {
-	int32_t code = rc ? (int32_t)mine->code : ERR_NONE;
-	if (comm_all_reduce(world, &code, &code, 1, COMM_I32, COMM_MAX, e))
+	int size = comm_size(world);
+	int64_t word = (rc ? (int64_t)mine->code : ERR_NONE) * size + size - 1 - comm_rank(world);
+	if (comm_all_reduce(world, &word, &word, 1, COMM_I64, COMM_MAX, e))
 		return -1;
-	*worst = (enum err_code)code;
+	*all = (struct verdict){ (enum err_code)(word / size), size - 1 - (int)(word % size) };
 	return 0;
+}
+
+/* The error that this rank returns: its own, or that another one has failed. */
+static int share_failure(int rc, const struct err *mine, const struct verdict *all, const char *what, struct err *e)
+{
+	if (rc)
+		return err_set(e, mine->code, "%s", mine->text);
+	return err_set(e, ERR_PEER, "%s: rank %d failed (%s)", what, all->rank, err_word(all->code));
 }
 
 /* World rank 0 looks, because one rank must decide what exists; all get the path ("" when there is none). */
 static int find_latest(struct comm *world, const char *dir, json_t *model, char path[JOB_PATH], struct err *e)
 {
 	struct err mine = ERR_INIT;
-	enum err_code worst;
+	struct verdict all;
 	int rc = 0;
 	memset(path, 0, JOB_PATH);
 	if (comm_rank(world) == 0) {
@@ -133,11 +147,10 @@ static int find_latest(struct comm *world, const char *dir, json_t *model, char 
 			snprintf(path, JOB_PATH, "%s", found);
 		free(found);
 	}
-	if (agree(world, rc, &mine, &worst, e))
+	if (agree(world, rc, &mine, &all, e))
 		return -1;
-	if (worst != ERR_NONE)
-		return rc ? err_set(e, mine.code, "%s", mine.text)
-			  : err_set(e, ERR_PEER, "rank 0 could not look for a checkpoint in %s", dir);
+	if (all.code != ERR_NONE)
+		return share_failure(rc, &mine, &all, dir, e);
 	return comm_broadcast(world, path, JOB_PATH, COMM_U8, 0, e);
 }
 
@@ -159,21 +172,21 @@ static int set_aside(const char *path, struct err *e)
 	return err_errno(e, ERR_IO, "%s: damaged, and cannot be renamed to %s", path, to);
 }
 
-/* 1 when all ranks have loaded it, 0 when some found it damaged, which was then said. */
+/* 1 when all ranks have loaded it, 0 when some found it damaged (e says so). */
 static int try_load(struct comm *world, const char *path, json_t *model, const struct state_view *view,
 		    struct ckpt_state *at, struct err *e)
 {
 	struct err mine = ERR_INIT;
-	enum err_code worst;
+	struct verdict all;
 	int rc = load(path, model, view, at, &mine);
-	if (agree(world, rc, &mine, &worst, e))
+	if (agree(world, rc, &mine, &all, e))
 		return -1;
-	if (worst == ERR_NONE)
+	if (all.code == ERR_NONE)
 		return 1;
-	if (!rc)
-		err_set(&mine, ERR_PEER, "%s: another rank could not load it (%s)", path, err_word(worst));
-	err_set(e, mine.code, "%s", mine.text);
-	return worst == ERR_CORRUPT ? 0 : -1;
+	if (rc) /* the supervisor hears of it once */
+		log_line(all.rank == comm_rank(world) && all.code == ERR_CORRUPT ? LOG_WARN : LOG_INFO, "%s", mine.text);
+	share_failure(rc, &mine, &all, path, e);
+	return all.code == ERR_CORRUPT ? 0 : -1;
 }
 
 /* What a failed attempt has read must not stay: moments begin at zero. */
@@ -198,15 +211,13 @@ static int resume_latest(struct comm *world, const char *dir, json_t *model, con
 		if (rc)
 			return rc;
 		struct err mine = ERR_INIT;
-		enum err_code worst;
-		if (e->code != ERR_PEER)
-			log_warn("%s", e->text);
+		struct verdict all;
 		forget(view);
 		rc = comm_rank(world) == 0 ? set_aside(path, &mine) : 0;
-		if (agree(world, rc, &mine, &worst, e))
+		if (agree(world, rc, &mine, &all, e))
 			return -1;
-		if (worst != ERR_NONE)
-			return rc ? err_set(e, mine.code, "%s", mine.text) : -1;
+		if (all.code != ERR_NONE)
+			return share_failure(rc, &mine, &all, path, e);
 	}
 }
 

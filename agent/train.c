@@ -252,12 +252,11 @@ static int save(struct trainer *t, struct err *e)
 	control_progress(t->env->control, t->at.step, "checkpoint");
 	int rc = start_save(t, e);
 	if (rc && !world_is_lost(e->code)) {
-		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN, "no checkpoint of step %lld: %s; training goes on",
-			 (long long)t->saved, e->text);
+		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN, "%s; training goes on", e->text);
 		rc = start_save(t, e);
 	}
 	if (rc)
-		return err_prefix(e, "checkpoint of step %lld", (long long)t->at.step);
+		return -1;
 	t->saved = t->at.step;
 	phases_lap(&t->spent, "checkpoint", &since);
 	return 0;
@@ -312,7 +311,7 @@ static int train_loop(struct trainer *t, struct err *e)
 	double since = clock_s();
 	control_progress(t->env->control, t->at.step, "commit");
 	if (ckpt_wait(t->writer, e))
-		return err_prefix(e, "checkpoint of step %lld", (long long)t->saved);
+		return -1;
 	phases_lap(&t->spent, "commit", &since);
 	report_commits(t);
 	return 0;

@@ -72,6 +72,12 @@ int comm_rank(const struct comm *c)
 	return 0;
 }
 
+int comm_size(const struct comm *c)
+{
+	(void)c;
+	return 1;
+}
+
 int comm_all_reduce(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct err *e)
 {
 	(void)c;
