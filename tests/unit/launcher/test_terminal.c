@@ -1,0 +1,126 @@
+/* What a person reads: lines in a pipe, a line that lives on a terminal. */
+#include "launcher/supervise/terminal.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static int ends[2];
+static struct terminal *term;
+
+static void open_term(bool live, bool colour, int width)
+{
+	struct terminal_options o = { .live = live, .colour = colour, .width = width, .every = 10, .steps = 20 };
+	assert_int_equal(pipe(ends), 0);
+	o.fd = ends[1];
+	assert_int_equal(terminal_open(&o, &term, NULL), 0);
+}
+
+/* Closes the terminal and returns all that it wrote. */
+static const char *written(void)
+{
+	static char text[8192];
+	terminal_close(term);
+	close(ends[1]);
+	ssize_t n = read(ends[0], text, sizeof text - 1);
+	text[n > 0 ? n : 0] = '\0';
+	close(ends[0]);
+	return text;
+}
+
+static int count(const char *text, const char *what)
+{
+	int n = 0;
+	for (const char *at = text; (at = strstr(at, what)); at += strlen(what))
+		n++;
+	return n;
+}
+
+static void steps(void)
+{
+	for (int i = 1; i <= 20; i++)
+		terminal_step(term, &(struct terminal_step){ .step = i, .loss = 2.5, .left_s = 75 }, i * 1e-3);
+}
+
+static void a_pipe_gets_a_line_every_so_many_steps(void **state)
+{
+	(void)state;
+	open_term(false, false, 0);
+	steps();
+	const char *text = written();
+	assert_int_equal(count(text, "\n"), 3); /* the first, 10, 20 */
+	assert_non_null(strstr(text, "  step 10/20  loss 2.5000"));
+	assert_non_null(strstr(text, "eta 1:15"));
+	assert_null(strchr(text, '\033'));
+}
+
+static void a_live_line_is_rewritten_and_rarely(void **state)
+{
+	(void)state;
+	open_term(true, false, 200);
+	steps();
+	const char *text = written();
+	assert_int_equal(count(text, "step"), 1); /* 20 steps within 20 ms: only the last one is worth it */
+	assert_null(strchr(text, '\n'));
+}
+
+static void events_come_above_the_live_line(void **state)
+{
+	(void)state;
+	open_term(true, false, 200);
+	terminal_step(term, &(struct terminal_step){ .step = 20 }, 1);
+	terminal_event(term, TONE_BAD, "lost", "rank %d", 3);
+	const char *text = written();
+	const char *lost = strstr(text, "\r\033[K  lost       rank 3\n");
+	assert_non_null(lost);
+	assert_non_null(strstr(lost, "step 20/20"));
+}
+
+static void the_live_line_never_wraps(void **state)
+{
+	(void)state;
+	open_term(true, false, 30);
+	terminal_step(term, &(struct terminal_step){ .step = 20 }, 1);
+	const char *text = written();
+	assert_true(strlen(text) <= 2 * strlen("\r\033[K") + 29);
+}
+
+static void texts_of_agents_cannot_steer_the_terminal(void **state)
+{
+	(void)state;
+	open_term(false, false, 0);
+	terminal_event(term, TONE_WARN, "warn", "%s", "a\033[2Jb\nc\rd");
+	assert_string_equal(written(), "  warn       a [2Jb c d\n");
+}
+
+static void numbers_are_for_people(void **state)
+{
+	(void)state;
+	char out[32];
+	assert_string_equal(terminal_count(0, out, sizeof out), "0");
+	assert_string_equal(terminal_count(999, out, sizeof out), "999");
+	assert_string_equal(terminal_count(12345, out, sizeof out), "12.3k");
+	assert_string_equal(terminal_count(4.56e8, out, sizeof out), "456M");
+	assert_string_equal(terminal_span(0.04, out, sizeof out), "0.0 s");
+	assert_string_equal(terminal_span(80, out, sizeof out), "1:20");
+	assert_string_equal(terminal_span(7384, out, sizeof out), "2:03:04");
+	assert_string_equal(terminal_span(INFINITY, out, sizeof out), terminal_span(1e9, (char[32]){ 0 }, 32));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_pipe_gets_a_line_every_so_many_steps),
+		cmocka_unit_test(a_live_line_is_rewritten_and_rarely),
+		cmocka_unit_test(events_come_above_the_live_line),
+		cmocka_unit_test(the_live_line_never_wraps),
+		cmocka_unit_test(texts_of_agents_cannot_steer_the_terminal),
+		cmocka_unit_test(numbers_are_for_people),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
