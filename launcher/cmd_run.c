@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/net.h"
+#include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
 
 #include <limits.h>
@@ -102,15 +103,20 @@ static int make_plan(struct run *r, struct err *e)
 	return buf_failed(&r->job_text) ? err_set(e, ERR_NOMEM, "no memory for the job's text") : 0;
 }
 
-/* The control channel stays on the loopback address when every rank is on this host. */
+/* Where the agents find the supervisor: on the loopback address when every rank is on this host. */
+static int control_host(const struct run *r, char host[NET_ADDR_MAX], struct err *e)
+{
+	if (r->ops == &launch_local)
+		return net_local_address(NULL, NULL, host, e);
+	if (*r->job.network.interface)
+		return net_local_address(r->job.network.interface, NULL, host, e);
+	return slurm_address(host, e);
+}
+
 static int open_control(struct run *r, struct err *e)
 {
-	char host[NET_ADDR_MAX], name[256] = "localhost";
-	bool here = r->ops == &launch_local;
-	gethostname(name, sizeof name - 1);
-	if (net_local_address(here ? NULL : r->job.network.interface, here ? NULL : name, host, e))
-		return -1;
-	return net_listen(host, &r->listener, r->address, e);
+	char host[NET_ADDR_MAX];
+	return control_host(r, host, e) || net_listen(host, &r->listener, r->address, e) ? -1 : 0;
 }
 
 static int run_open(struct run *r, struct err *e)
