@@ -56,7 +56,8 @@ static bool removed(const char *word)
 		"SLURM_NNODES=", "SLURM_JOB_NUM_NODES=", "SLURM_HOSTFILE=", "SLURM_EXACT=", "SLURM_EXCLUSIVE=",
 		"SLURM_OVERCOMMIT=", "SLURM_THREADS_PER_CORE=", "SLURM_HINT=", "SLURM_STEP", "SLURM_LABELIO=",
 		"SLURM_THREADS=", "SLURM_WAIT=", "SLURM_KILL_BAD_EXIT=", "SLURM_NO_KILL=", "SLURM_TIMELIMIT=",
-		"SLURM_WORKING_DIR=", "SLURM_MULTI_PROG=", "PMIX_", "PMI_", "MUSTER_",
+		"SLURM_WORKING_DIR=", "SLURM_MULTI_PROG=", "PMIX_", "PMI_", AGENT_ENV_ADDRESS "=", AGENT_ENV_SECRET "=",
+		AGENT_ENV_GENERATION "=",
 	};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (!strncmp(word, names[i], strlen(names[i])))

@@ -1,0 +1,225 @@
+#!/usr/bin/env bats
+# The same job under a real Slurm: four nodes with two fake GPUs each, on the loopback address.
+
+load ../helpers
+
+setup_file() {
+	command -v slurmctld >/dev/null && command -v slurmd >/dev/null && command -v munged >/dev/null ||
+		skip "slurm-wlm or munge is not installed"
+	[[ $(id -u) -eq 0 ]] || skip "slurmd needs root"
+	cluster=$BATS_FILE_TMPDIR/cluster
+	export cluster
+	local from=${EPOCHREALTIME/./}
+	"$BATS_TEST_DIRNAME/cluster" start "$cluster" 4
+	figure "cluster of 4 nodes up in $(((${EPOCHREALTIME/./} - from) / 1000)) ms"
+	. "$cluster/env"
+	make_data
+	make_tiny_job
+	words="parallel.tp=2 parallel.pp=2 parallel.dp=2 slurm.nodes=4 slurm.gpus_per_node=2 slurm.cpus_per_task=1 checkpoint.every=5 restart.backoff=0.1"
+	export words
+}
+
+teardown_file() {
+	[[ ! -e ${cluster-} ]] || "$BATS_TEST_DIRNAME/cluster" stop "$cluster"
+}
+
+# A test that failed leaves no job to the next one.
+teardown() {
+	[[ -z $(squeue -h -o %i) ]] && return
+	scancel --signal=KILL --state=RUNNING || true
+	scancel --user=root || true
+	wait_for 30 no_jobs
+}
+
+no_jobs() { [[ -z $(squeue -h -o %i) ]]; }
+
+# submit NAME WORD...: hands the tiny job in as NAME; its id is $id.
+submit() {
+	local name=$1
+	shift
+	# shellcheck disable=SC2086 # a list of words
+	id=$("$MUSTER" submit "$tiny" "job.name=$name" $words "$@")
+	[[ $id =~ ^[0-9]+$ ]]
+}
+
+# A field of scontrol's one line about job $id.
+job_field() { scontrol --oneliner show job "$id" | grep -oP "(?<= $1=)\S+"; }
+job_over() { [[ $(job_field JobState) =~ ^(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL)$ ]]; }
+
+# ends_with STATUS: waits for the job's end and holds its exit status against it.
+ends_with() {
+	local name
+	wait_for 120 job_over
+	[[ $(job_field ExitCode) == "$1:0" ]] && return
+	echo "state $(job_field JobState), exit $(job_field ExitCode)"
+	name=$(job_field JobName)
+	tail -n 30 "$(run_folder "$name")"/logs/{slurm,launch}-*
+	return 1
+}
+
+events() { cat "$(run_folder "$1")/events.jsonl"; } # run
+# A field of the last event of a kind (and rank).
+event_field() { # run event field [rank]
+	events "$1" | grep "\"$2\"" | { [[ -z ${4-} ]] && cat || grep -E "\"rank\": ?$4[,}]"; } | tail -n 1 |
+		grep -oP "\"$3\": ?\"?\K[^,\"}]+"
+}
+
+step_reached() { # run step
+	local last
+	last=$(tail -n 1 "$(run_folder "$1")/metrics.jsonl" 2>/dev/null | grep -oP '"step": ?\K[0-9]+')
+	[[ ${last:-0} -ge $2 ]]
+}
+
+agents_left() { pgrep -f "$(dirname "$MUSTER")/muster-agent" | while read -r pid; do
+	grep -qzxF "SLURM_CONF=$SLURM_CONF" "/proc/$pid/environ" 2>/dev/null && echo "$pid"
+done; }
+none_left() { [[ -z $(agents_left) ]]; }
+
+@test "the nodes are idle, and a step over PMIx reaches all of them" {
+	[[ $(sinfo -h -o '%T %D') == "idle 4" ]]
+	run srun -N4 --ntasks-per-node=2 --gpus-per-node=2 --mpi=pmix sh -c 'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'
+	[[ $status -eq 0 ]]
+	[[ $(sort <<<"$output" | uniq -c | sed 's/^ *//') == $'2 n1 0,1\n2 n2 0,1\n2 n3 0,1\n2 n4 0,1' ]]
+}
+
+@test "submit --dry-run prints the script and changes nothing" {
+	# shellcheck disable=SC2086
+	run "$MUSTER" submit --dry-run "$tiny" "job.name=dry" $words slurm.time=10 slurm.signal_before=60
+	[[ $status -eq 0 ]]
+	bash -n <<<"$output"
+	[[ $output == *"#SBATCH --nodes=4"*"#SBATCH --ntasks-per-node=2"*"#SBATCH --gpus-per-node=2"* ]]
+	[[ $output == *"#SBATCH --signal=B:TERM@60"* ]]
+	[[ ! -e $(run_folder dry) ]]
+	no_jobs
+}
+
+@test "what Slurm refuses is said, and exits 3" {
+	# shellcheck disable=SC2086
+	run "$MUSTER" submit "$tiny" "job.name=refused" $words slurm.partition=nowhere
+	[[ $status -eq 3 ]]
+	[[ $output == *partition* ]]
+	run "$MUSTER" submit "$tiny" parallel.tp=two
+	[[ $status -eq 2 ]]
+}
+
+@test "a job over four nodes trains to the end" {
+	submit whole job.steps=40
+	ends_with 0
+	[[ $(event_field whole "done" status) == 0 ]]
+	step_reached whole 39
+	"$losses" final "$(run_folder whole)/metrics.jsonl"
+	figure "undisturbed: first step $(event_field whole first-step since_start_s) s after the start of its generation"
+	wait_for 5 none_left
+}
+
+@test "tensor-parallel pairs share a node, and every node is used" {
+	local rank nodes=""
+	for rank in 0 2 4 6; do
+		[[ $(event_field whole hello node $rank) == "$(event_field whole hello node $((rank + 1)))" ]]
+		nodes+="$(event_field whole hello node $rank) "
+	done
+	[[ $(tr ' ' '\n' <<<"$nodes" | sed '/^$/d' | sort | tr '\n' ' ') == "n1 n2 n3 n4 " ]]
+}
+
+@test "each rank has its log, by node and rank" {
+	local rank
+	for rank in {0..7}; do
+		[[ -s $(run_folder whole)/logs/$(event_field whole hello node $rank)-$rank.log ]]
+	done
+	[[ -s $(run_folder whole)/logs/slurm-$(job_of whole).out ]]
+}
+
+job_of() { basename "$(ls "$(run_folder "$1")"/logs/slurm-*.out | head -n 1)" .out | tr -dc 0-9; }
+
+@test "no secret is in a log, an event or on a command line" {
+	! grep -rE '[0-9a-f]{64}' "$(run_folder whole)"/{logs,events.jsonl,job.ini}
+	[[ -z $(find "$(run_folder whole)" -type f -perm /077) ]]
+}
+
+@test "the losses are those of a local run of the same layout, to the bit" {
+	run_tiny alone job.steps=40 parallel.tp=2 parallel.pp=2 parallel.dp=2 checkpoint.every=5 launch.launcher=local
+	run "$losses" compare "$(run_folder alone)/metrics.jsonl" "$(run_folder whole)/metrics.jsonl" 0
+	echo "$output"
+	[[ $status -eq 0 ]]
+}
+
+# stop_and_go_on NAME STATE COMMAND...: a job that is stopped by the command leaves a checkpoint; the second
+# submission goes on from it and ends with the losses of the undisturbed run.
+stop_and_go_on() {
+	local name=$1 state=$2 stopped
+	shift 2
+	submit "$name" job.steps=40 checkpoint.every=0
+	wait_for 60 step_reached "$name" 7
+	"$@" "$id"
+	wait_for 60 job_over
+	[[ $(job_field JobState) == "$state" ]]
+	wait_for 5 none_left
+	[[ $(event_field "$name" stopped status) == 75 ]]
+	stopped=$(event_field "$name" ckpt step)
+	"$MUSTER" ckpt verify "$(run_folder "$name")/ckpt"
+	submit "$name" job.steps=40 checkpoint.every=0
+	ends_with 0
+	run "$losses" compare "$(run_folder whole)/metrics.jsonl" "$(run_folder "$name")/metrics.jsonl" 0
+	echo "$output"
+	[[ $status -eq 0 ]]
+	figure "$name: stopped with a checkpoint of step $stopped; $output"
+}
+
+@test "scancel leaves a checkpoint, from which the next submission goes on" {
+	stop_and_go_on cancelled CANCELLED scancel
+}
+
+@test "the signal before the time limit does too, with exit status 75" {
+	stop_and_go_on limit FAILED scancel --batch --signal=TERM
+}
+
+# kill_rank RANK: the run ends by itself, with the same losses.
+kill_rank() {
+	local name=kill-$1 step=$((RANDOM % 20 + 8)) killed
+	submit "$name" job.steps=40
+	wait_for 60 step_reached "$name" "$step"
+	killed=$EPOCHREALTIME
+	kill -9 "$(event_field "$name" hello pid "$1")"
+	ends_with 0
+	run "$losses" compare "$(run_folder whole)/metrics.jsonl" "$(run_folder "$name")/metrics.jsonl" 0
+	echo "$output"
+	[[ $status -eq 0 ]]
+	[[ $(event_field "$name" first-step generation) == 2 ]]
+	figure "rank $1 killed after step $step: seen after $(span "$killed" "$(event_field "$name" rank-lost time)") s," \
+		"first step of the next generation after $(span "$killed" "$(event_field "$name" first-step time)") s; $output"
+	wait_for 5 none_left
+}
+
+span() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", b - a }'; }
+
+@test "rank 0 of 8 is killed" { kill_rank 0; }
+@test "rank 1 of 8 is killed" { kill_rank 1; }
+@test "rank 2 of 8 is killed" { kill_rank 2; }
+@test "rank 3 of 8 is killed" { kill_rank 3; }
+@test "rank 4 of 8 is killed" { kill_rank 4; }
+@test "rank 5 of 8 is killed" { kill_rank 5; }
+@test "rank 6 of 8 is killed" { kill_rank 6; }
+@test "rank 7 of 8 is killed" { kill_rank 7; }
+
+@test "the supervisor is killed: no agent and no step stays behind" {
+	local pid
+	submit orphans job.steps=100000
+	wait_for 60 step_reached orphans 2
+	[[ $(agents_left | wc -l) -eq 8 ]]
+	pid=$(cat "$(run_folder orphans)/lock")
+	kill -9 "$pid"
+	wait_for 5 none_left
+	wait_for 30 job_over
+	[[ $(job_field JobState) == FAILED ]]
+}
+
+@test "srun is killed: the run goes on with another step" {
+	local pid
+	submit srun job.steps=60
+	wait_for 60 step_reached srun 7
+	pid=$(pgrep -f -- "--job-name=muster-1-$(cat "$(run_folder srun)/lock") " | head -n 1)
+	kill -9 "$pid"
+	ends_with 0
+	[[ $(event_field srun first-step generation) == 2 ]]
+	"$losses" repeats "$(run_folder srun)/metrics.jsonl"
+}
