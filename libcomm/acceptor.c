@@ -1,0 +1,257 @@
+#include "libcomm/acceptor.h"
+
+#include "base/clock.h"
+#include "libcomm/group.h"
+#include "libcomm/handshake.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum { STRANGERS = 64, PROVE_WITHIN_S = 5, EXHAUSTED_MS = 50 };
+
+struct arrival {
+	struct arrival *next;
+	uint64_t group;
+	int from, fd;
+};
+
+struct guest {
+	struct handshake *greeting; /* NULL: proven, a watch */
+	int fd;
+	double until;
+};
+
+struct acceptor {
+	struct world *w;
+	pthread_t thread;
+	struct bell bell;
+	atomic_bool leave;
+	struct guest *guests;
+	struct pollfd *polls;
+	int count, room;
+	int strangers;      /* guests that have not proven themselves */
+	bool out_of_descriptors;
+};
+
+static void guest_drop(struct acceptor *a, int i)
+{
+	struct guest *g = &a->guests[i];
+	if (g->greeting) {
+		handshake_free(g->greeting);
+		a->strangers--;
+	} else {
+		close(g->fd);
+	}
+	/* In order of arrival: the oldest stranger comes first. */
+	memmove(g, g + 1, (size_t)(--a->count - i) * sizeof *g);
+}
+
+static bool make_room(struct acceptor *a)
+{
+	if (a->count < a->room)
+		return true;
+	int room = a->room ? 2 * a->room : 16;
+	struct guest *guests = realloc(a->guests, (size_t)room * sizeof *guests);
+	if (guests)
+		a->guests = guests;
+	struct pollfd *polls = realloc(a->polls, (size_t)(room + 2) * sizeof *polls);
+	if (polls)
+		a->polls = polls;
+	if (!guests || !polls)
+		return false;
+	a->room = room;
+	return true;
+}
+
+static void drop_oldest_stranger(struct acceptor *a)
+{
+	for (int i = 0; i < a->count; i++)
+		if (a->guests[i].greeting) {
+			guest_drop(a, i);
+			return;
+		}
+}
+
+static void welcome(struct acceptor *a)
+{
+	int fd;
+	a->out_of_descriptors = false;
+	for (;;) {
+		if (!make_room(a) || net_accept(a->w->listener, &fd, NULL) < 0) {
+			a->out_of_descriptors = true;
+			drop_oldest_stranger(a);
+			return;
+		}
+		if (fd < 0)
+			return;
+		if (a->strangers == STRANGERS)
+			drop_oldest_stranger(a);
+		struct guest g = { .fd = fd, .until = clock_s() + PROVE_WITHIN_S };
+		if (handshake_accept(a->w, fd, &g.greeting, NULL) < 0)
+			return;
+		a->guests[a->count++] = g;
+		a->strangers++;
+	}
+}
+
+static void announce(struct world *w, uint64_t group, int from, int fd)
+{
+	struct arrival *new = malloc(sizeof *new);
+	if (!new) {
+		close(fd);
+		return;
+	}
+	*new = (struct arrival){ .group = group, .from = from, .fd = fd };
+	pthread_mutex_lock(&w->lock);
+	new->next = w->arrivals;
+	w->arrivals = new;
+	if (world_failed(w))
+		shutdown(fd, SHUT_RDWR);
+	for (struct comm *c = w->groups; c; c = c->next)
+		if (c->id == group && c->bell.tx >= 0)
+			bell_ring(c->bell.tx);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* Goes on with one guest; false when it has left the list. */
+static bool hear(struct acceptor *a, int i)
+{
+	struct guest *g = &a->guests[i];
+	int rc = handshake_step(g->greeting, NULL);
+	if (rc == 0 && clock_s() < g->until)
+		return true;
+	if (rc <= 0) {
+		guest_drop(a, i);
+		return false;
+	}
+	struct hello hello = *handshake_hello(g->greeting);
+	handshake_finish(g->greeting);
+	g->greeting = NULL;
+	a->strangers--;
+	if (hello.kind == HELLO_WATCH)
+		return true;
+	int fd = g->fd;
+	memmove(g, g + 1, (size_t)(--a->count - i) * sizeof *g);
+	announce(a->w, hello.group, (int)hello.from, fd);
+	return false;
+}
+
+static int set_polls(struct acceptor *a)
+{
+	int n = 0;
+	a->polls[n++] = (struct pollfd){ .fd = a->bell.rx, .events = POLLIN };
+	a->polls[n++] = (struct pollfd){ .fd = a->out_of_descriptors ? -1 : a->w->listener, .events = POLLIN };
+	for (int i = 0; i < a->count; i++) {
+		if (a->guests[i].greeting)
+			handshake_poll(a->guests[i].greeting, &a->polls[n++]);
+		else
+			a->polls[n++] = (struct pollfd){ .fd = a->guests[i].fd, .events = POLLIN };
+	}
+	return n;
+}
+
+static void *acceptor_main(void *arg)
+{
+	struct acceptor *a = arg;
+	while (!atomic_load(&a->leave) && !world_failed(a->w)) {
+		int n = set_polls(a);
+		int ms = a->out_of_descriptors ? EXHAUSTED_MS : a->strangers ? 1000 * PROVE_WITHIN_S : -1;
+		int ready = poll(a->polls, (nfds_t)n, ms);
+		if (ready > 0 && a->polls[0].revents)
+			bell_hush(&a->bell);
+		/* From the last on: what is dropped moves only what was looked at. */
+		for (int i = a->count - 1; i >= 0; i--) {
+			if (a->guests[i].greeting)
+				hear(a, i);
+			else if (ready > 0 && a->polls[i + 2].revents) /* a watcher has left */
+				guest_drop(a, i);
+		}
+		welcome(a);
+	}
+	while (a->count)
+		guest_drop(a, a->count - 1);
+	/* Nobody may believe any more that this rank is there. */
+	shutdown(a->w->listener, SHUT_RDWR);
+	return NULL;
+}
+
+int acceptor_open(struct world *w, struct err *e)
+{
+	struct acceptor *a = calloc(1, sizeof *a);
+	if (!a)
+		return err_set(e, ERR_NOMEM, "no memory for the acceptor");
+	a->w = w;
+	a->bell = (struct bell)BELL_NONE;
+	if (!make_room(a)) {
+		err_set(e, ERR_NOMEM, "no memory for the acceptor");
+		goto free_acceptor;
+	}
+	if (bell_open(&a->bell, e) < 0)
+		goto free_acceptor;
+	sigset_t all, old;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	int rc = pthread_create(&a->thread, NULL, acceptor_main, a);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (rc) {
+		err_set(e, ERR_NOMEM, "cannot start the acceptor's thread: %s", strerror(rc));
+		goto free_acceptor;
+	}
+	w->acceptor = a;
+	return 0;
+
+free_acceptor:
+	bell_close(&a->bell);
+	free(a->guests);
+	free(a->polls);
+	free(a);
+	return -1;
+}
+
+void acceptor_close(struct world *w)
+{
+	struct acceptor *a = w->acceptor;
+	if (a) {
+		atomic_store(&a->leave, true);
+		bell_ring(a->bell.tx);
+		pthread_join(a->thread, NULL);
+		bell_close(&a->bell);
+		free(a->guests);
+		free(a->polls);
+		free(a);
+		w->acceptor = NULL;
+	}
+	while (w->arrivals) {
+		struct arrival *next = w->arrivals->next;
+		close(w->arrivals->fd);
+		free(w->arrivals);
+		w->arrivals = next;
+	}
+}
+
+int acceptor_take(struct world *w, uint64_t group, int from)
+{
+	int fd = -1;
+	pthread_mutex_lock(&w->lock);
+	for (struct arrival **p = &w->arrivals; *p; p = &(*p)->next) {
+		struct arrival *a = *p;
+		if (a->group != group || a->from != from)
+			continue;
+		fd = a->fd;
+		*p = a->next;
+		free(a);
+		break;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return fd;
+}
+
+void acceptor_cut(struct world *w)
+{
+	for (struct arrival *a = w->arrivals; a; a = a->next)
+		shutdown(a->fd, SHUT_RDWR);
+	if (w->acceptor)
+		bell_ring(w->acceptor->bell.tx);
+}

@@ -1,0 +1,39 @@
+/*
+ * algorithms — the ways to carry out each operation.
+ *
+ * To add one: write `int name(struct comm *, const struct op *, struct err *)`,
+ * declare it here, and add a row to the table in algorithms.c: the first row that fits
+ * the operation, the group and the size is taken. The choice may
+ * only depend on what all ranks know. Reductions must keep the order of comm.h:
+ * have the raw contributions meet in reduce_tree, or pass partial results up that same tree.
+ */
+#ifndef MUSTER_LIBCOMM_ALGORITHMS_H
+#define MUSTER_LIBCOMM_ALGORITHMS_H
+
+#include "libcomm/group.h"
+
+typedef int algorithm_fn(struct comm *c, const struct op *op, struct err *e);
+
+/* slots.c: all ranks on one host, over shared slots, a step a chunk. */
+enum { SLOTS_RANKS = 64 }; /* at most; a slot is cut into a piece a rank */
+algorithm_fn slots_all_reduce_once; /* one step: everybody sums everything */
+algorithm_fn slots_reduce;          /* all_reduce and reduce: everybody sums a share */
+algorithm_fn slots_reduce_scatter, slots_all_gather, slots_gather, slots_scatter, slots_broadcast,
+	slots_all_to_all, slots_barrier;
+
+/* spread.c: over messages; data that is not reduced. */
+algorithm_fn spread_broadcast_tree, spread_broadcast_shares, spread_all_gather, spread_all_to_all,
+	spread_gather, spread_scatter, spread_barrier, spread_p2p;
+
+/* combine.c: reductions over messages. */
+algorithm_fn combine_all_reduce_direct; /* everybody gets everything and sums it */
+algorithm_fn combine_all_reduce_tree;   /* partial sums up the tree, the result down */
+algorithm_fn combine_all_reduce_shares; /* a share a rank, then all gather */
+algorithm_fn combine_reduce_tree, combine_reduce_shares, combine_reduce_scatter;
+
+/* Cuts count elements into one share a rank; off[0..size] in bytes. */
+void even_shares(const struct comm *c, size_t count, size_t element, size_t *off);
+/* data[off[size]]: rank's block goes to everybody. */
+int spread_blocks(struct comm *c, const struct op *op, char *data, const size_t *off, struct err *e);
+
+#endif

@@ -1,0 +1,12 @@
+/* async — operations that a group's own thread runs, in the order of their starts. */
+#ifndef MUSTER_LIBCOMM_ASYNC_H
+#define MUSTER_LIBCOMM_ASYNC_H
+
+#include "libcomm/group.h"
+
+/* Starts the group's thread if there is none yet, and queues op; its list of messages is copied. */
+int async_start(struct comm *c, const struct op *op, struct comm_request **req, struct err *e);
+/* Ends what is under way, if anything is, and the thread. */
+void worker_close(struct comm *c);
+
+#endif

@@ -1,0 +1,160 @@
+/* The API: each call becomes a struct op, see op.h. */
+#include "libcomm/async.h"
+
+/* Runs an operation now. */
+static int run(struct comm *c, struct op op, struct err *e)
+{
+	if (c->open_requests)
+		return err_set(e, ERR_USAGE, "%s on group %s: %d asynchronous operations of the group are open; "
+			       "wait for them first", op_word(op.kind), c->name, c->open_requests);
+	if (op_check(&op, c->size, e) < 0)
+		return err_prefix(e, "%s on group %s", op_word(op.kind), c->name);
+	return group_run(c, &op, e);
+}
+
+static int start(struct comm *c, struct op op, struct comm_request **req, struct err *e)
+{
+	if (op_check(&op, c->size, e) < 0)
+		return err_prefix(e, "%s on group %s", op_word(op.kind), c->name);
+	return async_start(c, &op, req, e);
+}
+
+int comm_rank(const struct comm *c)
+{
+	return c->rank;
+}
+
+int comm_size(const struct comm *c)
+{
+	return c->size;
+}
+
+const char *comm_name(const struct comm *c)
+{
+	return c->name;
+}
+
+const char *comm_backend(const struct comm *c)
+{
+	return c->backend == GROUP_SHM ? "shm" : c->backend == GROUP_TCP ? "tcp" : "hybrid";
+}
+
+uint64_t comm_bytes(const struct comm *c)
+{
+	return atomic_load_explicit(&c->sent, memory_order_relaxed);
+}
+
+void comm_abort(struct comm *c, const char *reason)
+{
+	struct err why = ERR_INIT;
+	err_set(&why, ERR_ABORTED, "%s", reason);
+	world_fail(c->world, &why);
+}
+
+/* --- Collectives ------------------------------------------------------------------ */
+
+int comm_all_reduce(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct err *e)
+{
+	return run(c, (struct op){ .kind = OP_ALL_REDUCE, .in = in, .out = out, .count = count, .type = type, .redop = op }, e);
+}
+
+int comm_reduce(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, int root, struct err *e)
+{
+	return run(c, (struct op){ .kind = OP_REDUCE, .in = in, .out = out, .count = count, .type = type, .redop = op, .root = root }, e);
+}
+
+int comm_broadcast(struct comm *c, void *data, size_t count, enum comm_type type, int root, struct err *e)
+{
+	return run(c, (struct op){ .kind = OP_BROADCAST, .in = data, .out = data, .count = count, .type = type, .root = root }, e);
+}
+
+int comm_all_gather(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, struct err *e)
+{
+	return run(c, (struct op){ .kind = OP_ALL_GATHER, .in = in, .out = out, .count = count, .type = type }, e);
+}
+
+int comm_all_gatherv(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, struct err *e)
+{
+	return run(c, (struct op){ .kind = OP_ALL_GATHER, .in = in, .out = out, .counts = counts, .type = type }, e);
+}
+
+int comm_reduce_scatter(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct err *e)
+{
+	return run(c, (struct op){ .kind = OP_REDUCE_SCATTER, .in = in, .out = out, .count = count, .type = type, .redop = op }, e);
+}
+
+int comm_reduce_scatterv(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, enum comm_op op, struct err *e)
+{
+	return run(c, (struct op){ .kind = OP_REDUCE_SCATTER, .in = in, .out = out, .counts = counts, .type = type, .redop = op }, e);
+}
+
+int comm_all_to_all(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, struct err *e)
+{
+	return run(c, (struct op){ .kind = OP_ALL_TO_ALL, .in = in, .out = out, .count = count, .type = type }, e);
+}
+
+int comm_all_to_allv(struct comm *c, const void *in, const size_t *in_counts, void *out, const size_t *out_counts, enum comm_type type, struct err *e)
+{
+	return run(c, (struct op){ .kind = OP_ALL_TO_ALL, .in = in, .out = out, .counts = in_counts, .out_counts = out_counts, .type = type }, e);
+}
+
+int comm_gather(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, int root, struct err *e)
+{
+	return run(c, (struct op){ .kind = OP_GATHER, .in = in, .out = out, .count = count, .type = type, .root = root }, e);
+}
+
+int comm_gatherv(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, int root, struct err *e)
+{
+	return run(c, (struct op){ .kind = OP_GATHER, .in = in, .out = out, .counts = counts, .type = type, .root = root }, e);
+}
+
+int comm_scatter(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, int root, struct err *e)
+{
+	return run(c, (struct op){ .kind = OP_SCATTER, .in = in, .out = out, .count = count, .type = type, .root = root }, e);
+}
+
+int comm_barrier(struct comm *c, struct err *e)
+{
+	return run(c, (struct op){ .kind = OP_BARRIER }, e);
+}
+
+/* --- Messages ----------------------------------------------------------------------- */
+
+int comm_send(struct comm *c, const void *data, size_t count, enum comm_type type, int to, struct err *e)
+{
+	struct comm_p2p p = { true, (void *)(uintptr_t)data, count, type, to };
+	return comm_group(c, &p, 1, e);
+}
+
+int comm_recv(struct comm *c, void *data, size_t count, enum comm_type type, int from, struct err *e)
+{
+	struct comm_p2p p = { false, data, count, type, from };
+	return comm_group(c, &p, 1, e);
+}
+
+int comm_group(struct comm *c, const struct comm_p2p *ops, int n, struct err *e)
+{
+	return run(c, (struct op){ .kind = OP_P2P, .p2p = ops, .n = n }, e);
+}
+
+/* --- Asynchronous forms ---------------------------------------------------------------- */
+
+int comm_all_reduce_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct comm_request **req, struct err *e)
+{
+	return start(c, (struct op){ .kind = OP_ALL_REDUCE, .in = in, .out = out, .count = count, .type = type, .redop = op }, req, e);
+}
+
+int comm_reduce_scatter_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct comm_request **req, struct err *e)
+{
+	return start(c, (struct op){ .kind = OP_REDUCE_SCATTER, .in = in, .out = out, .count = count, .type = type, .redop = op }, req, e);
+}
+
+int comm_all_gather_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, struct comm_request **req, struct err *e)
+{
+	return start(c, (struct op){ .kind = OP_ALL_GATHER, .in = in, .out = out, .count = count, .type = type }, req, e);
+}
+
+int comm_group_start(struct comm *c, const struct comm_p2p *ops, int n, struct comm_request **req, struct err *e)
+{
+	return start(c, (struct op){ .kind = OP_P2P, .p2p = ops, .n = n }, req, e);
+}

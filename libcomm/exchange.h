@@ -1,0 +1,83 @@
+/*
+ * exchange — messages between the ranks of a group, all at once.
+ *
+ * An algorithm lists what it sends and receives, then exchange_run moves all of
+ * it, in whatever order bytes get through: nothing waits for anything else, so
+ * no order of the list can lock up. Messages between two ranks arrive in the
+ * order in which they were listed. Each carries a frame; one that does not fit
+ * what the receiver expects is an error that tells both sides.
+ *
+ * A link is the way to one peer. To add a transport: write its struct link_ops and its
+ * state in struct link, and choose it in links_open.
+ */
+#ifndef MUSTER_LIBCOMM_EXCHANGE_H
+#define MUSTER_LIBCOMM_EXCHANGE_H
+
+#include "libcomm/group.h"
+#include "libcomm/tcp.h"
+
+#include <poll.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+struct frame {
+	uint32_t magic, seq;
+	uint64_t kind, bytes;
+};
+
+struct transfer {
+	bool send;
+	int peer, next; /* next of the same peer and direction, -1: the last */
+	char *data;
+	size_t bytes, done; /* done counts the frame too */
+	struct frame frame, got;
+};
+
+struct queue {
+	int head, tail; /* transfers, -1: none */
+};
+
+struct link_ops {
+	/* Moves what goes without waiting: bytes moved, 0 for none, -1 on error. */
+	ssize_t (*put)(struct link *l, const struct iovec *v, int n, struct err *e);
+	ssize_t (*get)(struct link *l, const struct iovec *v, int n, struct err *e);
+	/* What to poll for while it waits; false: its peer rings the bell. */
+	bool (*poll)(const struct link *l, struct pollfd *p);
+	/* Ends the connection for its users; from any thread, under the world's lock. */
+	void (*cut)(struct link *l);
+	void (*close)(struct link *l);
+};
+
+struct ring_link {
+	struct ring *tx, *rx;
+	struct seg_line *line; /* the peer's */
+	size_t bytes;          /* in a ring */
+	int bell;              /* the peer's, -1: it sleeps on its doorbell */
+};
+
+struct link {
+	const struct link_ops *ops; /* NULL: this rank itself */
+	struct comm *c;
+	int peer;
+	struct queue out, in;
+	bool active;
+	int next_active;
+	union {
+		struct ring_link ring;
+		struct tcp_link tcp;
+	};
+};
+
+extern const struct link_ops ring_ops, tcp_ops;
+
+int links_open(struct comm *c, const struct card *cards, struct err *e);
+void links_cut(struct comm *c);
+void links_close(struct comm *c);
+
+/* The list, for one operation. Buffers stay the caller's until exchange_run returns. */
+void exchange_begin(struct comm *c);
+int exchange_send(struct comm *c, const struct op *op, int peer, const void *data, size_t bytes, struct err *e);
+int exchange_recv(struct comm *c, const struct op *op, int peer, void *data, size_t bytes, struct err *e);
+int exchange_run(struct comm *c, struct err *e);
+
+#endif

@@ -1,0 +1,285 @@
+#include "libcomm/group.h"
+
+#include "base/clock.h"
+#include "libcomm/async.h"
+#include "libcomm/exchange.h"
+#include "libcomm/futex.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static bool same_host(const struct world *w, int a, int b)
+{
+	return !w->force_tcp && w->peers[a].host_id == w->peers[b].host_id;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const int *x = a, *y = b;
+	return (*x > *y) - (*x < *y);
+}
+
+int group_backend_of(const struct world *w, const int *members, int size, enum group_backend *out, struct err *e)
+{
+	int *hosts = malloc((size_t)size * sizeof *hosts);
+	if (!hosts)
+		return err_set(e, ERR_NOMEM, "no memory for a group of %d ranks", size);
+	for (int r = 0; r < size; r++)
+		hosts[r] = w->force_tcp ? members[r] : w->peers[members[r]].host_id;
+	qsort(hosts, (size_t)size, sizeof *hosts, by_value);
+	bool near = false, far = false;
+	for (int r = 1; r < size; r++) {
+		near |= hosts[r] == hosts[r - 1];
+		far |= hosts[r] != hosts[r - 1];
+	}
+	free(hosts);
+	*out = !far ? GROUP_SHM : near ? GROUP_HYBRID : GROUP_TCP;
+	return 0;
+}
+
+int group_leader(const struct world *w, const int *members, int size, int rank)
+{
+	for (int r = 0; r < size && r != rank; r++)
+		if (same_host(w, members[r], members[rank]))
+			return r;
+	return rank;
+}
+
+static struct comm *group_new(const struct group_spec *s, struct err *e)
+{
+	struct comm *c = calloc(1, sizeof *c);
+	if (!c) {
+		struct bell bell = s->bell;
+		bell_close(&bell);
+		if (s->memfd >= 0)
+			close(s->memfd);
+		err_set(e, ERR_NOMEM, "no memory for a group");
+		return NULL;
+	}
+	size_t n = (size_t)s->size;
+	c->world = s->world;
+	c->id = s->id;
+	c->rank = s->rank;
+	c->size = s->size;
+	c->memfd = s->memfd;
+	c->bell = s->bell;
+	snprintf(c->name, sizeof c->name, "%s", s->name);
+	c->members = calloc(n, sizeof *c->members);
+	c->local = calloc(n, sizeof *c->local);
+	c->absent = calloc(n, sizeof *c->absent);
+	c->off = calloc(n + 1, sizeof *c->off);
+	c->off2 = calloc(n + 1, sizeof *c->off2);
+	if (c->members && c->local && c->absent && c->off && c->off2)
+		return c;
+	err_set(e, ERR_NOMEM, "no memory for a group of %d ranks", s->size);
+	group_free(c);
+	return NULL;
+}
+
+/* Numbers the ranks of this host; returns how many there are. */
+static int number_locals(struct comm *c, const struct group_spec *s)
+{
+	int n = 0;
+	for (int r = 0; r < c->size; r++) {
+		c->members[r] = s->members[r];
+		c->local[r] = same_host(c->world, s->members[r], s->members[c->rank]) ? n++ : -1;
+	}
+	return n;
+}
+
+static void group_enlist(struct comm *c)
+{
+	struct world *w = c->world;
+	pthread_mutex_lock(&w->lock);
+	c->next = w->groups;
+	w->groups = c;
+	if (world_failed(w))
+		group_cut(c, &w->first);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void group_delist(struct comm *c)
+{
+	struct world *w = c->world;
+	pthread_mutex_lock(&w->lock);
+	for (struct comm **p = &w->groups; *p; p = &(*p)->next)
+		if (*p == c) {
+			*p = c->next;
+			break;
+		}
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* What the group turns out not to need. */
+static void drop_unused(struct comm *c, int leader, int locals)
+{
+	if (c->backend == GROUP_SHM)
+		bell_close(&c->bell);
+	if ((locals == 1 || leader != c->rank) && c->memfd >= 0) {
+		close(c->memfd);
+		c->memfd = -1;
+	}
+}
+
+static int group_attach(struct comm *c, const struct group_spec *s, struct err *e)
+{
+	if (group_backend_of(c->world, s->members, s->size, &c->backend, e) < 0)
+		return -1;
+	int locals = number_locals(c, s);
+	int leader = group_leader(c->world, s->members, s->size, s->rank);
+	const struct card *card = &s->cards[leader];
+	if (locals > 1 && segment_attach(&c->segment, c->world->peers[s->members[leader]].pid, card->memfd,
+					 card->nonce, locals, e) < 0)
+		return -1;
+	drop_unused(c, leader, locals);
+	if (c->backend != GROUP_SHM) {
+		c->polls = calloc((size_t)c->size + 1, sizeof *c->polls);
+		if (!c->polls)
+			return err_set(e, ERR_NOMEM, "no memory for a group of %d ranks", s->size);
+	}
+	return links_open(c, s->cards, e);
+}
+
+int group_open(const struct group_spec *s, struct comm **out, struct err *e)
+{
+	struct comm *c = group_new(s, e);
+	if (!c)
+		return -1;
+	if (group_attach(c, s, e) < 0) {
+		group_free(c);
+		return -1;
+	}
+	group_enlist(c);
+	*out = c;
+	return 0;
+}
+
+void group_free(struct comm *c)
+{
+	worker_close(c);
+	group_delist(c);
+	if (c->segment.head) {
+		struct seg_line *me = &c->segment.line[c->local[c->rank]];
+		uint32_t here = SEG_HERE;
+		atomic_compare_exchange_strong(&me->state, &here, SEG_LEFT);
+		futex_wake_all(&c->segment.head->passed);
+	}
+	links_close(c);
+	segment_detach(&c->segment);
+	bell_close(&c->bell);
+	if (c->memfd >= 0)
+		close(c->memfd);
+	free(c->members);
+	free(c->local);
+	free(c->absent);
+	free(c->off);
+	free(c->off2);
+	free(c->polls);
+	free(c->transfers);
+	free(c->scratch);
+	free(c);
+}
+
+void group_cut(struct comm *c, const struct err *why)
+{
+	if (c->segment.head) {
+		struct seg_line *me = &c->segment.line[c->local[c->rank]];
+		snprintf(me->reason, sizeof me->reason, "%.*s", SEG_REASON - 1, why->text);
+		atomic_store_explicit(&me->state, SEG_FAILED, memory_order_release);
+		/* This rank's own threads look at the world again; so do the peers. */
+		for (int i = 0; i < c->segment.n; i++) {
+			atomic_fetch_add(&c->segment.line[i].doorbell, 1);
+			futex_wake_all(&c->segment.line[i].doorbell);
+		}
+		futex_wake_all(&c->segment.head->passed);
+	}
+	links_cut(c);
+	if (c->bell.tx >= 0)
+		bell_ring(c->bell.tx);
+}
+
+/* --- Waits -------------------------------------------------------------------- */
+
+const char *group_rank_text(const struct comm *c, int rank, char out[160])
+{
+	snprintf(out, 160, "rank %d (world rank %d, host %.80s)", rank, c->members[rank],
+		 c->world->peers[c->members[rank]].host);
+	return out;
+}
+
+void *group_scratch(struct comm *c, size_t size, struct err *e)
+{
+	if (c->scratch_size < size) {
+		void *more = aligned_alloc(64, (size + 63) & ~(size_t)63);
+		if (!more) {
+			err_set(e, ERR_NOMEM, "no memory for %zu bytes of working space", size);
+			return NULL;
+		}
+		free(c->scratch);
+		c->scratch = more;
+		c->scratch_size = size;
+	}
+	return c->scratch;
+}
+
+/* How a rank of this host is gone, as an error; 0 when it is not. */
+static int rank_gone(struct comm *c, int rank, bool thorough, struct err *e)
+{
+	char who[160];
+	struct seg_line *line = &c->segment.line[c->local[rank]];
+	switch (atomic_load_explicit(&line->state, memory_order_acquire)) {
+	case SEG_FAILED:
+		return err_set(e, ERR_PEER, "%s gave up: %.*s", group_rank_text(c, rank, who), SEG_REASON,
+			       line->reason);
+	case SEG_LEFT:
+		return err_set(e, ERR_PEER, "%s has closed the group", group_rank_text(c, rank, who));
+	}
+	struct pollfd p = { .fd = c->world->peers[c->members[rank]].pidfd, .events = POLLIN };
+	if (thorough && p.fd >= 0 && poll(&p, 1, 0) == 1)
+		return err_set(e, ERR_PEER, "%s has died", group_rank_text(c, rank, who));
+	return 0;
+}
+
+static int timed_out(struct comm *c, struct err *e)
+{
+	char who[160], list[600] = "";
+	int absent = 0;
+	for (int r = 0; r < c->size; r++) {
+		if (!c->absent[r] || absent++ >= 4)
+			continue;
+		size_t used = strlen(list);
+		snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", group_rank_text(c, r, who));
+	}
+	return err_set(e, ERR_TIMEOUT, "%s%s did not come within %g s", list, absent > 4 ? " and others" : "",
+		       c->world->timeout_s);
+}
+
+int group_patience(struct comm *c, bool thorough, struct err *e)
+{
+	if (world_failed(c->world))
+		return world_error(c->world, e);
+	bool looked_twice = c->suspect;
+	c->suspect = false;
+	for (int r = 0; c->segment.head && r < c->size && !c->suspect; r++)
+		if (c->absent[r] && r != c->rank && c->local[r] >= 0)
+			c->suspect = rank_gone(c, r, thorough || looked_twice, e) < 0;
+	if (c->suspect)
+		return looked_twice ? -1 : 0;
+	if (c->deadline && clock_ns() >= c->deadline)
+		return timed_out(c, e);
+	return 0;
+}
+
+int64_t group_nap(struct comm *c)
+{
+	if (c->world->timeout_s <= 0)
+		return SLICE_NS;
+	int64_t now = clock_ns();
+	if (!c->deadline)
+		c->deadline = now + (int64_t)(c->world->timeout_s * 1e9);
+	int64_t left = c->deadline - now;
+	return left < 0 ? 0 : left < SLICE_NS ? left : SLICE_NS;
+}

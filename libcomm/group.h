@@ -1,0 +1,95 @@
+/*
+ * group — the inside of a struct comm.
+ *
+ * A group has two ways to move data, and every algorithm stands on one of them:
+ * the steps of step.h (all ranks on one host: shared slots and a barrier) and
+ * the exchange of exchange.h (messages over links, a ring or a TCP connection a
+ * peer). algorithms.c says which algorithm serves which operation.
+ */
+#ifndef MUSTER_LIBCOMM_GROUP_H
+#define MUSTER_LIBCOMM_GROUP_H
+
+#include "libcomm/world.h"
+
+struct link;
+struct pollfd;
+struct worker;
+struct transfer;
+
+enum group_backend { GROUP_SHM = 1, GROUP_TCP = 2, GROUP_HYBRID = 4 };
+
+struct comm {
+	struct world *world;
+	struct comm *next;
+	char name[32];
+	uint64_t id;              /* the same on all its ranks, of no other group */
+	enum group_backend backend;
+	int rank, size;
+	int *members;             /* world ranks */
+	int *local;               /* index in the segment, -1: on another host */
+	int memfd;                /* what it offered its host, or -1 */
+	struct segment segment;
+	struct bell bell;
+	struct link *links;       /* by rank */
+	uint32_t step;            /* barriers of the segment so far */
+
+	uint32_t seq, messages;   /* collectives, and calls that send and receive */
+	uint32_t splits;
+	bool *absent;             /* whom the operation waits for */
+	bool suspect;             /* someone absent is gone; look once more */
+	int64_t deadline;         /* of the operation; 0: not yet known, it has not slept */
+	_Atomic uint64_t sent;
+
+	struct pollfd *polls;       /* of its bell and links; NULL without a bell */
+	struct transfer *transfers; /* of the exchange under way */
+	int transfer_count, transfer_room;
+	size_t *off, *off2;       /* block offsets of the operation under way */
+	void *scratch;
+	size_t scratch_size;
+
+	struct worker *worker;    /* NULL until the first asynchronous operation */
+	int open_requests;
+};
+
+/* Collective. cards: of each rank of the group; mine is offered as memfd and bell, which the group
+ * takes over in any case. */
+struct group_spec {
+	struct world *world;
+	uint64_t id;
+	const char *name;
+	const int *members;
+	int rank, size;
+	const struct card *cards;
+	int memfd;
+	struct bell bell;
+};
+int group_open(const struct group_spec *spec, struct comm **out, struct err *e);
+/* Leaves: peers that still wait for this rank are told. */
+void group_free(struct comm *c);
+/* What a group with these members is. */
+int group_backend_of(const struct world *w, const int *members, int size, enum group_backend *out, struct err *e);
+/* The first rank on `rank`'s host offers the memory. */
+int group_leader(const struct world *w, const int *members, int size, int rank);
+/* Tells everyone that this rank gave up. Under the world's lock. */
+void group_cut(struct comm *c, const struct err *why);
+
+/* Runs one operation to its end on this thread: local, then by the table. */
+int group_run(struct comm *c, const struct op *op, struct err *e);
+
+/* --- For waits ---------------------------------------------------------------- */
+
+enum { SLICE_NS = 20000000 }; /* how long a sleep is before it looks around */
+
+/* Whether it makes sense to wait on for the ranks marked in c->absent: 0, or -1 with the error.
+ * A rank that has gone is reported at the second call in a row that finds it absent, because
+ * its last bytes may have come in between; after the first one c->suspect is set
+ * and the caller looks again at once. thorough: ask the kernel too. */
+int group_patience(struct comm *c, bool thorough, struct err *e);
+/* Nanoseconds to sleep now: a slice, or what is left of the time-out. */
+int64_t group_nap(struct comm *c);
+/* "rank 3 (world rank 7, node2)" */
+const char *group_rank_text(const struct comm *c, int rank, char out[160]);
+/* At least size bytes, kept until the group closes. */
+void *group_scratch(struct comm *c, size_t size, struct err *e);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * handshake — two ranks prove to each other that they belong to one world.
+ *
+ *     connector -> acceptor   hello, with a nonce
+ *     acceptor  -> connector  a nonce, HMAC(secret, "A" hello nonce)
+ *     connector -> acceptor   HMAC(secret, "C" hello nonce)
+ *
+ * secret is the acceptor's, 32 random bytes that only the bootstrap tells; HMAC
+ * is libsodium's crypto_auth, compared in constant time. Neither side
+ * waits: handshake_step does what can be done now.
+ */
+#ifndef MUSTER_LIBCOMM_HANDSHAKE_H
+#define MUSTER_LIBCOMM_HANDSHAKE_H
+
+#include "libcomm/world.h"
+
+#include <poll.h>
+
+enum hello_kind {
+	HELLO_LINK,  /* carries a group's messages from here on */
+	HELLO_WATCH, /* says nothing more: its end is the acceptor's end */
+};
+
+struct hello {
+	char magic[8];
+	uint64_t group;
+	uint32_t kind, from, to; /* world ranks */
+	uint32_t zero;
+	unsigned char nonce[32];
+};
+
+struct handshake;
+
+/* Begins to connect to world rank `to`. */
+int handshake_connect(const struct world *w, int to, enum hello_kind kind, uint64_t group,
+		      struct handshake **out, struct err *e);
+/* Begins with a connection that came in; the descriptor is taken over in any case. */
+int handshake_accept(const struct world *w, int fd, struct handshake **out, struct err *e);
+/* 1 both have proved themselves, 0 not yet, -1 the connection is of no use. */
+int handshake_step(struct handshake *h, struct err *e);
+void handshake_poll(const struct handshake *h, struct pollfd *p);
+const struct hello *handshake_hello(const struct handshake *h);
+int handshake_fd(const struct handshake *h);
+/* Frees the rest and returns the descriptor. */
+int handshake_finish(struct handshake *h);
+/* Closes the connection. Takes NULL. */
+void handshake_free(struct handshake *h);
+
+#endif

@@ -1,0 +1,68 @@
+/*
+ * op — one operation as a value: what the API's functions were called with.
+ *
+ * Every entry of comm.h fills a struct op; from there on there is one way
+ * through checks, sequence numbers, the algorithm table, the group's thread
+ * and the error texts.
+ */
+#ifndef MUSTER_LIBCOMM_OP_H
+#define MUSTER_LIBCOMM_OP_H
+
+#include "libcomm/comm.h"
+
+/* kind, the word that errors use for it */
+#define OP_KINDS(X)                                 \
+	X(OP_ALL_REDUCE, "all_reduce")              \
+	X(OP_REDUCE, "reduce")                      \
+	X(OP_BROADCAST, "broadcast")                \
+	X(OP_ALL_GATHER, "all_gather")              \
+	X(OP_REDUCE_SCATTER, "reduce_scatter")      \
+	X(OP_ALL_TO_ALL, "all_to_all")              \
+	X(OP_GATHER, "gather")                      \
+	X(OP_SCATTER, "scatter")                    \
+	X(OP_BARRIER, "barrier")                    \
+	X(OP_P2P, "send/recv")
+
+enum op_kind {
+#define OP_ENUM(kind, word) kind,
+	OP_KINDS(OP_ENUM)
+#undef OP_ENUM
+	OP_KIND_COUNT
+};
+
+const char *op_word(enum op_kind kind);
+
+struct op {
+	enum op_kind kind;
+	const void *in;
+	void *out; /* a broadcast's data */
+	size_t count;
+	/* By rank, in place of count: the blocks of the whole vector, of `in` in an all_to_all. */
+	const size_t *counts;
+	const size_t *out_counts; /* all_to_all: the blocks of out */
+	enum comm_type type;
+	enum comm_op redop;
+	int root;
+	const struct comm_p2p *p2p;
+	int n;
+};
+
+/* What all ranks of a group must agree on in one operation. */
+struct op_signature {
+	uint32_t seq;
+	uint8_t kind, type, redop;
+	int32_t root;
+	uint64_t bytes; /* of the whole vector; 0 where ranks may differ */
+};
+
+struct op_signature op_sign(const struct op *op, uint32_t seq, int ranks);
+/* "all_reduce of 4096 bytes, number 7" */
+void op_signature_text(const struct op_signature *s, char out[120]);
+
+/* Refuses what can be seen to be wrong without asking anybody: ERR_USAGE. */
+int op_check(const struct op *op, int ranks, struct err *e);
+
+/* off[0..ranks]: where each rank's block begins, in bytes. */
+void op_blocks(const struct op *op, const size_t *counts, int ranks, size_t *off);
+
+#endif

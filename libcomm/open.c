@@ -1,0 +1,288 @@
+/* Opening and closing the world and its groups. */
+#include "libcomm/acceptor.h"
+#include "libcomm/group.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { SPINS = 300 };
+
+static struct world *world_new(const struct comm_bootstrap *boot, const struct comm_options *opt, struct err *e)
+{
+	struct world *w = calloc(1, sizeof *w);
+	if (w)
+		w->peers = calloc((size_t)boot->size, sizeof *w->peers);
+	if (!w || !w->peers) {
+		free(w);
+		err_set(e, ERR_NOMEM, "no memory for a world of %d ranks", boot->size);
+		return NULL;
+	}
+	w->rank = boot->rank;
+	w->size = boot->size;
+	w->timeout_s = opt->timeout_s;
+	w->force_tcp = opt->backend && !strcmp(opt->backend, "tcp");
+	w->listener = -1;
+	for (int r = 0; r < w->size; r++)
+		w->peers[r].pidfd = -1;
+	pthread_mutex_init(&w->lock, NULL);
+	return w;
+}
+
+/* This rank as the others will see it. A network that cannot be listened on
+ * matters only when a rank is on another host: *why keeps it until then. */
+static void describe_self(struct world *w, const struct comm_options *opt, struct peer *me, struct err *why)
+{
+	char address[NET_ADDR_MAX];
+	*me = (struct peer){ .pid = getpid(), .pidfd = -1, .address = "-" };
+	me->host = (char *)(uintptr_t)(opt->host && *opt->host ? opt->host : "localhost");
+	randombytes_buf(me->secret, sizeof me->secret);
+	if (opt->backend && !strcmp(opt->backend, "shm"))
+		return;
+	if (net_local_address(opt->interface, opt->address_hint, address, why) == 0)
+		net_listen(address, &w->listener, me->address, why);
+}
+
+static int make_card(struct card *card, struct bell *bell, bool share, struct err *e)
+{
+	*card = (struct card){ .memfd = -1, .bell = -1 };
+	if (bell_open(bell, e) < 0)
+		return -1;
+	card->bell = bell->tx;
+	if (share && segment_offer(&card->memfd, card->nonce, e) < 0) {
+		bell_close(bell);
+		return -1;
+	}
+	return 0;
+}
+
+/* Follows the processes of this host, and chooses how long to look before sleeping. */
+static int watch_host(struct world *w, struct err *e)
+{
+	const struct peer *me = &w->peers[w->rank];
+	int here = 0;
+	for (int r = 0; r < w->size; r++) {
+		struct peer *p = &w->peers[r];
+		if (p->host_id != me->host_id)
+			continue;
+		here++;
+		if (r == w->rank || w->force_tcp)
+			continue;
+		p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+		if (p->pidfd < 0)
+			return err_errno(e, ERR_PEER, "rank %d, process %d on host %s, cannot be watched "
+					 "(ranks of one host must see each other's processes; "
+					 "[network] backend = tcp does without)", r, (int)p->pid, p->host);
+	}
+	w->spins = here <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
+	return 0;
+}
+
+/* Lets the other hosts' ranks in, if there are any. */
+static int join_network(struct world *w, const char *backend, const struct err *why, struct err *e)
+{
+	bool far = w->force_tcp && w->size > 1;
+	for (int r = 0; r < w->size; r++)
+		far |= w->peers[r].host_id != w->peers[w->rank].host_id;
+	if (!far) {
+		if (w->listener >= 0)
+			close(w->listener);
+		w->listener = -1;
+		return 0;
+	}
+	if (backend && !strcmp(backend, "shm"))
+		return err_set(e, ERR_USAGE, "the ranks are on several hosts, which share no memory; "
+			       "[network] backend = auto also uses the network");
+	if (w->listener < 0)
+		return err_set(e, ERR_NET, "%s; [network] interface chooses another network", why->text);
+	return acceptor_open(w, e);
+}
+
+static int meet_and_open(struct world *w, const struct comm_bootstrap *boot, const struct comm_options *opt,
+			 struct card *cards, struct comm **out, struct err *e)
+{
+	struct peer me;
+	struct bell bell;
+	struct err why = ERR_INIT;
+	describe_self(w, opt, &me, &why);
+	if (make_card(&cards[w->rank], &bell, !w->force_tcp && w->size > 1, e) < 0)
+		return -1;
+	int memfd = cards[w->rank].memfd;
+	if (world_meet(w, boot, &me, cards, e) < 0 || watch_host(w, e) < 0 ||
+	    join_network(w, opt->backend, &why, e) < 0) {
+		bell_close(&bell);
+		if (memfd >= 0)
+			close(memfd);
+		return -1;
+	}
+	int *members = calloc((size_t)w->size, sizeof *members);
+	for (int r = 0; members && r < w->size; r++)
+		members[r] = r;
+	struct group_spec spec = { .world = w, .id = 1, .name = "world", .members = members, .rank = w->rank,
+				   .size = w->size, .cards = cards, .memfd = memfd, .bell = bell };
+	int rc = members ? group_open(&spec, out, e) : err_set(e, ERR_NOMEM, "no memory for %d ranks", w->size);
+	free(members);
+	return rc;
+}
+
+int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt, struct comm **world, struct err *e)
+{
+	static const char *const backends[] = { "auto", "shm", "tcp" };
+	bool known = !opt->backend;
+	for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
+		known |= opt->backend && !strcmp(opt->backend, backends[i]);
+	if (!known)
+		return err_set(e, ERR_USAGE, "backend \"%s\" is none of auto, shm, tcp", opt->backend);
+	if (boot->size < 1 || boot->rank < 0 || boot->rank >= boot->size)
+		return err_set(e, ERR_USAGE, "rank %d of %d ranks does not exist", boot->rank, boot->size);
+	if (sodium_init() < 0)
+		return err_set(e, ERR_INTERNAL, "libsodium cannot start: no source of random numbers");
+	struct world *w = world_new(boot, opt, e);
+	if (!w)
+		return -1;
+	struct comm *c = NULL;
+	struct card *cards = calloc((size_t)boot->size, sizeof *cards);
+	if (!cards)
+		err_set(e, ERR_NOMEM, "no memory for %d ranks", boot->size);
+	/* The barrier: nobody may leave before all have found what the others offer. */
+	if (!cards || meet_and_open(w, boot, opt, cards, &c, e) < 0 || comm_barrier(c, e) < 0) {
+		free(cards);
+		if (c)
+			group_free(c);
+		world_free(w);
+		return err_prefix(e, "rank %d of %d cannot join the world", boot->rank, boot->size);
+	}
+	free(cards);
+	*world = c;
+	return 0;
+}
+
+void comm_close(struct comm *c)
+{
+	if (!c)
+		return;
+	struct world *w = c->world;
+	if (c->id != 1) {
+		group_free(c);
+		return;
+	}
+	while (w->groups)
+		group_free(w->groups);
+	world_free(w);
+}
+
+/* --- Split ---------------------------------------------------------------------- */
+
+struct choice {
+	int32_t color, key, rank, world;
+};
+
+static int by_key(const void *a, const void *b)
+{
+	const struct choice *x = a, *y = b;
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* The members of this rank's group, in order, to the front of all; how many they are. */
+static int pick_members(struct choice *all, int n, int color)
+{
+	int count = 0;
+	for (int r = 0; r < n; r++)
+		if (all[r].color == color)
+			all[count++] = all[r];
+	qsort(all, (size_t)count, sizeof *all, by_key);
+	return count;
+}
+
+/* Every rank of a group comes to the same number, every group to another one. */
+static uint64_t group_number(const struct comm *parent, int color)
+{
+	uint64_t x = parent->id * 0x9e3779b97f4a7c15u + ((uint64_t)parent->splits << 32 | (uint32_t)color);
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	return (x ^ x >> 31) | 2; /* 1 is the world */
+}
+
+struct splitting {
+	struct choice *all;
+	struct card *cards, *mine; /* of the parent's ranks, of the new group's */
+	int *members;
+	int size, rank;
+};
+
+static int open_part(struct comm *parent, const struct splitting *s, int color, const char *name, int memfd,
+		     struct bell bell, struct comm **out, struct err *e)
+{
+	for (int r = 0; r < s->size; r++) {
+		s->members[r] = s->all[r].world;
+		s->mine[r] = s->cards[s->all[r].rank];
+	}
+	struct group_spec spec = { .world = parent->world, .id = group_number(parent, color), .name = name,
+				   .members = s->members, .rank = s->rank, .size = s->size, .cards = s->mine,
+				   .memfd = memfd, .bell = bell };
+	return group_open(&spec, out, e);
+}
+
+/* Tells the cards, opens the group, and waits until everybody has. */
+static int split_parts(struct comm *parent, struct splitting *s, int color, const char *name, struct comm **out,
+		       struct err *e)
+{
+	struct bell bell = BELL_NONE;
+	struct comm *new = NULL;
+	struct card *card = &s->cards[parent->rank];
+	struct choice me = s->all[parent->rank];
+	*card = (struct card){ .memfd = -1, .bell = -1 };
+	if (color >= 0) {
+		s->size = pick_members(s->all, parent->size, color);
+		for (int r = 0; r < s->size; r++)
+			if (s->all[r].rank == me.rank)
+				s->rank = r;
+		if (make_card(card, &bell, !parent->world->force_tcp && s->size > 1, e) < 0)
+			return -1;
+	}
+	int memfd = card->memfd;
+	if (comm_all_gather(parent, card, s->cards, sizeof *card, COMM_U8, e) < 0) {
+		bell_close(&bell);
+		if (memfd >= 0)
+			close(memfd);
+		return -1;
+	}
+	if (color >= 0 && open_part(parent, s, color, name, memfd, bell, &new, e) < 0)
+		return -1;
+	if (comm_barrier(parent, e) < 0) {
+		if (new)
+			group_free(new);
+		return -1;
+	}
+	*out = new;
+	return 0;
+}
+
+int comm_split(struct comm *c, int color, int key, const char *name, struct comm **out, struct err *e)
+{
+	size_t n = (size_t)c->size;
+	struct splitting s = { .all = calloc(n, sizeof *s.all), .cards = calloc(n, sizeof *s.cards),
+			       .mine = calloc(n, sizeof *s.mine), .members = calloc(n, sizeof *s.members) };
+	int rc = -1;
+	c->splits++;
+	if (!s.all || !s.cards || !s.mine || !s.members) {
+		err_set(e, ERR_NOMEM, "no memory to split %d ranks", c->size);
+		goto free_all;
+	}
+	s.all[c->rank] = (struct choice){ color < 0 ? -1 : color, key, c->rank, c->members[c->rank] };
+	if (comm_all_gather(c, &s.all[c->rank], s.all, sizeof *s.all, COMM_U8, e) == 0)
+		rc = split_parts(c, &s, color, name, out, e);
+	if (rc < 0)
+		err_prefix(e, "split of group %s into %s", c->name, name);
+free_all:
+	free(s.all);
+	free(s.cards);
+	free(s.mine);
+	free(s.members);
+	return rc;
+}

@@ -1,0 +1,85 @@
+/*
+ * segment — the memory that a group's ranks on one host share.
+ *
+ * It has no name: the group's first rank on the host makes a memfd and the
+ * others open /proc/<pid>/fd/<n>, told by the bootstrap or by the parent
+ * group; a random nonce inside proves that it is the right one. So the kernel
+ * frees it with its last user, however that one ends. Pages exist once they
+ * are touched: what a group never uses costs nothing.
+ *
+ *     head                      the barrier of all ranks
+ *     line[n]                   each rank's public state
+ *     slot[2][n][SEG_SLOT]      what each rank contributes to a step, by its parity
+ *     result[2][SEG_SLOT]       what the ranks made of it, a share each
+ *     ring[n][n]                messages from a rank to another
+ */
+#ifndef MUSTER_LIBCOMM_SEGMENT_H
+#define MUSTER_LIBCOMM_SEGMENT_H
+
+#include "base/err.h"
+#include "libcomm/op.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { SEG_NONCE = 32, SEG_SLOT = 256 << 10, SEG_REASON = 300 };
+
+enum seg_state { SEG_HERE, SEG_FAILED, SEG_LEFT };
+
+struct seg_line { /* written by its rank alone, but for the doorbell */
+	_Alignas(128) _Atomic uint32_t step; /* barriers it has come to */
+	_Atomic uint32_t state;              /* enum seg_state */
+	struct op_signature sign[2];         /* by the parity of the step */
+	uint64_t need[2];                    /* steps that its part of an all_to_all takes */
+	char reason[SEG_REASON];             /* once SEG_FAILED */
+	_Alignas(128) _Atomic uint32_t doorbell; /* peers add to it when they moved bytes in a ring */
+	_Atomic uint32_t sleeping;
+};
+
+struct seg_head {
+	char magic[8];
+	unsigned char nonce[SEG_NONCE];
+	_Alignas(128) _Atomic uint32_t arrived;  /* arrivals at all barriers so far */
+	_Alignas(128) _Atomic uint32_t passed;   /* barriers that all have come to */
+	_Atomic uint32_t sleepers;
+};
+
+struct ring { /* bytes written and read so far; the data follows */
+	_Alignas(128) _Atomic uint64_t head; /* the writer's */
+	_Alignas(128) _Atomic uint64_t tail; /* the reader's */
+	_Alignas(128) char data[];
+};
+
+struct segment {
+	struct seg_head *head; /* NULL: not attached */
+	struct seg_line *line;
+	char *slots, *results, *rings;
+	size_t size, ring_bytes;
+	int n;
+};
+
+/* A memfd that carries a fresh nonce. */
+int segment_offer(int *fd, unsigned char nonce[SEG_NONCE], struct err *e);
+/* Maps what process pid offered as its descriptor fd, for n ranks. */
+int segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], int n, struct err *e);
+void segment_detach(struct segment *s);
+
+static inline char *segment_slot(const struct segment *s, unsigned parity, int i)
+{
+	return s->slots + ((size_t)(parity & 1) * (size_t)s->n + (size_t)i) * SEG_SLOT;
+}
+
+static inline char *segment_result(const struct segment *s, unsigned parity)
+{
+	return s->results + (size_t)(parity & 1) * SEG_SLOT;
+}
+
+static inline struct ring *segment_ring(const struct segment *s, int from, int to)
+{
+	size_t each = sizeof(struct ring) + s->ring_bytes;
+	return (struct ring *)(void *)(s->rings + ((size_t)from * (size_t)s->n + (size_t)to) * each);
+}
+
+#endif

@@ -1,0 +1,168 @@
+/* Collectives over messages that move data without reducing it, and plain messages. */
+#include "libcomm/algorithms.h"
+#include "libcomm/exchange.h"
+
+#include <string.h>
+
+static size_t block(const size_t *off, int r)
+{
+	return off[r + 1] - off[r];
+}
+
+/* Both sides know that a block is empty: no message then. */
+static int send_block(struct comm *c, const struct op *op, int peer, const char *data, const size_t *off, int r,
+		      struct err *e)
+{
+	return block(off, r) ? exchange_send(c, op, peer, data + off[r], block(off, r), e) : 0;
+}
+
+static int recv_block(struct comm *c, const struct op *op, int peer, char *data, const size_t *off, int r,
+		      struct err *e)
+{
+	return block(off, r) ? exchange_recv(c, op, peer, data + off[r], block(off, r), e) : 0;
+}
+
+/* Peers in an order that differs from rank to rank, so that not all go for the same one first. */
+static int nth_peer(const struct comm *c, int i)
+{
+	return (c->rank + i) % c->size;
+}
+
+int spread_barrier(struct comm *c, const struct op *op, struct err *e)
+{
+	for (int d = 1; d < c->size; d *= 2) {
+		exchange_begin(c);
+		if (exchange_send(c, op, (c->rank + d) % c->size, NULL, 0, e) < 0 ||
+		    exchange_recv(c, op, (c->rank - d + c->size) % c->size, NULL, 0, e) < 0 ||
+		    exchange_run(c, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* Binomial: after round k the first 2^k ranks from the root on have the data. */
+int spread_broadcast_tree(struct comm *c, const struct op *op, struct err *e)
+{
+	size_t bytes = op->count * comm_type_size(op->type);
+	int n = c->size, me = (c->rank - op->root + n) % n, have = 1;
+	while (have <= me)
+		have *= 2;
+	if (me > 0) {
+		exchange_begin(c);
+		if (exchange_recv(c, op, (me - have / 2 + op->root) % n, op->out, bytes, e) < 0 ||
+		    exchange_run(c, e) < 0)
+			return -1;
+	}
+	exchange_begin(c);
+	for (int d = have; me + d < n; d *= 2)
+		if (exchange_send(c, op, (me + d + op->root) % n, op->out, bytes, e) < 0)
+			return -1;
+	return exchange_run(c, e);
+}
+
+int spread_blocks(struct comm *c, const struct op *op, char *data, const size_t *off, struct err *e)
+{
+	exchange_begin(c);
+	for (int i = 1; i < c->size; i++) {
+		int to = nth_peer(c, i), from = nth_peer(c, c->size - i);
+		if (send_block(c, op, to, data, off, c->rank, e) < 0 ||
+		    recv_block(c, op, from, data, off, from, e) < 0)
+			return -1;
+	}
+	return exchange_run(c, e);
+}
+
+int spread_broadcast_shares(struct comm *c, const struct op *op, struct err *e)
+{
+	char *data = op->out;
+	even_shares(c, op->count, comm_type_size(op->type), c->off);
+	exchange_begin(c);
+	if (c->rank != op->root) {
+		if (recv_block(c, op, op->root, data, c->off, c->rank, e) < 0)
+			return -1;
+	} else {
+		for (int r = 0; r < c->size; r++)
+			if (r != c->rank && send_block(c, op, r, data, c->off, r, e) < 0)
+				return -1;
+	}
+	return exchange_run(c, e) < 0 ? -1 : spread_blocks(c, op, data, c->off, e);
+}
+
+static void keep_own(const struct comm *c, const struct op *op)
+{
+	char *mine = (char *)op->out + c->off[c->rank];
+	if (block(c->off, c->rank) && op->in != mine)
+		memmove(mine, op->in, block(c->off, c->rank));
+}
+
+int spread_all_gather(struct comm *c, const struct op *op, struct err *e)
+{
+	op_blocks(op, op->counts, c->size, c->off);
+	keep_own(c, op);
+	return spread_blocks(c, op, op->out, c->off, e);
+}
+
+int spread_all_to_all(struct comm *c, const struct op *op, struct err *e)
+{
+	op_blocks(op, op->counts, c->size, c->off);
+	op_blocks(op, op->out_counts, c->size, c->off2);
+	exchange_begin(c);
+	for (int i = 0; i < c->size; i++) {
+		int to = nth_peer(c, i), from = nth_peer(c, c->size - i);
+		if (send_block(c, op, to, op->in, c->off, to, e) < 0 ||
+		    recv_block(c, op, from, op->out, c->off2, from, e) < 0)
+			return -1;
+	}
+	return exchange_run(c, e);
+}
+
+int spread_gather(struct comm *c, const struct op *op, struct err *e)
+{
+	op_blocks(op, op->counts, c->size, c->off);
+	exchange_begin(c);
+	if (c->rank != op->root) {
+		size_t mine = block(c->off, c->rank);
+		if (mine && exchange_send(c, op, op->root, op->in, mine, e) < 0)
+			return -1;
+		return exchange_run(c, e);
+	}
+	keep_own(c, op);
+	for (int r = 0; r < c->size; r++)
+		if (r != c->rank && recv_block(c, op, r, op->out, c->off, r, e) < 0)
+			return -1;
+	return exchange_run(c, e);
+}
+
+int spread_scatter(struct comm *c, const struct op *op, struct err *e)
+{
+	op_blocks(op, NULL, c->size, c->off);
+	size_t bytes = block(c->off, 0);
+	exchange_begin(c);
+	if (c->rank != op->root) {
+		if (bytes && exchange_recv(c, op, op->root, op->out, bytes, e) < 0)
+			return -1;
+		return exchange_run(c, e);
+	}
+	for (int r = 0; r < c->size; r++)
+		if (r != c->rank && send_block(c, op, r, op->in, c->off, r, e) < 0)
+			return -1;
+	if (exchange_run(c, e) < 0)
+		return -1;
+	const char *mine = (const char *)op->in + c->off[c->rank];
+	if (bytes && op->out != mine)
+		memmove(op->out, mine, bytes);
+	return 0;
+}
+
+int spread_p2p(struct comm *c, const struct op *op, struct err *e)
+{
+	exchange_begin(c);
+	for (int i = 0; i < op->n; i++) {
+		const struct comm_p2p *p = &op->p2p[i];
+		size_t bytes = p->count * comm_type_size(p->type);
+		if ((p->send ? exchange_send(c, op, p->peer, p->data, bytes, e)
+			     : exchange_recv(c, op, p->peer, p->data, bytes, e)) < 0)
+			return -1;
+	}
+	return exchange_run(c, e);
+}

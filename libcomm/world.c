@@ -1,0 +1,132 @@
+#include "libcomm/world.h"
+
+#include "libcomm/acceptor.h"
+#include "libcomm/group.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char key[] = "muster.comm.1";
+
+enum { HEX_NONCE = 2 * SEG_NONCE + 1, HEX_SECRET = 2 * SECRET_BYTES + 1 };
+
+/* --- Meeting ------------------------------------------------------------------ */
+
+/* pid memfd bell nonce secret address host; the host comes last, as it may hold anything. */
+static int put_self(const struct comm_bootstrap *boot, const struct peer *mine, const struct card *card, struct err *e)
+{
+	char nonce[HEX_NONCE], secret[HEX_SECRET], text[HEX_NONCE + HEX_SECRET + NET_ADDR_MAX + 400];
+	sodium_bin2hex(nonce, sizeof nonce, card->nonce, SEG_NONCE);
+	sodium_bin2hex(secret, sizeof secret, mine->secret, SECRET_BYTES);
+	snprintf(text, sizeof text, "%d %d %d %s %s %s %.256s", (int)mine->pid, (int)card->memfd, (int)card->bell,
+		 nonce, secret, mine->address, mine->host);
+	int rc = boot->put(boot->arg, key, text, e);
+	sodium_memzero(secret, sizeof secret);
+	sodium_memzero(text, sizeof text);
+	return rc;
+}
+
+static int parse_peer(const char *text, struct peer *p, struct card *card)
+{
+	char nonce[HEX_NONCE], secret[HEX_SECRET];
+	int pid, memfd, bell, host = 0;
+	size_t a, b;
+	_Static_assert(HEX_NONCE == 65 && HEX_SECRET == 65 && NET_ADDR_MAX == 80, "widths below");
+	if (sscanf(text, "%d %d %d %64s %64s %79s %n", &pid, &memfd, &bell, nonce, secret, p->address, &host) != 6 ||
+	    !host || pid <= 0 ||
+	    sodium_hex2bin(card->nonce, SEG_NONCE, nonce, strlen(nonce), NULL, &a, NULL) < 0 || a != SEG_NONCE ||
+	    sodium_hex2bin(p->secret, SECRET_BYTES, secret, strlen(secret), NULL, &b, NULL) < 0 || b != SECRET_BYTES)
+		return -1;
+	p->pid = pid;
+	card->memfd = memfd;
+	card->bell = bell;
+	p->host = strdup(text + host);
+	return p->host ? 0 : -1;
+}
+
+static int get_peer(const struct comm_bootstrap *boot, int rank, struct peer *p, struct card *card, struct err *e)
+{
+	char *text = NULL;
+	if (boot->get(boot->arg, rank, key, &text, e) < 0)
+		return err_prefix(e, "rank %d", rank);
+	int rc = parse_peer(text, p, card);
+	sodium_memzero(text, strlen(text));
+	free(text);
+	return rc < 0 ? err_set(e, ERR_PROTO, "rank %d told the bootstrap what is no address of a rank; "
+				"all ranks must run the same version of muster", rank) : 0;
+}
+
+static int by_host(const void *a, const void *b)
+{
+	const struct peer *const *x = a, *const *y = b;
+	int order = strcmp((*x)->host, (*y)->host);
+	return order ? order : (*x > *y) - (*x < *y);
+}
+
+/* Numbers the hosts, so that comparing them costs nothing. */
+static int number_hosts(struct world *w, struct err *e)
+{
+	struct peer **sorted = calloc((unsigned)w->size, sizeof(struct peer *));
+	if (!sorted)
+		return err_set(e, ERR_NOMEM, "no memory for %d ranks", w->size);
+	for (int r = 0; r < w->size; r++)
+		sorted[r] = &w->peers[r];
+	qsort(sorted, (size_t)w->size, sizeof *sorted, by_host);
+	for (int i = 0, id = 0; i < w->size; i++) {
+		id += i > 0 && strcmp(sorted[i - 1]->host, sorted[i]->host);
+		sorted[i]->host_id = id;
+	}
+	free(sorted);
+	return 0;
+}
+
+int world_meet(struct world *w, const struct comm_bootstrap *boot, const struct peer *mine,
+	       struct card *cards, struct err *e)
+{
+	if (put_self(boot, mine, &cards[w->rank], e) < 0 || boot->fence(boot->arg, e) < 0)
+		return -1;
+	for (int r = 0; r < w->size; r++)
+		if (get_peer(boot, r, &w->peers[r], &cards[r], e) < 0)
+			return -1;
+	return number_hosts(w, e);
+}
+
+/* --- The first error ------------------------------------------------------------ */
+
+void world_fail(struct world *w, const struct err *why)
+{
+	pthread_mutex_lock(&w->lock);
+	if (!world_failed(w)) {
+		w->first = *why;
+		atomic_store_explicit(&w->failed, true, memory_order_release);
+		for (struct comm *c = w->groups; c; c = c->next)
+			group_cut(c, why);
+		acceptor_cut(w);
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+int world_error(struct world *w, struct err *e)
+{
+	/* Written once, before `failed` was. */
+	return err_set(e, w->first.code, "%s", w->first.text);
+}
+
+void world_free(struct world *w)
+{
+	acceptor_close(w);
+	if (w->listener >= 0)
+		close(w->listener);
+	for (int r = 0; w->peers && r < w->size; r++) {
+		free(w->peers[r].host);
+		sodium_memzero(w->peers[r].secret, SECRET_BYTES);
+		if (w->peers[r].pidfd >= 0)
+			close(w->peers[r].pidfd);
+	}
+	free(w->peers);
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}

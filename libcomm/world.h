@@ -1,0 +1,69 @@
+/*
+ * world — what all groups of one comm_open share: the other ranks, the first
+ * error, the connections that have come in.
+ *
+ * The first error ends everything: world_fail keeps it, marks every group's
+ * shared line, shuts every socket down and wakes every sleeper, so that each
+ * thread of this process, and each peer, sees it at its next look.
+ */
+#ifndef MUSTER_LIBCOMM_WORLD_H
+#define MUSTER_LIBCOMM_WORLD_H
+
+#include "base/net.h"
+#include "libcomm/bell.h"
+#include "libcomm/comm.h"
+#include "libcomm/segment.h"
+
+#include <pthread.h>
+
+enum { SECRET_BYTES = 32 };
+
+struct peer {
+	char *host;
+	char address[NET_ADDR_MAX]; /* "-": it does not listen */
+	unsigned char secret[SECRET_BYTES]; /* who connects to it proves to know this */
+	int host_id;                /* equal: the same host */
+	pid_t pid;
+	int pidfd;                  /* of a rank on this host; else -1 */
+};
+
+struct arrival; /* a connection that proved itself and waits for its group */
+struct acceptor;
+
+struct world {
+	int rank, size;
+	struct peer *peers;
+	double timeout_s;
+	bool force_tcp;
+	int spins;              /* looks at a word before sleeping */
+	int listener;           /* -1: none */
+	struct acceptor *acceptor; /* NULL: all ranks share this host */
+
+	pthread_mutex_t lock;   /* of all that follows, and of the groups' link descriptors */
+	atomic_bool failed;     /* set after `first` */
+	struct err first;
+	struct comm *groups;
+	struct arrival *arrivals;
+};
+
+/* Keeps the first error and ends every operation; the later ones are forgotten. */
+void world_fail(struct world *w, const struct err *why);
+static inline bool world_failed(const struct world *w)
+{
+	return atomic_load_explicit(&w->failed, memory_order_acquire);
+}
+/* Copies the first error into e; returns -1. */
+int world_error(struct world *w, struct err *e);
+
+/* What a rank tells the others so that they can reach its end of a group. */
+struct card {
+	int32_t memfd, bell;
+	unsigned char nonce[SEG_NONCE];
+};
+
+/* Puts `mine`, fences, reads the others': w->peers and cards[size]. */
+int world_meet(struct world *w, const struct comm_bootstrap *boot, const struct peer *mine,
+	       struct card *cards, struct err *e);
+void world_free(struct world *w);
+
+#endif

@@ -1,0 +1,166 @@
+/*
+ * ranks — several processes that open one world, for tests.
+ *
+ * ranks_start forks them; each opens the world over a board in shared memory, runs the
+ * test's function, closes the world and leaves with its result. Nothing a
+ * rank does can hang the test: an alarm ends it.
+ */
+#ifndef MUSTER_TESTS_RANKS_H
+#define MUSTER_TESTS_RANKS_H
+
+#include "libcomm/comm.h"
+
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 16, RANKS_ALARM_S = 60 };
+
+struct ranks {
+	int n;
+	const char *backend; /* NULL: auto */
+	const char *hosts;   /* a letter a rank, NULL: one host */
+	double timeout_s;
+	const char *address; /* NULL: loopback */
+	int (*fn)(struct comm *world, void *arg);
+	void *arg;
+	pid_t pid[RANKS_MAX];
+	struct board *board;
+};
+
+struct board { /* the bootstrap */
+	_Atomic uint32_t arrived, passed;
+	char value[RANKS_MAX][1024];
+};
+
+struct ranks_boot {
+	struct ranks *r;
+	int rank;
+	uint32_t fences;
+};
+
+static inline void *ranks_shared(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static inline int ranks_put(void *arg, const char *key, const char *value, struct err *e)
+{
+	struct ranks_boot *b = arg;
+	(void)key;
+	(void)e;
+	snprintf(b->r->board->value[b->rank], sizeof b->r->board->value[0], "%s", value);
+	return 0;
+}
+
+static inline int ranks_fence(void *arg, struct err *e)
+{
+	struct ranks_boot *b = arg;
+	struct board *board = b->r->board;
+	(void)e;
+	b->fences++;
+	if (atomic_fetch_add(&board->arrived, 1) + 1 == b->fences * (uint32_t)b->r->n) {
+		atomic_store(&board->passed, b->fences);
+		syscall(SYS_futex, &board->passed, FUTEX_WAKE, RANKS_MAX, NULL, NULL, 0);
+	}
+	while (atomic_load(&board->passed) < b->fences)
+		syscall(SYS_futex, &board->passed, FUTEX_WAIT, b->fences - 1, NULL, NULL, 0);
+	return 0;
+}
+
+static inline int ranks_get(void *arg, int rank, const char *key, char **value, struct err *e)
+{
+	struct ranks_boot *b = arg;
+	(void)key;
+	*value = strdup(b->r->board->value[rank]);
+	return *value ? 0 : err_set(e, ERR_NOMEM, "no memory");
+}
+
+static inline int ranks_open(struct ranks *r, int rank, struct comm **world, struct err *e)
+{
+	struct ranks_boot b = { .r = r, .rank = rank };
+	struct comm_bootstrap boot = { rank, r->n, ranks_put, ranks_fence, ranks_get, &b };
+	char host[8] = "host-a";
+	if (r->hosts)
+		host[5] = r->hosts[rank];
+	struct comm_options opt = { .host = host, .interface = "", .address_hint = r->address,
+				    .timeout_s = r->timeout_s, .backend = r->backend };
+	return comm_open(&boot, &opt, world, e);
+}
+
+static inline int ranks_child(struct ranks *r, int rank)
+{
+	struct err e = ERR_INIT;
+	struct comm *world;
+	alarm(RANKS_ALARM_S);
+	if (ranks_open(r, rank, &world, &e) < 0) {
+		fprintf(stderr, "rank %d: %s\n", rank, e.text);
+		return 100;
+	}
+	int rc = r->fn(world, r->arg);
+	comm_close(world);
+	return rc;
+}
+
+/* The ranks begin; a test may kill r->pid[…]. */
+static inline void ranks_start(struct ranks *r)
+{
+	fflush(NULL);
+	r->board = ranks_shared(sizeof *r->board);
+	for (int i = 0; r->board && i < r->n; i++) {
+		r->pid[i] = fork();
+		if (r->pid[i] == 0)
+			_exit(ranks_child(r, i));
+	}
+}
+
+/* How a rank ended: its function's result, or -signal. */
+static inline int ranks_end(struct ranks *r, int rank)
+{
+	int status = 0;
+	if (waitpid(r->pid[rank], &status, 0) < 0)
+		return -1000;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/* Waits for all; how many did not return 0. */
+static inline int ranks_finish(struct ranks *r)
+{
+	int bad = 0;
+	for (int i = 0; i < r->n; i++) {
+		int rc = ranks_end(r, i);
+		if (rc)
+			fprintf(stderr, "rank %d of %d (%s, hosts %s) ended with %d\n", i, r->n,
+				r->backend ? r->backend : "auto", r->hosts ? r->hosts : "one", rc);
+		bad += rc != 0;
+	}
+	munmap(r->board, sizeof *r->board);
+	return bad;
+}
+
+static inline int ranks_run(struct ranks *r)
+{
+	ranks_start(r);
+	return ranks_finish(r);
+}
+
+/* In a rank: says what failed and where. */
+#define RANK_CHECK(cond, ...)                                              \
+	do {                                                               \
+		if (!(cond)) {                                             \
+			fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);    \
+			fprintf(stderr, __VA_ARGS__);                      \
+			fputc('\n', stderr);                               \
+			return 1;                                          \
+		}                                                          \
+	} while (0)
+
+#endif
