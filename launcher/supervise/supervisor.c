@@ -84,7 +84,11 @@ static void on_exited(void *arg, int rank, int status)
 
 static void on_all_gone(void *arg)
 {
-	sup_handle(arg, EV_ALL_GONE, NULL, NULL);
+	struct supervisor *s = arg;
+	for (int r = 0; r < s->world; r++)
+		if (s->ranks[r].link)
+			link_read_out(s->ranks[r].link);
+	sup_handle(s, EV_ALL_GONE, NULL, NULL);
 }
 
 const char *sup_resume(const struct supervisor *s)
