@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 
 enum { NAME = 64 };
 
@@ -175,25 +174,12 @@ static int put_manifest(const struct commit *c, const struct attempt *a, const s
 	manifest_write(m, &text);
 	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "%s: no memory to write it", path) :
 		io_write_file(c->io, tmp, text.data, text.len, e);
-	if (!rc && c->io->rename(tmp, path))
+	if (!rc && io_rename(c->io, tmp, path))
 		rc = err_errno(e, ERR_IO, "%s: cannot rename to %s", tmp, path);
 	if (!rc)
 		rc = io_sync_dir(c->io, a->path, e);
 	buf_fini(&text);
 	return rc;
-}
-
-/* A rename over NFS that was sent twice says ENOENT after it succeeded. */
-static int move(const struct commit *c, const char *from, const char *to)
-{
-	struct stat st;
-	if (!c->io->rename(from, to))
-		return 0;
-	int saved = errno;
-	if (saved == ENOENT && lstat(from, &st) && !lstat(to, &st))
-		return 0;
-	errno = saved;
-	return -1;
 }
 
 static int publish(const struct commit *c, const struct attempt *a, char path[1024], struct err *e)
@@ -202,14 +188,14 @@ static int publish(const struct commit *c, const struct attempt *a, char path[10
 	if (snprintf(path, 1024, "%s/step-%08" PRId64, c->dir, c->state.step) >= 1024 ||
 	    snprintf(aside, sizeof aside, "%s.%016" PRIx64, path, a->nonce) >= (int)sizeof aside)
 		return err_set(e, ERR_IO, "%s: the path is too long", c->dir);
-	int rc = move(c, a->path, path);
+	int rc = io_rename(c->io, a->path, path);
 	if (rc && (errno == ENOTEMPTY || errno == EEXIST)) {
-		if (move(c, path, aside))
+		if (io_rename(c->io, path, aside))
 			return err_errno(e, ERR_IO, "%s: cannot rename to %s", path, aside);
-		rc = move(c, a->path, path);
+		rc = io_rename(c->io, a->path, path);
 		if (rc) {
 			err_errno(e, ERR_IO, "%s: cannot rename to %s", a->path, path);
-			move(c, aside, path);
+			io_rename(c->io, aside, path);
 			return -1;
 		}
 	}

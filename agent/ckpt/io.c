@@ -60,6 +60,18 @@ int io_write_file(const struct ckpt_io *io, const char *path, const void *data, 
 	return io_finish(io, fd, path, e);
 }
 
+int io_rename(const struct ckpt_io *io, const char *from, const char *to)
+{
+	struct stat st;
+	if (!io->rename(from, to))
+		return 0;
+	int saved = errno;
+	if (saved == ENOENT && lstat(from, &st) && !lstat(to, &st))
+		return 0;
+	errno = saved;
+	return -1;
+}
+
 int io_sync_dir(const struct ckpt_io *io, const char *path, struct err *e)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

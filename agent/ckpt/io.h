@@ -31,6 +31,8 @@ int io_write_full(const struct ckpt_io *io, int fd, const char *path, const void
 int io_finish(const struct ckpt_io *io, int fd, const char *path, struct err *e);
 /* Makes a file that lasts: created new, written, synced, closed. */
 int io_write_file(const struct ckpt_io *io, const char *path, const void *data, size_t n, struct err *e);
+/* As rename(2), but a rename over NFS that was sent twice, and so says ENOENT after it succeeded, is a success. */
+int io_rename(const struct ckpt_io *io, const char *from, const char *to);
 int io_sync_dir(const struct ckpt_io *io, const char *path, struct err *e);
 /* Removes a checkpoint's or an attempt's folder, its MANIFEST first, so that a reader never finds half of a valid one. */
 int io_remove_folder(const struct ckpt_io *io, const char *path, struct err *e);
