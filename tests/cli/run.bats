@@ -1,0 +1,157 @@
+#!/usr/bin/env bats
+# What a person types, and what muster answers when it cannot, may not, or shall stop.
+
+load ../helpers
+
+setup_file() {
+	make_data
+	make_tiny_job
+}
+
+# long NAME WORD...: starts a run that will not end by itself in the background; $pid is the launcher.
+long() {
+	local name=$1
+	shift
+	"$MUSTER" run "$tiny" "job.name=$name" job.steps=1000000 parallel.tp=2 parallel.dp=2 "$@" \
+		</dev/null >"$BATS_FILE_TMPDIR/$name.out" 2>&1 3>&- &
+	pid=$!
+	wait_for 60 grep -q '"step"' "$(run_folder "$name")/metrics.jsonl" 2>/dev/null
+}
+
+ended() { # expected exit status of $pid
+	local rc=0
+	wait "$pid" || rc=$?
+	echo "exit status $rc"
+	[[ $rc -eq $1 ]]
+}
+
+event() { grep "\"event\":\"$2\"" "$(run_folder "$1")/events.jsonl"; }
+
+@test "muster alone shows its commands and exits 2" {
+	run "$MUSTER"
+	[[ $status -eq 2 && $output == *COMMANDS*run*submit*plan* ]]
+}
+
+@test "--help of each command reads like a man page" {
+	for command in run plan topo submit; do
+		run "$MUSTER" $command --help
+		[[ $status -eq 0 && $output == "muster $command"*SYNOPSIS*"EXIT STATUS"* ]]
+		run "$MUSTER" help $command
+		[[ $status -eq 0 && $output == "muster $command"* ]]
+	done
+}
+
+@test "run --help ends with every key of the job file" {
+	run "$MUSTER" run --help
+	[[ $status -eq 0 && $output == *"[job]"*"max_restarts"*"[log]"* ]]
+}
+
+@test "an unknown command gets the nearest one named" {
+	run "$MUSTER" rum
+	[[ $status -eq 2 && $output == *'did you mean "run"'* ]]
+	run "$MUSTER" xyzzy
+	[[ $status -eq 2 && $output == *"muster help"* ]]
+}
+
+@test "wrong command lines exit 2" {
+	for words in "run" "run --frobnicate $tiny" "plan --cluster" "run /nonexistent.ini" "topo here"; do
+		# shellcheck disable=SC2086 # a list of words
+		run "$MUSTER" $words
+		echo "$words: $status $output"
+		[[ $status -eq 2 && ${#lines[@]} -eq 1 ]]
+	done
+}
+
+@test "a broken job exits 2 with one line, and no run folder is made" {
+	run "$MUSTER" run "$tiny" job.name=broken job.stepz=1
+	echo "$output"
+	[[ $status -eq 2 && ${#lines[@]} -eq 1 && $output == *"job.stepz"* ]]
+	[[ ! -e $(run_folder broken) ]]
+}
+
+@test "plan starts nothing" {
+	run "$MUSTER" plan "$tiny" job.name=planned parallel.tp=2
+	[[ $status -eq 0 && ! -e $(run_folder planned) ]]
+}
+
+@test "without its agent muster exits 3 and says where it looked" {
+	MUSTER_AGENT=/nonexistent run "$MUSTER" run "$tiny" job.name=agentless
+	[[ $status -eq 3 && $output == *"/nonexistent"* ]]
+}
+
+@test "an agent that cannot be executed ends the run after one retry, with its log line" {
+	echo "no program" >"$BATS_TEST_TMPDIR/agent"
+	chmod +x "$BATS_TEST_TMPDIR/agent"
+	MUSTER_AGENT=$BATS_TEST_TMPDIR/agent run "$MUSTER" run "$tiny" job.name=junk
+	echo "$output"
+	[[ $status -eq 1 && $output == *"cannot execute"* ]]
+	[[ $(event junk generation-start | wc -l) -eq 2 ]]
+}
+
+@test "a pipe gets plain lines, the plan first and a summary last" {
+	run "$MUSTER" run "$tiny" job.name=piped job.steps=5
+	[[ $status -eq 0 && $output != *$'\033'* && ${lines[0]} == "Plan of piped"* && ${lines[-1]} == *"$(run_folder piped)" ]]
+	[[ $(stat -c %a "$(run_folder piped)") == 700 && $(stat -c %a "$(run_folder piped)/events.jsonl") == 600 ]]
+	[[ ! -e $(run_folder piped)/pmix ]]
+}
+
+@test "a second muster on the same run is refused and told the first one's pid" {
+	long twice
+	run "$MUSTER" run "$tiny" job.name=twice
+	echo "$output"
+	[[ $status -eq 3 && $output == *"process $pid"* ]]
+	kill -TERM "$pid"
+	ended 75
+	[[ $(event twice stopped | wc -l) -eq 1 ]]
+}
+
+@test "a second Ctrl-C does not wait" {
+	long hasty
+	agents=$(pgrep -P "$pid")
+	for agent in $agents; do kill -STOP "$agent"; done
+	kill -INT "$pid"
+	wait_for 5 event hasty stop
+	kill -INT "$pid"
+	ended 75
+	for agent in $agents; do
+		[[ ! -e /proc/$agent ]]
+	done
+}
+
+@test "a rank that hangs is named, and the run goes on" {
+	long hung restart.hang_timeout=2 checkpoint.every=20
+	wait_for 20 event hung ckpt
+	agent=$(event hung hello | grep '"rank":2,' | grep -oE '"pid":[0-9]+' | grep -oE '[0-9]+')
+	kill -STOP "$agent"
+	wait_for 20 event hung restart
+	event hung rank-lost
+	[[ $(event hung rank-lost) == *'"rank":2,'*'"how":"hung"'* ]]
+	wait_for 20 bash -c "grep '\"generation\":2' '$(run_folder hung)/metrics.jsonl'"
+	kill -TERM "$pid"
+	ended 75
+}
+
+@test "strangers at the doors disturb nobody" {
+	long strangers
+	ports=$(ss -Hltnp | grep "pid=$pid," | grep -oE '127\.0\.0\.1:[0-9]+' | cut -d: -f2)
+	[[ -n $ports ]]
+	for port in $ports; do
+		for _ in 1 2 3; do
+			(exec 9<>"/dev/tcp/127.0.0.1/$port" && head -c 4096 /dev/urandom >&9) 2>/dev/null || true
+		done
+	done
+	wait_for 20 event strangers refused
+	kill -TERM "$pid"
+	ended 75
+	[[ $(event strangers generation-start | wc -l) -eq 1 ]]
+}
+
+@test "the secret is on no command line and in no file of the run" {
+	long secret
+	for agent in $(pgrep -P "$pid"); do
+		[[ -z $(tr '\0' '\n' <"/proc/$agent/cmdline" | grep -E '[0-9a-f]{64}') ]]
+	done
+	kill -TERM "$pid"
+	ended 75
+	[[ -z $(grep -rE 'MUSTER_SECRET|"secret":' "$(run_folder secret)" --exclude-dir=ckpt) ]]
+}
