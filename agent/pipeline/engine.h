@@ -28,13 +28,15 @@ struct engine_options {
 	struct comm *world;   /* rank order as in plan/layout.h; borrowed */
 	const char *backend;  /* "cpu", "plain" */
 	int threads;
-	/* Called at each schedule step with a literal ("forward", "backward", …); may be NULL. */
+	/* Called at each schedule step with a literal ("forward", "backward", "receive-activations", …: the table in
+	 * walk.c, then "share-loss"); may be NULL. */
 	void (*phase)(const char *what, void *arg);
 	void *phase_arg;
 };
 
 /* Collective. Parameters are not set yet: engine_init or a checkpoint does that. */
 int engine_open(const struct engine_options *opt, struct engine **out, struct err *e);
+/* Before the world is closed. After a step that failed it does not wait: the world is aborted then. Takes NULL. */
 void engine_close(struct engine *g);
 
 /* The initial parameters: a function of (seed, name, global index), whatever the layout. */
