@@ -1,0 +1,194 @@
+/* Groups and requests: operations of overlapping groups in any order do not hold each other up. */
+#include "tests/unit/libcomm/ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { GROUPS = 4, OPS = 40, OPEN = 6, LARGEST = 50000 };
+
+struct op_state {
+	struct comm_request *req;
+	int64_t *in, *out;
+	size_t count;
+	int kind;
+};
+
+struct run_state {
+	struct comm *group[GROUPS];
+	struct op_state op[GROUPS][OPS];
+	int started[GROUPS], waited[GROUPS];
+};
+
+static uint32_t mix(uint32_t a, uint32_t b)
+{
+	uint32_t x = (a + 1) * 0x9e3779b1u ^ (b + 1) * 0x85ebca77u;
+	x = (x ^ x >> 15) * 0x2c1b3c6du;
+	return x ^ x >> 13;
+}
+
+static int64_t value(int rank, int g, int i)
+{
+	return (int64_t)rank * 1000003 + g * 101 + i * 7;
+}
+
+static int begin(struct run_state *s, int g)
+{
+	int i = s->started[g]++;
+	struct comm *c = s->group[g];
+	int n = comm_size(c), me = comm_rank(c);
+	struct op_state *o = &s->op[g][i];
+	struct err e = ERR_INIT;
+	uint32_t dice = mix((uint32_t)g, (uint32_t)i); /* the same on every rank */
+	o->kind = (int)(dice % 4);
+	o->count = dice >> 8 & 3 ? (dice >> 12) % 300 : (dice >> 12) % LARGEST;
+	o->in = calloc(o->count * (size_t)n + 1, sizeof *o->in);
+	o->out = calloc(o->count * (size_t)n + 1, sizeof *o->out);
+	RANK_CHECK(o->in && o->out, "no memory");
+	for (size_t k = 0; k < o->count * (size_t)n; k++)
+		o->in[k] = value(me, g, i) + (int64_t)k;
+	struct comm_p2p ring[] = { { false, o->out, o->count, COMM_I64, (me + n - 1) % n },
+				   { true, o->in, o->count, COMM_I64, (me + 1) % n } };
+	int rc = o->kind == 0 ? comm_all_reduce_start(c, o->in, o->out, o->count, COMM_I64, COMM_SUM, &o->req, &e)
+	       : o->kind == 1 ? comm_reduce_scatter_start(c, o->in, o->out, o->count, COMM_I64, COMM_MAX, &o->req, &e)
+	       : o->kind == 2 ? comm_all_gather_start(c, o->in, o->out, o->count, COMM_I64, &o->req, &e)
+			      : comm_group_start(c, ring, 2, &o->req, &e);
+	RANK_CHECK(rc == 0, "%s", e.text);
+	return 0;
+}
+
+static int64_t expected(const struct op_state *o, int g, int i, int n, int me, size_t k)
+{
+	switch (o->kind) {
+	case 0: return (int64_t)n * ((int64_t)k + value(0, g, i)) + (int64_t)n * (n - 1) / 2 * 1000003;
+	case 1: return value(n - 1, g, i) + (int64_t)((size_t)me * o->count + k);
+	case 2: return value((int)(k / o->count), g, i) + (int64_t)(k % o->count);
+	}
+	return value((me + n - 1) % n, g, i) + (int64_t)k;
+}
+
+static int finish(struct run_state *s, int g)
+{
+	int i = s->waited[g]++;
+	struct op_state *o = &s->op[g][i];
+	struct err e = ERR_INIT;
+	int n = comm_size(s->group[g]), me = comm_rank(s->group[g]);
+	if (mix((uint32_t)i, (uint32_t)me) % 3 == 0)
+		while (!comm_test(o->req))
+			sched_yield();
+	RANK_CHECK(comm_wait(o->req, &e) == 0, "%s", e.text);
+	size_t out = o->kind == 2 ? o->count * (size_t)n : o->count;
+	for (size_t k = 0; k < out; k++)
+		RANK_CHECK(o->out[k] == expected(o, g, i, n, me, k), "group %d, operation %d of kind %d, element %zu",
+			   g, i, o->kind, k);
+	free(o->in);
+	free(o->out);
+	return 0;
+}
+
+/* Each rank starts and waits in an order of its own between the groups. */
+static int interleave(struct comm *world, void *arg)
+{
+	struct run_state *s = calloc(1, sizeof *s);
+	struct err e = ERR_INIT;
+	int me = comm_rank(world), colors[GROUPS] = { 0, me / 2, me % 2, me == 0 ? -1 : 3 };
+	(void)arg;
+	RANK_CHECK(s, "no memory");
+	for (int g = 0; g < GROUPS; g++)
+		RANK_CHECK(comm_split(world, colors[g], -me, "part", &s->group[g], &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_rank(s->group[0]) == comm_size(world) - 1 - me, "the key does not order the ranks");
+	RANK_CHECK(!s->group[3] == (me == 0), "a negative color has a group");
+	int left = 0;
+	for (int g = 0; g < GROUPS; g++)
+		left += s->group[g] ? 2 * OPS : 0;
+	for (uint32_t turn = 0; left; turn++) {
+		uint32_t dice = mix((uint32_t)me + 77, turn);
+		int g = (int)(dice % GROUPS), open = s->started[g] - s->waited[g];
+		if (!s->group[g] || s->waited[g] == OPS)
+			continue;
+		bool more = s->started[g] < OPS && open < OPEN && (open == 0 || (dice >> 8 & 1));
+		if (more ? begin(s, g) : finish(s, g))
+			return 1;
+		left--;
+	}
+	for (int g = 1; g < GROUPS; g++) /* group 0 is left to the world's close */
+		comm_close(s->group[g]);
+	free(s);
+	return 0;
+}
+
+static void overlapping_groups_interleave(void **state)
+{
+	(void)state;
+	static const struct ranks configs[] = {
+		{ .n = 4, .backend = "shm" }, { .n = 4, .backend = "tcp" }, { .n = 4, .hosts = "abbb" },
+		{ .n = 8, .backend = "shm" }, { .n = 8, .hosts = "aaaabbbb" },
+	};
+	for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+		struct ranks r = configs[i];
+		r.timeout_s = 20;
+		r.fn = interleave;
+		assert_int_equal(ranks_run(&r), 0);
+	}
+}
+
+static int backends_by_members(struct comm *world, void *arg)
+{
+	struct err e = ERR_INIT;
+	struct comm *g;
+	int me = comm_rank(world);
+	(void)arg;
+	RANK_CHECK(!strcmp(comm_backend(world), "hybrid"), "the world is %s", comm_backend(world));
+	RANK_CHECK(comm_split(world, me / 2, 0, "tp", &g, &e) == 0, "%s", e.text);
+	RANK_CHECK(!strcmp(comm_backend(g), "shm") && !strcmp(comm_name(g), "tp"), "%s", comm_backend(g));
+	comm_close(g);
+	RANK_CHECK(comm_split(world, me % 2, 0, "dp", &g, &e) == 0, "%s", e.text);
+	RANK_CHECK(!strcmp(comm_backend(g), "tcp"), "%s", comm_backend(g));
+	uint64_t before = comm_bytes(g);
+	float v[256] = { 0 };
+	RANK_CHECK(comm_rank(g) == 0 ? comm_send(g, v, 256, COMM_F32, 1, &e) == 0
+				     : comm_recv(g, v, 256, COMM_F32, 0, &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_bytes(g) - before == (comm_rank(g) == 0 ? sizeof v : 0), "bytes are not counted");
+	return 0;
+}
+
+static void a_group_uses_what_its_ranks_share(void **state)
+{
+	(void)state;
+	struct ranks r = { .n = 4, .hosts = "aabb", .timeout_s = 20, .fn = backends_by_members };
+	assert_int_equal(ranks_run(&r), 0);
+}
+
+/* Closing with a request under way ends it instead of waiting for a peer that never comes. */
+static int leave_one_open(struct comm *world, void *arg)
+{
+	struct err e = ERR_INIT;
+	struct comm_request *req;
+	static int word;
+	struct comm_p2p never = { false, &word, 1, COMM_I32, 1 - comm_rank(world) };
+	(void)arg;
+	RANK_CHECK(comm_group_start(world, &never, 1, &req, &e) == 0, "%s", e.text);
+	return 0;
+}
+
+static void closing_ends_what_is_under_way(void **state)
+{
+	(void)state;
+	struct ranks r = { .n = 2, .timeout_s = 0, .fn = leave_one_open };
+	assert_int_equal(ranks_run(&r), 0);
+	r.backend = "tcp";
+	assert_int_equal(ranks_run(&r), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(overlapping_groups_interleave),
+		cmocka_unit_test(a_group_uses_what_its_ranks_share),
+		cmocka_unit_test(closing_ends_what_is_under_way),
+	};
+	return cmocka_run_group_tests_name("comm groups and requests", tests, NULL, NULL);
+}
