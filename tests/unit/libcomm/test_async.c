@@ -1,6 +1,7 @@
 /* Groups and requests: operations of overlapping groups in any order do not hold each other up. */
 #include "tests/unit/libcomm/ranks.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
