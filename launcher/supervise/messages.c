@@ -88,7 +88,7 @@ static bool on_hello(struct supervisor *s, struct link *l, const json_t *body)
 	struct err e = ERR_INIT;
 	if (send_welcome(s, l, (int)rank, &e)) {
 		struct loss loss = { .rank = (int)rank, .how = LOSS_PROTOCOL, .code = e.code, .at = sup_now(s) };
-		snprintf(loss.text, sizeof loss.text, "cannot be told its part: %.400s", e.text);
+		snprintf(loss.text, sizeof loss.text, "cannot be told its part: %.900s", e.text);
 		sup_handle(s, EV_LOST, &loss, NULL);
 		return true;
 	}

@@ -49,7 +49,7 @@ struct loss {
 	int rank;           /* -1: no rank in particular */
 	enum loss_how how;
 	enum err_code code; /* what the agent said, or what comes nearest */
-	char text[512];
+	char text[1000];
 	double at;
 };
 
@@ -81,7 +81,7 @@ struct supervisor {
 	bool lost;
 	double settle_at;   /* believe `loss` then; 0: no loss is waiting */
 	enum verdict verdict;
-	char reason[600];   /* of the stop or of the end */
+	char reason[1000];  /* of the stop or of the end */
 	int refusals;       /* told so far, of this generation */
 
 	double opened, started, last_tick; /* times */

@@ -54,7 +54,7 @@ static void launch_next(struct supervisor *s)
 	}
 	s->lost = true;
 	s->loss = (struct loss){ .rank = -1, .how = LOSS_START, .code = e.code, .at = sup_now(s) };
-	snprintf(s->loss.text, sizeof s->loss.text, "%.500s", e.text);
+	snprintf(s->loss.text, sizeof s->loss.text, "%s", e.text);
 	report_loss(s);
 	s->verdict = VERDICT_RETRY;
 	sup_handle(s, EV_ALL_GONE, NULL, NULL);
