@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SBATCH_TIMEOUT 60.0
@@ -165,6 +166,7 @@ static int sbatch(const char *script, char *id, size_t size, struct err *e)
 static int submit(const struct submission *s, const char *script, struct err *e)
 {
 	char id[32];
+	umask(077); /* Slurm hands it on to the job and its log */
 	if (prepare_run(s, e) || sbatch(script, id, sizeof id, e))
 		return command_fail(e);
 	printf("%s\n", id);

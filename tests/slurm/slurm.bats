@@ -7,7 +7,8 @@ setup_file() {
 	command -v slurmctld >/dev/null && command -v slurmd >/dev/null && command -v munged >/dev/null ||
 		skip "slurm-wlm or munge is not installed"
 	[[ $(id -u) -eq 0 ]] || skip "slurmd needs root"
-	cluster=$BATS_FILE_TMPDIR/cluster
+	# Sockets lie in it, and the path of a socket is short.
+	cluster=$(mktemp -d /tmp/slurm.XXXXXX)
 	export cluster
 	local from=${EPOCHREALTIME/./}
 	"$BATS_TEST_DIRNAME/cluster" start "$cluster" 4
@@ -15,12 +16,14 @@ setup_file() {
 	. "$cluster/env"
 	make_data
 	make_tiny_job
-	words="parallel.tp=2 parallel.pp=2 parallel.dp=2 slurm.nodes=4 slurm.gpus_per_node=2 slurm.cpus_per_task=1 checkpoint.every=5 restart.backoff=0.1"
+	words="parallel.tp=2 parallel.pp=2 parallel.dp=2 slurm.nodes=4 slurm.gpus_per_node=2 slurm.cpus_per_task=1 restart.backoff=0.1"
 	export words
 }
 
 teardown_file() {
-	[[ ! -e ${cluster-} ]] || "$BATS_TEST_DIRNAME/cluster" stop "$cluster"
+	[[ -n ${cluster-} ]] || return 0
+	"$BATS_TEST_DIRNAME/cluster" stop "$cluster"
+	rm -rf "$cluster"
 }
 
 # A test that failed leaves no job to the next one.
@@ -70,10 +73,13 @@ step_reached() { # run step
 	[[ ${last:-0} -ge $2 ]]
 }
 
-agents_left() { pgrep -f "$(dirname "$MUSTER")/muster-agent" | while read -r pid; do
-	grep -qzxF "SLURM_CONF=$SLURM_CONF" "/proc/$pid/environ" 2>/dev/null && echo "$pid"
-done; }
-none_left() { [[ -z $(agents_left) ]]; }
+# Agents in this cluster, or, with "", also the srun that started them.
+agents_left() { # [start of pattern]
+	pgrep -f -- "${1-^}$(realpath "$(dirname "$MUSTER")")/muster-agent" | while read -r pid; do
+		grep -qzxF "SLURM_CONF=$SLURM_CONF" "/proc/$pid/environ" 2>/dev/null && echo "$pid"
+	done
+}
+none_left() { [[ -z $(agents_left "") ]]; }
 
 @test "the nodes are idle, and a step over PMIx reaches all of them" {
 	[[ $(sinfo -h -o '%T %D') == "idle 4" ]]
@@ -103,7 +109,7 @@ none_left() { [[ -z $(agents_left) ]]; }
 }
 
 @test "a job over four nodes trains to the end" {
-	submit whole job.steps=40
+	submit whole job.steps=40 checkpoint.every=5
 	ends_with 0
 	[[ $(event_field whole "done" status) == 0 ]]
 	step_reached whole 39
@@ -132,7 +138,8 @@ none_left() { [[ -z $(agents_left) ]]; }
 job_of() { basename "$(ls "$(run_folder "$1")"/logs/slurm-*.out | head -n 1)" .out | tr -dc 0-9; }
 
 @test "no secret is in a log, an event or on a command line" {
-	! grep -rE '[0-9a-f]{64}' "$(run_folder whole)"/{logs,events.jsonl,job.ini}
+	run grep -rE '[0-9a-f]{64}' "$(run_folder whole)"/{logs,events.jsonl,job.ini}
+	[[ $status -eq 1 ]]
 	[[ -z $(find "$(run_folder whole)" -type f -perm /077) ]]
 }
 
@@ -176,7 +183,7 @@ stop_and_go_on() {
 # kill_rank RANK: the run ends by itself, with the same losses.
 kill_rank() {
 	local name=kill-$1 step=$((RANDOM % 20 + 8)) killed
-	submit "$name" job.steps=40
+	submit "$name" job.steps=40 checkpoint.every=5
 	wait_for 60 step_reached "$name" "$step"
 	killed=$EPOCHREALTIME
 	kill -9 "$(event_field "$name" hello pid "$1")"
@@ -215,7 +222,7 @@ span() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", b - a }'; }
 
 @test "srun is killed: the run goes on with another step" {
 	local pid
-	submit srun job.steps=60
+	submit srun job.steps=60 checkpoint.every=5
 	wait_for 60 step_reached srun 7
 	pid=$(pgrep -f -- "--job-name=muster-1-$(cat "$(run_folder srun)/lock") " | head -n 1)
 	kill -9 "$pid"
