@@ -1,16 +1,10 @@
 #include "agent/control.h"
 
-#include "base/auth.h"
+#include "agent/link.h"
 #include "base/clock.h"
-#include "base/net.h"
 
-#include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,30 +12,22 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-enum {
-	CONNECT_S = 30,
-	WELCOME_S = 300,            /* the slowest rank of a large job may come late */
-	UNACKED_MS = 20000,         /* a supervisor whose host is gone closes nothing */
-	BACKLOG_MAX = 4 * MSG_MAX,  /* beyond it heartbeats are left out */
-	READ_MAX = 16384,
-};
+enum { BACKLOG_MAX = 4 * MSG_MAX }; /* beyond it heartbeats are left out */
 
 static const double leave_s = 0.3, flush_s = 1.0;
 
 enum { STOP_NONE, STOP_NOW, STOP_CHECKPOINT };
 
 struct control {
-	int fd, wake_fd, signal_fd;
-	char address[NET_ADDR_MAX], local[NET_ADDR_MAX];
+	int wake_fd, signal_fd;
 	pthread_t thread;
 	json_t *welcome;
 	double heartbeat_s;
 
-	pthread_mutex_t lock;     /* channel, leaving, reason, on_abort */
-	struct channel *channel;
+	pthread_mutex_t lock;     /* link, leaving, reason, on_abort */
+	struct link *link;
 	bool leaving;
 	char reason[300];
 	void (*on_abort)(const char *reason, void *arg);
@@ -83,108 +69,6 @@ static void drain_wake(struct control *c)
 	uint64_t n;
 	if (read(c->wake_fd, &n, sizeof n) < 0)
 		return;
-}
-
-static void cpu_list(char *out, size_t room)
-{
-	cpu_set_t set;
-	size_t at = 0;
-	out[0] = '\0';
-	if (sched_getaffinity(0, sizeof set, &set))
-		return;
-	for (int i = 0; i < CPU_SETSIZE && at + 24 < room; i++) {
-		if (!CPU_ISSET(i, &set))
-			continue;
-		int last = i;
-		while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set))
-			last++;
-		at += (size_t)snprintf(out + at, room - at, last > i ? "%s%d-%d" : "%s%d", at ? "," : "", i, last);
-		i = last;
-	}
-}
-
-static json_t *hello(const struct control_options *opt)
-{
-	char cpus[1024];
-	cpu_list(cpus, sizeof cpus);
-	return json_pack("{s:i, s:i, s:s, s:i, s:s, s:i}", "rank", opt->rank, "world", opt->world,
-			 "node", opt->node, "pid", (int)getpid(), "cpus", cpus, "version", MSG_VERSION);
-}
-
-/* Both ways without waiting: what the socket has to give and what it takes. With the lock held. */
-static int exchange(struct control *c, struct err *e)
-{
-	char data[READ_MAX];
-	ssize_t n;
-	while ((n = recv(c->fd, data, sizeof data, MSG_DONTWAIT)) > 0)
-		if (channel_feed(c->channel, data, (size_t)n, e))
-			return -1;
-	if (n == 0)
-		return err_set(e, ERR_NET, "the supervisor at %s closed the connection", c->address);
-	if (errno != EAGAIN && errno != EINTR)
-		return err_errno(e, ERR_NET, "the connection to the supervisor at %s", c->address);
-	struct buf *out = channel_out(c->channel);
-	while (out->len) {
-		n = send(c->fd, out->data, out->len, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			break;
-		if (n < 0)
-			return err_errno(e, ERR_NET, "the connection to the supervisor at %s", c->address);
-		buf_drop(out, (size_t)n);
-	}
-	return 0;
-}
-
-/* 1 and *m, 0 when there is none; messages of another generation are passed over. */
-static int next_message(struct control *c, struct msg *m, struct err *e)
-{
-	struct err why = ERR_INIT;
-	int rc;
-	while ((rc = channel_next(c->channel, m, &why)) < 0 && why.code == ERR_STALE)
-		continue;
-	return rc < 0 ? err_set(e, why.code, "%s", why.text) : rc;
-}
-
-/* The next message that is here: 1 and *m, 0 when there is none. What came before the connection's
- * end is still heard: an abort's reason tells more than "closed". With the lock held. */
-static int receive(struct control *c, struct msg *m, struct err *e)
-{
-	struct err why = ERR_INIT;
-	int gone = exchange(c, e);
-	int rc = next_message(c, m, gone ? &why : e);
-	return rc == 0 ? gone : rc;
-}
-
-static int no_welcome(const struct msg *m, struct err *e)
-{
-	const char *reason = json_string_value(json_object_get(m->body, "reason"));
-	if (m->type == MSG_ABORT)
-		return err_set(e, ERR_ABORTED, "the supervisor refused this agent: %s", reason ? reason : "no reason given");
-	return err_set(e, ERR_PROTO, "the supervisor sent %s before its welcome", msg_word(m->type));
-}
-
-static int await_welcome(struct control *c, struct err *e)
-{
-	double end = clock_s() + WELCOME_S;
-	for (struct msg m;;) {
-		int rc = receive(c, &m, e);
-		if (rc < 0)
-			return err_prefix(e, "waiting for the supervisor's welcome");
-		if (rc && m.type == MSG_WELCOME) {
-			c->welcome = m.body;
-			return 0;
-		}
-		if (rc) {
-			no_welcome(&m, e);
-			msg_fini(&m);
-			return -1;
-		}
-		double left = end - clock_s();
-		if (left <= 0)
-			return err_set(e, ERR_TIMEOUT, "the supervisor at %s did not answer in %d s", c->address, WELCOME_S);
-		struct pollfd p = { c->fd, (short)(POLLIN | (channel_out(c->channel)->len ? POLLOUT : 0)), 0 };
-		poll(&p, 1, (int)(left * 1000) + 1);
-	}
 }
 
 /* The agent must leave: its trainer is told, once. The lock is held while on_abort runs, so that control_on_abort(NULL)
@@ -236,7 +120,7 @@ static int serve(struct control *c, struct err *e)
 {
 	for (struct msg m;;) {
 		pthread_mutex_lock(&c->lock);
-		int rc = receive(c, &m, e);
+		int rc = link_receive(c->link, &m, e);
 		pthread_mutex_unlock(&c->lock);
 		if (rc <= 0)
 			return rc;
@@ -258,7 +142,7 @@ static void report_signals(struct control *c)
 static void heartbeat(struct control *c)
 {
 	pthread_mutex_lock(&c->lock);
-	bool room = channel_out(c->channel)->len < BACKLOG_MAX;
+	bool room = link_backlog(c->link) < BACKLOG_MAX;
 	pthread_mutex_unlock(&c->lock);
 	if (room)
 		control_send(c, MSG_PROGRESS,
@@ -269,7 +153,7 @@ static void heartbeat(struct control *c)
 static bool backlog(struct control *c)
 {
 	pthread_mutex_lock(&c->lock);
-	bool some = channel_out(c->channel)->len > 0;
+	bool some = link_backlog(c->link) > 0;
 	pthread_mutex_unlock(&c->lock);
 	return some;
 }
@@ -278,7 +162,7 @@ static bool backlog(struct control *c)
 static void doze(struct control *c, double until)
 {
 	struct pollfd p[] = {
-		{ c->fd, (short)(POLLIN | (backlog(c) ? POLLOUT : 0)), 0 },
+		{ link_fd(c->link), (short)(POLLIN | (backlog(c) ? POLLOUT : 0)), 0 },
 		{ c->wake_fd, POLLIN, 0 },
 		{ c->signal_fd, POLLIN, 0 },
 	};
@@ -296,7 +180,7 @@ static void say_goodbye(struct control *c)
 	bool shut = false;
 	while (clock_s() < end && !serve(c, &e)) {
 		if (!shut && !backlog(c)) {
-			shutdown(c->fd, SHUT_WR);
+			link_shut(c->link);
 			shut = true;
 		}
 		doze(c, end);
@@ -344,19 +228,7 @@ static void *control_main(void *arg)
 	return NULL;
 }
 
-static int local_address(struct control *c, struct err *e)
-{
-	struct sockaddr_storage a;
-	socklen_t len = sizeof a;
-	char host[NET_ADDR_MAX - 2];
-	if (getsockname(c->fd, (struct sockaddr *)&a, &len) ||
-	    getnameinfo((struct sockaddr *)&a, len, host, sizeof host, NULL, 0, NI_NUMERICHOST))
-		return err_set(e, ERR_NET, "the connection to the supervisor at %s has no local address", c->address);
-	snprintf(c->local, sizeof c->local, a.ss_family == AF_INET6 ? "[%s]" : "%s", host);
-	return 0;
-}
-
-static int open_descriptors(struct control *c, const struct control_options *opt, struct err *e)
+static int open_descriptors(struct control *c, struct err *e)
 {
 	sigset_t set;
 	signals_set(&set);
@@ -364,35 +236,16 @@ static int open_descriptors(struct control *c, const struct control_options *opt
 	c->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (c->wake_fd < 0 || c->signal_fd < 0)
 		return err_errno(e, ERR_NOMEM, "control channel: no descriptors; raise `ulimit -n`");
-	if (net_connect(opt->address, CONNECT_S, &c->fd, e))
-		return err_prefix(e, "connecting to the supervisor");
-	unsigned int unacked = UNACKED_MS;
-	setsockopt(c->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacked, sizeof unacked);
-	return local_address(c, e);
-}
-
-static int open_channel(struct control *c, const struct control_options *opt, struct err *e)
-{
-	unsigned char secret[AUTH_SECRET_BYTES];
-	if (auth_secret_parse(opt->secret, secret, e))
-		return -1;
-	int rc = channel_open(AUTH_AGENT, secret, opt->generation, &c->channel, e);
-	explicit_bzero(secret, sizeof secret);
-	if (rc)
-		return -1;
-	json_t *body = hello(opt);
-	rc = channel_send(c->channel, MSG_HELLO, body, e);
-	json_decref(body);
-	return rc;
+	return 0;
 }
 
 static void control_free(struct control *c)
 {
-	const int fds[] = { c->fd, c->wake_fd, c->signal_fd };
-	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
-	channel_close(c->channel);
+	if (c->wake_fd >= 0)
+		close(c->wake_fd);
+	if (c->signal_fd >= 0)
+		close(c->signal_fd);
+	link_close(c->link);
 	json_decref(c->welcome);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -403,11 +256,10 @@ int control_open(const struct control_options *opt, struct control **out, json_t
 	struct control *c = calloc(1, sizeof *c);
 	if (!c)
 		return err_set(e, ERR_NOMEM, "control channel: no memory");
-	c->fd = c->wake_fd = c->signal_fd = -1;
+	c->wake_fd = c->signal_fd = -1;
 	pthread_mutex_init(&c->lock, NULL);
 	atomic_store(&c->phase, "start");
-	snprintf(c->address, sizeof c->address, "%s", opt->address);
-	if (open_descriptors(c, opt, e) || open_channel(c, opt, e) || await_welcome(c, e))
+	if (open_descriptors(c, e) || link_open(opt, &c->link, e) || link_await_welcome(c->link, &c->welcome, e))
 		goto fail;
 	c->heartbeat_s = json_number_value(json_object_get(c->welcome, "heartbeat_s"));
 	if (!(c->heartbeat_s >= 0.01 && c->heartbeat_s <= 3600)) {
@@ -443,7 +295,7 @@ void control_close(struct control *c)
 
 const char *control_local_address(const struct control *c)
 {
-	return c->local;
+	return link_local_address(c->link);
 }
 
 void control_send(struct control *c, enum msg_type type, json_t *body)
@@ -452,7 +304,7 @@ void control_send(struct control *c, enum msg_type type, json_t *body)
 		atomic_store(&c->finished, true);
 	/* A channel that fails here fails on the control thread, too, which then acts. */
 	pthread_mutex_lock(&c->lock);
-	channel_send(c->channel, type, body, NULL);
+	link_send(c->link, type, body, NULL);
 	pthread_mutex_unlock(&c->lock);
 	json_decref(body);
 	wake(c);
