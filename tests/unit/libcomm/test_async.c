@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-enum { GROUPS = 4, OPS = 40, OPEN = 6, LARGEST = 50000 };
+enum { GROUPS = 4, OPS = 48, OPEN = 6, LARGEST = 50000 };
 
 struct op_state {
 	struct comm_request *req;
@@ -90,7 +90,24 @@ static int finish(struct run_state *s, int g)
 	return 0;
 }
 
-/* Each rank starts and waits in an order of its own between the groups. */
+/* Brings every group's count up to `until`, the groups mixed in an order of this rank's own. */
+static int some_turns(struct run_state *s, uint32_t me, int until, const int *count,
+		      int (*turn)(struct run_state *s, int g))
+{
+	int left = 0;
+	for (int g = 0; g < GROUPS; g++)
+		left += s->group[g] ? OPEN : 0;
+	for (uint32_t dice = me; left; dice++) {
+		int g = (int)(mix(dice, (uint32_t)until) % GROUPS);
+		if (!s->group[g] || count[g] == until)
+			continue;
+		if (turn(s, g))
+			return 1;
+		left--;
+	}
+	return 0;
+}
+
 static int interleave(struct comm *world, void *arg)
 {
 	struct run_state *s = calloc(1, sizeof *s);
@@ -102,19 +119,10 @@ static int interleave(struct comm *world, void *arg)
 		RANK_CHECK(comm_split(world, colors[g], -me, "part", &s->group[g], &e) == 0, "%s", e.text);
 	RANK_CHECK(comm_rank(s->group[0]) == comm_size(world) - 1 - me, "the key does not order the ranks");
 	RANK_CHECK(!s->group[3] == (me == 0), "a negative color has a group");
-	int left = 0;
-	for (int g = 0; g < GROUPS; g++)
-		left += s->group[g] ? 2 * OPS : 0;
-	for (uint32_t turn = 0; left; turn++) {
-		uint32_t dice = mix((uint32_t)me + 77, turn);
-		int g = (int)(dice % GROUPS), open = s->started[g] - s->waited[g];
-		if (!s->group[g] || s->waited[g] == OPS)
-			continue;
-		bool more = s->started[g] < OPS && open < OPEN && (open == 0 || (dice >> 8 & 1));
-		if (more ? begin(s, g) : finish(s, g))
+	for (int round = 0; round < OPS; round += OPEN)
+		if (some_turns(s, (uint32_t)me, round + OPEN, s->started, begin) ||
+		    some_turns(s, (uint32_t)me, round + OPEN, s->waited, finish))
 			return 1;
-		left--;
-	}
 	for (int g = 1; g < GROUPS; g++) /* group 0 is left to the world's close */
 		comm_close(s->group[g]);
 	free(s);
