@@ -1,0 +1,87 @@
+/* What the agent tells of a step. */
+#include "agent/metrics/phases.h"
+#include "agent/metrics/report.h"
+#include "base/clock.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static void a_report_keeps_every_bit_of_its_numbers(void **state)
+{
+	(void)state;
+	struct step_report r = {
+		.step = 7, .samples = 1ll << 40, .tokens = 2048, .loss = 1.0 / 3, .grad_norm = nextafter(2.0, 3.0),
+		.lr = 3e-4, .step_s = 0.25, .peak_bytes = 5,
+	};
+	json_t *o = report_step(&r);
+	char *text = json_dumps(o, JSON_COMPACT);
+	json_t *back = json_loads(text, 0, NULL);
+	assert_int_equal(json_integer_value(json_object_get(back, "step")), 7);
+	assert_int_equal(json_integer_value(json_object_get(back, "samples")), 1ll << 40);
+	assert_true(json_real_value(json_object_get(back, "loss")) == r.loss);
+	assert_true(json_real_value(json_object_get(back, "grad_norm")) == r.grad_norm);
+	assert_int_equal(json_object_size(back), 14);
+	json_decref(back);
+	free(text);
+	json_decref(o);
+}
+
+static void what_json_cannot_hold_is_null(void **state)
+{
+	(void)state;
+	struct step_report r = { .loss = NAN, .grad_norm = INFINITY };
+	json_t *o = report_step(&r), *eval = report_eval(3, NAN);
+	assert_true(json_is_null(json_object_get(o, "loss")));
+	assert_true(json_is_null(json_object_get(o, "grad_norm")));
+	assert_true(json_is_null(json_object_get(eval, "loss")));
+	json_decref(o);
+	json_decref(eval);
+}
+
+static void laps_add_up_under_their_names(void **state)
+{
+	(void)state;
+	struct phases p = { 0 };
+	double start = clock_s(), since = start, sum = 0;
+	for (int i = 0; i < 3; i++) {
+		sum += phases_lap(&p, "a", &since);
+		sum += phases_lap(&p, "b", &since);
+	}
+	assert_int_equal(p.n, 2);
+	assert_true(fabs(sum - (since - start)) < 1e-9);
+	assert_true(fabs(p.rows[0].seconds + p.rows[1].seconds - sum) < 1e-9);
+	json_t *o = phases_json(&p);
+	assert_int_equal(json_object_size(o), 2);
+	json_decref(o);
+}
+
+static void too_many_names_lose_no_time(void **state)
+{
+	(void)state;
+	static const char *const names[] = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9",
+					     "a", "b", "c", "d", "e", "f", "g", "h", "i" };
+	struct phases p = { 0 };
+	double start = clock_s(), since = start, sum = 0;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		phases_lap(&p, names[i], &since);
+	for (int i = 0; i < p.n; i++)
+		sum += p.rows[i].seconds;
+	assert_int_equal(p.n, PHASES_MAX);
+	assert_true(fabs(sum - (since - start)) < 1e-9);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_report_keeps_every_bit_of_its_numbers),
+		cmocka_unit_test(what_json_cannot_hold_is_null),
+		cmocka_unit_test(laps_add_up_under_their_names),
+		cmocka_unit_test(too_many_names_lose_no_time),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
