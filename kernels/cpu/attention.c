@@ -66,25 +66,34 @@ static void scale_row(float *x, float by, int n)
 		x[i] *= by;
 }
 
-static float max_row(const float *x, int64_t n, float max)
+/*
+ * The loops over a row of scores run to a multiple of 16, so that they are
+ * whole vectors; what does not count, behind the n first, is masked.
+ */
+static int padded(int64_t n)
+{
+	return (int)((n + 15) / 16 * 16);
+}
+
+static float max_row(float *x, int n, int width, float max)
 {
 	#pragma omp simd reduction(max : max)
-	for (int64_t i = 0; i < n; i++)
+	for (int i = 0; i < width; i++) {
+		x[i] = i < n ? x[i] : -INFINITY;
 		max = x[i] > max ? x[i] : max;
+	}
 	return max;
 }
 
-/* x = exp(x - max) for the n scores that count, 0 behind them up to width; returns their sum. */
-static float exp_row(float *x, float max, int64_t n, int64_t width)
+/* x = exp(x - max), which is 0 where x was masked; returns the sum. */
+static float exp_row(float *x, int width, float max)
 {
 	float sum = 0;
 	#pragma omp simd reduction(+ : sum)
-	for (int64_t i = 0; i < n; i++) {
+	for (int i = 0; i < width; i++) {
 		x[i] = v_exp(x[i] - max);
 		sum += x[i];
 	}
-	for (int64_t i = n; i < width; i++)
-		x[i] = 0;
 	return sum;
 }
 
@@ -97,12 +106,13 @@ struct running {
 static void soften(float *scores, struct running *run, float *o, const struct head *a,
 		   int64_t qn, int64_t kn, bool first, bool diagonal)
 {
+	int width = padded(kn);
 	for (int64_t i = 0; i < qn; i++) {
 		float *row = scores + i * TILE;
-		int64_t n = diagonal ? i + 1 : kn;
+		int n = (int)(diagonal ? i + 1 : kn);
 		float before = first ? -INFINITY : run->max[i];
-		float max = max_row(row, n, before);
-		float sum = exp_row(row, max, n, kn);
+		float max = max_row(row, n, width, before);
+		float sum = exp_row(row, width, max);
 		if (!first && max > before) {
 			float shrink = v_exp(before - max);
 			scale_row(o + i * a->orow, shrink, a->dim);
@@ -160,20 +170,21 @@ static void row_dots(float *dots, const struct head *a)
 	}
 }
 
-/* p = exp(score - lse), and ds = p (dp - dot) scale over dp; both 0 above the diagonal. */
+/* p = exp(score - lse), and ds = p (dp - dot) scale over dp; both 0 where masked. */
 static void harden(float *p, float *ds, const float *lse, const float *dots, float scale,
 		   int64_t qn, int64_t kn, bool diagonal)
 {
+	int width = padded(kn);
 	for (int64_t i = 0; i < qn; i++) {
 		float *pr = p + i * TILE, *dr = ds + i * TILE;
-		int64_t n = diagonal ? i + 1 : kn;
+		float l = lse[i], dot = dots[i];
+		int n = (int)(diagonal ? i + 1 : kn);
 		#pragma omp simd
-		for (int64_t j = 0; j < n; j++) {
-			pr[j] = v_exp(pr[j] - lse[i]);
-			dr[j] = pr[j] * (dr[j] - dots[i]) * scale;
+		for (int j = 0; j < width; j++) {
+			float w = v_exp(pr[j] - l), g = w * (dr[j] - dot) * scale;
+			pr[j] = j < n ? w : 0;
+			dr[j] = j < n ? g : 0;
 		}
-		for (int64_t j = n; j < kn; j++)
-			pr[j] = dr[j] = 0;
 	}
 }
 
