@@ -1,0 +1,80 @@
+#include "agent/tools/tools.h"
+#include "kernels/ops.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char page[] =
+	"muster bench gemm — how fast this machine multiplies matrices\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster bench gemm [--size N] [--threads N] [--seconds S] [--json]\n"
+	"\n"
+	"DESCRIPTION\n"
+	"  Multiplies square fp32 matrices with the library that training uses, and prints FLOP/s.\n"
+	"\n"
+	"OPTIONS\n"
+	"  --size N      rows and columns (default 2048)\n"
+	"  --threads N   threads (default 2)\n"
+	"  --seconds S   for about so long (default 2)\n"
+	"  --json        print as JSON\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster bench gemm --threads 8\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0  measured\n"
+	"  1  the kernels cannot be opened\n"
+	"  2  usage\n";
+
+struct settings {
+	int64_t size, threads;
+	double seconds;
+	bool json;
+};
+
+static int measure(const struct settings *s)
+{
+	struct err e = ERR_INIT;
+	struct kern *k;
+	if (kern_open("cpu", (int)s->threads, &k, &e))
+		return tool_fail(&tool_bench_gemm, &e);
+	double flops = kern_gemm_flops(k, s->size, s->seconds);
+	kern_close(k);
+	if (s->json)
+		return tool_print_json(&tool_bench_gemm, json_pack("{s:I, s:I, s:f}", "size", (json_int_t)s->size, "threads",
+				       (json_int_t)s->threads, "flops", flops));
+	printf("sgemm %lld × %lld, %lld threads: %.2f GFLOP/s\n", (long long)s->size, (long long)s->size, (long long)s->threads, flops / 1e9);
+	return TOOL_OK;
+}
+
+static int run(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "size", required_argument, NULL, 'n' }, { "threads", required_argument, NULL, 't' },
+		{ "seconds", required_argument, NULL, 's' }, { "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, TOOL_HELP }, { 0 },
+	};
+	struct settings s = { .size = 2048, .threads = 2, .seconds = 2 };
+	opterr = 0;
+	for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
+		if (c == 'n')
+			s.size = atoll(optarg);
+		else if (c == 't')
+			s.threads = atoll(optarg);
+		else if (c == 's')
+			s.seconds = atof(optarg);
+		else if (c == 'j')
+			s.json = true;
+		else
+			return tool_option(&tool_bench_gemm, c, argv);
+	}
+	if (optind != argc)
+		return tool_usage(&tool_bench_gemm, "%s is no option", argv[optind]);
+	if (s.size < 1 || s.size > 32768 || s.threads < 1 || s.threads > 4096 || !(s.seconds > 0 && s.seconds <= 3600))
+		return tool_usage(&tool_bench_gemm, "--size is 1 to 32768, --threads 1 to 4096, --seconds above 0 and at most 3600");
+	return measure(&s);
+}
+
+const struct tool tool_bench_gemm = { "bench", "gemm", run, "how fast this machine multiplies matrices", page };

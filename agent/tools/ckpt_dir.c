@@ -1,0 +1,92 @@
+#include "agent/tools/ckpt_dir.h"
+
+#include "plan/job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool exists(const char *dir, const char *name)
+{
+	char path[PATH_MAX];
+	return snprintf(path, sizeof path, "%s/%s", dir, name) < (int)sizeof path && access(path, F_OK) == 0;
+}
+
+static int set_dir(struct ckpt_dir *d, const char *dir, const char *name, struct err *e)
+{
+	if (snprintf(d->dir, sizeof d->dir, name ? "%s/%s" : "%s", dir, name) >= (int)sizeof d->dir)
+		return err_set(e, ERR_USAGE, "%s: the path is too long", dir);
+	return 0;
+}
+
+/* Where the run in this folder puts its checkpoints. */
+static int set_run_dir(struct ckpt_dir *d, const char *run, struct err *e)
+{
+	struct job job;
+	char ini[PATH_MAX];
+	if (snprintf(ini, sizeof ini, "%s/job.ini", run) >= (int)sizeof ini)
+		return err_set(e, ERR_USAGE, "%s: the path is too long", run);
+	if (job_load(ini, NULL, 0, &job, e))
+		return -1;
+	return job.checkpoint.dir[0] ? set_dir(d, job.checkpoint.dir, NULL, e) : set_dir(d, run, "ckpt", e);
+}
+
+/* PATH is itself a checkpoint: its parent is the DIR, its last word the only entry. */
+static int open_one(struct ckpt_dir *d, const char *path, struct err *e)
+{
+	char real[PATH_MAX];
+	struct manifest m;
+	if (!realpath(path, real))
+		return err_errno(e, ERR_IO, "%s: cannot resolve", path);
+	char *slash = strrchr(real, '/');
+	if (strlen(slash + 1) >= sizeof d->list->name)
+		return err_set(e, ERR_USAGE, "%s: not a checkpoint's name", path);
+	d->list = calloc(1, sizeof *d->list);
+	if (!d->list)
+		return err_set(e, ERR_NOMEM, "%s: no memory", path);
+	strcpy(d->list->name, slash + 1);
+	if (!manifest_load(real, &m, NULL)) {
+		d->list->step = m.state.step;
+		manifest_fini(&m);
+	}
+	*slash = '\0';
+	d->n = 1;
+	d->one = true;
+	return set_dir(d, real[0] ? real : "/", NULL, e);
+}
+
+int ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e)
+{
+	struct ckpt_dir d = { 0 };
+	struct stat st;
+	int rc;
+	if (stat(path, &st))
+		return err_errno(e, ERR_NOTFOUND, "%s: there is no checkpoint and no folder of them", path);
+	if (!S_ISDIR(st.st_mode))
+		return err_set(e, ERR_USAGE, "%s: is no folder; name a run's folder, its ckpt folder, or a checkpoint", path);
+	const char *slash = strrchr(path, '/'), *last = slash && slash[1] ? slash + 1 : path;
+	if (exists(path, MANIFEST_NAME) || !strncmp(last, "step-", 5))
+		rc = open_one(&d, path, e);
+	else
+		rc = (exists(path, "job.ini") ? set_run_dir(&d, path, e) : set_dir(&d, path, NULL, e)) ||
+		     folder_list(d.dir, &d.list, &d.n, e);
+	if (rc) {
+		ckpt_dir_close(&d);
+		return -1;
+	}
+	*out = d;
+	return 0;
+}
+
+void ckpt_dir_close(struct ckpt_dir *d)
+{
+	free(d->list);
+	d->list = NULL;
+}
+
+void ckpt_dir_path(const struct ckpt_dir *d, int64_t i, char *out)
+{
+	snprintf(out, PATH_MAX, "%.*s/%s", (int)(PATH_MAX - sizeof d->list->name - 2), d->dir, d->list[i].name);
+}

@@ -1,0 +1,140 @@
+#include "agent/tools/ckpt_dir.h"
+#include "agent/tools/tools.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char page[] =
+	"muster ckpt show — what a checkpoint holds\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster ckpt show PATH [--json]\n"
+	"\n"
+	"DESCRIPTION\n"
+	"  Prints the state, model, layout, files and tensors of a checkpoint. PATH is a checkpoint, or a run's folder or\n"
+	"  its ckpt folder: then the newest valid one.\n"
+	"\n"
+	"OPTIONS\n"
+	"  --json        print as JSON, with every slice: {path, step, samples, seed, total_steps, generation, model,\n"
+	"                layout, bytes, files: [{name, size, digest}], tensors: [{name, shape, slices: [{file, lo, hi}]}]}\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster ckpt show runs/demo/ckpt/step-00000400\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0  shown\n"
+	"  1  there is none, or it is damaged\n"
+	"  2  usage\n";
+
+static json_t *numbers(const int64_t *v, int n)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < n; i++)
+		json_array_append_new(list, json_integer(v[i]));
+	return list;
+}
+
+static json_t *tensors_json(const struct manifest *m)
+{
+	json_t *list = json_array();
+	for (int64_t i = 0; i < m->n_tensors; i++) {
+		const struct manifest_tensor *t = &m->tensors[i];
+		json_t *slices = json_array();
+		for (int64_t j = 0; j < t->n; j++)
+			json_array_append_new(slices, json_pack("{s:s, s:o, s:o}", "file", m->files[t->slices[j].file].name, "lo",
+							       numbers(t->slices[j].lo, t->dims), "hi", numbers(t->slices[j].hi, t->dims)));
+		json_array_append_new(list, json_pack("{s:s, s:o, s:o}", "name", t->name, "shape", numbers(t->shape, t->dims),
+						      "slices", slices));
+	}
+	return list;
+}
+
+static json_t *files_json(const struct manifest *m)
+{
+	json_t *list = json_array();
+	for (int64_t i = 0; i < m->n_files; i++) {
+		char hex[DIGEST_HEX];
+		digest_hex(&m->files[i].digest, hex);
+		json_array_append_new(list, json_pack("{s:s, s:I, s:s}", "name", m->files[i].name, "size",
+						      (json_int_t)m->files[i].size, "digest", hex));
+	}
+	return list;
+}
+
+static int show_json(const char *path, const struct manifest *m)
+{
+	char seed[24];
+	snprintf(seed, sizeof seed, "%" PRIu64, m->state.seed);
+	return tool_print_json(&tool_ckpt_show, json_pack("{s:s, s:I, s:I, s:s, s:I, s:I, s:O, s:O, s:I, s:o, s:o}", "path", path,
+			       "step", (json_int_t)m->state.step, "samples", (json_int_t)m->state.samples, "seed", seed,
+			       "total_steps", (json_int_t)m->state.total_steps, "generation", (json_int_t)m->generation, "model",
+			       m->model, "layout", m->layout, "bytes", (json_int_t)manifest_bytes(m), "files", files_json(m),
+			       "tensors", tensors_json(m)));
+}
+
+static void show_object(const char *label, const json_t *v)
+{
+	char *text = json_dumps(v, JSON_SORT_KEYS | JSON_REAL_PRECISION(6));
+	printf("%-10s %s\n", label, text ? text : "");
+	free(text);
+}
+
+static int show_text(const char *path, const struct manifest *m)
+{
+	printf("%s\n", path);
+	printf("%-10s %" PRId64 " of %" PRId64 ", %" PRId64 " samples, seed %" PRIu64 ", generation %u\n", "step", m->state.step,
+	       m->state.total_steps, m->state.samples, m->state.seed, m->generation);
+	show_object("model", m->model);
+	show_object("layout", m->layout);
+	printf("%-10s %" PRId64 ", %.1f MB\n", "files", m->n_files, (double)manifest_bytes(m) / 1e6);
+	for (int64_t i = 0; i < m->n_files; i++)
+		printf("  %-32s %12" PRId64 "\n", m->files[i].name, m->files[i].size);
+	printf("%-10s %" PRId64 "\n", "tensors", m->n_tensors);
+	for (int64_t i = 0; i < m->n_tensors; i++) {
+		const struct manifest_tensor *t = &m->tensors[i];
+		char shape[48];
+		snprintf(shape, sizeof shape, t->dims == 2 ? "%" PRId64 " × %" PRId64 : "%" PRId64, t->shape[0], t->shape[1]);
+		printf("  %-48s %-18s in %" PRId64 " slice%s\n", t->name, shape, t->n, t->n == 1 ? "" : "s");
+	}
+	return TOOL_OK;
+}
+
+/* The one that was named, whatever is wrong with it; of several the first that is sound. */
+static int choose(const struct ckpt_dir *d, char *path, struct manifest *m, struct err *e)
+{
+	for (int64_t i = 0; i < d->n; i++) {
+		ckpt_dir_path(d, i, path);
+		if (d->one)
+			return manifest_load(path, m, e);
+		if (!folder_check(d->dir, &d->list[i], m, e))
+			return 0;
+	}
+	if (d->n == 0)
+		return err_set(e, ERR_NOTFOUND, "%s: no checkpoints", d->dir);
+	return err_prefix(e, "%s: none is valid", d->dir);
+}
+
+static int show(const char *word, bool json)
+{
+	struct err e = ERR_INIT;
+	struct ckpt_dir d;
+	struct manifest m;
+	char path[PATH_MAX];
+	if (ckpt_dir_open(word, &d, &e))
+		return tool_fail(&tool_ckpt_show, &e);
+	int rc = choose(&d, path, &m, &e);
+	ckpt_dir_close(&d);
+	if (rc)
+		return tool_fail(&tool_ckpt_show, &e);
+	rc = json ? show_json(path, &m) : show_text(path, &m);
+	manifest_fini(&m);
+	return rc;
+}
+
+static int run(int argc, char **argv)
+{
+	return tool_one_word(&tool_ckpt_show, argc, argv, "PATH", show);
+}
+
+const struct tool tool_ckpt_show = { "ckpt", "show", run, "what a checkpoint holds", page };

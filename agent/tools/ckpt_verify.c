@@ -1,0 +1,74 @@
+#include "agent/tools/ckpt_dir.h"
+#include "agent/tools/tools.h"
+
+#include <stdio.h>
+
+static const char page[] =
+	"muster ckpt verify — read checkpoints whole and compare\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster ckpt verify PATH [--json]\n"
+	"\n"
+	"DESCRIPTION\n"
+	"  Reads every byte of a checkpoint and compares it with the digests taken when it was written; proves that\n"
+	"  every tensor is there exactly once, and that the files are sound safetensors that say the same as the\n"
+	"  manifest. PATH is a checkpoint, or a run's folder or its ckpt folder: then all of them.\n"
+	"\n"
+	"OPTIONS\n"
+	"  --json        print as JSON: {dir, checkpoints: [{step, path, valid, error}]}\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster ckpt verify runs/demo\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0  all are whole\n"
+	"  1  one is damaged (its line names the file and the tensor), or there is none\n"
+	"  2  usage\n";
+
+static int verify_all(const struct ckpt_dir *d, bool json, json_t *results)
+{
+	int rc = TOOL_OK;
+	for (int64_t i = 0; i < d->n; i++) {
+		struct err e = ERR_INIT;
+		struct manifest m;
+		char path[PATH_MAX];
+		ckpt_dir_path(d, i, path);
+		int bad = ckpt_verify(path, &e);
+		if (!bad && !d->one && !(bad = folder_check(d->dir, &d->list[i], &m, &e)))
+			manifest_fini(&m); /* of the step that its name says */
+		if (bad)
+			rc = TOOL_FAILED;
+		if (!json)
+			printf("%s: %s%s\n", path, bad ? "damaged: " : "ok", e.text);
+		json_array_append_new(results, json_pack("{s:I, s:s, s:b, s:s}", "step", (json_int_t)d->list[i].step, "path", path,
+							 "valid", !bad, "error", e.text));
+	}
+	return rc;
+}
+
+static int verify(const char *word, bool json)
+{
+	struct err e = ERR_INIT;
+	struct ckpt_dir d;
+	if (ckpt_dir_open(word, &d, &e))
+		return tool_fail(&tool_ckpt_verify, &e);
+	if (d.n == 0) {
+		err_set(&e, ERR_NOTFOUND, "%s: no checkpoints", d.dir);
+		ckpt_dir_close(&d);
+		return tool_fail(&tool_ckpt_verify, &e);
+	}
+	json_t *results = json_array();
+	int rc = verify_all(&d, json, results);
+	if (json && tool_print_json(&tool_ckpt_verify, json_pack("{s:s, s:O}", "dir", d.dir, "checkpoints", results)))
+		rc = TOOL_FAILED;
+	json_decref(results);
+	ckpt_dir_close(&d);
+	return rc;
+}
+
+static int run(int argc, char **argv)
+{
+	return tool_one_word(&tool_ckpt_verify, argc, argv, "PATH", verify);
+}
+
+const struct tool tool_ckpt_verify = { "ckpt", "verify", run, "read checkpoints whole and compare", page };

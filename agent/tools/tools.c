@@ -1,0 +1,105 @@
+#include "agent/tools/tools.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOOL_ROW(name) &tool_##name,
+static const struct tool *const tools[] = { TOOLS(TOOL_ROW) };
+#undef TOOL_ROW
+
+enum { N_TOOLS = sizeof tools / sizeof *tools };
+
+static void print_group(FILE *to, const char *group)
+{
+	fprintf(to, "usage: muster %s NAME …\n\n", group);
+	for (int i = 0; i < N_TOOLS; i++)
+		if (!strcmp(tools[i]->group, group))
+			fprintf(to, "  %-8s %s\n", tools[i]->name, tools[i]->summary);
+	fprintf(to, "\n`muster %s NAME --help` has the page of each.\n", group);
+}
+
+static bool is_help(const char *word)
+{
+	return !strcmp(word, "--help") || !strcmp(word, "-h");
+}
+
+int tool_main(int argc, char **argv)
+{
+	const char *group = NULL;
+	for (int i = 0; i < N_TOOLS && argc > 1; i++) {
+		if (strcmp(tools[i]->group, argv[1]))
+			continue;
+		group = tools[i]->group;
+		if (argc > 2 && !strcmp(tools[i]->name, argv[2]))
+			return tools[i]->main(argc - 2, argv + 2);
+	}
+	if (!group)
+		return TOOL_UNKNOWN;
+	if (argc > 2 && is_help(argv[2])) {
+		print_group(stdout, group);
+		return TOOL_OK;
+	}
+	if (argc > 2)
+		fprintf(stderr, "muster %s: there is no %s\n", group, argv[2]);
+	print_group(stderr, group);
+	return TOOL_USAGE;
+}
+
+int tool_usage(const struct tool *t, const char *fmt, ...)
+{
+	va_list ap;
+	fprintf(stderr, "muster %s %s: ", t->group, t->name);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "; see `muster %s %s --help`\n", t->group, t->name);
+	return TOOL_USAGE;
+}
+
+int tool_fail(const struct tool *t, const struct err *e)
+{
+	fprintf(stderr, "muster %s %s: %s\n", t->group, t->name, e->text);
+	return e->code == ERR_USAGE ? TOOL_USAGE : TOOL_FAILED;
+}
+
+int tool_print_json(const struct tool *t, json_t *value)
+{
+	int rc = value ? json_dumpf(value, stdout, JSON_INDENT(2)) : -1;
+	json_decref(value);
+	if (rc || putchar('\n') == EOF || fflush(stdout)) {
+		fprintf(stderr, "muster %s %s: cannot print: %s\n", t->group, t->name, value ? strerror(errno) : "no memory");
+		return TOOL_FAILED;
+	}
+	return TOOL_OK;
+}
+
+int tool_option(const struct tool *t, int c, char **argv)
+{
+	if (c == TOOL_HELP) {
+		fputs(t->page, stdout);
+		return TOOL_OK;
+	}
+	return tool_usage(t, c == ':' ? "%s needs a value" : "%s is no option", argv[optind - 1]);
+}
+
+int tool_one_word(const struct tool *t, int argc, char **argv, const char *what, int (*body)(const char *word, bool json))
+{
+	static const struct option options[] = {
+		{ "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
+	};
+	bool json = false;
+	opterr = 0;
+	for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
+		if (c != 'j')
+			return tool_option(t, c, argv);
+		json = true;
+	}
+	if (argc - optind != 1)
+		return tool_usage(t, "one %s is needed", what);
+	return body(argv[optind], json);
+}
