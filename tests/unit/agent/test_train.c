@@ -1,0 +1,352 @@
+/* The loop, as a world of one: a thread plays the supervisor. Layouts of many ranks are tested from outside (tests/cli). */
+#include "agent/control.h"
+#include "agent/data/pack.h"
+#include "agent/train.h"
+#include "base/auth.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/net.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static char dir[] = "/tmp/muster-test-train.XXXXXX";
+
+enum { STEPS_MAX = 200000 };
+
+/* --- the supervisor --- */
+
+struct supervisor {
+	unsigned char secret[AUTH_SECRET_BYTES];
+	char address[NET_ADDR_MAX];
+	int listener;
+	pthread_t thread;
+	int64_t stop_after; /* tells the trainer to stop when this step is reported; 0: never */
+	bool checkpoint;    /* that stop's */
+	/* heard */
+	double *loss;       /* by step */
+	int64_t ready, last, finished, ckpt, evals;
+	double eval_loss;
+};
+
+static void hear(struct supervisor *v, struct channel *c, const struct msg *m)
+{
+	int64_t step = json_integer_value(json_object_get(m->body, "step"));
+	double loss = json_real_value(json_object_get(m->body, "loss"));
+	json_t *answer = NULL;
+	switch (m->type) {
+	case MSG_HELLO:
+		answer = json_pack("{s:f}", "heartbeat_s", 0.05);
+		channel_send(c, MSG_WELCOME, answer, NULL);
+		break;
+	case MSG_READY:
+		v->ready = step;
+		break;
+	case MSG_METRICS:
+		v->last = step;
+		v->loss[step < STEPS_MAX ? step : 0] = loss;
+		if (step != v->stop_after)
+			break;
+		answer = json_pack("{s:b}", "checkpoint", v->checkpoint);
+		channel_send(c, MSG_STOP, answer, NULL);
+		break;
+	case MSG_EVAL:
+		v->evals++;
+		v->eval_loss = loss;
+		break;
+	case MSG_CKPT:
+		v->ckpt = step;
+		break;
+	case MSG_FINISHED:
+		v->finished = step;
+		break;
+	default:
+		break;
+	}
+	json_decref(answer);
+}
+
+static void *supervise(void *arg)
+{
+	struct supervisor *v = arg;
+	struct channel *c;
+	int fd = -1;
+	poll(&(struct pollfd){ v->listener, POLLIN, 0 }, 1, -1);
+	if (net_accept(v->listener, &fd, NULL) || channel_open(AUTH_SUPERVISOR, v->secret, 1, &c, NULL))
+		return NULL;
+	char data[4096];
+	ssize_t n;
+	while ((n = recv(fd, data, sizeof data, 0)) > 0 && !channel_feed(c, data, (size_t)n, NULL)) {
+		struct msg m;
+		while (channel_next(c, &m, NULL) == 1) {
+			hear(v, c, &m);
+			msg_fini(&m);
+		}
+		struct buf *out = channel_out(c);
+		if (out->len && file_write_full(fd, out->data, out->len))
+			break;
+		buf_clear(out);
+	}
+	close(fd);
+	channel_close(c);
+	return NULL;
+}
+
+/* --- a world of one --- */
+
+static char *published;
+
+static int put(void *arg, const char *key, const char *value, struct err *e)
+{
+	(void)arg;
+	(void)key;
+	(void)e;
+	free(published);
+	published = strdup(value);
+	return 0;
+}
+
+static int fence(void *arg, struct err *e)
+{
+	(void)arg;
+	(void)e;
+	return 0;
+}
+
+static int get(void *arg, int rank, const char *key, char **value, struct err *e)
+{
+	(void)arg;
+	(void)rank;
+	(void)key;
+	(void)e;
+	*value = strdup(published);
+	return 0;
+}
+
+static struct comm *alone(void)
+{
+	struct comm_bootstrap boot = { .rank = 0, .size = 1, .put = put, .fence = fence, .get = get };
+	struct comm_options opt = { .host = "here", .interface = "", .timeout_s = 10, .backend = "auto" };
+	struct comm *world;
+	assert_int_equal(comm_open(&boot, &opt, &world, NULL), 0);
+	return world;
+}
+
+/* --- a run --- */
+
+static const char base[] =
+	"[job]\nname = t\nsteps = 6\nseed = 3\n"
+	"[model]\nfamily = gpt2\nlayers = 1\nhidden = 16\nheads = 2\nvocab = 256\nseq = 8\n"
+	"[batch]\nmicro = 1\nglobal = 2\n"
+	"[optimizer]\nlr = 1e-3\nwarmup = 2\ndecay_steps = 6\n"
+	"[data]\nvalidation = 0.2\n";
+
+static const char *folder(const char *name)
+{
+	static char path[16][128];
+	static int next;
+	next = (next + 1) % 16;
+	snprintf(path[next], sizeof path[next], "%s/%s", dir, name);
+	return path[next];
+}
+
+/* The base job with some of its keys changed: "section.key=value …". */
+static struct job job_of(const char *changes)
+{
+	struct job job;
+	struct err e = ERR_INIT;
+	char text[512], data[160];
+	const char *words[16] = { data };
+	int n = 1;
+	snprintf(text, sizeof text, "%s", changes);
+	snprintf(data, sizeof data, "data.path=%s", folder("text"));
+	for (char *rest = text, *word; (word = strtok_r(rest, " ", &rest));)
+		words[n++] = word;
+	if (job_load(folder("base.ini"), words, n, &job, &e))
+		fail_msg("%s", e.text);
+	return job;
+}
+
+static void supervisor_open(struct supervisor *v)
+{
+	v->loss = calloc(STEPS_MAX, sizeof *v->loss);
+	v->ready = v->finished = v->ckpt = -1;
+	auth_secret_new(v->secret);
+	assert_int_equal(net_listen("127.0.0.1", &v->listener, v->address, NULL), 0);
+	assert_int_equal(pthread_create(&v->thread, NULL, supervise, v), 0);
+}
+
+static void supervisor_fini(struct supervisor *v)
+{
+	free(v->loss);
+	v->loss = NULL;
+}
+
+/* Trains in the run folder `name`; what train_run returned. */
+static int run(const char *name, const char *changes, const char *resume, struct supervisor *v, struct err *e)
+{
+	struct job job = job_of(changes);
+	char hex[AUTH_SECRET_HEX];
+	supervisor_open(v);
+	auth_secret_hex(v->secret, hex);
+	struct control_options opt = {
+		.address = v->address, .secret = hex, .generation = 1, .rank = 0, .world = 1, .node = "here",
+	};
+	struct control *control;
+	json_t *welcome;
+	assert_int_equal(control_open(&opt, &control, &welcome, NULL), 0);
+	struct phases phases = { 0 };
+	struct comm *world = alone();
+	struct train_env env = {
+		.job = &job, .layout = { 1, 1, 1 }, .world = world, .control = control, .run_dir = folder(name),
+		.resume = resume, .generation = 1, .threads = 1, .phases = &phases,
+	};
+	int rc = train_run(&env, e);
+	comm_close(world);
+	control_close(control);
+	pthread_join(v->thread, NULL);
+	close(v->listener);
+	return rc;
+}
+
+static void a_run_goes_to_its_last_step_and_saves_it(void **state)
+{
+	(void)state;
+	struct supervisor v = { 0 };
+	struct err e = ERR_INIT;
+	assert_int_equal(run("whole", "data.eval_every=2 data.eval_batches=3 checkpoint.every=4", "auto", &v, &e), 0);
+	assert_int_equal(v.ready, 0);
+	assert_int_equal(v.last, 6);
+	assert_int_equal(v.finished, 6);
+	assert_int_equal(v.evals, 3);
+	assert_int_equal(v.ckpt, 6);
+	assert_true(v.loss[1] > 5 && v.loss[1] < 6 && v.eval_loss > 5 && v.eval_loss < 6);
+	assert_int_equal(access(folder("whole/ckpt/step-00000004/MANIFEST.json"), F_OK), 0);
+	assert_int_equal(access(folder("whole/ckpt/step-00000006/MANIFEST.json"), F_OK), 0);
+	supervisor_fini(&v);
+}
+
+static void a_run_that_goes_on_gives_the_same_bits(void **state)
+{
+	(void)state;
+	struct supervisor whole = { 0 }, rest = { 0 };
+	struct err e = ERR_INIT;
+	assert_int_equal(run("a", "checkpoint.every=2", "none", &whole, &e), 0);
+	assert_int_equal(run("b", "", folder("a/ckpt/step-00000002"), &rest, &e), 0);
+	assert_int_equal(rest.ready, 2);
+	for (int step = 3; step <= 6; step++)
+		assert_memory_equal(&whole.loss[step], &rest.loss[step], sizeof(double));
+	/* And the evaluation does not disturb it. */
+	supervisor_fini(&rest);
+	assert_int_equal(run("c", "data.eval_every=1", "none", &rest, &e), 0);
+	assert_memory_equal(&whole.loss[6], &rest.loss[6], sizeof(double));
+	supervisor_fini(&whole);
+	supervisor_fini(&rest);
+}
+
+static void a_finished_run_has_nothing_to_do(void **state)
+{
+	(void)state;
+	struct supervisor v = { 0 };
+	struct err e = ERR_INIT;
+	assert_int_equal(run("done", "", "auto", &v, &e), 0);
+	supervisor_fini(&v);
+	v = (struct supervisor){ 0 };
+	assert_int_equal(run("done", "", "auto", &v, &e), 0);
+	assert_int_equal(v.ready, 6);
+	assert_int_equal(v.last, 0);
+	assert_int_equal(v.finished, 6);
+	assert_int_equal(v.ckpt, -1);
+	supervisor_fini(&v);
+}
+
+static void a_stop_saves_when_it_is_asked_to(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	for (int checkpoint = 0; checkpoint <= 1; checkpoint++) {
+		struct supervisor v = { .stop_after = 3, .checkpoint = checkpoint };
+		const char *name = checkpoint ? "stop-save" : "stop";
+		assert_int_equal(run(name, "job.steps=100000", "auto", &v, &e), 0);
+		assert_true(v.finished >= 3 && v.finished < 100000);
+		assert_int_equal(v.last, v.finished);
+		assert_int_equal(v.ckpt, checkpoint ? v.finished : -1);
+		supervisor_fini(&v);
+	}
+}
+
+static void numbers_that_blow_up_are_named_before_they_do_harm(void **state)
+{
+	(void)state;
+	struct supervisor v = { 0 };
+	struct err e = ERR_INIT;
+	assert_int_equal(run("nan", "job.steps=1000 optimizer.lr=100 optimizer.weight_decay=1 "
+			     "optimizer.clip=0 optimizer.warmup=0 optimizer.schedule=constant", "none", &v, &e), -1);
+	assert_int_equal(e.code, ERR_NUMERIC);
+	char step[32];
+	snprintf(step, sizeof step, "step %lld:", (long long)v.last + 1);
+	assert_non_null(strstr(e.text, step));
+	assert_int_equal(v.finished, -1);
+	supervisor_fini(&v);
+}
+
+static void another_seed_is_not_mixed_in(void **state)
+{
+	(void)state;
+	struct supervisor v = { 0 };
+	struct err e = ERR_INIT;
+	assert_int_equal(run("seed", "", "auto", &v, &e), 0);
+	supervisor_fini(&v);
+	v = (struct supervisor){ 0 };
+	assert_int_equal(run("seed", "job.seed=4 job.steps=8", "auto", &v, &e), -1);
+	assert_int_equal(e.code, ERR_USAGE);
+	assert_non_null(strstr(e.text, "job.seed = 3"));
+	supervisor_fini(&v);
+}
+
+static void make_text(void)
+{
+	struct buf text = BUF_INIT;
+	for (int i = 0; i < 400; i++)
+		buf_printf(&text, "%d times %d is %d. ", i, i, i * i);
+	char path[128];
+	snprintf(path, sizeof path, "%s", folder("source"));
+	char *files[] = { path };
+	struct pack_report report;
+	if (file_replace(folder("base.ini"), base, sizeof base - 1, NULL) || file_replace(path, text.data, text.len, NULL) ||
+	    pack_files(folder("text"), files, 1, &report, NULL))
+		abort();
+	buf_fini(&text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_run_goes_to_its_last_step_and_saves_it),
+		cmocka_unit_test(a_run_that_goes_on_gives_the_same_bits),
+		cmocka_unit_test(a_finished_run_has_nothing_to_do),
+		cmocka_unit_test(a_stop_saves_when_it_is_asked_to),
+		cmocka_unit_test(numbers_that_blow_up_are_named_before_they_do_harm),
+		cmocka_unit_test(another_seed_is_not_mixed_in),
+	};
+	if (!mkdtemp(dir))
+		return 1;
+	control_block_signals();
+	log_setup(2, LOG_ERROR, "test");
+	alarm(120);
+	make_text();
+	int rc = cmocka_run_group_tests(tests, NULL, NULL);
+	char command[128];
+	snprintf(command, sizeof command, "rm -rf %s", dir);
+	free(published);
+	return system(command) ? 1 : rc;
+}
