@@ -109,10 +109,10 @@ none_left() { [[ -z $(agents_left "") ]]; }
 }
 
 @test "a job over four nodes trains to the end" {
-	submit whole job.steps=40 checkpoint.every=5
+	submit whole job.steps=200 checkpoint.every=5
 	ends_with 0
 	[[ $(event_field whole "done" status) == 0 ]]
-	step_reached whole 39
+	step_reached whole 199
 	"$losses" final "$(run_folder whole)/metrics.jsonl"
 	figure "undisturbed: first step $(event_field whole first-step since_start_s) s after the start of its generation"
 	wait_for 5 none_left
@@ -144,7 +144,7 @@ job_of() { basename "$(ls "$(run_folder "$1")"/logs/slurm-*.out | head -n 1)" .o
 }
 
 @test "the losses are those of a local run of the same layout, to the bit" {
-	run_tiny alone job.steps=40 parallel.tp=2 parallel.pp=2 parallel.dp=2 checkpoint.every=5 launch.launcher=local
+	run_tiny alone job.steps=200 parallel.tp=2 parallel.pp=2 parallel.dp=2 checkpoint.every=5 launch.launcher=local
 	run "$losses" compare "$(run_folder alone)/metrics.jsonl" "$(run_folder whole)/metrics.jsonl" 0
 	echo "$output"
 	[[ $status -eq 0 ]]
@@ -155,7 +155,7 @@ job_of() { basename "$(ls "$(run_folder "$1")"/logs/slurm-*.out | head -n 1)" .o
 stop_and_go_on() {
 	local name=$1 state=$2 stopped
 	shift 2
-	submit "$name" job.steps=40 checkpoint.every=0
+	submit "$name" job.steps=200 checkpoint.every=0
 	wait_for 60 step_reached "$name" 7
 	"$@" "$id"
 	wait_for 60 job_over
@@ -164,7 +164,7 @@ stop_and_go_on() {
 	[[ $(event_field "$name" stopped status) == 75 ]]
 	stopped=$(event_field "$name" ckpt step)
 	"$MUSTER" ckpt verify "$(run_folder "$name")/ckpt"
-	submit "$name" job.steps=40 checkpoint.every=0
+	submit "$name" job.steps=200 checkpoint.every=0
 	ends_with 0
 	run "$losses" compare "$(run_folder whole)/metrics.jsonl" "$(run_folder "$name")/metrics.jsonl" 0
 	echo "$output"
@@ -182,8 +182,8 @@ stop_and_go_on() {
 
 # kill_rank RANK: the run ends by itself, with the same losses.
 kill_rank() {
-	local name=kill-$1 step=$((RANDOM % 20 + 8)) killed
-	submit "$name" job.steps=40 checkpoint.every=5
+	local name=kill-$1 step=$((RANDOM % 50 + 8)) killed
+	submit "$name" job.steps=200 checkpoint.every=5
 	wait_for 60 step_reached "$name" "$step"
 	killed=$EPOCHREALTIME
 	kill -9 "$(event_field "$name" hello pid "$1")"
@@ -222,7 +222,7 @@ span() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", b - a }'; }
 
 @test "srun is killed: the run goes on with another step" {
 	local pid
-	submit srun job.steps=60 checkpoint.every=5
+	submit srun job.steps=200 checkpoint.every=5
 	wait_for 60 step_reached srun 7
 	pid=$(pgrep -f -- "--job-name=muster-1-$(cat "$(run_folder srun)/lock") " | head -n 1)
 	kill -9 "$pid"
