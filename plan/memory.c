@@ -1,5 +1,7 @@
 #include "plan/plan.h"
 
+#include <math.h>
+
 /* What the engine allocates for an operation's sake (agent/model, activations.c and head.c). */
 enum { ELEMENT = 4, LOGITS_MOST = 64 << 20, LINE = 16 };
 
@@ -64,8 +66,9 @@ static double scratch_elements(const struct widths *w, const struct stage *stage
 {
 	double sum = whole_lines(w->n * w->c) + whole_lines(w->n * most(w->qkv, w->up)) + whole_lines(w->n * most(w->q, w->act));
 	if (stage->last) {
-		double rows = most(1, LOGITS_MOST / (w->vocab * ELEMENT));
-		sum += (rows < w->n ? rows : w->n) * (w->vocab + 3);
+		double rows = floor(most(1, LOGITS_MOST / (w->vocab * ELEMENT)));
+		rows = ceil(w->n / ceil(w->n / rows)); /* chunks of equal size */
+		sum += whole_lines(rows * w->vocab) + whole_lines(rows) + whole_lines(2 * rows);
 	}
 	return sum;
 }
