@@ -48,43 +48,6 @@ static int refuse_line(struct parser *p, const char *section, const char *name, 
 		       *name ? " " : "", job_shown(name, shown), *section || *name ? ":" : "", why);
 }
 
-/* Length of the UTF-8 character at s, 0 when it is none or a control character (tabs are fine). */
-static size_t utf8_char(const unsigned char *s, size_t n)
-{
-	static const struct { unsigned char mask, lead; uint32_t least; } forms[] = {
-		{ 0xe0, 0xc0, 0xa0 /* below are controls */ }, { 0xf0, 0xe0, 0x800 }, { 0xf8, 0xf0, 0x10000 },
-	};
-	if (*s < 0x80)
-		return *s == '\t' || (*s >= 0x20 && *s < 0x7f);
-	for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
-		if ((*s & forms[f].mask) != forms[f].lead)
-			continue;
-		if (n < f + 2)
-			return 0;
-		uint32_t c = (uint32_t)(*s & ~forms[f].mask);
-		for (size_t i = 1; i <= f + 1; i++) {
-			if ((s[i] & 0xc0) != 0x80)
-				return 0;
-			c = c << 6 | (s[i] & 0x3f);
-		}
-		return c >= forms[f].least && c <= 0x10ffff && !(c >= 0xd800 && c <= 0xdfff) ? f + 2 : 0;
-	}
-	return 0;
-}
-
-/* The first byte that is not printable UTF-8 text, or NULL. */
-static const char *unprintable(const char *s, size_t n)
-{
-	while (n) {
-		size_t c = utf8_char((const unsigned char *)s, n);
-		if (!c)
-			return s;
-		s += c;
-		n -= c;
-	}
-	return NULL;
-}
-
 static bool blank(char c)
 {
 	return c == ' ' || c == '\t';
@@ -140,7 +103,7 @@ static int enter_section(struct parser *p, const char *line, size_t n)
 static void take_key(struct parser *p, const char *line, size_t n)
 {
 	size_t len = 0;
-	while (len < n && !strchr("=: \t", line[len]) && !unprintable(line + len, 1))
+	while (len < n && !strchr("=: \t", line[len]) && !job_unprintable(line + len, 1))
 		len++;
 	copy(p->key, sizeof p->key, line, len);
 	if (!len)
@@ -150,7 +113,7 @@ static void take_key(struct parser *p, const char *line, size_t n)
 static int check_line(struct parser *p, const char *line, size_t n)
 {
 	char why[80];
-	const char *byte = unprintable(line, n);
+	const char *byte = job_unprintable(line, n);
 	if (byte) {
 		snprintf(why, sizeof why, "byte 0x%02x is not printable UTF-8 text; delete it", (unsigned char)*byte);
 		return refuse_line(p, p->section, p->key, why);
@@ -301,7 +264,7 @@ static int take_word(struct parser *p, const char *word)
 	const char *equals = strchr(word, '=');
 	if (!equals)
 		return refuse_word(p, word, "is not section.key=value; write such as parallel.tp=2");
-	const char *byte = unprintable(word, strlen(word));
+	const char *byte = job_unprintable(word, strlen(word));
 	char name[JOB_SHOWN], why[80];
 	size_t n = (size_t)(equals - word);
 	const char *from = trim(word, &n);

@@ -51,6 +51,8 @@ struct job_source {
 /* A word with its control characters shown as '?' and its end cut, for errors. */
 enum { JOB_SHOWN = 64 };
 const char *job_shown(const char *text, char out[JOB_SHOWN]);
+/* The first byte of s[0, n) that is not part of printable UTF-8 text, or NULL. Tabs are printable. */
+const char *job_unprintable(const char *s, size_t n);
 
 /* -1 when there is none. */
 int job_key_find(const char *section, const char *name);

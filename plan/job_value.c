@@ -10,24 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *job_shown(const char *text, char out[JOB_SHOWN])
-{
-	size_t n = 0;
-	for (; text[n] && n < JOB_SHOWN - 4; n++) {
-		unsigned char c = (unsigned char)text[n];
-		out[n] = c < 0x20 || c == 0x7f ? '?' : (char)c;
-	}
-	if (!text[n]) {
-		out[n] = '\0';
-		return out;
-	}
-	/* Not in the middle of a UTF-8 character. */
-	while (n && ((unsigned char)text[n] & 0xc0) == 0x80)
-		n--;
-	memcpy(out + n, "...", 4);
-	return out;
-}
-
 static void *field(const struct job_key *key, struct job *job)
 {
 	return (char *)job + key->offset;
