@@ -189,8 +189,7 @@ static int doze(struct comm *c, int active, bool *slept_out, struct err *e)
 	uint32_t rings = 0;
 	if (me) {
 		rings = atomic_load(&me->doorbell);
-		atomic_store(&me->sleeping, 1);
-		atomic_thread_fence(memory_order_seq_cst);
+		atomic_exchange(&me->sleeping, 1);
 	}
 	bool moved = false;
 	int left = move_all(c, active, &moved, e);

@@ -4,13 +4,12 @@
 
 #include <string.h>
 
-/* The peer sleeps only after it has said so and looked once more. */
+/* The peer says that it sleeps, looks once more, then sleeps. Both sides change
+ * the same word, so either this one reads 1 or the peer's last look sees the bytes. */
 static void wake_peer(struct link *l)
 {
 	struct seg_line *line = l->ring.line;
-	atomic_thread_fence(memory_order_seq_cst);
-	if (!atomic_load_explicit(&line->sleeping, memory_order_relaxed) ||
-	    !atomic_exchange(&line->sleeping, 0))
+	if (!atomic_exchange(&line->sleeping, 0))
 		return;
 	if (l->ring.bell >= 0) {
 		bell_ring(l->ring.bell);
