@@ -82,7 +82,7 @@ int kern_threads(const struct kern *k)
 static void fill_pattern(struct kern *k, void *p, int64_t count)
 {
 	for (int64_t i = 0; i < count; i++) {
-		double x = (double)(i * 2654435761 % 1021) / 1021 - 0.5;
+		double x = (double)((uint64_t)i * 2654435761u % 1021) / 1021 - 0.5;
 		if (k->element == sizeof(float))
 			((float *)p)[i] = (float)x;
 		else

@@ -71,7 +71,7 @@ static void layernorm_fwd(struct kern *k, void *yv, void *sumv, float *meanf, fl
 	real *y = yv, *sum = sumv, *mean = (real *)meanf, *rstd = (real *)rstdf;
 	const real *x = xv, *r = rv;
 	for (int64_t i = 0; i < n; i++) {
-		const real *in = input_row(sum + i * c, x + i * c, r ? r + i * c : NULL, c);
+		const real *in = input_row(r ? sum + i * c : NULL, x + i * c, r ? r + i * c : NULL, c);
 		double m = row_mean(in, c);
 		double s = 1 / sqrt(row_spread(in, m, c) + (double)eps);
 		norm_row(y + i * c, in, m, s, w, bias, c);
@@ -99,7 +99,7 @@ static void rmsnorm_fwd(struct kern *k, void *yv, void *sumv, float *rstdf,
 	real *y = yv, *sum = sumv, *rstd = (real *)rstdf;
 	const real *x = xv, *r = rv;
 	for (int64_t i = 0; i < n; i++) {
-		const real *in = input_row(sum + i * c, x + i * c, r ? r + i * c : NULL, c);
+		const real *in = input_row(r ? sum + i * c : NULL, x + i * c, r ? r + i * c : NULL, c);
 		double s = 1 / sqrt(row_spread(in, 0, c) + (double)eps);
 		norm_row(y + i * c, in, 0, s, w, NULL, c);
 		rstd[i] = (real)s;

@@ -535,6 +535,13 @@ static void call_copy(struct call *to, const struct call *from)
 	}
 }
 
+static void call_keep(struct call *to, const struct call *from)
+{
+	for (int i = 0; i < ARGS; i++)
+		if (to->args[i].kind != NONE)
+			memcpy(to->p[i], from->p[i], arg_bytes(to, i));
+}
+
 static const char *where(const struct op_test *t, const struct dims *d, const char *backend, int threads, int arg)
 {
 	static char text[200];
@@ -604,8 +611,7 @@ static void run_threads(const struct op_test *t, const struct dims *d, const cha
 	t->run(kern_ops(k), k, d, two.p);
 	check_same(&one, &two, where(t, d, backend, threads, -1));
 	if (threads == 1)
-		for (int i = 0; i < ARGS; i++)
-			memcpy(first->p[i], one.p[i], first->args[i].kind ? arg_bytes(first, i) : 0);
+		call_keep(first, &one);
 	else if (t->any_threads)
 		check_same(first, &one, where(t, d, backend, threads, -1));
 	call_fini(&in);
