@@ -97,7 +97,7 @@ static int print_report(const char *prefix, const struct pack_report *r, bool js
 				       (json_int_t)r->tokens, "type", "u8"));
 	printf("%s: %" PRId64 " documents, %" PRId64 " tokens (u8)", prefix, r->files - r->empty, r->tokens);
 	if (r->empty)
-		printf("; %" PRId64 " empty files left out", r->empty);
+		printf("; empty files left out: %" PRId64, r->empty);
 	printf("\n");
 	return TOOL_OK;
 }

@@ -1,0 +1,99 @@
+#!/usr/bin/env bats
+# muster data: text files to packed tokens, and what is refused.
+
+load ../helpers
+
+gpl=/usr/share/common-licenses/GPL-3
+
+setup() { cd "$BATS_TEST_TMPDIR"; }
+
+# refused STATUS TEXT WORD...: exits so, says so on descriptor 2 and nothing on 1.
+refused() {
+	local want=$1 text=$2
+	shift 2
+	rc=0
+	"$MUSTER" "$@" >out 2>err </dev/null || rc=$?
+	cat out err
+	[[ $rc -eq $want && ! -s out ]]
+	grep -qF -- "$text" err
+}
+
+@test "files become documents of bytes" {
+	printf 'hello ' >a
+	printf 'world\n' >b
+	run "$MUSTER" data pack a b -o text
+	[[ $status -eq 0 && $output == "text: 2 documents, 12 tokens (u8)" ]]
+	[[ $(<text.bin) == "hello world" ]]
+	[[ $(stat -c %s text.idx) -eq $((34 + 2 * 12 + 3 * 8)) ]]
+	[[ $(stat -c %a text.bin text.idx) == $'600\n600' ]]
+	run "$MUSTER" data show text
+	[[ $status -eq 0 && $output == "text: 2 documents, 12 tokens (u8)" ]]
+}
+
+@test "names come from a list, one a line or with NULs between" {
+	printf x >'a b'
+	printf yz >c
+	: >empty
+	printf 'a b\nc\nempty\n' >lines
+	"$MUSTER" data pack @lines -o one
+	find . -type f \( -name c -o -name 'a b' \) | sort | tr '\n' '\0' | "$MUSTER" data pack - -o two
+	[[ $(<one.bin) == xyz && $(<two.bin) == xyz ]]
+	run "$MUSTER" data pack @lines -o three --json
+	[[ $(tr -d ' \n' <<<"$output") == '{"prefix":"three","documents":2,"empty":1,"tokens":3,"type":"u8"}' ]]
+}
+
+@test "the same files make the same bytes" {
+	for name in one two; do
+		"$MUSTER" data pack /usr/share/common-licenses/GPL-3 /usr/share/common-licenses/Apache-2.0 -o $name
+	done
+	cmp one.bin two.bin
+	cmp one.idx two.idx
+}
+
+@test "a file that is not there, a folder, no bytes at all: nothing is packed" {
+	printf x >a
+	: >empty
+	refused 1 "missing: cannot open" data pack a missing -o text
+	refused 2 ".: is a folder; name files" data pack a . -o text
+	refused 2 "the 1 files hold no byte" data pack empty -o text
+	refused 1 "nowhere/text" data pack a -o nowhere/text
+	refused 1 "lost: cannot open" data pack @lost -o text
+	[[ $(ls -A) == $'a\nempty\nerr\nout' ]]
+}
+
+@test "wrong words say what is wrong and exit 2" {
+	refused 2 "-o PREFIX is missing" data pack a
+	refused 2 "no files" data pack -o text
+	refused 2 "-o needs a value" data pack a -o
+	refused 2 "--fast is no option" data pack a -o text --fast
+	refused 2 "one PREFIX is needed" data show
+	refused 2 "there is no mend" data mend
+	refused 2 "usage: muster data" data
+}
+
+@test "damaged token files are refused by name" {
+	"$MUSTER" data pack $gpl -o text
+	refused 1 "nothing.idx: no such file" data show nothing
+	truncate -s -1 text.bin
+	refused 1 "text.bin: 35148 bytes, its index describes 35149" data show text
+	"$MUSTER" data pack $gpl -o text
+	truncate -s -1 text.idx
+	refused 1 "text.idx: " data show text
+	"$MUSTER" data pack $gpl -o text
+	printf '\x07' | dd of=text.idx bs=1 seek=17 conv=notrunc status=none
+	refused 1 "text.idx: type code 7 does not hold tokens" data show text
+	cp /usr/share/common-licenses/GPL-3 text.idx
+	refused 1 "text.idx: not a Megatron index" data show text
+}
+
+@test "each tool has a page" {
+	for tool in "data pack" "data show" "ckpt ls" "ckpt show" "ckpt verify" "bench step" "bench gemm"; do
+		run "$MUSTER" $tool --help
+		[[ $status -eq 0 ]]
+		for part in SYNOPSIS EXAMPLES "EXIT STATUS"; do
+			[[ $output == *"$part"* ]]
+		done
+	done
+	run "$MUSTER" ckpt --help
+	[[ $status -eq 0 && $output == *verify* ]]
+}
