@@ -19,7 +19,7 @@ struct algorithm {
 static const struct algorithm table[] = {
 	{ OP_ALL_REDUCE, SLOTS, 4 * KIB, slots_all_reduce_once },
 	{ OP_ALL_REDUCE, SLOTS, ALL, slots_reduce },
-	{ OP_ALL_REDUCE, ANY, 8, 16 * KIB, combine_all_reduce_direct },
+	{ OP_ALL_REDUCE, ANY, 4, 16 * KIB, combine_all_reduce_direct },
 	{ OP_ALL_REDUCE, ANY, 0, 16 * KIB, combine_all_reduce_tree },
 	{ OP_ALL_REDUCE, ANY, 0, ALL, combine_all_reduce_shares },
 	{ OP_REDUCE, SLOTS, ALL, slots_reduce },
