@@ -276,8 +276,6 @@ static int take_word(struct parser *p, const char *word)
 	int key = word_key(p, name);
 	if (key < 0)
 		return -1;
-	if (p->src->line[key] < 0)
-		return refuse_word(p, name, "is given twice; keep one of them");
 	n = strlen(equals + 1);
 	from = trim(equals + 1, &n);
 	char *value = strndup(from, n);

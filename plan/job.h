@@ -105,7 +105,7 @@ struct job {
 };
 
 /* Reads the file (NULL: defaults only), then the `section.key=value` words, which
- * override it. All checks that need no cluster are made. A job without a name gets
+ * override it, a later word an earlier one. All checks that need no cluster are made. A job without a name gets
  * the file's, without folder and ".ini". */
 int job_load(const char *path, const char *const *words, int n_words, struct job *out, struct err *e);
 /* The same from text, for the agent and the fuzzer; `name` stands for the file in errors. */

@@ -145,11 +145,16 @@ static void bad_words_are_refused_by_name(void **state)
 		assert_string_equal(e.text, cases[i].text);
 		assert_int_equal(e.code, ERR_USAGE);
 	}
-	const char *const twice[] = { "job.steps=5", "job.steps=6" };
+}
+
+static void of_two_words_for_a_key_the_later_one_holds(void **state)
+{
+	const char *const words[] = { "job.steps=5", "job.steps=6" };
 	struct job job;
 	struct err e = ERR_INIT;
-	assert_int_equal(job_load(NULL, twice, 2, &job, &e), -1);
-	assert_string_equal(e.text, "command line: job.steps: is given twice; keep one of them");
+	(void)state;
+	assert_int_equal(job_load(NULL, words, 2, &job, &e), 0);
+	assert_int_equal(job.job.steps, 6);
 }
 
 static void a_missing_file_is_a_usage_error(void **state)
@@ -363,6 +368,7 @@ int main(void)
 		cmocka_unit_test(a_job_is_named_after_its_file),
 		cmocka_unit_test(words_override_the_file),
 		cmocka_unit_test(bad_words_are_refused_by_name),
+		cmocka_unit_test(of_two_words_for_a_key_the_later_one_holds),
 		cmocka_unit_test(a_missing_file_is_a_usage_error),
 		cmocka_unit_test(broken_files_are_refused_with_one_line),
 		cmocka_unit_test(the_templates_are_right),
