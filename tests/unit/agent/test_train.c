@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/net.h"
+#include "tests/unit/agent/alone.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -101,46 +102,6 @@ static void *supervise(void *arg)
 	return NULL;
 }
 
-/* --- a world of one --- */
-
-static char *published;
-
-static int put(void *arg, const char *key, const char *value, struct err *e)
-{
-	(void)arg;
-	(void)key;
-	(void)e;
-	free(published);
-	published = strdup(value);
-	return 0;
-}
-
-static int fence(void *arg, struct err *e)
-{
-	(void)arg;
-	(void)e;
-	return 0;
-}
-
-static int get(void *arg, int rank, const char *key, char **value, struct err *e)
-{
-	(void)arg;
-	(void)rank;
-	(void)key;
-	(void)e;
-	*value = strdup(published);
-	return 0;
-}
-
-static struct comm *alone(void)
-{
-	struct comm_bootstrap boot = { .rank = 0, .size = 1, .put = put, .fence = fence, .get = get };
-	struct comm_options opt = { .host = "here", .interface = "", .timeout_s = 10, .backend = "auto" };
-	struct comm *world;
-	assert_int_equal(comm_open(&boot, &opt, &world, NULL), 0);
-	return world;
-}
-
 /* --- a run --- */
 
 static const char base[] =
@@ -206,6 +167,7 @@ static int run(const char *name, const char *changes, const char *resume, struct
 	assert_int_equal(control_open(&opt, &control, &welcome, NULL), 0);
 	struct phases phases = { 0 };
 	struct comm *world = alone();
+	assert_non_null(world);
 	struct train_env env = {
 		.job = &job, .layout = { 1, 1, 1 }, .world = world, .control = control, .run_dir = folder(name),
 		.resume = resume, .generation = 1, .threads = 1, .phases = &phases,
@@ -347,6 +309,5 @@ int main(void)
 	int rc = cmocka_run_group_tests(tests, NULL, NULL);
 	char command[128];
 	snprintf(command, sizeof command, "rm -rf %s", dir);
-	free(published);
 	return system(command) ? 1 : rc;
 }

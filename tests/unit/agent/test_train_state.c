@@ -1,6 +1,8 @@
-/* What a run saves and how it goes on. The checkpoint room and the world are played here: one rank, one folder. */
+/* What a run saves and how it goes on. The checkpoint room is played here, in one folder. */
 #include "agent/state.h"
 #include "base/log.h"
+#include "tests/unit/agent/alone.h"
+#include "tests/unit/agent/world.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -13,14 +15,16 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* --- the rooms around it --- */
+/* --- the room below --- */
 
 static struct {
 	struct ckpt_tensor *saved; /* of the last ckpt_save */
 	int n_saved;
 	int newest;                /* step of the newest checkpoint that there is, 0: none */
 	int damaged;               /* those of this step and later do not load, */
-	enum err_code why;         /* for this reason */
+	enum err_code why;         /* for this reason, */
+	bool elsewhere;            /* and only on rank 1 */
+	struct comm *comm;
 	int loads;
 	char dir[64];
 } world;
@@ -60,44 +64,9 @@ int ckpt_load(const char *path, json_t *model, struct ckpt_state *state, struct 
 	world.loads++;
 	for (int i = 0; i < n; i++)
 		tensors[i].data[0] = (float)step;
-	if (world.damaged && step >= world.damaged)
+	if (world.damaged && step >= world.damaged && (!world.elsewhere || comm_rank(world.comm) == 1))
 		return err_set(e, world.why, "%s: a bit has changed", path);
 	*state = (struct ckpt_state){ .step = step, .samples = 8 * step };
-	return 0;
-}
-
-int comm_rank(const struct comm *c)
-{
-	(void)c;
-	return 0;
-}
-
-int comm_size(const struct comm *c)
-{
-	(void)c;
-	return 1;
-}
-
-int comm_all_reduce(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct err *e)
-{
-	(void)c;
-	(void)in;
-	(void)out;
-	(void)count;
-	(void)type;
-	(void)op;
-	(void)e;
-	return 0;
-}
-
-int comm_broadcast(struct comm *c, void *data, size_t count, enum comm_type type, int root, struct err *e)
-{
-	(void)c;
-	(void)data;
-	(void)count;
-	(void)type;
-	(void)root;
-	(void)e;
 	return 0;
 }
 
@@ -266,7 +235,7 @@ static int resume(const char *wish, struct fixture *f, struct ckpt_state *at, st
 {
 	f->catalogue = (struct catalogue){ &f->param, 1, 1 };
 	f->view = (struct state_view){ &f->catalogue, &f->numbers[0], &f->numbers[1], &f->numbers[2] };
-	return state_resume(NULL, wish, world.dir, NULL, &f->view, at, e);
+	return state_resume(world.comm, wish, world.dir, NULL, &f->view, at, e);
 }
 
 static void none_and_nothing_there_begin_anew(void **state)
@@ -366,6 +335,31 @@ static void one_that_was_asked_for_by_name_is_loaded_or_refused(void **state)
 	sweep();
 }
 
+static int resume_with_others(struct comm *comm, void *arg, struct err *e)
+{
+	(void)arg;
+	struct fixture f = one_number();
+	struct ckpt_state at;
+	world.comm = comm;
+	if (resume("auto", &f, &at, e) != 1)
+		return -1;
+	if (at.step != 4 || f.numbers[0] != 4)
+		return err_set(e, ERR_INTERNAL, "rank %d went on from step %d", comm_rank(comm), (int)at.step);
+	return 0;
+}
+
+static void what_one_rank_finds_damaged_no_rank_uses(void **state)
+{
+	(void)state;
+	checkpoints_at(4, 8);
+	world.damaged = 8;
+	world.why = ERR_CORRUPT;
+	world.elsewhere = true;
+	assert_int_equal(world_run(3, resume_with_others, NULL), 0);
+	world.elsewhere = false;
+	sweep();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -377,12 +371,15 @@ int main(void)
 		cmocka_unit_test(when_all_are_damaged_nothing_of_them_stays_in_memory),
 		cmocka_unit_test(what_cannot_be_read_now_is_not_called_damaged),
 		cmocka_unit_test(one_that_was_asked_for_by_name_is_loaded_or_refused),
+		cmocka_unit_test(what_one_rank_finds_damaged_no_rank_uses),
 	};
 	strcpy(world.dir, "/tmp/muster-test-state.XXXXXX");
-	if (!mkdtemp(world.dir))
+	world.comm = alone();
+	if (!world.comm || !mkdtemp(world.dir))
 		return 1;
 	log_setup(2, LOG_ERROR, "test");
 	int rc = cmocka_run_group_tests(tests, NULL, NULL);
 	free(world.saved);
+	comm_close(world.comm);
 	return rmdir(world.dir) ? 1 : rc;
 }
