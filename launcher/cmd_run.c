@@ -155,8 +155,6 @@ static int run_loop(struct run *r)
 	};
 	int status = supervise(&o);
 	uv_loop_close(&loop);
-	if (r->ops->shut)
-		r->ops->shut();
 	return status;
 }
 

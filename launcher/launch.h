@@ -1,7 +1,7 @@
 /*
  * launch — starts the agents of one generation; one backend a way of starting.
  *
- * local: an embedded PMIx server and fork, one agent a slot (launcher/pmix/).
+ * local: a PMIx server of our own and fork, one agent a slot (launcher/pmix/).
  * slurm: one srun step with --mpi=pmix (launcher/slurm/).
  *
  * To add a way: a `const struct launch_ops`, a row in launch.c's table.
@@ -48,8 +48,6 @@ struct launch_ops {
 	void (*kill)(struct launch *l);
 	/* After all_gone. */
 	void (*close)(struct launch *l);
-	/* Optional: lets go of what outlives a generation; called once, when no launch is open. */
-	void (*shut)(void);
 };
 
 extern const struct launch_ops launch_local, launch_slurm;

@@ -20,7 +20,7 @@ struct agent {
 
 struct launch {
 	struct launch_events ev;
-	char nspace[SERVER_NSPACE_MAX];
+	struct server *server;
 	int n;       /* started */
 	int running; /* not reaped yet */
 	int handles; /* not closed by the loop yet */
@@ -55,7 +55,6 @@ static void on_exit_seen(uv_poll_t *poll, int uv_status, int uv_events)
 	uv_close((uv_handle_t *)poll, on_handle_closed);
 	l->ev.exited(l->ev.arg, a->rank, status);
 	if (--l->running == 0) {
-		server_forget(l->nspace);
 		l->ev.all_gone(l->ev.arg);
 	}
 }
@@ -69,6 +68,7 @@ static void local_kill(struct launch *l)
 
 static void local_close(struct launch *l)
 {
+	server_close(l->server);
 	l->closed = true;
 	free_when_done(l);
 }
@@ -110,16 +110,14 @@ static int start_agent(uv_loop_t *loop, struct launch *l, const struct launch_re
 {
 	struct agent *a = &l->agents[l->n];
 	char cpus[1024];
-	char **pmix_env;
 	*a = (struct agent){ .launch = l, .rank = l->n };
-	if (choose_cpus(r, a->rank, cpus, sizeof cpus, e) || server_env(l->nspace, a->rank, &pmix_env, e))
+	if (choose_cpus(r, a->rank, cpus, sizeof cpus, e))
 		return -1;
 	struct spawn s = {
-		.path = r->agent, .cpus = cpus, .pmix_env = pmix_env, .own_env = t->own, .soft_env = t->soft, .log_fd = log_fd,
+		.path = r->agent, .cpus = cpus, .pmix_env = server_env(l->server, a->rank), .own_env = t->own, .soft_env = t->soft,
+		.log_fd = log_fd,
 	};
-	int rc = spawn_start(&s, &a->pid, &a->pidfd, e);
-	server_env_free(pmix_env);
-	if (rc)
+	if (spawn_start(&s, &a->pid, &a->pidfd, e))
 		return -1;
 	l->n++;
 	l->running++;
@@ -140,7 +138,6 @@ static void undo(struct launch *l)
 			usleep(1000);
 		uv_close((uv_handle_t *)&l->agents[i].poll, on_handle_closed);
 	}
-	server_forget(l->nspace);
 	local_close(l);
 }
 
@@ -156,14 +153,15 @@ static int local_start(uv_loop_t *loop, const struct launch_request *r, const st
 		       struct launch **out, struct err *e)
 {
 	int world = r->plan->world, log_fd;
+	char nspace[64];
 	struct launch *l = calloc(1, sizeof *l + (size_t)world * sizeof l->agents[0]);
 	if (!l)
 		return err_set(e, ERR_NOMEM, "no memory to launch %d agents", world);
 	l->ev = *ev;
-	snprintf(l->nspace, sizeof l->nspace, "muster-%ld-%u", (long)getpid(), r->generation);
+	snprintf(nspace, sizeof nspace, "muster-%ld-%u", (long)getpid(), r->generation);
 	if (open_log(r, &log_fd, e))
 		goto free_launch;
-	if (server_register(l->nspace, world, r->run_dir, e))
+	if (server_open(nspace, world, r->run_dir, log_fd, &l->server, e))
 		goto close_log;
 	struct env_text t;
 	env_fill(&t, r);
@@ -191,5 +189,4 @@ const struct launch_ops launch_local = {
 	.start = local_start,
 	.kill = local_kill,
 	.close = local_close,
-	.shut = server_shut,
 };

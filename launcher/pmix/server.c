@@ -1,38 +1,37 @@
 #include "launcher/pmix/server.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/file.h"
+#include "launcher/pmix/register.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pmix.h>
-#include <pmix_server.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-/* libpmix's server is one a process, and so is this. */
-static struct {
-	bool up;
+/* What the process answers first; then come the environments, or the error's text. */
+enum answer { ANSWER_READY = 'r', ANSWER_FAILED = 'f' };
+
+static const double answer_s = 20; /* starting takes about 10 ms */
+
+struct server {
+	pid_t pid;
+	int world;
 	char dir[PATH_MAX];
-} server;
-
-/* Nothing is asked of the host: wire-up, fences and gets inside one host are libpmix's own. */
-static pmix_server_module_t module;
-
-static int fail(struct err *e, const char *what, pmix_status_t rc)
-{
-	return err_set(e, ERR_INTERNAL, "PMIx server: %s failed: %s", what, PMIx_Error_string(rc));
-}
-
-static bool good(pmix_status_t rc)
-{
-	return rc == PMIX_SUCCESS || rc == PMIX_OPERATION_SUCCEEDED;
-}
+	struct buf answer;
+	char **words;  /* all ranks' words, each rank's ended by NULL, into answer */
+	char ***env;   /* world */
+};
 
 /* Removes what the folder at `parent`/`name` holds, and itself; follows no link. */
 static void remove_tree(int parent, const char *name)
@@ -52,158 +51,162 @@ static void remove_tree(int parent, const char *name)
 	unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-static int make_dir(const char *run_dir, struct err *e)
+static int make_dir(struct server *s, const char *run_dir, struct err *e)
 {
-	if (snprintf(server.dir, sizeof server.dir, "%s/pmix", run_dir) >= (int)sizeof server.dir)
+	if (snprintf(s->dir, sizeof s->dir, "%s/pmix", run_dir) >= (int)sizeof s->dir)
 		return err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter run_dir or name", run_dir);
-	remove_tree(AT_FDCWD, server.dir); /* of a launcher that was killed */
-	return file_make_dirs(server.dir, e);
+	remove_tree(AT_FDCWD, s->dir); /* of a launcher that was killed */
+	return file_make_dirs(s->dir, e);
 }
 
-static int start(const char *run_dir, struct err *e)
+/* The forked process: it answers, then waits to be killed. */
+static void serve(const struct server *s, const char *nspace, int out, int log_fd, pid_t launcher)
 {
-	if (server.up)
-		return 0;
-	if (make_dir(run_dir, e))
-		return -1;
-	/* Job data in messages rather than in mapped files: nothing to leave behind. */
-	setenv("PMIX_MCA_gds", "hash", 0);
-	setenv("PMIX_MCA_ptl_base_if_include", "lo", 0);
-	pmix_info_t info[2];
-	PMIX_INFO_LOAD(&info[0], PMIX_SERVER_TMPDIR, server.dir, PMIX_STRING);
-	PMIX_INFO_LOAD(&info[1], PMIX_SYSTEM_TMPDIR, server.dir, PMIX_STRING);
-	pmix_status_t rc = PMIx_server_init(&module, info, 2);
-	PMIX_INFO_DESTRUCT(&info[0]);
-	PMIX_INFO_DESTRUCT(&info[1]);
-	if (!good(rc)) {
-		remove_tree(AT_FDCWD, server.dir);
-		return fail(e, "PMIx_server_init", rc);
+	static const int unwanted[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 }; /* the launcher's business */
+	struct buf answer = BUF_INIT;
+	struct err e = ERR_INIT;
+	sigset_t none;
+	for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
+		signal(unwanted[i], SIG_IGN);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	prctl(PR_SET_NAME, "muster-pmix");
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setsid();
+	if (getppid() != launcher || dup2(log_fd, 1) < 0 || dup2(log_fd, 2) < 0 || dup2(out, 3) < 0)
+		_exit(1);
+	close_range(4, ~0U, 0);
+	char word = ANSWER_READY;
+	buf_add(&answer, &word, 1);
+	if (register_ranks(nspace, s->world, s->dir, &answer, &e)) {
+		buf_clear(&answer);
+		buf_printf(&answer, "%c%s", ANSWER_FAILED, e.text);
 	}
-	server.up = true;
+	if (buf_failed(&answer) || file_write_full(3, answer.data, answer.len))
+		_exit(1);
+	close(3);
+	for (;;)
+		pause();
+}
+
+/* Reads to the end: the process closes its end once it has answered. */
+static int read_answer(struct server *s, int fd, struct err *e)
+{
+	double end = clock_s() + answer_s;
+	for (;;) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+		double left = end - clock_s();
+		int ready = poll(&p, 1, left > 0 ? (int)(left * 1e3) + 1 : 0);
+		if (ready < 0 && errno == EINTR)
+			continue;
+		if (ready <= 0)
+			return err_set(e, ERR_TIMEOUT, "the PMIx server did not start within %g s; its words are in the run's logs", answer_s);
+		char *to = buf_room(&s->answer, 65536);
+		ssize_t n = to ? read(fd, to, 65536) : -1;
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return err_errno(e, ERR_IO, "cannot read the PMIx server's answer");
+		if (n == 0)
+			return 0;
+		s->answer.len += (size_t)n;
+	}
+}
+
+/* Cuts the answer into words. */
+static int parse_answer(struct server *s, struct err *e)
+{
+	const char *text = buf_str(&s->answer);
+	if (s->answer.len && *text == ANSWER_FAILED)
+		return err_set(e, ERR_INTERNAL, "%.*s", (int)s->answer.len - 1, text + 1);
+	if (!s->answer.len || *text != ANSWER_READY)
+		return err_set(e, ERR_INTERNAL, "the PMIx server's process ended while it started; its words are in the run's logs");
+	s->words = calloc(s->answer.len + 1, sizeof *s->words); /* no word is shorter than its NUL */
+	s->env = calloc((size_t)s->world, sizeof *s->env);
+	if (!s->words || !s->env)
+		return err_set(e, ERR_NOMEM, "no memory for the environment of %d ranks", s->world);
+	char **word = s->words, *at = s->answer.data + 1, *end = s->answer.data + s->answer.len;
+	for (int r = 0; r < s->world; r++) {
+		s->env[r] = word;
+		for (; at < end && *at; at += strlen(at) + 1)
+			*word++ = at;
+		if (at++ >= end)
+			return err_set(e, ERR_INTERNAL, "the PMIx server's process ended while it answered");
+		*word++ = NULL;
+	}
 	return 0;
 }
 
-void server_shut(void)
+/* No signal may reach the launcher's handlers in the child: they share the parent's pipes. */
+static pid_t fork_quietly(void)
 {
-	if (!server.up)
+	sigset_t all, old;
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &old);
+	pid_t pid = fork();
+	if (pid)
+		sigprocmask(SIG_SETMASK, &old, NULL);
+	return pid;
+}
+
+static int fork_server(struct server *s, const char *nspace, int log_fd, int *answer, struct err *e)
+{
+	int ends[2];
+	if (pipe2(ends, O_CLOEXEC))
+		return err_errno(e, ERR_NOMEM, "cannot make a pipe");
+	pid_t launcher = getpid();
+	s->pid = fork_quietly();
+	if (s->pid == 0)
+		serve(s, nspace, ends[1], log_fd, launcher);
+	close(ends[1]);
+	if (s->pid < 0) {
+		close(ends[0]);
+		return err_errno(e, ERR_NOMEM, "cannot start the PMIx server's process; ulimit -u tells the limit");
+	}
+	*answer = ends[0];
+	return 0;
+}
+
+int server_open(const char *nspace, int world, const char *run_dir, int log_fd, struct server **out, struct err *e)
+{
+	struct server *s = calloc(1, sizeof *s);
+	int answer = -1;
+	if (!s)
+		return err_set(e, ERR_NOMEM, "no memory for the PMIx server");
+	s->world = world;
+	s->pid = -1;
+	if (make_dir(s, run_dir, e) || fork_server(s, nspace, log_fd, &answer, e)) {
+		server_close(s);
+		return -1;
+	}
+	int rc = read_answer(s, answer, e);
+	close(answer);
+	if (rc || parse_answer(s, e)) {
+		server_close(s);
+		return -1;
+	}
+	*out = s;
+	return 0;
+}
+
+void server_close(struct server *s)
+{
+	if (!s)
 		return;
-	PMIx_server_finalize();
-	remove_tree(AT_FDCWD, server.dir);
-	server.up = false;
-}
-
-/* "0,1,2,…" */
-static void rank_list(int world, struct buf *out)
-{
-	for (int r = 0; r < world; r++)
-		buf_printf(out, "%s%d", r ? "," : "", r);
-}
-
-enum { RANK_KEYS = 5 };
-
-static void load_rank(pmix_info_t *slot, int rank, const char *host)
-{
-	pmix_data_array_t *array;
-	PMIX_DATA_ARRAY_CREATE(array, RANK_KEYS, PMIX_INFO);
-	pmix_info_t *info = array->array;
-	pmix_rank_t global = (pmix_rank_t)rank;
-	uint16_t local = (uint16_t)rank;
-	uint32_t node = 0;
-	PMIX_INFO_LOAD(&info[0], PMIX_RANK, &global, PMIX_PROC_RANK);
-	PMIX_INFO_LOAD(&info[1], PMIX_LOCAL_RANK, &local, PMIX_UINT16);
-	PMIX_INFO_LOAD(&info[2], PMIX_NODE_RANK, &local, PMIX_UINT16);
-	PMIX_INFO_LOAD(&info[3], PMIX_NODEID, &node, PMIX_UINT32);
-	PMIX_INFO_LOAD(&info[4], PMIX_HOSTNAME, host, PMIX_STRING);
-	PMIX_INFO_LOAD(slot, PMIX_PROC_DATA, array, PMIX_DATA_ARRAY);
-	PMIX_DATA_ARRAY_FREE(array);
-}
-
-/* A map of one node, or of the processes on it, in PMIx's own compressed form. */
-static pmix_status_t load_map(pmix_info_t *slot, const char *key, const char *plain,
-			      pmix_status_t (*generate)(const char *, char **))
-{
-	char *regex = NULL;
-	pmix_status_t rc = generate(plain, &regex);
-	if (rc != PMIX_SUCCESS)
-		return rc;
-	PMIX_INFO_LOAD(slot, key, regex, PMIX_REGEX);
-	free(regex);
-	return rc;
-}
-
-static int register_job(const char *nspace, int world, struct err *e)
-{
-	static const char *const sizes[] = { PMIX_JOB_SIZE, PMIX_UNIV_SIZE, PMIX_LOCAL_SIZE, PMIX_NODE_SIZE, PMIX_MAX_PROCS };
-	enum { SIZES = sizeof sizes / sizeof *sizes, FIXED = SIZES + 5 };
-	char host[256] = "localhost";
-	gethostname(host, sizeof host - 1);
-	struct buf ranks = BUF_INIT;
-	rank_list(world, &ranks);
-
-	size_t n = 0, count = FIXED + (size_t)world;
-	pmix_info_t *info;
-	PMIX_INFO_CREATE(info, count);
-	uint32_t size = (uint32_t)world, one = 1;
-	for (size_t i = 0; i < SIZES; i++)
-		PMIX_INFO_LOAD(&info[n++], sizes[i], &size, PMIX_UINT32);
-	PMIX_INFO_LOAD(&info[n++], PMIX_NUM_NODES, &one, PMIX_UINT32);
-	PMIX_INFO_LOAD(&info[n++], PMIX_JOBID, nspace, PMIX_STRING);
-	PMIX_INFO_LOAD(&info[n++], PMIX_LOCAL_PEERS, buf_str(&ranks), PMIX_STRING);
-	pmix_status_t rc = load_map(&info[n++], PMIX_NODE_MAP, host, PMIx_generate_regex);
-	if (good(rc))
-		rc = load_map(&info[n++], PMIX_PROC_MAP, buf_str(&ranks), PMIx_generate_ppn);
-	for (int r = 0; good(rc) && r < world; r++)
-		load_rank(&info[n++], r, host);
-	if (good(rc))
-		rc = PMIx_server_register_nspace(nspace, world, info, n, NULL, NULL);
-	PMIX_INFO_FREE(info, count);
-	buf_fini(&ranks);
-	return good(rc) ? 0 : fail(e, "PMIx_server_register_nspace", rc);
-}
-
-int server_register(const char nspace[SERVER_NSPACE_MAX], int world, const char *run_dir, struct err *e)
-{
-	pmix_nspace_t name = "";
-	snprintf(name, sizeof name, "%s", nspace);
-	if (start(run_dir, e) || register_job(name, world, e))
-		return -1;
-	for (int r = 0; r < world; r++) {
-		pmix_proc_t proc;
-		PMIX_LOAD_PROCID(&proc, name, (pmix_rank_t)r);
-		/* No callback: it returns once the rank may connect. */
-		pmix_status_t rc = PMIx_server_register_client(&proc, getuid(), getgid(), NULL, NULL, NULL);
-		if (!good(rc)) {
-			server_forget(nspace);
-			return fail(e, "PMIx_server_register_client", rc);
-		}
+	if (s->pid > 0) {
+		kill(s->pid, SIGKILL);
+		while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
+			;
 	}
-	return 0;
+	if (*s->dir)
+		remove_tree(AT_FDCWD, s->dir);
+	free(s->env);
+	free(s->words);
+	buf_fini(&s->answer);
+	free(s);
 }
 
-int server_env(const char nspace[SERVER_NSPACE_MAX], int rank, char ***env, struct err *e)
+char *const *server_env(const struct server *s, int rank)
 {
-	pmix_proc_t proc;
-	PMIX_LOAD_PROCID(&proc, nspace, (pmix_rank_t)rank);
-	char **out = NULL;
-	pmix_status_t rc = PMIx_server_setup_fork(&proc, &out);
-	if (!good(rc)) {
-		server_env_free(out);
-		return fail(e, "PMIx_server_setup_fork", rc);
-	}
-	*env = out;
-	return 0;
-}
-
-void server_env_free(char **env)
-{
-	for (char **at = env; at && *at; at++)
-		free(*at);
-	free(env);
-}
-
-void server_forget(const char nspace[SERVER_NSPACE_MAX])
-{
-	pmix_nspace_t name = "";
-	snprintf(name, sizeof name, "%s", nspace);
-	PMIx_server_deregister_nspace(name, NULL, NULL);
+	return s->env[rank];
 }
