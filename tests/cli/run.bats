@@ -107,7 +107,7 @@ event() { grep "\"event\":\"$2\"" "$(run_folder "$1")/events.jsonl"; }
 
 @test "a second Ctrl-C does not wait" {
 	long hasty
-	agents=$(pgrep -P "$pid")
+	agents=$(pgrep -P "$pid" -x muster-agent)
 	for agent in $agents; do kill -STOP "$agent"; done
 	kill -INT "$pid"
 	wait_for 5 event hasty stop
@@ -148,7 +148,7 @@ event() { grep "\"event\":\"$2\"" "$(run_folder "$1")/events.jsonl"; }
 
 @test "the secret is on no command line and in no file of the run" {
 	long secret
-	for agent in $(pgrep -P "$pid"); do
+	for agent in $(pgrep -P "$pid" -x muster-agent); do
 		[[ -z $(tr '\0' '\n' <"/proc/$agent/cmdline" | grep -E '[0-9a-f]{64}') ]]
 	done
 	kill -TERM "$pid"

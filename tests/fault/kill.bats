@@ -62,7 +62,7 @@ kill_rank() { # rank
 	"$MUSTER" run "$tiny" job.name=orphans $words job.steps=100000 </dev/null >/dev/null 2>&1 3>&- &
 	local pid=$! agents
 	wait_for 60 step_reached orphans 2
-	agents=$(pgrep -P $pid)
+	agents=$(pgrep -P $pid -x muster-agent)
 	[[ $(wc -w <<<"$agents") -eq 8 ]]
 	kill -9 $pid
 	for agent in $agents; do
