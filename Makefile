@@ -2,7 +2,9 @@
 # install what Debian 12 lacks. `make help` lists the targets.
 
 BUILD    ?= build
-CC       ?= gcc
+ifeq ($(origin CC),default)
+CC       := gcc
+endif
 WARN     := -Wall -Wextra -Werror -Wshadow -Wmissing-prototypes
 OPT      ?= -O2 -g
 SAN      ?=
@@ -84,20 +86,18 @@ $(BUILD)/muster-agent: $(BUILD)/obj/agent/main.o $(call archives,$(below_agent))
 UNIT_SRC  := $(wildcard tests/unit/*/test_*.c tests/conform/test_*.c)
 UNIT_BIN  := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 
-# What several tests of a floor use.
-shared_agent := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out tests/unit/agent/test_%,$(wildcard tests/unit/agent/*.c)) \
-                tests/golden/ref64.c)
+# What several tests of one folder use: its other .c files.
+shared = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(1)/test_% $(1)/fake_%,$(wildcard $(1)/*.c)) $(shared_$(call flat,$(1))))
+shared_tests-unit-agent := tests/golden/ref64.c
 
 define unit_rule
-$(BUILD)/tests/unit/$(1)/%: $(BUILD)/obj/tests/unit/$(1)/%.o $(shared_$(1)) $(call archives,$(sort $(filter $(1) $(1)/%,$(ROOMS)) $(below_$(1))))
+$(BUILD)/$(1)/%: $(BUILD)/obj/$(1)/%.o $(call shared,$(1)) $(call archives,$(2))
 	@mkdir -p $$(@D)
-	$$(link) -lcmocka $(call syslibs,$(1) $(below_$(1)))
+	$$(link) -lcmocka $(call syslibs,$(2))
 endef
-$(foreach f,base topo plan libcomm kernels agent launcher,$(eval $(call unit_rule,$(f))))
-
-$(BUILD)/tests/conform/%: $(BUILD)/obj/tests/conform/%.o $(call archives,kernels libcomm base)
-	@mkdir -p $(@D)
-	$(link) -lcmocka $(call syslibs,kernels libcomm base)
+$(foreach f,base topo plan libcomm kernels agent launcher,\
+	$(eval $(call unit_rule,tests/unit/$(f),$(sort $(filter $(f) $(f)/%,$(ROOMS)) $(below_$(f))))))
+$(eval $(call unit_rule,tests/conform,kernels libcomm base))
 
 # Small programs that the bats files use.
 TOOL_BIN := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
@@ -112,7 +112,7 @@ unit-bins: $(UNIT_BIN)
 
 # --- What Debian 12 must have --------------------------------------------------
 
-PACKAGES       := gcc make libhwloc-dev libpmix-dev libinih-dev libopenblas-dev libjansson-dev \
+PACKAGES       := gcc make pkg-config libhwloc-dev libpmix-dev libinih-dev libopenblas0 libjansson-dev \
                   libxxhash-dev libuv1-dev libsodium-dev
 PACKAGES_CHECK := libcmocka-dev bats slurm-wlm munge
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
@@ -136,8 +136,9 @@ demo: setup
 	@mkdir -p $(DEMO)
 	@find /usr/share/common-licenses /usr/share/doc /usr/share/perl -type f \
 		\( -path '*/common-licenses/*' -o -name copyright -o -name '*.pod' \) 2>/dev/null | LC_ALL=C sort >$(DEMO)/files
+	@rm -rf $(DEMO)/demo
 	$(BUILD)/muster data pack @$(DEMO)/files -o $(DEMO)/text
-	$(BUILD)/muster run templates/jobs/demo.ini data.path=$(DEMO)/text job.run_dir=$(DEMO) checkpoint.resume=none
+	$(BUILD)/muster run templates/jobs/demo.ini data.path=$(DEMO)/text job.run_dir=$(DEMO)
 
 # --- Tests ----------------------------------------------------------------------
 

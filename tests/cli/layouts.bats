@@ -18,7 +18,7 @@ same_losses() {
 		shift
 	done
 	shift
-	run_tiny "$name-1x1x1" "${words[@]}"
+	run_tiny "$name-1x1x1" "${words[@]}" parallel.tp=1 parallel.pp=1 parallel.dp=1
 	for layout in "$@"; do
 		IFS=x read -r tp pp dp <<<"$layout"
 		run_tiny "$name-$layout" "${words[@]}" parallel.tp="$tp" parallel.pp="$pp" parallel.dp="$dp"
