@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "launcher/launch.h"
 #include "launcher/slurm/child.h"
+#include "launcher/slurm/slurm.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -269,6 +270,23 @@ static void commands_are_given_input_and_quoted_when_they_fail(void **state)
 	buf_fini(&out);
 }
 
+static void the_supervisor_is_reached_at_its_nodes_address(void **state)
+{
+	struct world *w = *state;
+	char address[NET_ADDR_MAX];
+	script(w, "scontrol", "echo \"NodeName=$4 XNodeAddr=203.0.113.9 NodeAddr=127.0.0.7 NodeHostName=x\"\n");
+	setenv("SLURMD_NODENAME", "n1", 1);
+	setenv("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.8", 1);
+	assert_int_equal(slurm_address(address, NULL), 0);
+	assert_string_equal(address, "127.0.0.7");
+	script(w, "scontrol", "exit 1\n");
+	assert_int_equal(slurm_address(address, NULL), 0);
+	assert_string_equal(address, "127.0.0.8");
+	unsetenv("SLURM_LAUNCH_NODE_IPADDR");
+	assert_int_equal(slurm_address(address, NULL), 0);
+	unsetenv("SLURMD_NODENAME");
+}
+
 int main(void)
 {
 #define STEP_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -280,6 +298,7 @@ int main(void)
 		STEP_TEST(an_srun_that_lies_is_not_believed),
 		STEP_TEST(a_step_listed_for_ever_is_given_up),
 		STEP_TEST(without_srun_nothing_starts),
+		STEP_TEST(the_supervisor_is_reached_at_its_nodes_address),
 		STEP_TEST(commands_are_given_input_and_quoted_when_they_fail),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
