@@ -14,9 +14,12 @@
  * the arrival. So the same group and inputs give the same bits, on every rank.
  * bf16 and fp16 accumulate in fp32 and round once at the end.
  *
- * Errors: ERR_TIMEOUT, ERR_ABORTED, ERR_PEER, ERR_NET. The text names the operation,
- * the group, its sequence number and the rank that did not come. After an
- * error the world is aborted: every later call returns the first error.
+ * Errors: ERR_TIMEOUT, ERR_ABORTED, ERR_PEER, ERR_NET; ERR_PROTO when the ranks
+ * do not call the same operation. The text names the operation, the group, its
+ * sequence number and the rank that did not come. After an error the world is
+ * aborted: every later call returns the first error, and the other ranks learn
+ * of it. ERR_USAGE is the exception: a call that is wrong in itself is refused
+ * before it does anything.
  */
 #ifndef MUSTER_LIBCOMM_COMM_H
 #define MUSTER_LIBCOMM_COMM_H
@@ -60,7 +63,9 @@ struct comm_request; /* an operation under way */
  * killed rank leaves nothing behind. */
 int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 	      struct comm **world, struct err *e);
-/* Closes a group; closing the world closes all its groups. Takes NULL. Not collective. */
+/* Closes a group; closing the world closes all its groups. Takes NULL. Not
+ * collective, and never waits for another rank. A request that is still open is
+ * ended with the whole world, and must not be touched after it. */
 void comm_close(struct comm *c);
 
 /* Collective over `c`: ranks with the same color (>= 0) form a group, ordered

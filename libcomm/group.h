@@ -78,7 +78,7 @@ int group_run(struct comm *c, const struct op *op, struct err *e);
 
 /* --- For waits ---------------------------------------------------------------- */
 
-enum { SLICE_NS = 20000000 }; /* how long a sleep is before it looks around */
+enum { SLICE_NS = 10000000 }; /* how long a sleep is before it looks around */
 
 /* Whether it makes sense to wait on for the ranks marked in c->absent: 0, or -1 with the error.
  * A rank that has gone is reported at the second call in a row that finds it absent, because

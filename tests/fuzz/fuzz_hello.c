@@ -1,0 +1,30 @@
+/* What a stranger may say to a rank's listener: it is shut out or goes unheard, and nothing breaks. */
+#include "libcomm/handshake.h"
+
+#include <sodium.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct peer peers[4];
+	static struct world w = { .rank = 2, .size = 4, .peers = peers, .listener = -1 };
+	int fd[2];
+	struct handshake *h;
+	if (sodium_init() < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
+		abort();
+	if (size > 4096 || send(fd[1], data, size, MSG_NOSIGNAL) != (ssize_t)size || shutdown(fd[1], SHUT_WR) < 0)
+		size = 0;
+	randombytes_buf(peers[2].secret, sizeof peers[2].secret);
+	if (handshake_accept(&w, fd[0], &h, NULL) == 0) {
+		if (handshake_step(h, NULL) == 1)
+			abort(); /* it cannot know the secret */
+		handshake_free(h);
+	}
+	close(fd[1]);
+	return 0;
+}
