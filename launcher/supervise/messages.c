@@ -104,6 +104,7 @@ static bool on_ready(struct supervisor *s, struct link *l, const json_t *body)
 	if (!get_step(body, &step) || k->ready)
 		return false;
 	k->ready = true;
+	s->resumed = step;
 	touch(s, k, step, "ready");
 	if (++s->readies == s->world)
 		sup_handle(s, EV_READY, NULL, NULL);

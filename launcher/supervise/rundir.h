@@ -23,7 +23,7 @@
  *     hello             {rank, node, pid}
  *     refused           {why}                           a stranger, a stale or second agent, a bad frame
  *     wired             {}                              every rank has said hello
- *     ready             {step, samples}                 every rank is ready
+ *     ready             {step}                          every rank is ready to go on from that step
  *     first-step        {step, loss, since_start_s, since_lost_s (after a loss)}
  *     ckpt              {step, path, bytes, seconds, stall_s}
  *     eval              {step, loss}

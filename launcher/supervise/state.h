@@ -87,6 +87,7 @@ struct supervisor {
 	double opened, started, last_tick; /* times */
 	bool stepped;       /* a step was finished in this generation */
 	int64_t step;       /* last one finished, as the agents count; -1: none in this launch */
+	int64_t resumed; /* the step that this generation went on from */
 	int64_t ckpt_step;
 	char ckpt_path[1024];
 	double first_loss, last_loss, eval_loss, step_s /* smoothed */, measured_s, tokens;

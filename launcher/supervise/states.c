@@ -136,7 +136,7 @@ static void do_train(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
 	enter(s, SUP_TRAINING, 0);
-	report_event(s, "ready", json_pack("{s:I}", "step", (json_int_t)s->ranks[0].step));
+	report_event(s, "ready", json_pack("{s:I}", "step", (json_int_t)s->resumed));
 }
 
 static void do_leave(struct supervisor *s, const struct cause *c)

@@ -38,7 +38,7 @@ struct launch {
 static struct harness {
 	uv_loop_t loop;
 	double now;
-	char dir[64];
+	char dir[256];
 	struct job job;
 	struct cluster_node node;
 	struct cluster cluster;
@@ -233,7 +233,7 @@ static inline int done(void)
 /* How many lines of events.jsonl hold both texts. */
 static inline int told(const char *a, const char *b)
 {
-	char path[128];
+	char path[512];
 	struct buf text = BUF_INIT;
 	int n = 0;
 	snprintf(path, sizeof path, "%s/run/events.jsonl", h.dir);
@@ -251,7 +251,8 @@ static inline int setup(void **state)
 	memset(&h, 0, sizeof h);
 	for (int i = 0; i < PEERS; i++)
 		h.peers[i].fd = -1;
-	strcpy(h.dir, "/tmp/muster-test.XXXXXX");
+	const char *tmp = getenv("TMPDIR");
+	snprintf(h.dir, sizeof h.dir, "%s/muster-test.XXXXXX", tmp ? tmp : "/tmp");
 	if (!mkdtemp(h.dir) || uv_loop_init(&h.loop) || rundir_open(h.dir, "run", &h.run, NULL))
 		return -1;
 	struct terminal_options look = { .fd = open("/dev/null", O_WRONLY | O_CLOEXEC), .every = 1, .steps = 10 };
@@ -279,7 +280,7 @@ static inline int setup(void **state)
 static inline int teardown(void **state)
 {
 	(void)state;
-	char remove[128];
+	char remove[512];
 	for (int i = 0; i < PEERS; i++)
 		peer_end(&h.peers[i]);
 	supervisor_close(h.supervisor);

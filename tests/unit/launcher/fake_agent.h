@@ -1,11 +1,16 @@
 /*
  * fake_agent — an agent that computes nothing: wires up through PMIx, speaks
- * on the control channel, counts steps, and misbehaves when it is told to.
+ * on the control channel, counts steps, and misbehaves when it is told to. A
+ * test program is its own agent: its main calls fake_agent when it finds
+ * itself started as one.
  *
  * FAKE_AGENT holds words: steps=N, step_ms=N, and die=RANK@STEP (SIGKILL
  * itself, in its first generation only), crash=RANK@STEP (in each), fail=RANK (before the first step), hang=RANK@STEP.
- * A checkpoint is a number in <run>/ckpt/step.
+ * A checkpoint is a number in <run>/ckpt/step; the last rank writes it and tells the steps.
  */
+#ifndef MUSTER_TESTS_UNIT_LAUNCHER_FAKE_AGENT_H
+#define MUSTER_TESTS_UNIT_LAUNCHER_FAKE_AGENT_H
+
 #include "base/agent_env.h"
 #include "base/auth.h"
 #include "base/clock.h"
@@ -141,7 +146,7 @@ static long saved(const struct fake *f)
 static void save(struct fake *f, long step)
 {
 	char path[4200];
-	if (f->rank)
+	if (f->rank != f->world - 1)
 		return;
 	snprintf(path, sizeof path, "%s/ckpt/step", f->run);
 	FILE *out = fopen(path, "w");
@@ -180,7 +185,7 @@ static long train(struct fake *f)
 	return step;
 }
 
-int main(void)
+static int fake_agent(void)
 {
 	struct fake f = { .steps = word("steps=", 20, NULL), .step_ms = word("step_ms=", 5, NULL) };
 	connect_up(&f);
@@ -193,6 +198,8 @@ int main(void)
 		say(&f, MSG_FAILED, json_pack("{s:s, s:s}", "code", "corrupt", "text", "tokens.bin: damaged; pack it again"));
 		return 1;
 	}
+	while (word("fail=", -1, NULL) >= 0) /* no step without all */
+		turn(&f, 1000);
 	long step = train(&f);
 	if (f.stop)
 		save(&f, step);
@@ -202,3 +209,5 @@ int main(void)
 	close(f.fd);
 	return 0;
 }
+
+#endif

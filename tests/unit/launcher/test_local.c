@@ -1,0 +1,177 @@
+/* Real processes on this host: PMIx's server, fork, kill, and the supervisor above them. */
+#include "tests/unit/launcher/fake_agent.h"
+
+#include "base/file.h"
+#include "launcher/supervise/supervise.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <cmocka.h>
+
+enum { WORLD = 4 };
+
+static struct {
+	char dir[256], self[4096];
+	struct job job;
+	struct cluster_node node;
+	struct cluster cluster;
+	struct plan_rank ranks[WORLD];
+	struct plan plan;
+	struct rundir *run;
+} t;
+
+static int setup(void **state)
+{
+	(void)state;
+	const char *tmp = getenv("TMPDIR");
+	memset(&t, 0, sizeof t);
+	snprintf(t.dir, sizeof t.dir, "%s/muster-test.XXXXXX", tmp ? tmp : "/tmp");
+	if (!mkdtemp(t.dir) || rundir_open(t.dir, "run", &t.run, NULL) || readlink("/proc/self/exe", t.self, sizeof t.self - 1) < 0)
+		return -1;
+	snprintf(t.node.name, sizeof t.node.name, "here");
+	snprintf(t.job.checkpoint.resume, sizeof t.job.checkpoint.resume, "auto");
+	t.job.job.steps = 30;
+	t.job.restart.max_restarts = 5;
+	t.job.restart.max_futile = 2;
+	t.job.restart.backoff = 0.05;
+	t.job.restart.hang_timeout = 30;
+	t.cluster = (struct cluster){ .nodes = &t.node, .n_nodes = 1 };
+	t.plan = (struct plan){ .world = WORLD, .layout = { WORLD, 1, 1 }, .ranks = t.ranks, .threads = 1 };
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	char remove[512];
+	rundir_close(t.run);
+	snprintf(remove, sizeof remove, "rm -rf '%s'", t.dir);
+	return system(remove) ? -1 : 0;
+}
+
+/* Supervises a run of agents that do what `words` say; returns the exit status. */
+static int run_agents(const char *agent, const char *words)
+{
+	uv_loop_t loop;
+	struct terminal *term;
+	struct terminal_options look = { .fd = open("/dev/null", O_WRONLY | O_CLOEXEC), .every = 1, .steps = 30 };
+	char host[NET_ADDR_MAX], address[NET_ADDR_MAX];
+	json_t *doc = json_pack("{s:i}", "world", WORLD);
+	setenv("FAKE_AGENT", words, 1);
+	assert_int_equal(uv_loop_init(&loop), 0);
+	assert_int_equal(terminal_open(&look, &term, NULL), 0);
+	struct supervise_options o = {
+		.loop = &loop, .job = &t.job, .cluster = &t.cluster, .plan = &t.plan, .job_text = "[job]\n", .plan_doc = doc,
+		.ops = &launch_local, .agent = agent, .run = t.run, .term = term, .address = address, .limits = SUPERVISE_LIMITS,
+		.now = clock_s,
+	};
+	assert_int_equal(net_local_address(NULL, NULL, host, NULL), 0);
+	assert_int_equal(net_listen(host, &o.listener, address, NULL), 0);
+	int status = supervise(&o);
+	assert_int_equal(uv_loop_close(&loop), 0);
+	terminal_close(term);
+	close(look.fd);
+	json_decref(doc);
+	return status;
+}
+
+static int told(const char *a, const char *b)
+{
+	char path[512];
+	struct buf text = BUF_INIT;
+	int n = 0;
+	snprintf(path, sizeof path, "%s/run/events.jsonl", t.dir);
+	assert_int_equal(file_slurp(path, 1 << 24, &text, NULL), 0);
+	for (char *save, *line = strtok_r(text.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		n += strstr(line, a) && strstr(line, b);
+	buf_fini(&text);
+	return n;
+}
+
+/* No child is left, and PMIx's folder went with its server. */
+static void assert_nothing_left(void)
+{
+	char path[512];
+	struct stat st;
+	errno = 0;
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	assert_int_equal(errno, ECHILD);
+	snprintf(path, sizeof path, "%s/run/pmix", t.dir);
+	assert_int_equal(stat(path, &st), -1);
+}
+
+static void agents_wire_up_and_finish(void **state)
+{
+	(void)state;
+	assert_int_equal(run_agents(t.self, "steps=30,step_ms=1"), STATUS_DONE);
+	assert_int_equal(told("\"hello\"", ""), WORLD);
+	assert_int_equal(told("first-step", "\"step\":1"), 1);
+	assert_nothing_left();
+}
+
+static void a_killed_agent_is_replaced_with_all_the_others(void **state)
+{
+	(void)state;
+	assert_int_equal(run_agents(t.self, "steps=30,step_ms=3,die=3@13"), STATUS_DONE);
+	assert_int_equal(told("rank-lost", "\"rank\":3"), 1);
+	assert_int_equal(told("\"ready\"", "\"step\":10}"), 1);
+	assert_nothing_left();
+}
+
+static void an_agent_that_always_dies_at_the_same_step_ends_it(void **state)
+{
+	(void)state;
+	assert_int_equal(run_agents(t.self, "steps=30,step_ms=3,crash=3@13"), STATUS_GAVE_UP);
+	assert_int_equal(told("generation-start", ""), 3);
+	assert_nothing_left();
+}
+
+static void an_agent_that_says_why_is_tried_twice(void **state)
+{
+	(void)state;
+	assert_int_equal(run_agents(t.self, "steps=30,step_ms=3,fail=1"), STATUS_FAILED);
+	assert_int_equal(told("rank-lost", "tokens.bin: damaged; pack it again"), 2);
+	assert_nothing_left();
+}
+
+static void a_program_that_is_none_is_tried_twice(void **state)
+{
+	(void)state;
+	char path[512];
+	snprintf(path, sizeof path, "%s/junk", t.dir);
+	assert_int_equal(file_replace(path, "junk\n", 5, NULL), 0);
+	assert_int_equal(chmod(path, 0700), 0);
+	assert_int_equal(run_agents(path, ""), STATUS_FAILED);
+	assert_int_equal(told("generation-start", ""), 2);
+	assert_nothing_left();
+}
+
+static void a_run_goes_on_in_its_folder(void **state)
+{
+	(void)state;
+	assert_int_equal(run_agents(t.self, "steps=10,step_ms=1"), STATUS_STOPPED);
+	assert_int_equal(run_agents(t.self, "steps=30,step_ms=1"), STATUS_DONE);
+	assert_int_equal(told("\"ready\"", "\"generation\":2,\"step\":10}"), 1);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	if (getenv(AGENT_ENV_SECRET))
+		return fake_agent();
+	const struct CMUnitTest tests[] = {
+		T(agents_wire_up_and_finish),
+		T(a_killed_agent_is_replaced_with_all_the_others),
+		T(an_agent_that_always_dies_at_the_same_step_ends_it),
+		T(an_agent_that_says_why_is_tried_twice),
+		T(a_program_that_is_none_is_tried_twice),
+		T(a_run_goes_on_in_its_folder),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
