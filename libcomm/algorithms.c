@@ -83,6 +83,9 @@ static int run_together(struct comm *c, const struct op *op, struct err *e)
 	c->deadline = 0;
 	if (choose(c, op, sign.bytes)(c, op, &why) == 0)
 		return 0;
+	/* Once the world has failed, its sockets are shut: what the operation saw is only the echo. */
+	if (world_failed(c->world))
+		world_error(c->world, &why);
 	err_prefix(&why, "%s number %u of group %s (rank %d of %d)", op_word(op->kind), number, c->name, c->rank,
 		   c->size);
 	world_fail(c->world, &why);
