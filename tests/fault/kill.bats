@@ -66,6 +66,7 @@ kill_rank() { # rank
 	[[ $(wc -w <<<"$agents") -eq 8 ]]
 	kill -9 $pid
 	for agent in $agents; do
-		wait_for 2 bash -c "! kill -0 $agent 2>/dev/null"
+		# A dead process that nobody has waited for yet has no command line any more.
+		wait_for 2 bash -c "! grep -qs . /proc/$agent/cmdline"
 	done
 }
