@@ -1,0 +1,129 @@
+/* The run folder: one muster at a time, private, counted on, and no line cut in two. */
+#include "base/file.h"
+#include "launcher/supervise/rundir.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static char dir[256];
+static struct rundir *run;
+
+static int setup(void **state)
+{
+	(void)state;
+	const char *tmp = getenv("TMPDIR");
+	snprintf(dir, sizeof dir, "%s/muster-test.XXXXXX", tmp ? tmp : "/tmp");
+	return !mkdtemp(dir) || rundir_open(dir, "deep/run", &run, NULL) ? -1 : 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	char remove[512];
+	rundir_close(run);
+	snprintf(remove, sizeof remove, "rm -rf '%s'", dir);
+	return system(remove) ? -1 : 0;
+}
+
+static void a_second_muster_is_told_who_holds_the_lock(void **state)
+{
+	(void)state;
+	struct rundir *second = NULL;
+	struct err e = ERR_INIT;
+	char pid[32];
+	assert_int_equal(rundir_open(dir, "deep/run", &second, &e), -1);
+	assert_int_equal(e.code, ERR_ABORTED);
+	snprintf(pid, sizeof pid, "process %ld", (long)getpid());
+	assert_non_null(strstr(e.text, pid));
+	assert_null(second);
+	rundir_close(run);
+	assert_int_equal(rundir_open(dir, "deep/run", &run, &e), 0);
+}
+
+static void folders_and_files_are_private(void **state)
+{
+	(void)state;
+	static const char *const names[] = { "", "logs", "ckpt", "lock", "events.jsonl", "metrics.jsonl" };
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		char path[512];
+		struct stat st;
+		snprintf(path, sizeof path, "%s/%s", rundir_path(run), names[i]);
+		assert_int_equal(stat(path, &st), 0);
+		assert_int_equal(st.st_mode & 077, 0);
+	}
+}
+
+static void generations_are_counted_on(void **state)
+{
+	(void)state;
+	json_t *plan = json_pack("{s:i}", "world", 8);
+	char path[512];
+	assert_int_equal(rundir_next_generation(run), 1);
+	assert_int_equal(rundir_save_plan(run, 9, plan, NULL), 0);
+	assert_int_equal(rundir_save_plan(run, 10, plan, NULL), 0);
+	snprintf(path, sizeof path, "%s/plan-99.json.tmp", rundir_path(run));
+	close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	assert_int_equal(rundir_next_generation(run), 11);
+	json_decref(plan);
+}
+
+static void events_carry_both_times_and_the_generation(void **state)
+{
+	(void)state;
+	char path[512];
+	struct buf text = BUF_INIT;
+	rundir_event(run, 3, "hello", json_pack("{s:i}", "rank", 5));
+	rundir_event(run, 3, "wired", NULL);
+	snprintf(path, sizeof path, "%s/events.jsonl", rundir_path(run));
+	assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
+	*strchr(text.data, '\n') = '\0';
+	json_t *line = json_loads(text.data, 0, NULL);
+	assert_string_equal(json_string_value(json_object_get(line, "event")), "hello");
+	assert_int_equal(json_integer_value(json_object_get(line, "rank")), 5);
+	assert_int_equal(json_integer_value(json_object_get(line, "generation")), 3);
+	assert_true(json_real_value(json_object_get(line, "time")) > 1e9);
+	assert_true(json_real_value(json_object_get(line, "mono")) > 0);
+	json_decref(line);
+	buf_fini(&text);
+}
+
+static void a_full_disk_loses_lines_and_says_so(void **state)
+{
+	(void)state;
+	struct rlimit old, none;
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	none = old;
+	none.rlim_cur = 0;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+	rundir_event(run, 1, "hello", NULL);
+	rundir_metrics(run, 1, json_pack("{s:i}", "step", 1));
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	assert_int_equal(rundir_lost(run), 2);
+	rundir_event(run, 1, "hello", NULL);
+	assert_int_equal(rundir_lost(run), 2);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(a_second_muster_is_told_who_holds_the_lock),
+		T(folders_and_files_are_private),
+		T(generations_are_counted_on),
+		T(events_carry_both_times_and_the_generation),
+		T(a_full_disk_loses_lines_and_says_so),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
