@@ -7,15 +7,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+struct lines { /* a .jsonl file */
+	int fd;
+	bool torn; /* it ends within a line: the disk was full */
+};
+
 struct rundir {
 	char path[PATH_MAX];
-	int lock, events, metrics;
+	int lock;
+	struct lines events, metrics;
 	int lost;
 };
 
@@ -69,10 +76,10 @@ int rundir_open(const char *parent, const char *name, struct rundir **out, struc
 	struct rundir *r = calloc(1, sizeof *r);
 	if (!r)
 		return err_set(e, ERR_NOMEM, "no memory for the run folder");
-	r->lock = r->events = r->metrics = -1;
+	r->lock = r->events.fd = r->metrics.fd = -1;
 	if (make_dirs(r, parent, name, e) || take_lock(r, e) ||
-	    open_in(r, "events.jsonl", O_WRONLY | O_APPEND, &r->events, e) ||
-	    open_in(r, "metrics.jsonl", O_WRONLY | O_APPEND, &r->metrics, e)) {
+	    open_in(r, "events.jsonl", O_WRONLY | O_APPEND, &r->events.fd, e) ||
+	    open_in(r, "metrics.jsonl", O_WRONLY | O_APPEND, &r->metrics.fd, e)) {
 		rundir_close(r);
 		return -1;
 	}
@@ -84,7 +91,7 @@ void rundir_close(struct rundir *r)
 {
 	if (!r)
 		return;
-	int fds[] = { r->events, r->metrics, r->lock };
+	int fds[] = { r->events.fd, r->metrics.fd, r->lock };
 	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
@@ -135,8 +142,20 @@ int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct
 	return rc;
 }
 
-/* One write(2) a line: a reader never sees half of one, except at the end of a full disk. */
-static void append(struct rundir *r, int fd, uint32_t generation, const char *event, json_t *fields)
+/* One write(2) a line: a reader sees half of one only where the disk was full, and the next line begins anew. */
+static void put_line(struct rundir *r, struct lines *to, const char *text)
+{
+	struct buf line = BUF_INIT;
+	buf_printf(&line, "%s%s\n", to->torn ? "\n" : "", text);
+	ssize_t n = buf_failed(&line) ? -1 : write(to->fd, line.data, line.len);
+	if (n != (ssize_t)line.len)
+		r->lost++;
+	if (n > 0)
+		to->torn = n != (ssize_t)line.len;
+	buf_fini(&line);
+}
+
+static void append(struct rundir *r, struct lines *to, uint32_t generation, const char *event, json_t *fields)
 {
 	json_t *line = json_object();
 	if (event)
@@ -149,20 +168,19 @@ static void append(struct rundir *r, int fd, uint32_t generation, const char *ev
 	json_decref(fields);
 	char *text = json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER);
 	json_decref(line);
-	size_t n = text ? strlen(text) : 0;
 	if (text)
-		text[n] = '\n'; /* in the place of the NUL */
-	if (!text || write(fd, text, n + 1) != (ssize_t)(n + 1))
+		put_line(r, to, text);
+	else
 		r->lost++;
 	free(text);
 }
 
 void rundir_event(struct rundir *r, uint32_t generation, const char *event, json_t *fields)
 {
-	append(r, r->events, generation, event, fields);
+	append(r, &r->events, generation, event, fields);
 }
 
 void rundir_metrics(struct rundir *r, uint32_t generation, json_t *fields)
 {
-	append(r, r->metrics, generation, NULL, fields);
+	append(r, &r->metrics, generation, NULL, fields);
 }

@@ -104,14 +104,24 @@ static void a_full_disk_loses_lines_and_says_so(void **state)
 	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
 	none = old;
-	none.rlim_cur = 0;
+	none.rlim_cur = 10;
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
 	rundir_event(run, 1, "hello", NULL);
 	rundir_metrics(run, 1, json_pack("{s:i}", "step", 1));
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
 	assert_int_equal(rundir_lost(run), 2);
-	rundir_event(run, 1, "hello", NULL);
+	rundir_event(run, 1, "whole", NULL);
 	assert_int_equal(rundir_lost(run), 2);
+	char path[512];
+	struct buf text = BUF_INIT;
+	snprintf(path, sizeof path, "%s/events.jsonl", rundir_path(run));
+	assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
+	const char *last = strchr(text.data, '\n');
+	assert_int_equal(last - text.data, 10);
+	json_t *line = json_loads(last, 0, NULL);
+	assert_string_equal(json_string_value(json_object_get(line, "event")), "whole");
+	json_decref(line);
+	buf_fini(&text);
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
