@@ -95,6 +95,7 @@ struct job {
 		double hang_timeout; /* seconds without progress of any rank; 0: never */
 	} restart;
 	struct {
+		char backend[JOB_TEXT];   /* libcomm's: auto, shm, tcp */
 		char interface[JOB_TEXT]; /* "": the address of the host's name, loopback when all ranks are here */
 		double timeout;           /* seconds a collective may wait */
 	} network;

@@ -21,6 +21,7 @@ static const char *const launchers[] = { "auto", "local", "slurm", NULL };
 static const char *const binds[] = { "auto", "none", "core", NULL };
 static const char *const devices[] = { "cpu", "cuda", NULL };
 static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
+static const char *const transports[] = { "auto", "shm", "tcp", NULL };
 static const char *const bools[] = { "no", "yes", "false", "true", "off", "on", NULL };
 
 /* Limits keep every product of sizes inside 63 bits. */
@@ -97,6 +98,7 @@ const struct job_key job_keys[] = {
 	INT(restart, max_futile, "3", 1, 1e6, "Restarts in a row without a new checkpoint before giving up."),
 	REAL(restart, hang_timeout, "300", 0, 1e6, "Seconds without progress of any rank after which the run counts as hung. 0: never."),
 
+	WORD(network, backend, "auto", transports, "How ranks talk: auto is shared memory inside a host and TCP across; shm or tcp alone."),
 	TEXT(network, interface, JOB_ATOM, "", "Network interface between nodes, such as ib0. Empty: the address of the host's name."),
 	ABOVE(network, timeout, "600", 0, 1e6, "Seconds that a collective operation may wait for a rank."),
 
