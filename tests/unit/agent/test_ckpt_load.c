@@ -311,6 +311,23 @@ static void a_stale_shard_is_not_loaded(void **state)
 	free(t.data);
 }
 
+static void a_shard_of_another_size_is_not_loaded(void **state)
+{
+	(void)state;
+	for (int more = -1; more <= 1; more += 2) {
+		struct err e = ERR_INIT;
+		struct ckpt_tensor t = fix_box(0, 0, 2, 0, 12); /* lies at the beginning of the file */
+		fix_write(&whole, 9);
+		const char *path = fix_path(9, "shard-00000.safetensors");
+		assert_int_equal(truncate(path, size_of(path) + more), 0);
+		assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, &e), -1);
+		assert_int_equal(e.code, ERR_CORRUPT);
+		assert_non_null(strstr(e.text, "the file was cut or replaced"));
+		free(t.data);
+		fix_remove(fix_path(9, NULL));
+	}
+}
+
 static void latest_goes_by_step_and_by_nothing_else(void **state)
 {
 	(void)state;
@@ -357,6 +374,7 @@ int main(void)
 		TEST(a_flipped_bit_in_a_tensor_is_named_by_the_loader),
 		TEST(damaged_checkpoints_are_passed_over_by_name),
 		TEST(a_stale_shard_is_not_loaded),
+		TEST(a_shard_of_another_size_is_not_loaded),
 		TEST(latest_goes_by_step_and_by_nothing_else),
 		TEST(another_models_checkpoints_are_not_started_over),
 	};

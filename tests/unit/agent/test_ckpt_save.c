@@ -18,6 +18,7 @@ static struct {
 	int at;          /* which call it hits, from 1 */
 	int error;       /* its errno */
 	int count;
+	char trace[256]; /* a letter a call */
 } fault;
 
 static bool hit(enum what what)
@@ -25,8 +26,10 @@ static bool hit(enum what what)
 	return fault.what == what && fault.count == fault.at;
 }
 
-static bool begin(void)
+static bool begin(char letter)
 {
+	if (fault.count < (int)sizeof fault.trace - 1)
+		fault.trace[fault.count] = letter;
 	fault.count++;
 	if (hit(DIE_BEFORE))
 		_exit(42);
@@ -45,17 +48,17 @@ static int end(int rc)
 
 static int f_mkdir(const char *path, mode_t mode)
 {
-	return begin() ? -1 : end(mkdir(path, mode));
+	return begin('m') ? -1 : end(mkdir(path, mode));
 }
 
 static int f_create(const char *path)
 {
-	return begin() ? -1 : end(ckpt_io_system.create(path));
+	return begin('c') ? -1 : end(ckpt_io_system.create(path));
 }
 
 static ssize_t f_write(int fd, const void *data, size_t n)
 {
-	if (begin())
+	if (begin('w'))
 		return -1;
 	ssize_t put = write(fd, data, hit(SHORT) && n > 1 ? n / 2 : n);
 	end(0);
@@ -64,28 +67,28 @@ static ssize_t f_write(int fd, const void *data, size_t n)
 
 static int f_fsync(int fd)
 {
-	return begin() ? -1 : end(fsync(fd));
+	return begin('f') ? -1 : end(fsync(fd));
 }
 
 static int f_close(int fd)
 {
-	int failed = begin();
+	int failed = begin('x');
 	return close(fd) || failed ? -1 : end(0);
 }
 
 static int f_rename(const char *from, const char *to)
 {
-	return begin() ? -1 : end(rename(from, to));
+	return begin('r') ? -1 : end(rename(from, to));
 }
 
 static int f_unlink(const char *path)
 {
-	return begin() ? -1 : end(unlink(path));
+	return begin('u') ? -1 : end(unlink(path));
 }
 
 static int f_rmdir(const char *path)
 {
-	return begin() ? -1 : end(rmdir(path));
+	return begin('d') ? -1 : end(rmdir(path));
 }
 
 static const struct ckpt_io faulty = { f_mkdir, f_create, f_write, f_fsync, f_close, f_rename, f_unlink, f_rmdir };
@@ -96,6 +99,7 @@ static void set_fault(enum what what, int at, int error)
 	fault.at = at;
 	fault.error = error;
 	fault.count = 0;
+	memset(fault.trace, 0, sizeof fault.trace);
 }
 
 /* --- one rank that saves --------------------------------------------------------- */
@@ -176,6 +180,27 @@ static void a_save_is_committed_whole_and_private(void **state)
 	assert_int_equal(ckpt_committed(s.writer, &r), 0);
 	assert_int_equal(fix_count("step-"), 2);
 	assert_int_equal(fix_count(ATTEMPT_PREFIX), 0);
+	struct comm *world = s.world;
+	saver_close(&s);
+	comm_close(world);
+}
+
+static void everything_is_synced_before_it_gets_its_name(void **state)
+{
+	struct err e = ERR_INIT;
+	struct saver s;
+	(void)state;
+	assert_int_equal(saver_open(&s, world_of_one(), &faulty, 0, &e), 0);
+	set_fault(NOTHING, 0, 0);
+	assert_int_equal(save(&s, 9, &e), 0);
+	assert_string_equal(fault.trace,
+			    "mm"         /* the attempt, by rank 0 and as every rank */
+			    "cwwwwwwwwfx" /* the shard: header and seven tensors, synced, closed */
+			    "fx"         /* its name */
+			    "cwfxr"      /* the manifest */
+			    "fx"         /* its name */
+			    "r"          /* the checkpoint */
+			    "fx");       /* its name */
 	struct comm *world = s.world;
 	saver_close(&s);
 	comm_close(world);
@@ -324,7 +349,11 @@ static void one_failing_call_fails_the_save_and_nothing_else(void **state)
 			if (!strstr(e.text, "checkpoint of step 9") || !strstr(e.text, strerror(errors[k % 2])))
 				fail_msg("call %d: %s", k, e.text);
 		} else {
+			struct ckpt_report r;
 			assert_int_equal(fix_latest(NULL), 9);
+			assert_int_equal(ckpt_committed(s.writer, &r), 1);
+			if (fault.count >= k && !r.note[0]) /* only what comes after the commit may fail, and is told */
+				fail_msg("the failure of call %d was lost", k);
 		}
 		assert_true(fix_latest(NULL) == 5 || fix_latest(NULL) == 9);
 		verify(fix_latest(NULL));
@@ -377,6 +406,50 @@ static void what_was_replaced_can_be_left_behind_and_is_told(void **state)
 	assert_non_null(strstr(r.note, "cannot remove the folder"));
 	assert_int_equal(save(&s, 10, &e), 0);
 	assert_int_equal(fix_count("step-"), 1);
+	struct comm *world = s.world;
+	saver_close(&s);
+	comm_close(world);
+}
+
+static char first_unlinked[PATH_MAX];
+
+static int record_unlink(const char *path)
+{
+	if (!first_unlinked[0])
+		strcpy(first_unlinked, path);
+	return unlink(path);
+}
+
+static void a_retired_checkpoint_loses_its_manifest_first(void **state)
+{
+	struct err e = ERR_INIT;
+	struct saver s;
+	struct ckpt_io io = ckpt_io_system;
+	(void)state;
+	io.unlink = record_unlink;
+	fix_write(&(struct fix_layout){ 3, 2, 0 }, 5);
+	assert_int_equal(saver_open(&s, world_of_one(), &io, 1, &e), 0);
+	first_unlinked[0] = '\0';
+	assert_int_equal(save(&s, 9, &e), 0);
+	assert_string_equal(first_unlinked, fix_path(5, MANIFEST_NAME));
+	struct comm *world = s.world;
+	saver_close(&s);
+	comm_close(world);
+}
+
+static void a_dead_writers_attempt_goes_with_the_next_commit(void **state)
+{
+	struct err e = ERR_INIT;
+	struct saver s;
+	char attempt[PATH_MAX], shard[PATH_MAX];
+	(void)state;
+	assert_int_equal(saver_open(&s, world_of_one(), NULL, 1, &e), 0);
+	snprintf(attempt, sizeof attempt, "%s/" ATTEMPT_PREFIX "00000007-2-0123456789abcdef", fix_dir);
+	snprintf(shard, sizeof shard, "%.4000s/shard-00000.safetensors", attempt);
+	assert_int_equal(mkdir(attempt, 0700), 0);
+	assert_int_equal(file_replace(shard, "half", 4, &e), 0);
+	assert_int_equal(save(&s, 9, &e), 0);
+	assert_int_equal(fix_count(ATTEMPT_PREFIX), 0);
 	struct comm *world = s.world;
 	saver_close(&s);
 	comm_close(world);
@@ -617,6 +690,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, fix_setup, fix_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(a_save_is_committed_whole_and_private),
+		TEST(everything_is_synced_before_it_gets_its_name),
 		TEST(the_snapshot_is_what_the_tensors_were_at_the_call),
 		TEST(the_newest_valid_ones_are_kept),
 		TEST(a_step_that_is_there_is_replaced),
@@ -625,6 +699,8 @@ int main(void)
 		TEST(one_failing_call_fails_the_save_and_nothing_else),
 		TEST(short_writes_are_continued),
 		TEST(what_was_replaced_can_be_left_behind_and_is_told),
+		TEST(a_retired_checkpoint_loses_its_manifest_first),
+		TEST(a_dead_writers_attempt_goes_with_the_next_commit),
 		TEST(a_file_that_may_not_grow_fails_the_save),
 		TEST(a_full_disk_keeps_the_checkpoint_before),
 		TEST(death_at_any_call_leaves_a_valid_latest),

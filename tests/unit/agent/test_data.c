@@ -135,6 +135,27 @@ static void an_epoch_reads_each_training_sample_once_and_no_held_out_one(void **
 	dataset_close(d);
 }
 
+static void the_order_differs_by_epoch_and_not_by_batch(void **state)
+{
+	struct err e = ERR_INIT;
+	struct dataset *d;
+	int32_t one[4], all[6 * 4], to[6 * 4];
+	int same = 0;
+	(void)state;
+	write_tokens(TOKEN_U16, 40, 60000);
+	assert_int_equal(dataset_open(prefix, 4, 0, &d, &e), 0);
+	int64_t n = dataset_samples(d, DATA_TRAIN);
+	for (int64_t k = 0; k < n; k++)
+		same += dataset_index(d, DATA_TRAIN, 1, k) == dataset_index(d, DATA_TRAIN, 1, n + k);
+	assert_true(same < 10);
+	assert_int_equal(dataset_read(d, DATA_TRAIN, 1, n - 3, 6, 60000, all, to, &e), 0); /* over the epoch's end */
+	for (int i = 0; i < 6; i++) {
+		assert_int_equal(dataset_read(d, DATA_TRAIN, 1, n - 3 + i, 1, 60000, one, to, &e), 0);
+		assert_memory_equal(one, all + 4 * i, sizeof one);
+	}
+	dataset_close(d);
+}
+
 static void a_small_share_holds_out_one_sample(void **state)
 {
 	struct err e = ERR_INIT;
@@ -194,9 +215,9 @@ static const struct damage damages[] = {
 	{ "type 255", 17, 255, 1, ERR_UNSUPPORTED, "type code 255" },
 	{ "wider type", 17, 4, 1, ERR_CORRUPT, "starts at byte 50, but those before it end at 200" },
 	{ "more sequences", 18, 5, 8, ERR_CORRUPT, "do not hold its 5 sequences" },
-	{ "sequences whose sum overflows", 18, (int64_t)0x1555555555555556, 8, ERR_CORRUPT, "do not hold its" },
+	{ "sequences whose sum overflows to the right size", 18, (1ll << 62) + 4, 8, ERR_CORRUPT, "do not hold its" },
 	{ "negative sequences", 18, -1, 8, ERR_CORRUPT, "do not hold its" },
-	{ "boundaries whose sum overflows", 26, (int64_t)0x2000000000000005, 8, ERR_CORRUPT, "do not hold its" },
+	{ "boundaries whose sum overflows to the right size", 26, (1ll << 61) + 5, 8, ERR_CORRUPT, "do not hold its" },
 	{ "negative length", 34, -50, 4, ERR_CORRUPT, "sequence 0 has the length -50" },
 	{ "longer sequence", 34, 51, 4, ERR_CORRUPT, "sequence 1 starts at byte 50, but those before it end at 51" },
 	{ "longer last sequence", 46, 51, 4, ERR_CORRUPT, "its index describes 201" },
@@ -367,6 +388,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(every_token_type_reads_back),
 		TEST(an_epoch_reads_each_training_sample_once_and_no_held_out_one),
+		TEST(the_order_differs_by_epoch_and_not_by_batch),
 		TEST(a_small_share_holds_out_one_sample),
 		TEST(a_token_outside_the_vocabulary_is_named),
 		TEST(too_few_tokens_are_refused),
