@@ -1,4 +1,6 @@
 #include "launcher/command.h"
+
+#include "launcher/machine.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/plan.h"
 
@@ -55,7 +57,7 @@ int cmd_plan(int argc, char **argv)
 	int status = command_job(argc, argv, options, &job);
 	if (status)
 		return status;
-	if (cluster_open(spec ? spec : job.launch.cluster, (int)job.launch.devices, &cluster, &e))
+	if (machine_open(&job, spec ? spec : job.launch.cluster, &cluster, &e))
 		return command_fail(&e);
 	if (plan_build(&job, &cluster, &plan, &e)) {
 		cluster_free(&cluster);

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/net.h"
+#include "launcher/machine.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
 
@@ -79,18 +80,10 @@ static void run_close(struct run *r)
 	buf_fini(&r->job_text);
 }
 
-/* As many devices as the degrees ask for, unless the job says a number; 0 leaves it to the machine. */
-static int devices_wanted(const struct job *job)
-{
-	if (job->launch.devices)
-		return (int)job->launch.devices;
-	return (int)(job->parallel.tp * job->parallel.pp * job->parallel.dp);
-}
-
 static int make_plan(struct run *r, struct err *e)
 {
 	const char *spec = r->ops == &launch_slurm ? "slurm" : "local";
-	if (cluster_open(spec, devices_wanted(&r->job), &r->cluster, e))
+	if (machine_open(&r->job, spec, &r->cluster, e))
 		return -1;
 	r->has_cluster = true;
 	if (plan_build(&r->job, &r->cluster, &r->plan, e))

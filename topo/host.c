@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/sysinfo.h>
 
 static struct host the_host;
 static struct err the_error;
@@ -68,6 +69,17 @@ static int read_cores(hwloc_topology_t t, struct host *h, struct err *e)
 	return 0;
 }
 
+/* A guest whose memory is plugged in as it is needed has less in its NUMA nodes, which hwloc adds up, than it may have. */
+static double memory_of(hwloc_topology_t t)
+{
+	double plugged = (double)hwloc_get_root_obj(t)->total_memory;
+	struct sysinfo info;
+	if (sysinfo(&info))
+		return plugged;
+	double promised = (double)info.totalram * info.mem_unit;
+	return promised > plugged ? promised : plugged;
+}
+
 static void discover(void)
 {
 	hwloc_topology_t t;
@@ -78,7 +90,7 @@ static void discover(void)
 	if (!load(t, &the_error) && !read_cores(t, &the_host, &the_error)) {
 		int numa = hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_NUMANODE);
 		the_host.n_numa = numa > 0 ? numa : 1;
-		the_host.memory = (double)hwloc_get_root_obj(t)->total_memory;
+		the_host.memory = memory_of(t);
 	}
 	hwloc_topology_destroy(t);
 }

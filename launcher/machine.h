@@ -1,0 +1,13 @@
+/* machine — the cluster that a job is planned on and run on. */
+#ifndef MUSTER_LAUNCHER_MACHINE_H
+#define MUSTER_LAUNCHER_MACHINE_H
+
+#include "base/err.h"
+#include "plan/job.h"
+#include "topo/cluster.h"
+
+/* cluster_open(spec) with the slots that the job asks of this host: [launch] devices, or as many as
+ * its degrees need, or, when dp is left to muster, one a core and at least one replica. */
+int machine_open(const struct job *job, const char *spec, struct cluster *out, struct err *e);
+
+#endif
