@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *const families[] = { [FAMILY_GPT2] = "gpt2", [FAMILY_LLAMA] = "llama" };
 
@@ -133,19 +134,55 @@ static int share_failure(int rc, const struct err *mine, const struct verdict *a
 	return err_set(e, ERR_PEER, "%s: rank %d failed (%s)", what, all->rank, err_word(all->code));
 }
 
+/* Whether the checkpoint `path` lies in the folder `dir`. */
+static bool lies_in(const char *path, const char *dir)
+{
+	char up[JOB_PATH + 4], *parent, *own;
+	snprintf(up, sizeof up, "%s/..", path);
+	parent = realpath(up, NULL);
+	own = realpath(dir, NULL);
+	bool same = parent && own && !strcmp(parent, own);
+	free(parent);
+	free(own);
+	return same;
+}
+
+static bool same_folder(const char *a, const char *b)
+{
+	struct stat x, y;
+	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* What the run has written itself comes before what the job names, so that the same command goes on after a stop; nothing
+ * is ever trained past a newer checkpoint, which the next restart would take for this run's. */
+static int weigh(const char *wish, const char *dir, const char *newest, const char **chosen, struct err *e)
+{
+	bool named = strcmp(wish, "none") && strcmp(wish, "auto");
+	if (newest && !strcmp(wish, "none"))
+		return err_set(e, ERR_USAGE, "checkpoint.resume = none, and the run has a checkpoint already, %s; drop the word to go on "
+			       "from it, or start anew under another job.name", newest);
+	if (newest && named && lies_in(wish, dir) && !same_folder(wish, newest))
+		return err_set(e, ERR_USAGE, "checkpoint.resume = %s, and the run has a newer one, %s; move the newer ones away, "
+			       "or go on from there under another job.name", wish, newest);
+	*chosen = newest ? newest : named ? wish : "";
+	if (newest && named && !same_folder(wish, newest))
+		log_info("going on from %s, which this run has written; checkpoint.resume = %s was for its beginning", newest, wish);
+	return 0;
+}
+
 /* World rank 0 looks, because one rank must decide what exists; all get the path ("" when there is none). */
-static int find_latest(struct comm *world, const char *dir, json_t *model, char path[JOB_PATH], struct err *e)
+static int choose(struct comm *world, const char *wish, const char *dir, json_t *model, char path[JOB_PATH], struct err *e)
 {
 	struct err mine = ERR_INIT;
 	struct verdict all;
 	int rc = 0;
 	memset(path, 0, JOB_PATH);
 	if (comm_rank(world) == 0) {
-		char *found = NULL;
-		rc = ckpt_latest(dir, model, &found, warn, NULL, &mine);
-		if (!rc && found)
-			snprintf(path, JOB_PATH, "%s", found);
-		free(found);
+		char *newest = NULL;
+		const char *chosen = "";
+		rc = ckpt_latest(dir, model, &newest, warn, NULL, &mine) || weigh(wish, dir, newest, &chosen, &mine) ? -1 : 0;
+		snprintf(path, JOB_PATH, "%s", chosen);
+		free(newest);
 	}
 	if (agree(world, rc, &mine, &all, e))
 		return -1;
@@ -198,18 +235,18 @@ static void forget(const struct state_view *view)
 	memset(view->v, 0, bytes);
 }
 
-static int resume_latest(struct comm *world, const char *dir, json_t *model, const struct state_view *view,
-			 struct ckpt_state *at, struct err *e)
+int state_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
+		 const struct state_view *view, struct ckpt_state *at, struct err *e)
 {
 	for (;;) {
 		char path[JOB_PATH];
-		if (find_latest(world, dir, model, path, e))
+		if (choose(world, *wish ? wish : "none", dir, model, path, e))
 			return -1;
 		if (!path[0])
 			return 0;
 		int rc = try_load(world, path, model, view, at, e);
-		if (rc)
-			return rc;
+		if (rc || !strcmp(path, wish))
+			return rc == 1 ? 1 : -1;
 		struct err mine = ERR_INIT;
 		struct verdict all;
 		forget(view);
@@ -219,14 +256,4 @@ static int resume_latest(struct comm *world, const char *dir, json_t *model, con
 		if (all.code != ERR_NONE)
 			return share_failure(rc, &mine, &all, path, e);
 	}
-}
-
-int state_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
-		 const struct state_view *view, struct ckpt_state *at, struct err *e)
-{
-	if (!wish[0] || !strcmp(wish, "none"))
-		return 0;
-	if (!strcmp(wish, "auto"))
-		return resume_latest(world, dir, model, view, at, e);
-	return try_load(world, wish, model, view, at, e) == 1 ? 1 : -1;
 }

@@ -31,9 +31,11 @@ json_t *state_model(const struct model_shape *s);
 /* Where the job's checkpoints are: checkpoint.dir, or ckpt in the run folder. */
 void state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH]);
 
-/* Collective. Goes on from where `wish` says (base/msg.h, welcome.resume): fills the view and *at, 1; or 0 when there is nothing
- * to go on from. With "auto", a checkpoint that proves damaged while it is read is renamed to damaged-… with a
- * warning, and the one before it is used. */
+/* Collective. Finds the state to go on from, fills the view and *at, 1; or 0 when the run is at its beginning. The newest
+ * good checkpoint in `dir` comes first, so that the same command goes on after a stop; without one it is what `wish`
+ * says (base/msg.h, welcome.resume): the folder of a checkpoint, or nothing ("auto", "none"). ERR_USAGE when that would train
+ * past what `dir` holds: "none" with a checkpoint there, or an older one of its own. A checkpoint in `dir` that proves damaged
+ * while it is read is renamed to damaged-… with a warning, and the one before it is used. */
 int state_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
 		 const struct state_view *view, struct ckpt_state *at, struct err *e);
 

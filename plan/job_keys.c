@@ -73,7 +73,7 @@ const struct job_key job_keys[] = {
 	TEXT(checkpoint, dir, JOB_LINE, "", "Folder of the checkpoints. Empty: ckpt in the run folder."),
 	INT(checkpoint, every, "100", 0, 1e12, "Steps between checkpoints. 0: only when stopping and at the end."),
 	INT(checkpoint, keep, "3", 0, 1e9, "Newest checkpoints kept. 0: all."),
-	TEXT(checkpoint, resume, JOB_LINE, "auto", "auto: go on from the newest good checkpoint, if any; none: start anew; else the folder of a checkpoint."),
+	TEXT(checkpoint, resume, JOB_LINE, "auto", "Where a run without checkpoints begins: auto or none: anew; else the folder of a checkpoint. A run that has some goes on from its newest good one; none refuses to."),
 
 	ENUM(launch, launcher, "auto", launchers, "Who starts the agents. auto: slurm inside an allocation, else local."),
 	INT(launch, devices, "0", 0, 65536, "Local: how many agents this host may hold. 0: as many as the degrees need."),

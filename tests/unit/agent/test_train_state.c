@@ -315,7 +315,15 @@ static void what_cannot_be_read_now_is_not_called_damaged(void **state)
 	sweep();
 }
 
-static void one_that_was_asked_for_by_name_is_loaded_or_refused(void **state)
+/* Where the run's own checkpoints are: in another folder, empty, for a run that begins from someone else's. */
+static int resume_elsewhere(const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)
+{
+	f->catalogue = (struct catalogue){ &f->param, 1, 1 };
+	f->view = (struct state_view){ &f->catalogue, &f->numbers[0], &f->numbers[1], &f->numbers[2] };
+	return state_resume(world.comm, wish, "/nowhere", NULL, &f->view, at, e);
+}
+
+static void a_beginning_that_was_asked_for_by_name_is_loaded_or_refused(void **state)
 {
 	(void)state;
 	struct fixture f = one_number();
@@ -326,12 +334,44 @@ static void one_that_was_asked_for_by_name_is_loaded_or_refused(void **state)
 	world.damaged = 8;
 	world.why = ERR_CORRUPT;
 	snprintf(path, sizeof path, "%s", folder("", 4));
-	assert_int_equal(resume(path, &f, &at, &e), 1);
+	assert_int_equal(resume_elsewhere(path, &f, &at, &e), 1);
 	assert_int_equal(at.step, 4);
 	snprintf(path, sizeof path, "%s", folder("", 8));
-	assert_int_equal(resume(path, &f, &at, &e), -1);
+	assert_int_equal(resume_elsewhere(path, &f, &at, &e), -1);
 	assert_int_equal(e.code, ERR_CORRUPT);
 	assert_int_equal(access(path, F_OK), 0);
+	sweep();
+}
+
+static void a_run_that_has_begun_goes_on_from_its_own(void **state)
+{
+	(void)state;
+	struct fixture f = one_number();
+	struct ckpt_state at;
+	struct err e = ERR_INIT;
+	checkpoints_at(4, 8);
+	assert_int_equal(resume("/nowhere/step-00000099", &f, &at, &e), 1);
+	assert_int_equal(at.step, 8);
+	assert_int_equal(resume(folder("", 8), &f, &at, &e), 1);
+	assert_int_equal(at.step, 8);
+	sweep();
+}
+
+static void nothing_is_trained_past_a_newer_checkpoint(void **state)
+{
+	(void)state;
+	struct fixture f = one_number();
+	struct ckpt_state at;
+	struct err e = ERR_INIT;
+	checkpoints_at(4, 8);
+	assert_int_equal(resume("none", &f, &at, &e), -1);
+	assert_int_equal(e.code, ERR_USAGE);
+	assert_non_null(strstr(e.text, "step-00000008"));
+	e = (struct err)ERR_INIT;
+	assert_int_equal(resume(folder("", 4), &f, &at, &e), -1);
+	assert_int_equal(e.code, ERR_USAGE);
+	assert_non_null(strstr(e.text, "step-00000008"));
+	assert_int_equal(world.loads, 0);
 	sweep();
 }
 
@@ -370,7 +410,9 @@ int main(void)
 		cmocka_unit_test(a_damaged_one_is_set_aside_and_the_one_before_it_used),
 		cmocka_unit_test(when_all_are_damaged_nothing_of_them_stays_in_memory),
 		cmocka_unit_test(what_cannot_be_read_now_is_not_called_damaged),
-		cmocka_unit_test(one_that_was_asked_for_by_name_is_loaded_or_refused),
+		cmocka_unit_test(a_beginning_that_was_asked_for_by_name_is_loaded_or_refused),
+		cmocka_unit_test(a_run_that_has_begun_goes_on_from_its_own),
+		cmocka_unit_test(nothing_is_trained_past_a_newer_checkpoint),
 		cmocka_unit_test(what_one_rank_finds_damaged_no_rank_uses),
 	};
 	strcpy(world.dir, "/tmp/muster-test-state.XXXXXX");
