@@ -53,9 +53,10 @@ $(BUILD)/obj/%.o: %.c
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(CFLAGS_$(call flat,$(patsubst %/,%,$(dir $<)))) -MMD -MP -c $< -o $@
 
 CFLAGS_libcomm        := -O3
-CFLAGS_launcher-pmix  := $(shell pkg-config --cflags pmix)
-CFLAGS_tests-unit-launcher := $(CFLAGS_launcher-pmix)
-CFLAGS_agent          := $(shell pkg-config --cflags pmix)
+PMIX_CFLAGS           := $(shell pkg-config --cflags pmix 2>/dev/null)
+CFLAGS_launcher-pmix  := $(PMIX_CFLAGS)
+CFLAGS_tests-unit-launcher := $(PMIX_CFLAGS)
+CFLAGS_agent          := $(PMIX_CFLAGS)
 -include kernels/kernels.mk
 
 define room_rule

@@ -4,7 +4,7 @@
 # are built once for each instruction set that has a line in cpu_isas; cpu.c
 # chooses one when the backend is opened, so that one binary serves any node.
 
-KERN_MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+KERN_MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 
 ifeq ($(KERN_MACHINE),x86_64)
 cpu_isas := v2 v3 v4
