@@ -3,6 +3,7 @@
 #include "agent/link.h"
 #include "base/clock.h"
 
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,9 +15,11 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-enum { BACKLOG_MAX = 4 * MSG_MAX }; /* beyond it heartbeats are left out */
+enum { BACKLOG_MAX = 4 * MSG_MAX }; /* beyond it progress is left out */
 
 static const double leave_s = 0.3, flush_s = 1.0;
+/* Between two tellings of progress: of all ranks together the supervisor hears some thousand a second at most. */
+static const double progress_s = 0.1, progress_rank_s = 0.0005;
 
 enum { STOP_NONE, STOP_NOW, STOP_CHECKPOINT };
 
@@ -24,7 +27,9 @@ struct control {
 	int wake_fd, signal_fd;
 	pthread_t thread;
 	json_t *welcome;
-	double heartbeat_s;
+	double heartbeat_s, progress_s;
+	double next_beat, next_look; /* the control thread's */
+	uint64_t told;               /* the count that the supervisor has heard of */
 
 	pthread_mutex_t lock;     /* link, leaving, reason, on_abort */
 	struct link *link;
@@ -139,15 +144,29 @@ static void report_signals(struct control *c)
 		control_send(c, MSG_SIGNAL, json_pack("{s:i}", "number", (int)s.ssi_signo));
 }
 
-static void heartbeat(struct control *c)
+static json_t *progress(struct control *c)
 {
+	return json_pack("{s:I, s:s, s:I}", "step", (json_int_t)atomic_load(&c->step), "phase", atomic_load(&c->phase),
+			 "count", (json_int_t)atomic_load(&c->count));
+}
+
+/* A heartbeat when it is time for one, and between two of them where the trainer is, when it has moved. */
+static void tell_progress(struct control *c)
+{
+	double now = clock_s();
+	uint64_t count = atomic_load(&c->count);
+	if (now < c->next_look)
+		return;
+	c->next_look = now + c->progress_s;
+	if (now < c->next_beat && count == c->told)
+		return;
 	pthread_mutex_lock(&c->lock);
 	bool room = link_backlog(c->link) < BACKLOG_MAX;
 	pthread_mutex_unlock(&c->lock);
 	if (room)
-		control_send(c, MSG_PROGRESS,
-			     json_pack("{s:I, s:s, s:I}", "step", (json_int_t)atomic_load(&c->step), "phase",
-				       atomic_load(&c->phase), "count", (json_int_t)atomic_load(&c->count)));
+		control_send(c, MSG_PROGRESS, progress(c));
+	c->told = count;
+	c->next_beat = now + c->heartbeat_s;
 }
 
 static bool backlog(struct control *c)
@@ -206,20 +225,16 @@ static void *control_main(void *arg)
 {
 	struct control *c = arg;
 	struct err e = ERR_INIT;
-	double next_beat = clock_s();
 	for (;;) {
 		if (atomic_load(&c->closing)) {
 			say_goodbye(c);
 			return NULL;
 		}
 		report_signals(c);
-		if (clock_s() >= next_beat) {
-			heartbeat(c);
-			next_beat = clock_s() + c->heartbeat_s;
-		}
+		tell_progress(c);
 		if (serve(c, &e))
 			break;
-		doze(c, next_beat);
+		doze(c, c->next_look);
 	}
 	/* A supervisor that has heard "finished" may close. */
 	if (!atomic_load(&c->finished))
@@ -266,6 +281,7 @@ int control_open(const struct control_options *opt, struct control **out, json_t
 		err_set(e, ERR_PROTO, "the supervisor's welcome: heartbeat_s is %g; 0.01 to 3600 are allowed", c->heartbeat_s);
 		goto fail;
 	}
+	c->progress_s = fmin(fmax(progress_s, opt->world * progress_rank_s), c->heartbeat_s);
 	if (pthread_create(&c->thread, NULL, control_main, c)) {
 		err_set(e, ERR_NOMEM, "control channel: no thread; raise `ulimit -u`");
 		goto fail;
@@ -304,6 +320,11 @@ void control_send(struct control *c, enum msg_type type, json_t *body)
 		atomic_store(&c->finished, true);
 	/* A channel that fails here fails on the control thread, too, which then acts. */
 	pthread_mutex_lock(&c->lock);
+	if (type == MSG_FAILED) {
+		json_t *where = progress(c);
+		link_send(c->link, MSG_PROGRESS, where, NULL);
+		json_decref(where);
+	}
 	link_send(c->link, type, body, NULL);
 	pthread_mutex_unlock(&c->lock);
 	json_decref(body);

@@ -46,9 +46,10 @@ const char *control_local_address(const struct control *c);
  * It may neither log nor send. NULL: nothing is called any more once this has returned. */
 void control_on_abort(struct control *c, void (*fn)(const char *reason, void *arg), void *arg);
 
-/* Any thread. Steals the reference to body. */
+/* Any thread. Steals the reference to body. Before "failed" goes where the trainer is. */
 void control_send(struct control *c, enum msg_type type, json_t *body);
-/* What the heartbeat tells: cheap, no system call. phase: a literal such as "forward". */
+/* Where the trainer is: cheap, no system call. The supervisor hears of it with every heartbeat and, when it changes, up to
+ * ten times a second (less often in a world of more than 200 ranks). phase: a literal such as "forward". */
 void control_progress(struct control *c, int64_t step, const char *phase);
 /* A stop was asked for; *checkpoint says whether to write one first. */
 bool control_stopping(struct control *c, bool *checkpoint);

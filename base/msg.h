@@ -36,7 +36,7 @@ enum { MSG_MAX = 1 << 20, MSG_VERSION = 1 };
  *   metrics   {step, loss, grad_norm, lr, tokens, samples, peak_bytes, seconds: step_s and its parts compute_s, tp_s, pp_s, dp_s,
  *              data_s, optimizer_s}                        one a step, from the rank that has the loss (the last stage, tp 0, dp 0); step: finished steps
  *   eval      {step, loss}                                   same rank
- *   progress  {step, phase, count}                           every heartbeat, every rank: where the trainer is; count grows with each thing it does
+ *   progress  {step, phase, count}                           every rank, every heartbeat and soon after it moved: where the trainer is; count grows with each thing it does
  *   log       {level, text}                                  warnings and errors
  *   ckpt      {step, path, bytes, seconds, stall_s}          committed (world rank 0)
  *   signal    {number}                                       the agent got SIGTERM, SIGINT, SIGUSR1

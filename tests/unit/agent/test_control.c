@@ -129,7 +129,7 @@ static void tell(struct supervisor *v, enum msg_type type, json_t *body)
 	flush(v);
 }
 
-static void let_in(struct supervisor *v)
+static void let_in_with(struct supervisor *v, double heartbeat_s)
 {
 	struct msg hello = expect(v, MSG_HELLO);
 	assert_int_equal(json_integer_value(json_object_get(hello.body, "rank")), 5);
@@ -138,7 +138,12 @@ static void let_in(struct supervisor *v)
 	assert_int_equal(json_integer_value(json_object_get(hello.body, "pid")), v->agent);
 	assert_true(json_string_length(json_object_get(hello.body, "cpus")) > 0);
 	msg_fini(&hello);
-	tell(v, MSG_WELCOME, json_pack("{s:s, s:f}", "node", "n1", "heartbeat_s", 0.02));
+	tell(v, MSG_WELCOME, json_pack("{s:s, s:f}", "node", "n1", "heartbeat_s", heartbeat_s));
+}
+
+static void let_in(struct supervisor *v)
+{
+	let_in_with(v, 0.02);
 }
 
 static int status_of(struct supervisor *v)
@@ -209,6 +214,19 @@ static int get_stuck(struct stage *s, struct control *c, json_t *welcome)
 	control_on_abort(c, pass_on, s);
 	control_progress(c, 12, "backward");
 	stay();
+}
+
+static int move_and_fail(struct stage *s, struct control *c, json_t *welcome)
+{
+	(void)s;
+	(void)welcome;
+	bool checkpoint;
+	control_progress(c, 12, "backward");
+	while (!control_stopping(c, &checkpoint))
+		poll(NULL, 0, 1);
+	control_progress(c, 13, "optimizer");
+	control_send(c, MSG_FAILED, json_pack("{s:s}", "code", "numeric"));
+	return AS_IT_MUST;
 }
 
 static int finish_and_get_stuck(struct stage *s, struct control *c, json_t *welcome)
@@ -304,6 +322,33 @@ static void heartbeats_tell_where_the_trainer_is(void **state)
 	}
 	hang_up(&v);
 	assert_int_equal(status_of(&v), 1);
+	end(&v);
+}
+
+/* Between two heartbeats, too: this supervisor asks for one an hour. */
+static void the_trainers_moves_are_told_soon_and_before_a_failure(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	begin(&v, agent_main, move_and_fail);
+	let_in_with(&v, 3600);
+	int64_t step = 0;
+	while (step != 12) {
+		struct msg m = expect(&v, MSG_PROGRESS);
+		step = json_integer_value(json_object_get(m.body, "step"));
+		msg_fini(&m);
+	}
+	tell(&v, MSG_STOP, NULL);
+	bool failed = false;
+	for (struct msg m; !failed && receive(&v, &m); msg_fini(&m)) {
+		failed = m.type == MSG_FAILED;
+		if (!failed)
+			step = json_integer_value(json_object_get(m.body, "step"));
+	}
+	assert_true(failed);
+	assert_int_equal(step, 13);
+	hang_up(&v);
+	assert_int_equal(status_of(&v), AS_IT_MUST);
 	end(&v);
 }
 
@@ -471,6 +516,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(everything_sent_arrives_in_order_before_the_close),
 		cmocka_unit_test(heartbeats_tell_where_the_trainer_is),
+		cmocka_unit_test(the_trainers_moves_are_told_soon_and_before_a_failure),
 		cmocka_unit_test(an_abort_ends_an_agent_that_is_stuck),
 		cmocka_unit_test(a_lost_supervisor_ends_an_agent_that_is_stuck),
 		cmocka_unit_test(an_abort_just_before_the_close_is_still_heard),
