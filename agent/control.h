@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 struct control;
+struct voucher; /* base/auth.h */
 
 struct control_options {
 	const char *address;   /* of the supervisor */
@@ -28,6 +29,7 @@ struct control_options {
 	uint32_t generation;
 	int rank, world;
 	const char *node;
+	const struct voucher *voucher; /* the supervisor must have a MUNGE credential, too; NULL: the secret is enough */
 };
 
 /* Before any thread is made: they inherit the mask. */

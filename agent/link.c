@@ -26,6 +26,7 @@ struct link {
 	int fd;
 	char address[NET_ADDR_MAX], local[NET_ADDR_MAX];
 	struct channel *channel;
+	const struct voucher *voucher;
 };
 
 static void cpu_list(char *out, size_t room)
@@ -54,13 +55,27 @@ static json_t *hello(const struct control_options *opt)
 			 "node", opt->node, "pid", (int)getpid(), "cpus", cpus, "version", MSG_VERSION);
 }
 
+/* Work for MUNGE is done on the spot: nothing else goes on before the welcome. */
+static int feed(struct link *l, const void *data, size_t len, struct err *e)
+{
+	struct vouch v;
+	int rc = channel_feed(l->channel, data, len, e);
+	while (!rc && channel_wants(l->channel, &v)) {
+		struct err why = ERR_INIT;
+		int failed = l->voucher->work(l->voucher, &v, &why);
+		rc = channel_vouched(l->channel, &v, failed ? &why : NULL, e);
+		vouch_fini(&v);
+	}
+	return rc;
+}
+
 /* Both ways without waiting: what the socket has to give and what it takes. */
 static int exchange(struct link *l, struct err *e)
 {
 	char data[READ_MAX];
 	ssize_t n;
 	while ((n = recv(l->fd, data, sizeof data, MSG_DONTWAIT)) > 0)
-		if (channel_feed(l->channel, data, (size_t)n, e))
+		if (feed(l, data, (size_t)n, e))
 			return -1;
 	if (n == 0)
 		return err_set(e, ERR_NET, "the supervisor at %s closed the connection", l->address);
@@ -149,6 +164,8 @@ static int open_channel(struct link *l, const struct control_options *opt, struc
 	explicit_bzero(secret, sizeof secret);
 	if (rc)
 		return -1;
+	if (opt->voucher)
+		channel_require_vouch(l->channel);
 	json_t *body = hello(opt);
 	rc = channel_send(l->channel, MSG_HELLO, body, e);
 	json_decref(body);
@@ -162,6 +179,7 @@ int link_open(const struct control_options *opt, struct link **out, struct err *
 		return err_set(e, ERR_NOMEM, "control channel: no memory");
 	unsigned int unacked = UNACKED_MS;
 	l->fd = -1;
+	l->voucher = opt->voucher;
 	snprintf(l->address, sizeof l->address, "%s", opt->address);
 	if (net_connect(opt->address, CONNECT_S, &l->fd, e)) {
 		err_prefix(e, "connecting to the supervisor");

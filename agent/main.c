@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/munge.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,6 +21,8 @@ enum { EXIT_DONE = 0, EXIT_JOB_FAILED = 1, EXIT_USAGE = 2, HOST_MAX = 256 };
 
 struct agent {
 	char *address, *secret, *generation_text; /* from the environment */
+	struct voucher munge;
+	bool vouched; /* the supervisor's and our user id are proven, too */
 	uint32_t generation;
 	char host[HOST_MAX]; /* ranks with the same one share memory */
 	struct boot *boot;
@@ -41,6 +44,16 @@ static int usage(const char *cause)
 	return EXIT_USAGE;
 }
 
+static int take_auth(struct agent *a)
+{
+	struct err e = ERR_INIT;
+	char *word = boot_take_env(AGENT_ENV_AUTH);
+	int rc = munge_parse(word, &a->munge, &e);
+	free(word);
+	a->vouched = rc == 1;
+	return rc < 0 ? usage(e.text) : 0;
+}
+
 static int take_environment(struct agent *a)
 {
 	a->address = boot_take_env(AGENT_ENV_ADDRESS);
@@ -54,7 +67,7 @@ static int take_environment(struct agent *a)
 	if (!*a->generation_text || *end || n > UINT32_MAX)
 		return usage(AGENT_ENV_GENERATION " is no number");
 	a->generation = (uint32_t)n;
-	return 0;
+	return take_auth(a);
 }
 
 /* Several slurmd on one machine count as several hosts. */
@@ -137,6 +150,7 @@ static int meet_supervisor(struct agent *a, struct err *e)
 	struct control_options opt = {
 		.address = a->address, .secret = a->secret, .generation = a->generation,
 		.rank = a->rank, .world = a->size, .node = a->host,
+		.voucher = a->vouched ? &a->munge : NULL,
 	};
 	json_t *welcome;
 	int rc = control_open(&opt, &a->control, &welcome, e);

@@ -5,20 +5,24 @@
 #include <string.h>
 
 enum {
-	NONCE_BYTES = 32,
+	NONCE_BYTES = crypto_scalarmult_BYTES,
 	PROOF_BYTES = crypto_auth_BYTES,
 	KEY_BYTES = crypto_aead_xchacha20poly1305_ietf_KEYBYTES,
 	TAG_BYTES = crypto_aead_xchacha20poly1305_ietf_ABYTES,
-	MAGIC_BYTES = 8,
+	MAGIC_BYTES = 7,
+	HELLO_BYTES = MAGIC_BYTES + 1 + NONCE_BYTES,
 	LENGTH_BYTES = 4,
 };
 
 _Static_assert((int)AUTH_SECRET_BYTES == (int)crypto_auth_KEYBYTES, "the secret keys the HMAC");
+_Static_assert((int)AUTH_ABOUT_BYTES == (int)PROOF_BYTES, "a credential is about an HMAC");
 _Static_assert((int)KEY_BYTES == (int)crypto_auth_BYTES, "an HMAC keys the seal");
 
-static const char magic[MAGIC_BYTES] = "MUSTER1";
+static const char magic[] = "MUSTER1";
 
-enum state { WAIT_HELLO, WAIT_REPLY, WAIT_PROOF, READY, BROKEN };
+enum how { SECRET_ALONE = 0, SECRET_AND_MUNGE = 'M' };
+
+enum state { WAIT_HELLO, WAIT_REPLY, WAIT_PROOF, WAIT_CREDENTIAL, VOUCHING, READY, BROKEN };
 
 /* One direction: its key and the number of frames so far. */
 struct seal {
@@ -29,9 +33,14 @@ struct seal {
 struct channel {
 	enum auth_side side;
 	enum state state;
+	enum how how;
 	uint32_t generation;
 	unsigned char secret[AUTH_SECRET_BYTES];
+	unsigned char own[crypto_scalarmult_SCALARBYTES]; /* the private half of our nonce */
 	unsigned char nonce_a[NONCE_BYTES], nonce_s[NONCE_BYTES];
+	unsigned char shared[crypto_scalarmult_BYTES];    /* by the two nonces' key pairs */
+	struct vouch vouch;                               /* to be handed out, while `wanting` */
+	bool wanting;
 	struct seal sending, receiving;
 	struct buf in, out;
 	size_t taken;      /* bytes of `in` that are done with */
@@ -75,10 +84,11 @@ int channel_open(enum auth_side side, const unsigned char secret[AUTH_SECRET_BYT
 	c->side = side;
 	c->generation = generation;
 	memcpy(c->secret, secret, sizeof c->secret);
-	randombytes_buf(side == AUTH_AGENT ? c->nonce_a : c->nonce_s, NONCE_BYTES);
+	randombytes_buf(c->own, sizeof c->own);
+	crypto_scalarmult_base(side == AUTH_AGENT ? c->nonce_a : c->nonce_s, c->own);
 	c->state = WAIT_HELLO;
 	if (side == AUTH_AGENT) {
-		buf_add(&c->out, magic, MAGIC_BYTES);
+		buf_add(&c->out, magic, sizeof magic); /* its NUL is SECRET_ALONE */
 		buf_add(&c->out, c->nonce_a, NONCE_BYTES);
 		c->state = WAIT_REPLY;
 	}
@@ -97,8 +107,23 @@ void channel_close(struct channel *c)
 	buf_fini(&c->in);
 	buf_fini(&c->out);
 	buf_fini(&c->queued);
+	vouch_fini(&c->vouch);
 	sodium_memzero(c, sizeof *c);
 	free(c);
+}
+
+void channel_require_vouch(struct channel *c)
+{
+	c->how = SECRET_AND_MUNGE;
+	if (c->side == AUTH_AGENT)
+		c->out.data[MAGIC_BYTES] = SECRET_AND_MUNGE;
+}
+
+void vouch_fini(struct vouch *v)
+{
+	free(v->theirs);
+	free(v->ours);
+	*v = (struct vouch){ 0 };
 }
 
 struct buf *channel_out(struct channel *c)
@@ -128,16 +153,23 @@ static int no_memory(struct channel *c, struct err *e)
 	return broken(c, &why, e);
 }
 
-/* HMAC(secret, label nonceA nonceS). */
-static void prove(const struct channel *c, const char *label, unsigned char out[PROOF_BYTES])
+/* HMAC(secret, label nonceA nonceS), and of what they share when there is something. */
+static void prove_with(const struct channel *c, const char *label, const unsigned char *shared, unsigned char out[PROOF_BYTES])
 {
 	crypto_auth_hmacsha512256_state h;
 	crypto_auth_hmacsha512256_init(&h, c->secret, sizeof c->secret);
 	crypto_auth_hmacsha512256_update(&h, (const unsigned char *)label, strlen(label));
 	crypto_auth_hmacsha512256_update(&h, c->nonce_a, NONCE_BYTES);
 	crypto_auth_hmacsha512256_update(&h, c->nonce_s, NONCE_BYTES);
+	if (shared)
+		crypto_auth_hmacsha512256_update(&h, shared, crypto_scalarmult_BYTES);
 	crypto_auth_hmacsha512256_final(&h, out);
 	sodium_memzero(&h, sizeof h);
+}
+
+static void prove(const struct channel *c, const char *label, unsigned char out[PROOF_BYTES])
+{
+	prove_with(c, label, NULL, out);
 }
 
 static void frame_nonce(uint64_t count, unsigned char nonce[crypto_aead_xchacha20poly1305_ietf_NPUBBYTES])
@@ -172,12 +204,9 @@ static void seal_frame(struct channel *c, const char *body, size_t len)
 	c->out.len += LENGTH_BYTES + sealed;
 }
 
-/* Both nonces are known and the peer is proven: make the keys, send what waited. */
+/* The handshake is over: what waited is sent. */
 static void become_ready(struct channel *c)
 {
-	bool agent = c->side == AUTH_AGENT;
-	prove(c, agent ? "k>" : "k<", c->sending.key);
-	prove(c, agent ? "k<" : "k>", c->receiving.key);
 	c->state = READY;
 	for (size_t at = 0; at < c->queued.len;) {
 		uint32_t len = get_u32((unsigned char *)c->queued.data + at);
@@ -187,17 +216,54 @@ static void become_ready(struct channel *c)
 	buf_fini(&c->queued);
 }
 
+static void want_own_credential(struct channel *c)
+{
+	c->vouch.make = true;
+	prove(c, c->side == AUTH_AGENT ? "VA" : "VS", c->vouch.ours_about);
+}
+
+/* The peer knows the secret: makes the keys. The agent's credential goes first; the supervisor, whom anybody can reach,
+ * makes one only for who has come with one. */
+static int trust_secret(struct channel *c, struct err *why)
+{
+	bool agent = c->side == AUTH_AGENT;
+	if (crypto_scalarmult(c->shared, c->own, agent ? c->nonce_s : c->nonce_a))
+		return err_set(why, ERR_PROTO, "control channel: the peer's nonce is no public key");
+	prove_with(c, agent ? "k>" : "k<", c->shared, c->sending.key);
+	prove_with(c, agent ? "k<" : "k>", c->shared, c->receiving.key);
+	sodium_memzero(c->own, sizeof c->own);
+	sodium_memzero(c->shared, sizeof c->shared);
+	if (c->how == SECRET_ALONE) {
+		become_ready(c);
+	} else if (agent) {
+		want_own_credential(c);
+		c->wanting = true;
+		c->state = VOUCHING;
+	} else {
+		c->state = WAIT_CREDENTIAL;
+	}
+	return 0;
+}
+
 static int wrong_proof(struct err *why)
 {
 	return err_set(why, ERR_AUTH, "control channel: the peer does not know this launch's secret; "
 		       "is it an agent or a supervisor of another launch?");
 }
 
+static const char *how_words(int how)
+{
+	return how == SECRET_AND_MUNGE ? "the secret and a MUNGE credential" : "the secret alone";
+}
+
 static int take_hello(struct channel *c, const unsigned char *in, struct err *why)
 {
 	if (memcmp(in, magic, MAGIC_BYTES))
 		return err_set(why, ERR_PROTO, "control channel: the peer does not speak muster's protocol, version 1");
-	memcpy(c->nonce_a, in + MAGIC_BYTES, NONCE_BYTES);
+	if (in[MAGIC_BYTES] != c->how)
+		return err_set(why, ERR_AUTH, "control channel: the peer comes with %s, this launch asks for %s",
+			       how_words(in[MAGIC_BYTES]), how_words(c->how));
+	memcpy(c->nonce_a, in + MAGIC_BYTES + 1, NONCE_BYTES);
 	unsigned char proof[PROOF_BYTES];
 	prove(c, "S", proof);
 	buf_add(&c->out, c->nonce_s, NONCE_BYTES);
@@ -215,8 +281,7 @@ static int take_reply(struct channel *c, const unsigned char *in, struct err *wh
 		return wrong_proof(why);
 	prove(c, "A", proof);
 	buf_add(&c->out, proof, sizeof proof);
-	become_ready(c);
-	return 0;
+	return trust_secret(c, why);
 }
 
 static int take_proof(struct channel *c, const unsigned char *in, struct err *why)
@@ -225,7 +290,47 @@ static int take_proof(struct channel *c, const unsigned char *in, struct err *wh
 	prove(c, "A", proof);
 	if (sodium_memcmp(proof, in, PROOF_BYTES))
 		return wrong_proof(why);
-	become_ready(c);
+	return trust_secret(c, why);
+}
+
+static bool credential_fits(uint32_t len)
+{
+	return len > TAG_BYTES && len <= AUTH_CREDENTIAL_MAX + TAG_BYTES;
+}
+
+/* Opens a frame's `len` sealed bytes into a string, which the caller frees. */
+static int unseal(struct channel *c, const unsigned char *sealed, size_t len, char **body, struct err *why)
+{
+	char *to = malloc(len - TAG_BYTES + 1);
+	if (!to)
+		return err_set(why, ERR_NOMEM, "control channel: no memory for a message of %zu bytes", len);
+	unsigned char nonce[crypto_aead_xchacha20poly1305_ietf_NPUBBYTES];
+	frame_nonce(c->receiving.count++, nonce);
+	if (crypto_aead_xchacha20poly1305_ietf_decrypt((unsigned char *)to, NULL, NULL, sealed, len, NULL, 0, nonce,
+						       c->receiving.key)) {
+		free(to);
+		return err_set(why, ERR_AUTH, "control channel: frame %llu was changed, repeated, dropped or moved",
+			       (unsigned long long)c->receiving.count - 1);
+	}
+	to[len - TAG_BYTES] = '\0';
+	*body = to;
+	return 0;
+}
+
+static int take_credential(struct channel *c, const unsigned char *in, struct err *why)
+{
+	uint32_t len = get_u32(in);
+	if (!credential_fits(len))
+		return err_set(why, ERR_PROTO, "control channel: a credential of %u bytes; %d are allowed", len, AUTH_CREDENTIAL_MAX);
+	if (unseal(c, in + LENGTH_BYTES, len, &c->vouch.theirs, why))
+		return -1;
+	if (strlen(c->vouch.theirs) != len - TAG_BYTES)
+		return err_set(why, ERR_PROTO, "control channel: a credential with a NUL in it");
+	prove(c, c->side == AUTH_AGENT ? "VS" : "VA", c->vouch.theirs_about);
+	if (c->side == AUTH_SUPERVISOR)
+		want_own_credential(c);
+	c->wanting = true;
+	c->state = VOUCHING;
 	return 0;
 }
 
@@ -234,13 +339,40 @@ static const struct {
 	size_t bytes;
 	int (*take)(struct channel *c, const unsigned char *in, struct err *why);
 } steps[] = {
-	[WAIT_HELLO] = { MAGIC_BYTES + NONCE_BYTES, take_hello },
+	[WAIT_HELLO] = { HELLO_BYTES, take_hello },
 	[WAIT_REPLY] = { NONCE_BYTES + PROOF_BYTES, take_reply },
 	[WAIT_PROOF] = { PROOF_BYTES, take_proof },
+	[WAIT_CREDENTIAL] = { LENGTH_BYTES, take_credential }, /* and as many as they say */
 };
+
+static size_t step_bytes(const struct channel *c, const unsigned char *in, size_t have)
+{
+	size_t least = steps[c->state].bytes;
+	if (c->state != WAIT_CREDENTIAL || have < least || !credential_fits(get_u32(in)))
+		return least;
+	return least + get_u32(in);
+}
+
+/* As far as the bytes go. */
+static int shake(struct channel *c, struct err *e)
+{
+	size_t have;
+	while (c->state < VOUCHING && (have = c->in.len - c->taken) > 0) {
+		const unsigned char *at = (unsigned char *)c->in.data + c->taken;
+		struct err why = ERR_INIT;
+		size_t bytes = step_bytes(c, at, have);
+		if (have < bytes)
+			break;
+		c->taken += bytes;
+		if (steps[c->state].take(c, at, &why))
+			return broken(c, &why, e);
+	}
+	return buf_failed(&c->out) ? no_memory(c, e) : 0;
+}
 
 int channel_feed(struct channel *c, const void *data, size_t len, struct err *e)
 {
+	struct err why = ERR_INIT;
 	if (c->state == BROKEN)
 		return broken(c, &c->why, e);
 	buf_drop(&c->in, c->taken);
@@ -248,34 +380,51 @@ int channel_feed(struct channel *c, const void *data, size_t len, struct err *e)
 	buf_add(&c->in, data, len);
 	if (buf_failed(&c->in))
 		return no_memory(c, e);
-	while (c->state < READY && c->in.len - c->taken >= steps[c->state].bytes) {
-		const unsigned char *at = (unsigned char *)c->in.data + c->taken;
-		struct err why = ERR_INIT;
-		c->taken += steps[c->state].bytes;
-		if (steps[c->state].take(c, at, &why))
-			return broken(c, &why, e);
+	/* Nothing empties the buffer meanwhile. */
+	if (c->state == VOUCHING && c->in.len > MSG_MAX) {
+		err_set(&why, ERR_PROTO, "control channel: the peer does not wait for the end of the handshake");
+		return broken(c, &why, e);
 	}
-	if (buf_failed(&c->out))
-		return no_memory(c, e);
-	return 0;
+	return shake(c, e);
+}
+
+bool channel_wants(struct channel *c, struct vouch *v)
+{
+	if (c->state != VOUCHING || !c->wanting)
+		return false;
+	c->wanting = false;
+	*v = c->vouch;
+	c->vouch = (struct vouch){ 0 };
+	return true;
+}
+
+int channel_vouched(struct channel *c, const struct vouch *v, const struct err *failed, struct err *e)
+{
+	struct err why = ERR_INIT;
+	if (c->state == BROKEN)
+		return broken(c, &c->why, e);
+	if (c->state != VOUCHING || c->wanting)
+		return err_set(e, ERR_INTERNAL, "control channel: vouched for without being asked");
+	if (failed) {
+		err_set(&why, failed->code, "control channel: %s", failed->text);
+		return broken(c, &why, e);
+	}
+	if (v->make)
+		seal_frame(c, v->ours, strlen(v->ours));
+	if (v->theirs)
+		become_ready(c);
+	else
+		c->state = WAIT_CREDENTIAL;
+	return shake(c, e);
 }
 
 /* Opens the frame's `len` sealed bytes and reads the message in it. */
 static int open_frame(struct channel *c, const unsigned char *sealed, size_t len, struct msg *m, struct err *why)
 {
-	size_t body_len = len - TAG_BYTES;
-	unsigned char *body = malloc(body_len + 1);
-	if (!body)
-		return err_set(why, ERR_NOMEM, "control channel: no memory for a message of %zu bytes", len);
-	unsigned char nonce[crypto_aead_xchacha20poly1305_ietf_NPUBBYTES];
-	frame_nonce(c->receiving.count++, nonce);
-	int rc;
-	if (crypto_aead_xchacha20poly1305_ietf_decrypt(body, NULL, NULL, sealed, len, NULL, 0, nonce,
-						       c->receiving.key))
-		rc = err_set(why, ERR_AUTH, "control channel: frame %llu was changed, repeated, dropped or moved",
-			     (unsigned long long)c->receiving.count - 1);
-	else
-		rc = msg_unpack(body, body_len, c->generation, m, why);
+	char *body;
+	if (unseal(c, sealed, len, &body, why))
+		return -1;
+	int rc = msg_unpack(body, len - TAG_BYTES, c->generation, m, why);
 	free(body);
 	return rc;
 }

@@ -11,6 +11,7 @@
 
 #include "base/agent_env.h" /* what every agent finds in its environment */
 #include "base/err.h"
+#include "base/munge.h"
 #include "plan/plan.h"
 
 #include <stdbool.h>
@@ -26,6 +27,7 @@ struct launch_request {
 	const char *secret;       /* hex */
 	const char *run_dir;
 	const char *agent;        /* path of muster-agent */
+	const char *auth;         /* AGENT_ENV_AUTH's word */
 };
 
 struct launch; /* one generation under way */
@@ -41,6 +43,9 @@ struct launch_events {
 
 struct launch_ops {
 	const char *name;
+	/* How the control channel's ends prove themselves: AGENT_ENV_AUTH's word for all of the run's generations. What
+	 * the person should know of it is in *warning. NULL: the secret is enough. */
+	void (*auth)(char word[MUNGE_WORD], struct err *warning);
 	/* Returns once everything is started or nothing is left of it. */
 	int (*start)(uv_loop_t *loop, const struct launch_request *r, const struct launch_events *ev,
 		     struct launch **out, struct err *e);

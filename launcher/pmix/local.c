@@ -75,8 +75,8 @@ static void local_close(struct launch *l)
 
 /* What every agent of the generation is told; the values live in `text`. */
 struct env_text {
-	char address[128], secret[128], generation[64], threads[64], blas[64];
-	char *own[4], *soft[4];
+	char address[128], secret[128], generation[64], auth[MUNGE_WORD + 16], threads[64], blas[64];
+	char *own[5], *soft[4];
 };
 
 static void env_fill(struct env_text *t, const struct launch_request *r)
@@ -84,9 +84,10 @@ static void env_fill(struct env_text *t, const struct launch_request *r)
 	snprintf(t->address, sizeof t->address, AGENT_ENV_ADDRESS "=%s", r->address);
 	snprintf(t->secret, sizeof t->secret, AGENT_ENV_SECRET "=%s", r->secret);
 	snprintf(t->generation, sizeof t->generation, AGENT_ENV_GENERATION "=%u", r->generation);
+	snprintf(t->auth, sizeof t->auth, AGENT_ENV_AUTH "=%s", r->auth);
 	snprintf(t->threads, sizeof t->threads, "OMP_NUM_THREADS=%d", r->plan->threads);
 	snprintf(t->blas, sizeof t->blas, "OPENBLAS_NUM_THREADS=%d", r->plan->threads);
-	memcpy(t->own, (char *[]){ t->address, t->secret, t->generation, NULL }, sizeof t->own);
+	memcpy(t->own, (char *[]){ t->address, t->secret, t->generation, t->auth, NULL }, sizeof t->own);
 	/* Ranks may outnumber the cores: a thread that waits must sleep. */
 	memcpy(t->soft, (char *[]){ t->threads, t->blas, "OMP_WAIT_POLICY=passive", NULL }, sizeof t->soft);
 }

@@ -5,6 +5,7 @@
  *     script.c    that template, filled in
  *     step.c      launch_slurm: a generation is one srun step of the allocation
  *     srun.c      that step's command line, environment and host file
+ *     auth.c      whether the control channel's ends show MUNGE credentials
  *     address.c   where the supervisor can be reached from the allocation's nodes
  *     child.c     Slurm's commands as child processes
  *
@@ -14,6 +15,7 @@
 #define MUSTER_LAUNCHER_SLURM_SLURM_H
 
 #include "base/err.h"
+#include "base/munge.h"
 #include "base/net.h"
 
 /*
@@ -23,5 +25,13 @@
  * net_local_address then.
  */
 int slurm_address(char out[NET_ADDR_MAX], struct err *e);
+
+/*
+ * The word of AGENT_ENV_AUTH for this run's agents: MUNGE credentials wherever Slurm itself uses them (AuthType is
+ * auth/munge; AuthInfo tells munged's socket). The secret alone when AuthType is another one, when the person says
+ * so (MUSTER_AUTH=secret, for nodes where agents cannot reach munged), and, with a warning, when no credential can be
+ * made here: nobody on the network can bring that about, and the agents are told so over Slurm.
+ */
+void slurm_auth(char word[MUNGE_WORD], struct err *warning);
 
 #endif

@@ -57,7 +57,7 @@ static bool removed(const char *word)
 		"SLURM_OVERCOMMIT=", "SLURM_THREADS_PER_CORE=", "SLURM_HINT=", "SLURM_STEP", "SLURM_LABELIO=",
 		"SLURM_THREADS=", "SLURM_WAIT=", "SLURM_KILL_BAD_EXIT=", "SLURM_NO_KILL=", "SLURM_TIMELIMIT=",
 		"SLURM_WORKING_DIR=", "SLURM_MULTI_PROG=", "PMIX_", "PMI_", AGENT_ENV_ADDRESS "=", AGENT_ENV_SECRET "=",
-		AGENT_ENV_GENERATION "=",
+		AGENT_ENV_GENERATION "=", AGENT_ENV_AUTH "=",
 	};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (!strncmp(word, names[i], strlen(names[i])))
@@ -94,6 +94,7 @@ static int fill_env(const struct launch_request *r, const char *hosts, struct sr
 	give(s, false, AGENT_ENV_ADDRESS "=%s", r->address);
 	give(s, false, AGENT_ENV_SECRET "=%s", r->secret);
 	give(s, false, AGENT_ENV_GENERATION "=%u", r->generation);
+	give(s, false, AGENT_ENV_AUTH "=%s", r->auth);
 	give(s, false, "SLURM_HOSTFILE=%s", hosts);
 	give(s, true, "OMP_NUM_THREADS=%d", r->plan->threads);
 	give(s, true, "OPENBLAS_NUM_THREADS=%d", r->plan->threads);

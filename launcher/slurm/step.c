@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "launcher/launch.h"
 #include "launcher/slurm/child.h"
+#include "launcher/slurm/slurm.h"
 #include "launcher/slurm/srun.h"
 
 #include <fcntl.h>
@@ -195,6 +196,7 @@ static void slurm_close(struct launch *l)
 
 const struct launch_ops launch_slurm = {
 	.name = "slurm",
+	.auth = slurm_auth,
 	.start = slurm_start,
 	.kill = slurm_kill,
 	.close = slurm_close,

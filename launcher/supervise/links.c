@@ -16,7 +16,11 @@ struct link {
 	uv_poll_t poll;
 	int fd, rank;
 	double since;
-	bool open;
+	bool open, released;
+	uv_work_t work; /* MUNGE may take its time: a thread asks it */
+	struct vouch vouch;
+	struct err refusal;
+	bool working, failed;
 };
 
 struct links {
@@ -55,15 +59,24 @@ static void listen_or_rest(struct links *ls)
 		uv_poll_stop(&ls->listener);
 }
 
-static void on_link_closed(uv_handle_t *h)
+/* The loop has closed its handle, and no thread works for it. */
+static void release(struct link *l)
 {
-	struct link *l = h->data;
 	struct links *ls = l->owner;
+	if (!l->released || l->working)
+		return;
 	close(l->fd);
 	channel_close(l->channel);
 	free(l);
 	ls->handles--;
 	free_when_done(ls);
+}
+
+static void on_link_closed(uv_handle_t *h)
+{
+	struct link *l = h->data;
+	l->released = true;
+	release(l);
 }
 
 void link_drop(struct link *l)
@@ -77,6 +90,8 @@ void link_drop(struct link *l)
 		l->next->at = l->at;
 	if (l->rank < 0)
 		ls->strangers--;
+	if (l->working)
+		uv_cancel((uv_req_t *)&l->work);
 	uv_close((uv_handle_t *)&l->poll, on_link_closed);
 	listen_or_rest(ls);
 }
@@ -147,6 +162,41 @@ static void deliver(struct link *l)
 	}
 }
 
+/* On a thread of the loop's pool, which touches the link's vouch, refusal and failed. */
+static void work_for(uv_work_t *work)
+{
+	struct link *l = work->data;
+	const struct voucher *by = l->owner->o.voucher;
+	l->failed = by->work(by, &l->vouch, &l->refusal);
+}
+
+static void work_done(uv_work_t *work, int status)
+{
+	struct link *l = work->data;
+	struct err e = ERR_INIT;
+	(void)status; /* a cancelled one's link is closed */
+	l->working = false;
+	int rc = l->open ? channel_vouched(l->channel, &l->vouch, l->failed ? &l->refusal : NULL, &e) : 0;
+	vouch_fini(&l->vouch);
+	if (!l->open) {
+		release(l);
+	} else if (rc) {
+		lose(l, &e);
+	} else {
+		flush(l);
+		deliver(l);
+	}
+}
+
+static void start_work(struct link *l)
+{
+	if (!channel_wants(l->channel, &l->vouch))
+		return;
+	l->work.data = l;
+	l->working = true;
+	uv_queue_work(l->owner->o.loop, &l->work, work_for, work_done);
+}
+
 /* One chunk; false when there was nothing to read. */
 static bool on_readable(struct link *l)
 {
@@ -174,6 +224,8 @@ static bool on_readable(struct link *l)
 		lose(l, &e);
 	else
 		flush(l);
+	if (l->open)
+		start_work(l);
 	return l->open;
 }
 
@@ -204,6 +256,8 @@ int links_adopt(struct links *ls, int fd, struct err *e)
 	}
 	if (channel_open(AUTH_SUPERVISOR, ls->secret, ls->generation, &l->channel, e))
 		goto free_link;
+	if (ls->o.voucher)
+		channel_require_vouch(l->channel);
 	if (uv_poll_init(ls->o.loop, &l->poll, fd)) {
 		err_set(e, ERR_NET, "cannot watch a connection");
 		goto close_channel;
@@ -305,7 +359,7 @@ void links_renew(struct links *ls, const unsigned char secret[AUTH_SECRET_BYTES]
 static struct link *overdue(struct links *ls)
 {
 	for (struct link *l = ls->first; l; l = l->next)
-		if (l->rank < 0 && ls->now - l->since > ls->o.patience)
+		if (l->rank < 0 && !l->working && ls->now - l->since > ls->o.patience)
 			return l;
 	return NULL;
 }

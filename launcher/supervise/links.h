@@ -29,6 +29,7 @@ struct links_options {
 	int listener;     /* non-blocking; -1: only links_adopt. Closed by links_close. */
 	int most;         /* strangers at a time */
 	double patience;  /* seconds */
+	const struct voucher *voucher; /* agents must have a MUNGE credential, too; NULL: the secret is enough. Borrowed */
 	/* A whole message; it is the callee's only during the call. */
 	void (*message)(void *arg, struct link *l, const struct msg *m);
 	/* The other side ended the link, or broke the rules; never called for link_drop. rank: as claimed, or -1. */

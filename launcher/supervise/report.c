@@ -24,7 +24,8 @@ void report_started(struct supervisor *s, const char *resume)
 	char text[64];
 	report_event(s, "plan", json_pack("{s:i, s:i, s:i, s:i, s:f}", "world", s->world, "tp", l->tp, "dp", l->dp, "pp", l->pp,
 					  "step_s", s->o.plan->time.total));
-	report_event(s, "generation-start", json_pack("{s:s, s:I}", "resume", resume, "restarts", (json_int_t)s->restart.restarts));
+	report_event(s, "generation-start", json_pack("{s:s, s:I, s:s}", "resume", resume, "restarts", (json_int_t)s->restart.restarts,
+						       "auth", s->munge.work ? "secret and MUNGE credential" : "secret"));
 	if (!s->first)
 		terminal_event(s->o.term, TONE_WARN, "restart", "generation %u, %s", s->generation,
 			       s->ckpt_step >= 0 ? "from the newest checkpoint" : "from where this one began: no checkpoint was written since");

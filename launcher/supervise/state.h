@@ -69,6 +69,8 @@ struct supervisor {
 	struct supervise_options o;
 	struct links *links;
 	struct launch *launch;
+	char auth[MUNGE_WORD]; /* AGENT_ENV_AUTH's word, and who works for it */
+	struct voucher munge;
 	uint32_t generation;
 	bool first; /* no generation was started before this one */
 	enum sup_state state;

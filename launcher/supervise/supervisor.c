@@ -122,7 +122,7 @@ int sup_launch(struct supervisor *s, struct err *e)
 	links_renew(s->links, secret, s->generation, s->started);
 	struct launch_request request = {
 		.job = s->o.job, .cluster = s->o.cluster, .plan = s->o.plan, .generation = s->generation,
-		.address = s->o.address, .secret = hex, .run_dir = rundir_path(s->o.run), .agent = s->o.agent,
+		.address = s->o.address, .secret = hex, .run_dir = rundir_path(s->o.run), .agent = s->o.agent, .auth = s->auth,
 	};
 	struct launch_events events = { .exited = on_exited, .all_gone = on_all_gone, .arg = s };
 	int rc = s->o.ops->start(s->o.loop, &request, &events, &s->launch, e);
@@ -136,6 +136,18 @@ int sup_launch(struct supervisor *s, struct err *e)
 	if (rundir_save_plan(s->o.run, s->generation, s->o.plan_doc, &lost))
 		terminal_event(s->o.term, TONE_WARN, "warn", "%s", lost.text);
 	return 0;
+}
+
+/* For all generations: once credentials were asked for, no trouble with munged makes the next one do without. */
+static const struct voucher *choose_auth(struct supervisor *s)
+{
+	struct err warning = ERR_INIT;
+	strcpy(s->auth, "secret");
+	if (s->o.ops->auth)
+		s->o.ops->auth(s->auth, &warning);
+	if (*warning.text)
+		terminal_event(s->o.term, TONE_WARN, "warn", "%s", warning.text);
+	return munge_parse(s->auth, &s->munge, NULL) == 1 ? &s->munge : NULL;
 }
 
 int supervisor_open(const struct supervise_options *o, struct supervisor **out, struct err *e)
@@ -154,7 +166,7 @@ int supervisor_open(const struct supervise_options *o, struct supervisor **out, 
 	restart_init(&s->restart, o->job->restart.max_restarts, o->job->restart.max_futile, o->job->restart.backoff);
 	struct links_options lo = {
 		.loop = o->loop, .listener = o->listener, .most = o->limits.strangers + s->world, .patience = o->limits.handshake,
-		.message = sup_message, .closed = on_closed, .arg = s,
+		.voucher = choose_auth(s), .message = sup_message, .closed = on_closed, .arg = s,
 	};
 	if (links_open(&lo, &s->links, e))
 		goto free_all;

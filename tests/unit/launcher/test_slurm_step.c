@@ -97,7 +97,7 @@ static int start(struct world *w, struct err *e)
 	static const struct cluster cluster = { .kinds = kinds, .n_kinds = 1, .nodes = nodes, .n_nodes = 3 };
 	static struct plan_rank ranks[] = { { .node = 1 }, { .node = 1 }, { .node = 0 } };
 	static const struct plan plan = { .world = 3, .threads = 2, .ranks = ranks };
-	const struct launch_request r = { &job, &cluster, &plan, 7, "192.0.2.1:4711", "5ec4e7", w->folder, "/opt/agent" };
+	const struct launch_request r = { &job, &cluster, &plan, 7, "192.0.2.1:4711", "5ec4e7", w->folder, "/opt/agent", "munge:/s" };
 	const struct launch_events ev = { on_exited, on_gone, w };
 	return launch_slurm.start(&w->loop, &r, &ev, &w->launch, e);
 }
@@ -172,6 +172,7 @@ static void the_step_is_told_where_each_rank_runs_and_no_secret_shows(void **sta
 	holds(w, "env", "MUSTER_SECRET=5ec4e7\n");
 	holds(w, "env", "MUSTER_SUPERVISOR=192.0.2.1:4711\n");
 	holds(w, "env", "MUSTER_GENERATION=7\n");
+	holds(w, "env", "MUSTER_AUTH=munge:/s\n");
 	holds(w, "env", "OMP_NUM_THREADS=1\n");
 	holds(w, "env", "OPENBLAS_NUM_THREADS=2\n");
 	lacks(w, "env", "SLURM_NTASKS_PER_NODE");

@@ -1,0 +1,160 @@
+#include "base/munge.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* libmunge.so.2, as far as it is used here. */
+enum { OPT_SOCKET = 8, OPT_UID_RESTRICTION = 9 };
+enum { SUCCESS = 0, NO_SOCKET = 6, NO_ANSWER = 7, BAD_KEY = 14, EXPIRED = 15, REWOUND = 16, REPLAYED = 17, NOT_FOR_US = 18 };
+
+static struct {
+	void *(*create)(void);
+	void (*destroy)(void *ctx);
+	int (*set)(void *ctx, int option, ...);
+	const char *(*ctx_error)(void *ctx);
+	const char *(*error)(int code);
+	int (*encode)(char **credential, void *ctx, const void *data, int len);
+	int (*decode)(const char *credential, void *ctx, void **data, int *len, uid_t *uid, gid_t *gid);
+} lib;
+
+static const struct {
+	const char *name;
+	void *to;
+} symbols[] = {
+	{ "munge_ctx_create", &lib.create },
+	{ "munge_ctx_destroy", &lib.destroy },
+	{ "munge_ctx_set", &lib.set },
+	{ "munge_ctx_strerror", &lib.ctx_error },
+	{ "munge_strerror", &lib.error },
+	{ "munge_encode", &lib.encode },
+	{ "munge_decode", &lib.decode },
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char unloadable[256]; /* why */
+
+static void load(void)
+{
+	void *so = dlopen("libmunge.so.2", RTLD_NOW | RTLD_LOCAL);
+	const char *why = so ? NULL : dlerror();
+	for (size_t i = 0; so && i < sizeof symbols / sizeof *symbols; i++) {
+		void *at = dlsym(so, symbols[i].name);
+		if (!at)
+			why = symbols[i].name;
+		memcpy(symbols[i].to, &at, sizeof at);
+	}
+	if (why)
+		snprintf(unloadable, sizeof unloadable, "%s", why);
+}
+
+static int open_context(const struct voucher *by, void **ctx, struct err *e)
+{
+	pthread_once(&once, load);
+	if (*unloadable)
+		return err_set(e, ERR_UNSUPPORTED, "MUNGE: libmunge.so.2 cannot be loaded on this node (%s); install the package "
+			       "libmunge2", unloadable);
+	*ctx = lib.create();
+	if (!*ctx)
+		return err_set(e, ERR_NOMEM, "MUNGE: no memory");
+	if (*by->socket && lib.set(*ctx, OPT_SOCKET, by->socket)) {
+		lib.destroy(*ctx);
+		return err_set(e, ERR_NOMEM, "MUNGE: %s cannot be taken for its socket", by->socket);
+	}
+	return 0;
+}
+
+/* What a person can do about each. */
+static const struct {
+	int code;
+	const char *what;
+} remedies[] = {
+	{ NO_SOCKET, "munged does not answer on this node; start it, or see to it that its socket can be reached from here" },
+	{ NO_ANSWER, "munged does not answer on this node; start it anew" },
+	{ BAD_KEY, "the peer's credential is false; have all nodes the same munge.key?" },
+	{ EXPIRED, "the peer's credential is too old; do the nodes' clocks agree?" },
+	{ REWOUND, "the peer's credential is from the future; do the nodes' clocks agree?" },
+	{ REPLAYED, "the peer's credential was used before; somebody may have listened to the network" },
+	{ NOT_FOR_US, "the peer's credential is for another user; it must run as the same user id" },
+};
+
+static int refuse(void *ctx, int code, struct err *e)
+{
+	const char *detail = lib.ctx_error(ctx), *what = "a credential failed";
+	for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++)
+		if (remedies[i].code == code)
+			what = remedies[i].what;
+	return err_set(e, ERR_AUTH, "MUNGE: %s (%s)", what, detail ? detail : lib.error(code));
+}
+
+static int make(const struct voucher *by, const unsigned char about[AUTH_ABOUT_BYTES], char **credential, struct err *e)
+{
+	void *ctx;
+	if (open_context(by, &ctx, e))
+		return -1;
+	int code = lib.set(ctx, OPT_UID_RESTRICTION, geteuid());
+	if (!code)
+		code = lib.encode(credential, ctx, about, AUTH_ABOUT_BYTES);
+	int rc = code ? refuse(ctx, code, e) : 0;
+	lib.destroy(ctx);
+	return rc;
+}
+
+static int check(const struct voucher *by, const char *credential, const unsigned char about[AUTH_ABOUT_BYTES], struct err *e)
+{
+	void *ctx, *said = NULL;
+	int len = 0, rc = 0;
+	uid_t uid = 0;
+	gid_t gid = 0;
+	if (open_context(by, &ctx, e))
+		return -1;
+	int code = lib.decode(credential, ctx, &said, &len, &uid, &gid);
+	if (code != SUCCESS)
+		rc = refuse(ctx, code, e);
+	else if (uid != geteuid())
+		rc = err_set(e, ERR_AUTH, "MUNGE: the peer runs as user id %u, this process as %u; they must be the same user's",
+			     (unsigned)uid, (unsigned)geteuid());
+	else if (len != AUTH_ABOUT_BYTES || memcmp(said, about, AUTH_ABOUT_BYTES))
+		rc = err_set(e, ERR_AUTH, "MUNGE: the peer's credential is about another connection; somebody may be in the middle");
+	free(said);
+	lib.destroy(ctx);
+	return rc;
+}
+
+/* Ours is made only for a peer whose own is good. */
+static int work(const struct voucher *by, struct vouch *v, struct err *e)
+{
+	if (v->theirs && check(by, v->theirs, v->theirs_about, e))
+		return -1;
+	return v->make ? make(by, v->ours_about, &v->ours, e) : 0;
+}
+
+int munge_parse(const char *word, struct voucher *by, struct err *e)
+{
+	static const char munge[] = "munge";
+	const size_t len = sizeof munge - 1;
+	if (!word || !strcmp(word, "secret"))
+		return 0;
+	if (strncmp(word, munge, len) || (word[len] && word[len] != ':') || strlen(word) >= len + AUTH_SOCKET)
+		return err_set(e, ERR_USAGE, "MUSTER_AUTH is \"%.64s\"; secret, munge and munge:SOCKET are known", word);
+	by->work = work;
+	snprintf(by->socket, sizeof by->socket, "%s", word[len] ? word + len + 1 : "");
+	return 1;
+}
+
+void munge_word(const char *socket, char word[MUNGE_WORD])
+{
+	snprintf(word, MUNGE_WORD, "munge%s%.*s", *socket ? ":" : "", AUTH_SOCKET - 1, socket);
+}
+
+int munge_try(const struct voucher *by, struct err *e)
+{
+	static const unsigned char nothing[AUTH_ABOUT_BYTES];
+	char *credential = NULL;
+	int rc = make(by, nothing, &credential, e);
+	free(credential);
+	return rc;
+}

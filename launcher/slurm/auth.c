@@ -1,0 +1,63 @@
+#include "base/agent_env.h"
+#include "base/munge.h"
+#include "launcher/slurm/child.h"
+#include "launcher/slurm/slurm.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SCONTROL_TIMEOUT 10.0
+
+/* The value of a line "Name    = value" of `scontrol show config`; "" when there is none. */
+static void setting(const char *config, const char *name, char *value, size_t size)
+{
+	size_t len = strlen(name);
+	value[0] = '\0';
+	for (const char *at = config; *at; at += strcspn(at, "\n"), at += *at == '\n') {
+		if (strncmp(at, name, len) || (at[len] != ' ' && at[len] != '='))
+			continue;
+		const char *from = at + len + strspn(at + len, " ");
+		if (*from == '=') {
+			from += 1 + strspn(from + 1, " ");
+			snprintf(value, size, "%.*s", (int)strcspn(from, "\n"), from);
+			return;
+		}
+	}
+}
+
+/* AuthInfo is a list such as "socket=/run/munge/2,ttl=60". */
+static void socket_of(const char *info, char *out, size_t size)
+{
+	static const char name[] = "socket=";
+	out[0] = '\0';
+	for (const char *at = info; *at; at += strcspn(at, ","), at += *at == ',')
+		if (!strncmp(at, name, sizeof name - 1))
+			snprintf(out, size, "%.*s", (int)strcspn(at + sizeof name - 1, ","), at + sizeof name - 1);
+}
+
+void slurm_auth(char word[MUNGE_WORD], struct err *warning)
+{
+	char *argv[] = { "scontrol", "show", "config", NULL }, type[64] = "", info[512] = "", socket[AUTH_SOCKET] = "";
+	const struct child_command c = { .argv = argv, .out = -1 };
+	const char *wish = getenv(AGENT_ENV_AUTH);
+	struct buf config = BUF_INIT;
+	struct voucher munge;
+	strcpy(word, "secret");
+	if (wish && !strcmp(wish, "secret"))
+		return;
+	if (!child_run(&c, SCONTROL_TIMEOUT, &config, NULL)) {
+		setting(buf_str(&config), "AuthType", type, sizeof type);
+		setting(buf_str(&config), "AuthInfo", info, sizeof info);
+	}
+	buf_fini(&config);
+	if (*type && strcmp(type, "auth/munge"))
+		return;
+	socket_of(info, socket, sizeof socket);
+	munge_word(socket, word);
+	if (munge_parse(word, &munge, warning) == 1 && !munge_try(&munge, warning))
+		return;
+	strcpy(word, "secret");
+	err_prefix(warning, "the control channel is held by its secret alone");
+}
