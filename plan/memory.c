@@ -1,9 +1,7 @@
 #include "plan/plan.h"
 
-#include <math.h>
-
-/* What the engine allocates for an operation's sake (agent/model, activations.c and head.c). */
-enum { ELEMENT = 4, LOGITS_MOST = 64 << 20, LINE = 16 };
+/* The engine's (agent/model/activations.c): fp32, pieces of whole 64-byte lines. */
+enum { ELEMENT = 4, LINE = 16 };
 
 static double whole_lines(double elements)
 {
@@ -66,8 +64,7 @@ static double scratch_elements(const struct widths *w, const struct stage *stage
 {
 	double sum = whole_lines(w->n * w->c) + whole_lines(w->n * most(w->qkv, w->up)) + whole_lines(w->n * most(w->q, w->act));
 	if (stage->last) {
-		double rows = floor(most(1, LOGITS_MOST / (w->vocab * ELEMENT)));
-		rows = ceil(w->n / ceil(w->n / rows)); /* chunks of equal size */
+		double rows = (double)model_head_rows((int64_t)w->n, (int64_t)w->vocab);
 		sum += whole_lines(rows * w->vocab) + whole_lines(rows) + whole_lines(2 * rows);
 	}
 	return sum;

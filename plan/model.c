@@ -71,6 +71,19 @@ double model_cost_embed(const struct model_shape *m)
 	return 120.0 * (double)m->hidden;
 }
 
+/* Large enough that reading and adding to the head's gradient once a chunk is small beside the chunk's products,
+ * and small beside a micro-batch's activations. */
+enum { LOGITS_MOST = 64 << 20 };
+
+int64_t model_head_rows(int64_t n, int64_t vocab)
+{
+	int64_t most = LOGITS_MOST / (vocab * (int64_t)sizeof(float));
+	if (most < 1)
+		most = 1;
+	int64_t chunks = (n + most - 1) / most;
+	return (n + chunks - 1) / chunks; /* chunks of nearly equal size */
+}
+
 double model_flops_token(const struct model_shape *m)
 {
 	return (double)m->layers * model_cost_layer(m) + model_cost_head(m);

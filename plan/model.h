@@ -53,6 +53,9 @@ double model_cost_layer(const struct model_shape *m);
 double model_cost_head(const struct model_shape *m);
 double model_cost_embed(const struct model_shape *m);
 
+/* Rows of logits that are held at once, for n tokens and `vocab` columns of the head. */
+int64_t model_head_rows(int64_t n, int64_t vocab);
+
 enum param_role {
 	PARAM_EMBED, PARAM_POSITIONS,
 	PARAM_NORM1_W, PARAM_NORM1_B, PARAM_Q_W, PARAM_K_W, PARAM_V_W, PARAM_Q_B, PARAM_K_B, PARAM_V_B,

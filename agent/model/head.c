@@ -2,19 +2,6 @@
 
 #include <math.h>
 
-/* Logits held at once: large enough that reading and adding to the head's gradient once a chunk is small beside the
- * chunk's products, and small beside a micro-batch's activations. */
-enum { LOGITS_MOST = 64 << 20 };
-
-int64_t head_rows(int64_t n, int64_t vocab)
-{
-	int64_t most = LOGITS_MOST / (vocab * (int64_t)sizeof(float));
-	if (most < 1)
-		most = 1;
-	int64_t chunks = (n + most - 1) / most;
-	return (n + chunks - 1) / chunks; /* chunks of nearly equal size */
-}
-
 /* Logits of `rows` tokens become exp(logit - max); scratch->sums holds the sums and the targets' logits, over the whole
  * vocabulary. Adds the rows' losses. */
 static int chunk_loss(struct model *m, const float *y, const int32_t *targets, int64_t rows, double *loss, struct err *e)

@@ -86,7 +86,7 @@ static void shard_sizes(struct model *m)
 		m->ffn = v->down.in;
 	}
 	if (m->stage.last)
-		m->rows = head_rows(m->n, m->views.head.out);
+		m->rows = model_head_rows(m->n, m->views.head.out);
 }
 
 int model_open(const struct model_options *opt, struct model **out, struct err *e)

@@ -134,7 +134,5 @@ int head_forward(struct model *m, struct slot *slot, struct stream s, const int3
 		 double *loss, struct err *e);
 /* Sets slot->grad. */
 int head_backward(struct model *m, struct slot *slot, struct err *e);
-/* Rows of logits that are held at once, for n tokens and V columns. */
-int64_t head_rows(int64_t n, int64_t vocab);
 
 #endif
