@@ -50,25 +50,16 @@ static void slowest(double *rate, double x)
 		*rate = x;
 }
 
-static int agents_on(const struct plan *p, int node)
-{
-	int n = 0;
-	for (int i = 0; i < p->world; i++)
-		n += p->ranks[i].node == node;
-	return n;
-}
-
 static struct rates rates_of(const struct cluster *c, const struct plan *p)
 {
 	struct rates r = { 0 };
-	for (int node = p->ranks[0].node, i = 0; i < p->world; i++) {
-		if (i && p->ranks[i].node == node)
-			continue;
-		node = p->ranks[i].node;
+	for (int i = 0; i < p->world;) {
+		int node = p->ranks[i].node, agents = 0;
+		for (; i < p->world && p->ranks[i].node == node; i++)
+			agents++;
 		const struct node_kind *k = &c->kinds[c->nodes[node].kind];
 		double share = 1;
 		if (!strcmp(k->device, "cpu")) {
-			int agents = agents_on(p, node);
 			share = k->cores > 0 && p->threads * agents < k->cores ? (double)p->threads / k->cores : 1.0 / agents;
 			share *= k->devices;
 		}
@@ -201,7 +192,7 @@ static int simulate(const struct job *job, struct plan *p, const struct rates *r
 	struct plan_time *t = &p->time;
 	t->compute = p->micros * (times[slow].fwd + times[slow].bwd);
 	t->tp = p->micros * (times[slow].tp_fwd + times[slow].tp_bwd);
-	t->bubble = whole - t->compute - t->tp;
+	t->bubble = p->layout.pp > 1 ? whole - t->compute - t->tp : 0; /* one stage's would be rounding */
 	t->dp = t->optimizer = 0;
 	for (int s = 0; s < p->layout.pp; s++) {
 		t->dp = fmax(t->dp, exposed(p, r, s, bwd[s]));

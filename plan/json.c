@@ -10,24 +10,12 @@ static json_t *json_of_model(const struct model_shape *m)
 			 "tied_head", (int)m->tied, "parameters", (json_int_t)model_params(m));
 }
 
-/* Of the rank that needs most in a stage. */
-static const struct plan_rank *largest(const struct plan *p, int stage)
-{
-	const struct plan_rank *best = NULL;
-	for (int t = 0; t < p->layout.tp; t++) {
-		const struct plan_rank *r = &p->ranks[layout_rank(&p->layout, (struct coords){ .tp = t, .pp = stage })];
-		if (!best || r->total > best->total)
-			best = r;
-	}
-	return best;
-}
-
 static json_t *json_of_stages(const struct plan *p)
 {
 	json_t *list = json_array();
 	for (int i = 0; i < p->layout.pp; i++) {
 		const struct stage *s = &p->stages[i];
-		const struct plan_rank *r = largest(p, i);
+		const struct plan_rank *r = plan_largest(p, i);
 		json_array_append_new(list, json_pack(
 			"{s:[i,i], s:b, s:b, s:i, s:{s:f, s:f, s:f, s:f, s:f, s:f}}",
 			"layers", s->layer_lo, s->layer_hi, "embedding", (int)s->first, "head", (int)s->last,

@@ -85,6 +85,17 @@ void plan_memory_rank(const struct job *job, const struct model_shape *m, const 
 	r->total = r->params + r->grads + r->optimizer + r->activations + r->buffers;
 }
 
+const struct plan_rank *plan_largest(const struct plan *p, int stage)
+{
+	const struct plan_rank *best = NULL;
+	for (int t = 0; t < p->layout.tp; t++) {
+		const struct plan_rank *r = &p->ranks[layout_rank(&p->layout, (struct coords){ .tp = t, .pp = stage })];
+		if (!best || r->total > best->total)
+			best = r;
+	}
+	return best;
+}
+
 void plan_memory(const struct job *job, struct plan *p)
 {
 	for (int i = 0; i < p->world; i++)

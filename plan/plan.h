@@ -64,6 +64,8 @@ void plan_free(struct plan *p);
 /* Sets plan->ranks' bytes (memory.c) and plan->time (cost.c, which says how). */
 void plan_memory(const struct job *job, struct plan *p);
 int plan_cost(const struct job *job, const struct cluster *cluster, struct plan *p, struct err *e);
+/* The rank of a stage that needs most memory. */
+const struct plan_rank *plan_largest(const struct plan *p, int stage);
 
 /* What plan-<generation>.json and `muster plan --json` hold; a new reference. */
 json_t *plan_json(const struct job *job, const struct cluster *cluster, const struct plan *p);

@@ -73,18 +73,6 @@ static void print_head(const struct job *job, const struct cluster *c, const str
 		buf_printf(out, "  schedule  %s\n", p->schedule.kind == SCHEDULE_GPIPE ? "gpipe" : "1f1b");
 }
 
-/* Of the rank that needs most in a stage. */
-static const struct plan_rank *largest(const struct plan *p, int stage)
-{
-	const struct plan_rank *best = NULL;
-	for (int t = 0; t < p->layout.tp; t++) {
-		const struct plan_rank *r = &p->ranks[layout_rank(&p->layout, (struct coords){ .tp = t, .pp = stage })];
-		if (!best || r->total > best->total)
-			best = r;
-	}
-	return best;
-}
-
 static bool same_stage(const struct plan *p, int a, int b)
 {
 	const struct stage *x = &p->stages[a], *y = &p->stages[b];
@@ -95,7 +83,7 @@ static bool same_stage(const struct plan *p, int a, int b)
 static void print_stage(const struct plan *p, int from, int to, struct buf *out)
 {
 	const struct stage *s = &p->stages[from];
-	const struct plan_rank *r = largest(p, from);
+	const struct plan_rank *r = plan_largest(p, from);
 	char name[24], layers[48], cell[24];
 	snprintf(name, sizeof name, from == to ? "%d" : "%d-%d", from, to);
 	if (s->layer_hi - s->layer_lo == 1 && from == to)
