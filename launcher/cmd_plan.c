@@ -54,7 +54,7 @@ int cmd_plan(int argc, char **argv)
 	struct plan plan;
 	if (command_wants_help(argc, argv))
 		return command_help(help);
-	int status = command_job(argc, argv, options, &job);
+	int status = command_job(argc, argv, options, TO_PLAN, &job);
 	if (status)
 		return status;
 	if (machine_open(&job, spec ? spec : job.launch.cluster, &cluster, &e))

@@ -159,7 +159,7 @@ int cmd_run(int argc, char **argv)
 	struct err e = ERR_INIT;
 	if (command_wants_help(argc, argv))
 		return help();
-	int status = command_job(argc, argv, options, &r.job);
+	int status = command_job(argc, argv, options, TO_RUN, &r.job);
 	if (status)
 		return status;
 	if (run_open(&r, &e)) {

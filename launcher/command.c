@@ -88,7 +88,7 @@ static int take_option(int argc, char **argv, int *i, const struct command_optio
 	return 0;
 }
 
-int command_job(int argc, char **argv, const struct command_option *options, struct job *job)
+int command_job(int argc, char **argv, const struct command_option *options, enum command_use use, struct job *job)
 {
 	const char *file = NULL;
 	const char **words = calloc((size_t)argc + 1, sizeof *words);
@@ -104,7 +104,7 @@ int command_job(int argc, char **argv, const struct command_option *options, str
 	if (!rc && !file)
 		rc = command_misuse(argv[0], "which job file?");
 	struct err e = ERR_INIT;
-	if (!rc && job_load(file, words, n, job, &e)) {
+	if (!rc && (job_load(file, words, n, job, &e) || (use == TO_RUN && job_check_run(job, file, &e)))) {
 		command_fail(&e);
 		rc = STATUS_USAGE; /* whatever is wrong with it: no such file, no permission, a bad key */
 	}

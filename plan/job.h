@@ -111,7 +111,7 @@ struct job {
 int job_load(const char *path, const char *const *words, int n_words, struct job *out, struct err *e);
 /* The same from text, for the agent and the fuzzer; `name` stands for the file in errors. */
 int job_parse(const char *text, const char *name, struct job *out, struct err *e);
-/* What a run needs and a plan does not: data.path. `name` as in job_parse. */
+/* What a run needs and a plan does not: data.path, and a device that the agents compute on. `name` as in job_parse. */
 int job_check_run(const struct job *job, const char *name, struct err *e);
 /* The resolved job as INI, every default written out. */
 void job_write(const struct job *job, struct buf *out);

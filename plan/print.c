@@ -130,7 +130,7 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 	const struct node_kind *k = &c->kinds[c->nodes[p->ranks[0].node].kind];
 	buf_puts(out, "\nPredicted step\n");
 	for (int i = 0; i < (int)(sizeof parts / sizeof *parts); i++) {
-		if (parts[i].s <= 0)
+		if (parts[i].s < 1e-9) /* rounding */
 			continue;
 		buf_printf(out, "  %-16s %s  ", parts[i].name, seconds(parts[i].s, text));
 		bar(parts[i].s / t->total, out);

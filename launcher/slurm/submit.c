@@ -81,10 +81,10 @@ static int check_plan(const struct job *job, struct err *e)
 	return rc;
 }
 
-static int open_submission(const char *file, const char *const *words, int n, struct submission *s, struct err *e)
+static int open_submission(struct submission *s, struct err *e)
 {
 	char parent[PATH_MAX];
-	if (job_load(file, words, n, &s->job, e) || check_plan(&s->job, e))
+	if (check_plan(&s->job, e))
 		return -1;
 	s->job.launch.launcher = LAUNCHER_SLURM;
 	if (absolute(s->job.job.run_dir, parent, e))
@@ -177,22 +177,16 @@ static int submit(const struct submission *s, const char *script, struct err *e)
 int cmd_submit(int argc, char **argv)
 {
 	bool dry = false;
-	int at = 1;
-	if (command_wants_help(argc, argv))
-		return command_help(help);
-	for (; at < argc && argv[at][0] == '-'; at++) {
-		if (strcmp(argv[at], "--dry-run"))
-			return command_misuse("submit", "\"%s\" is no option", argv[at]);
-		dry = true;
-	}
-	if (at == argc)
-		return command_misuse("submit", "no job file is named");
+	const struct command_option options[] = { { "--dry-run", &dry, NULL }, { NULL, NULL, NULL } };
 	struct err e = ERR_INIT;
 	struct submission s;
 	struct buf script = BUF_INIT;
-	int status;
-	if (open_submission(argv[at], (const char *const *)argv + at + 1, argc - at - 1, &s, &e) ||
-	    build_script(&s, &script, &e))
+	if (command_wants_help(argc, argv))
+		return command_help(help);
+	int status = command_job(argc, argv, options, TO_RUN, &s.job);
+	if (status)
+		return status;
+	if (open_submission(&s, &e) || build_script(&s, &script, &e))
 		status = command_fail(&e);
 	else if (dry)
 		status = command_help(buf_str(&script));

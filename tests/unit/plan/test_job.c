@@ -214,7 +214,11 @@ static void the_templates_are_right(void **state)
 		if (job_load(path, NULL, 0, &job, &e))
 			fail_msg("%s", e.text);
 		assert_string_equal(job.job.name, files[i]);
+		job.job.device = DEVICE_CPU;
 		assert_int_equal(job_check_run(&job, path, &e), 0);
+		job.job.device = DEVICE_CUDA;
+		assert_int_equal(job_check_run(&job, path, &e), -1);
+		assert_non_null(strstr(e.text, "[job] device: cuda"));
 	}
 }
 
