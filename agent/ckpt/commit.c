@@ -104,6 +104,13 @@ static void report_part(const struct commit *c, const struct attempt *a, const s
 	manifest_fini(&part);
 }
 
+/* No memory on this rank alone: the others must not wait for it inside the collective. */
+static int fail_all(const struct commit *c, struct err *e)
+{
+	comm_abort(c->group, e->text);
+	return -1;
+}
+
 /* Everybody's reports, one behind the other, on rank 0; counts[rank] bytes each. */
 static int gather_reports(const struct commit *c, const struct buf *mine, char **all, size_t **counts, struct err *e)
 {
@@ -114,6 +121,7 @@ static int gather_reports(const struct commit *c, const struct buf *mine, char *
 	*all = NULL;
 	if (!lens || !*counts) {
 		err_set(e, ERR_NOMEM, "no memory for the reports of %d ranks", size);
+		rc = fail_all(c, e);
 		goto done;
 	}
 	if (comm_all_gather(c->group, &len, lens, 1, COMM_I64, e))
@@ -122,6 +130,7 @@ static int gather_reports(const struct commit *c, const struct buf *mine, char *
 		total += (*counts)[i] = (size_t)lens[i];
 	if (comm_rank(c->group) == 0 && !(*all = malloc(total + 1))) {
 		err_set(e, ERR_NOMEM, "no memory for %zu bytes of reports", total);
+		rc = fail_all(c, e);
 		goto done;
 	}
 	rc = comm_gatherv(c->group, mine->data, *all, *counts, COMM_U8, 0, e);
@@ -189,7 +198,7 @@ static int publish(const struct commit *c, const struct attempt *a, char path[10
 	    snprintf(aside, sizeof aside, "%s.%016" PRIx64, path, a->nonce) >= (int)sizeof aside)
 		return err_set(e, ERR_IO, "%s: the path is too long", c->dir);
 	int rc = io_rename(c->io, a->path, path);
-	if (rc && (errno == ENOTEMPTY || errno == EEXIST)) {
+	if (rc && (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR)) {
 		if (io_rename(c->io, path, aside))
 			return err_errno(e, ERR_IO, "%s: cannot rename to %s", path, aside);
 		rc = io_rename(c->io, a->path, path);
@@ -231,7 +240,7 @@ static void clean_up(const struct commit *c, const struct attempt *a, int rc, st
 	if (rc)
 		return;
 	folder_retire(c->io, c->dir, c->keep, c->state.step, &e);
-	folder_remove_attempts(c->io, c->dir, NULL, &e);
+	folder_remove_attempts(c->io, c->dir, c->generation, &e);
 	snprintf(report->note, sizeof report->note, "%.255s", e.text);
 }
 

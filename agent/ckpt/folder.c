@@ -105,7 +105,17 @@ static int remove_in(const struct ckpt_io *io, const char *dir, const char *name
 	return io_remove_folder(io, path, e);
 }
 
-int folder_remove_attempts(const struct ckpt_io *io, const char *dir, const char *except, struct err *e)
+/* Whether its writer is of `generation` or an earlier one, and so dead; commit.c makes the names. */
+static bool is_left(const char *name, uint32_t generation)
+{
+	int64_t step;
+	uint32_t of;
+	if (strncmp(name, ATTEMPT_PREFIX, strlen(ATTEMPT_PREFIX)))
+		return false;
+	return sscanf(name + strlen(ATTEMPT_PREFIX), "%" SCNd64 "-%" SCNu32 "-", &step, &of) != 2 || of <= generation;
+}
+
+int folder_remove_attempts(const struct ckpt_io *io, const char *dir, uint32_t generation, struct err *e)
 {
 	int rc = 0;
 	struct dirent *f;
@@ -113,7 +123,7 @@ int folder_remove_attempts(const struct ckpt_io *io, const char *dir, const char
 	if (!d)
 		return err_errno(e, ERR_IO, "%s: cannot open the folder", dir);
 	while ((f = readdir(d)))
-		if (!strncmp(f->d_name, ATTEMPT_PREFIX, strlen(ATTEMPT_PREFIX)) && !(except && !strcmp(f->d_name, except)))
+		if (is_left(f->d_name, generation))
 			rc |= remove_in(io, dir, f->d_name, e);
 	closedir(d);
 	return rc;

@@ -31,8 +31,9 @@ int folder_check(const char *dir, const struct folder_entry *entry, struct manif
 /* Sizes only, of a folder whose manifest is known. */
 int folder_check_sizes(const char *folder, const struct manifest *m, struct err *e);
 
-/* Removes what dead writers left; `except` (a name in DIR, or NULL) stays. Goes on over what cannot be removed, and then fails with the last cause. */
-int folder_remove_attempts(const struct ckpt_io *io, const char *dir, const char *except, struct err *e);
+/* Removes what dead writers left: the attempts of generations up to this one, whose own is not under way. Those of later ones
+ * stay, as the caller is then the one that should be dead. Goes on over what cannot be removed, and then fails with the last cause. */
+int folder_remove_attempts(const struct ckpt_io *io, const char *dir, uint32_t generation, struct err *e);
 
 /* Keeps the newest `keep` valid checkpoints (0: all) and the one of step `committed`, which has just been committed; removes
  * what is older than them, damaged or not, and what the committed one replaced. */

@@ -93,6 +93,9 @@ static int unlink_in(const struct ckpt_io *io, const char *folder, const char *n
 int io_remove_folder(const struct ckpt_io *io, const char *path, struct err *e)
 {
 	struct dirent *f;
+	struct stat st;
+	if (!lstat(path, &st) && !S_ISDIR(st.st_mode))
+		return io->unlink(path) && errno != ENOENT ? err_errno(e, ERR_IO, "%s: cannot remove", path) : 0;
 	if (unlink_in(io, path, MANIFEST_NAME, e))
 		return -1;
 	DIR *d = opendir(path);

@@ -34,7 +34,8 @@ int io_write_file(const struct ckpt_io *io, const char *path, const void *data, 
 /* As rename(2), but a rename over NFS that was sent twice, and so says ENOENT after it succeeded, is a success. */
 int io_rename(const struct ckpt_io *io, const char *from, const char *to);
 int io_sync_dir(const struct ckpt_io *io, const char *path, struct err *e);
-/* Removes a checkpoint's or an attempt's folder, its MANIFEST first, so that a reader never finds half of a valid one. */
+/* Removes a checkpoint's or an attempt's folder, its MANIFEST first, so that a reader never finds half of a valid one. Of a
+ * symbolic link, such as to where somebody has moved a checkpoint, only the link goes. */
 int io_remove_folder(const struct ckpt_io *io, const char *path, struct err *e);
 
 #endif

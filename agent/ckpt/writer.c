@@ -36,7 +36,7 @@ static int prepare_dir(const struct commit *c, struct err *e)
 		return -1;
 	if (access(c->dir, R_OK | W_OK | X_OK))
 		return err_errno(e, ERR_IO, "%s: checkpoints cannot be written here; set checkpoint.dir to a folder of yours", c->dir);
-	folder_remove_attempts(c->io, c->dir, NULL, NULL);
+	folder_remove_attempts(c->io, c->dir, c->generation, NULL);
 	return 0;
 }
 

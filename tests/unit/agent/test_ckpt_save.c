@@ -455,6 +455,53 @@ static void a_dead_writers_attempt_goes_with_the_next_commit(void **state)
 	comm_close(world);
 }
 
+static void a_later_generations_attempt_is_left_to_it(void **state)
+{
+	struct err e = ERR_INIT;
+	struct saver s;
+	char theirs[PATH_MAX];
+	(void)state;
+	snprintf(theirs, sizeof theirs, "%s/" ATTEMPT_PREFIX "00000007-4-0123456789abcdef", fix_dir);
+	assert_int_equal(mkdir(theirs, 0700), 0);
+	assert_int_equal(saver_open(&s, world_of_one(), NULL, 1, &e), 0); /* generation 3, a zombie */
+	assert_int_equal(save(&s, 9, &e), 0);
+	assert_int_equal(access(theirs, F_OK), 0);
+	struct comm *world = s.world;
+	saver_close(&s);
+	comm_close(world);
+}
+
+static void what_a_link_leads_to_is_not_removed(void **state)
+{
+	struct err e = ERR_INIT;
+	struct saver s;
+	char kept[PATH_MAX], attempt[PATH_MAX];
+	(void)state;
+	for (int step = 5; step <= 6; step++) { /* moved elsewhere, a link in their place */
+		fix_write(&whole, step);
+		snprintf(kept, sizeof kept, "%s/kept-%d", fix_dir, step);
+		assert_int_equal(rename(fix_path(step, NULL), kept), 0);
+		assert_int_equal(symlink(kept, fix_path(step, NULL)), 0);
+	}
+	snprintf(attempt, sizeof attempt, "%s/" ATTEMPT_PREFIX "00000004-1-0123456789abcdef", fix_dir);
+	assert_int_equal(symlink(kept, attempt), 0);
+	assert_int_equal(fix_latest(NULL), 6);
+	assert_int_equal(saver_open(&s, world_of_one(), NULL, 1, &e), 0);
+	assert_int_equal(fix_count(ATTEMPT_PREFIX), 0);
+	if (save(&s, 6, &e)) /* takes a link's place, and retires another */
+		fail_msg("%s", e.text);
+	verify(6);
+	assert_int_equal(fix_count("step-"), 1);
+	for (int step = 5; step <= 6; step++) {
+		snprintf(kept, sizeof kept, "%s/kept-%d", fix_dir, step);
+		if (ckpt_verify(kept, &e))
+			fail_msg("%s", e.text);
+	}
+	struct comm *world = s.world;
+	saver_close(&s);
+	comm_close(world);
+}
+
 static void a_file_that_may_not_grow_fails_the_save(void **state)
 {
 	struct err e = ERR_INIT;
@@ -701,6 +748,8 @@ int main(void)
 		TEST(what_was_replaced_can_be_left_behind_and_is_told),
 		TEST(a_retired_checkpoint_loses_its_manifest_first),
 		TEST(a_dead_writers_attempt_goes_with_the_next_commit),
+		TEST(a_later_generations_attempt_is_left_to_it),
+		TEST(what_a_link_leads_to_is_not_removed),
 		TEST(a_file_that_may_not_grow_fails_the_save),
 		TEST(a_full_disk_keeps_the_checkpoint_before),
 		TEST(death_at_any_call_leaves_a_valid_latest),
