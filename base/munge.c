@@ -138,7 +138,7 @@ int munge_parse(const char *word, struct voucher *by, struct err *e)
 	const size_t len = sizeof munge - 1;
 	if (!word || !strcmp(word, "secret"))
 		return 0;
-	if (strncmp(word, munge, len) || (word[len] && word[len] != ':') || strlen(word) >= len + AUTH_SOCKET)
+	if (strncmp(word, munge, len) || (word[len] && word[len] != ':') || strlen(word) > len + AUTH_SOCKET)
 		return err_set(e, ERR_USAGE, "MUSTER_AUTH is \"%.64s\"; secret, munge and munge:SOCKET are known", word);
 	by->work = work;
 	snprintf(by->socket, sizeof by->socket, "%s", word[len] ? word + len + 1 : "");
