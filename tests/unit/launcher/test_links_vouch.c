@@ -1,0 +1,220 @@
+/* Agents that must show a credential: munged is asked on a thread, which the tests hold back. */
+#include "base/net.h"
+#include "launcher/supervise/links.h"
+
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static struct {
+	uv_loop_t loop;
+	struct links *links;
+	unsigned char secret[AUTH_SECRET_BYTES];
+	sem_t asked, answer;
+	bool refuse;
+	int messages, closed;
+	struct err why;
+} t;
+
+/* munged: answers when it is let. A credential is good when it says so. */
+static int munged(const struct voucher *by, struct vouch *v, struct err *e)
+{
+	(void)by;
+	sem_post(&t.asked);
+	while (sem_wait(&t.answer))
+		;
+	if (t.refuse || strcmp(v->theirs, "agent"))
+		return err_set(e, ERR_AUTH, "the peer runs as another user");
+	v->ours = strdup("supervisor");
+	return 0;
+}
+
+static const struct voucher voucher = { .work = munged };
+
+static void on_message(void *arg, struct link *l, const struct msg *m)
+{
+	(void)arg;
+	assert_int_equal(m->type, MSG_HELLO);
+	t.messages++;
+	link_claim(l, 0);
+}
+
+static void on_closed(void *arg, int rank, const struct err *why)
+{
+	(void)arg;
+	assert_int_equal(rank, -1);
+	t.closed++;
+	t.why = *why;
+}
+
+static void turn(void)
+{
+	for (int i = 0; i < 10; i++)
+		uv_run(&t.loop, UV_RUN_NOWAIT);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	memset(&t, 0, sizeof t);
+	struct links_options o = { .loop = &t.loop, .listener = -1, .most = 8, .patience = 5, .voucher = &voucher,
+				   .message = on_message, .closed = on_closed };
+	if (uv_loop_init(&t.loop) || sem_init(&t.asked, 0, 0) || sem_init(&t.answer, 0, 0) || links_open(&o, &t.links, NULL))
+		return -1;
+	auth_secret_new(t.secret);
+	links_renew(t.links, t.secret, 1, 100);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	links_close(t.links);
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	return uv_loop_close(&t.loop);
+}
+
+struct agent {
+	int fd;
+	struct channel *channel;
+};
+
+static struct agent agent_open(bool vouched)
+{
+	struct agent a;
+	int fds[2];
+	json_t *body = json_pack("{s:i}", "rank", 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	a.fd = fds[0];
+	assert_int_equal(channel_open(AUTH_AGENT, t.secret, 1, &a.channel, NULL), 0);
+	if (vouched)
+		channel_require_vouch(a.channel);
+	assert_int_equal(channel_send(a.channel, MSG_HELLO, body, NULL), 0);
+	json_decref(body);
+	assert_int_equal(links_adopt(t.links, fds[1], NULL), 0);
+	return a;
+}
+
+static void agent_close(struct agent *a)
+{
+	channel_close(a->channel);
+	close(a->fd);
+}
+
+/* What is on its way in both directions arrives; the agent shows its credential when it is asked. */
+static void exchange(struct agent *a)
+{
+	char chunk[4096];
+	ssize_t n;
+	struct vouch v;
+	for (int i = 0; i < 5; i++) {
+		struct buf *out = channel_out(a->channel);
+		if (out->len && send(a->fd, out->data, out->len, MSG_NOSIGNAL) > 0)
+			buf_clear(out);
+		turn();
+		while ((n = recv(a->fd, chunk, sizeof chunk, MSG_DONTWAIT)) > 0)
+			assert_int_equal(channel_feed(a->channel, chunk, (size_t)n, NULL), 0);
+		if (channel_wants(a->channel, &v)) {
+			v.ours = v.make ? strdup("agent") : NULL;
+			assert_int_equal(channel_vouched(a->channel, &v, NULL, NULL), 0);
+			vouch_fini(&v);
+		}
+	}
+}
+
+static void let_answer(void)
+{
+	int before = t.messages + t.closed;
+	sem_post(&t.answer);
+	while (t.messages + t.closed == before)
+		uv_run(&t.loop, UV_RUN_ONCE);
+}
+
+static void an_agent_is_heard_once_munged_has_answered(void **state)
+{
+	(void)state;
+	struct agent a = agent_open(true);
+	exchange(&a);
+	sem_wait(&t.asked);
+	exchange(&a);
+	assert_false(channel_ready(a.channel));
+	/* The loop goes on meanwhile, and the agent's time does not run out for munged's sake. */
+	links_tick(t.links, 1e6);
+	turn();
+	assert_int_equal(t.closed, 0);
+	sem_post(&t.answer);
+	while (!t.messages) {
+		uv_run(&t.loop, UV_RUN_ONCE);
+		exchange(&a);
+	}
+	assert_true(channel_ready(a.channel));
+	agent_close(&a);
+}
+
+static void one_that_munged_does_not_vouch_for_is_closed(void **state)
+{
+	(void)state;
+	struct agent a = agent_open(true);
+	t.refuse = true;
+	exchange(&a);
+	sem_wait(&t.asked);
+	let_answer();
+	assert_int_equal(t.closed, 1);
+	assert_string_equal(t.why.text, "control channel: the peer runs as another user");
+	assert_int_equal(t.messages, 0);
+	agent_close(&a);
+}
+
+static void one_that_comes_with_the_secret_alone_is_closed(void **state)
+{
+	(void)state;
+	struct agent a = agent_open(false);
+	exchange(&a);
+	assert_int_equal(t.closed, 1);
+	assert_non_null(strstr(t.why.text, "asks for the secret and a MUNGE credential"));
+	assert_int_equal(t.messages, 0);
+	agent_close(&a);
+}
+
+/* More of them than the loop has threads: some wait, one is being asked about. */
+static void a_generation_may_end_while_munged_is_asked(void **state)
+{
+	(void)state;
+	enum { MANY = 8 };
+	struct agent agents[MANY];
+	for (int i = 0; i < MANY; i++) {
+		agents[i] = agent_open(true);
+		exchange(&agents[i]);
+	}
+	sem_wait(&t.asked);
+	links_renew(t.links, t.secret, 2, 200);
+	assert_int_equal(links_strangers(t.links), 0);
+	turn();
+	for (int i = 0; i < MANY; i++) {
+		sem_post(&t.answer);
+		agent_close(&agents[i]);
+	}
+	/* Every link is let go of before the loop can end (teardown), and none is heard of. */
+	links_close(t.links);
+	t.links = NULL;
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	assert_int_equal(t.messages + t.closed, 0);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(an_agent_is_heard_once_munged_has_answered),
+		T(one_that_munged_does_not_vouch_for_is_closed),
+		T(one_that_comes_with_the_secret_alone_is_closed),
+		T(a_generation_may_end_while_munged_is_asked),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
