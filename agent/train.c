@@ -106,7 +106,7 @@ static int start_state(struct trainer *t, struct err *e)
 	}
 	if (at.seed != job->job.seed)
 		return err_set(e, ERR_USAGE, "the checkpoint was trained with job.seed = %llu, the job says %llu: the data would "
-			       "come in another order; set job.seed back, or checkpoint.resume = none",
+			       "come in another order; set job.seed back, or start anew under another job.name",
 			       (unsigned long long)at.seed, (unsigned long long)job->job.seed);
 	if (at.total_steps != job->job.steps)
 		log_info("the checkpoint's run was of %lld steps, this one is of %lld: a schedule over all steps changes",
@@ -221,6 +221,9 @@ static int evaluate(struct trainer *t, struct err *e)
 			return err_prefix(e, "evaluation after step %lld", (long long)t->at.step);
 		sum += loss;
 	}
+	if (!isfinite(sum))
+		return err_set(e, ERR_NUMERIC, "evaluation after step %lld: the loss is %g: lower optimizer.lr, or lengthen "
+			       "optimizer.warmup", (long long)t->at.step, sum / (double)n);
 	if (t->reports)
 		control_send(t->env->control, MSG_EVAL, report_eval(t->at.step, sum / (double)n));
 	phases_lap(&t->spent, "evaluation", &since);

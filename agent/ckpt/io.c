@@ -21,6 +21,18 @@ const struct ckpt_io ckpt_io_system = {
 	.close = close, .rename = rename, .unlink = unlink, .rmdir = rmdir,
 };
 
+/* A full disk is the one failure that a person can mend at once. */
+static int fail(struct err *e, const char *path, const char *what)
+{
+	int saved = errno;
+	err_errno(e, ERR_IO, "%s: cannot %s", path, what);
+	if (e && (saved == ENOSPC || saved == EDQUOT)) {
+		size_t used = strlen(e->text);
+		snprintf(e->text + used, sizeof e->text - used, "; free some room, or lower checkpoint.keep");
+	}
+	return -1;
+}
+
 int io_write_full(const struct ckpt_io *io, int fd, const char *path, const void *data, size_t n, struct err *e)
 {
 	const char *at = data;
@@ -29,7 +41,7 @@ int io_write_full(const struct ckpt_io *io, int fd, const char *path, const void
 		if (put < 0 && errno == EINTR)
 			continue;
 		if (put < 0)
-			return err_errno(e, ERR_IO, "%s: cannot write", path);
+			return fail(e, path, "write");
 		if (put == 0)
 			return err_set(e, ERR_IO, "%s: cannot write: the system took no byte", path);
 		at += put;
@@ -42,9 +54,9 @@ int io_finish(const struct ckpt_io *io, int fd, const char *path, struct err *e)
 {
 	int rc = 0;
 	if (io->fsync(fd))
-		rc = err_errno(e, ERR_IO, "%s: cannot sync", path);
+		rc = fail(e, path, "sync");
 	if (io->close(fd) && !rc)
-		rc = err_errno(e, ERR_IO, "%s: cannot close", path);
+		rc = fail(e, path, "close");
 	return rc;
 }
 
@@ -52,7 +64,7 @@ int io_write_file(const struct ckpt_io *io, const char *path, const void *data, 
 {
 	int fd = io->create(path);
 	if (fd < 0)
-		return err_errno(e, ERR_IO, "%s: cannot create", path);
+		return fail(e, path, "create");
 	if (io_write_full(io, fd, path, data, n, e)) {
 		io->close(fd);
 		return -1;

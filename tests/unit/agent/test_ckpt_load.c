@@ -265,7 +265,7 @@ static const struct {
 	{ "an empty shard", empty_shard, "0 bytes, the manifest says" },
 	{ "a missing shard", missing_shard, "shard-00002.safetensors: a shard of the checkpoint cannot be found" },
 	{ "a folder for a shard", folder_for_a_shard, "shard-00002.safetensors" },
-	{ "a missing manifest", missing_manifest, "MANIFEST.json: cannot open" },
+	{ "a missing manifest", missing_manifest, "MANIFEST.json: no such file" },
 	{ "a torn manifest", torn_manifest, "its digest does not fit its contents" },
 	{ "an empty manifest", empty_manifest, "too short" },
 	{ "a flipped bit in the manifest", flipped_manifest, "its digest does not fit" },

@@ -272,6 +272,7 @@ static void another_seed_is_not_mixed_in(void **state)
 	assert_int_equal(run("seed", "job.seed=4 job.steps=8", "auto", &v, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	assert_non_null(strstr(e.text, "job.seed = 3"));
+	assert_null(strstr(e.text, "resume = none")); /* which is refused, too */
 	supervisor_fini(&v);
 }
 
