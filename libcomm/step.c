@@ -16,10 +16,15 @@ static void open_step(struct comm *c)
 		futex_wake_all(&h->passed);
 }
 
-static void mark_absent(struct comm *c)
+/* How many have not come, as far as one can see. */
+static int mark_absent(struct comm *c)
 {
-	for (int r = 0; r < c->size; r++)
+	int absent = 0;
+	for (int r = 0; r < c->size; r++) {
 		c->absent[r] = atomic_load_explicit(&c->segment.line[r].step, memory_order_acquire) != c->step;
+		absent += c->absent[r];
+	}
+	return absent;
 }
 
 static int sleep_until_passed(struct comm *c, struct err *e)
@@ -30,7 +35,12 @@ static int sleep_until_passed(struct comm *c, struct err *e)
 	uint32_t before = c->step - 1;
 	atomic_fetch_add(&h->sleepers, 1);
 	while (!passed(c)) {
-		mark_absent(c);
+		/* The last one may have died between coming and opening. Opening twice does no
+		 * harm: nobody passes the next step without whoever is late with this one. */
+		if (mark_absent(c) == 0) {
+			open_step(c);
+			break;
+		}
 		rc = group_patience(c, slept_out, e);
 		if (rc < 0)
 			break;
