@@ -120,11 +120,14 @@ static struct comm_request *request_new(struct comm *c, const struct op *op, str
 
 int async_start(struct comm *c, const struct op *op, struct comm_request **req, struct err *e)
 {
-	if (!c->worker && worker_open(c, e) < 0)
-		return -1;
-	struct comm_request *r = request_new(c, op, e);
-	if (!r)
-		return -1;
+	struct err why = ERR_INIT;
+	struct comm_request *r = NULL;
+	if (c->worker || worker_open(c, &why) == 0)
+		r = request_new(c, op, &why);
+	if (!r) {
+		world_fail(c->world, &why); /* the others will wait for this rank */
+		return err_set(e, why.code, "%s", why.text);
+	}
 	struct worker *w = c->worker;
 	c->open_requests++;
 	*req = r;

@@ -263,7 +263,7 @@ static int split_parts(struct comm *parent, struct splitting *s, int color, cons
 	return 0;
 }
 
-int comm_split(struct comm *c, int color, int key, const char *name, struct comm **out, struct err *e)
+static int split(struct comm *c, int color, int key, const char *name, struct comm **out, struct err *e)
 {
 	size_t n = (size_t)c->size;
 	struct splitting s = { .all = calloc(n, sizeof *s.all), .cards = calloc(n, sizeof *s.cards),
@@ -277,12 +277,21 @@ int comm_split(struct comm *c, int color, int key, const char *name, struct comm
 	s.all[c->rank] = (struct choice){ color < 0 ? -1 : color, key, c->rank, c->members[c->rank] };
 	if (comm_all_gather(c, &s.all[c->rank], s.all, sizeof *s.all, COMM_U8, e) == 0)
 		rc = split_parts(c, &s, color, name, out, e);
-	if (rc < 0)
-		err_prefix(e, "split of group %s into %s", c->name, name);
 free_all:
 	free(s.all);
 	free(s.cards);
 	free(s.mine);
 	free(s.members);
 	return rc;
+}
+
+int comm_split(struct comm *c, int color, int key, const char *name, struct comm **out, struct err *e)
+{
+	struct err why = ERR_INIT;
+	if (split(c, color, key, name, out, &why) == 0)
+		return 0;
+	err_prefix(&why, "split of group %s into %s", c->name, name);
+	if (why.code != ERR_USAGE)
+		world_fail(c->world, &why); /* the others wait for this rank */
+	return err_set(e, why.code, "%s", why.text);
 }
