@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { STRANGERS = 64, PROVE_WITHIN_S = 5, EXHAUSTED_MS = 50 };
+enum { STRANGERS = 64, KNOCKS_A_RANK = 2, PROVE_WITHIN_S = 5, EXHAUSTED_MS = 50 };
 
 struct arrival {
 	struct arrival *next;
@@ -74,6 +74,12 @@ static void drop_oldest_stranger(struct acceptor *a)
 		}
 }
 
+/* All ranks may knock at the same moment, for a link and to watch, and strangers too. */
+static int heard_at_a_time(const struct world *w)
+{
+	return STRANGERS + KNOCKS_A_RANK * w->size;
+}
+
 static void welcome(struct acceptor *a)
 {
 	int fd;
@@ -86,7 +92,7 @@ static void welcome(struct acceptor *a)
 		}
 		if (fd < 0)
 			return;
-		if (a->strangers == STRANGERS)
+		if (a->strangers >= heard_at_a_time(a->w))
 			drop_oldest_stranger(a);
 		struct guest g = { .fd = fd, .until = clock_s() + PROVE_WITHIN_S };
 		if (handshake_accept(a->w, fd, &g.greeting, NULL) < 0)
