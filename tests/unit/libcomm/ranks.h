@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 16, RANKS_ALARM_S = 60 };
+enum { RANKS_MAX = 80, RANKS_ALARM_S = 60 };
 
 struct ranks {
 	int n;

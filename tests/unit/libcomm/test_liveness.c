@@ -1,0 +1,177 @@
+/* Nobody waits for ever: ranks that leave, cannot go on or are late at the worst moment. */
+#include "tests/unit/libcomm/ranks.h"
+
+#include "base/net.h"
+#include "libcomm/step.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+/* No time-outs here (timeout_s is 0): who waits for ever is ended by the alarm of ranks.h. */
+
+struct stage { /* shared by the test and its ranks */
+	_Atomic int done, go;
+};
+
+static struct stage *stage_new(void)
+{
+	struct stage *s = ranks_shared(sizeof *s);
+	assert_non_null(s);
+	return s;
+}
+
+static void wait_until(_Atomic int *word, int least)
+{
+	while (atomic_load(word) < least)
+		usleep(1000);
+}
+
+/* --- A rank dies inside the barrier ---------------------------------------------- */
+
+enum { DYING = 1 };
+
+/* It has come, as step_pass says it, and dies before it counts itself (before all others) or
+ * before it opens the step (after all others): both leave nobody to open it. */
+static int die_inside_a_step(struct comm *w, bool counted)
+{
+	struct seg_head *h = w->segment.head;
+	uint32_t step = w->step + 1;
+	while (counted && atomic_load(&h->arrived) + 1 != step * (uint32_t)w->size)
+		usleep(1000);
+	w->segment.line[w->rank].sign[step & 1] = op_sign(&(struct op){ .kind = OP_BARRIER }, w->seq + 1, w->size);
+	atomic_store(&w->segment.line[w->rank].step, step);
+	if (counted)
+		atomic_fetch_add(&h->arrived, 1);
+	return kill(getpid(), SIGKILL);
+}
+
+static int pass_the_dying(struct comm *w, void *arg)
+{
+	struct err e = ERR_INIT;
+	if (comm_rank(w) == DYING)
+		return die_inside_a_step(w, *(const bool *)arg);
+	/* All came to this one. */
+	RANK_CHECK(comm_barrier(w, &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_barrier(w, &e) < 0, "passed without the dead rank");
+	RANK_CHECK(e.code == ERR_PEER && strstr(e.text, "rank 1 (world rank 1"), "%s", e.text);
+	return 0;
+}
+
+static void a_rank_that_dies_inside_a_barrier_blocks_nobody(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		bool counted = i;
+		struct ranks r = { .n = 3, .backend = "shm", .fn = pass_the_dying, .arg = &counted };
+		ranks_start(&r);
+		for (int rank = 0; rank < r.n; rank++)
+			assert_int_equal(ranks_end(&r, rank), rank == DYING ? -SIGKILL : 0);
+		munmap(r.board, sizeof *r.board);
+	}
+}
+
+/* --- A rank cannot go on ------------------------------------------------------------ */
+
+static int split_without_descriptors(struct comm *w, void *arg)
+{
+	struct stage *s = arg;
+	struct err e = ERR_INIT;
+	struct comm *g;
+	bool poor = comm_rank(w) == 1;
+	if (poor)
+		RANK_CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 3, 3 }) == 0, "no limit");
+	int rc = comm_split(w, 0, 0, "g", &g, &e);
+	atomic_fetch_add(&s->done, 1);
+	RANK_CHECK(rc < 0, "rank %d split", comm_rank(w));
+	RANK_CHECK(e.code == (poor ? ERR_NOMEM : ERR_PEER), "%s: %s", err_word(e.code), e.text);
+	RANK_CHECK(strstr(e.text, "split of group world into g"), "%s", e.text);
+	wait_until(&s->done, comm_size(w)); /* it is what it says, not that it leaves, that the others hear */
+	return 0;
+}
+
+static void a_rank_that_cannot_split_tells_the_others(void **state)
+{
+	(void)state;
+	static const struct ranks kinds[] = { { .n = 3, .backend = "shm" }, { .n = 3, .backend = "tcp" },
+					      { .n = 3, .hosts = "aab" } };
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		struct stage *s = stage_new();
+		struct ranks r = kinds[i];
+		r.fn = split_without_descriptors;
+		r.arg = s;
+		assert_int_equal(ranks_run(&r), 0);
+		munmap(s, sizeof *s);
+	}
+}
+
+/* --- All knock at the same moment ----------------------------------------------------- */
+
+enum { CROWD = 72 }; /* more than the strangers that are heard at a time */
+
+/* The last rank sleeps while all others connect to it. */
+static int meet_a_crowd(struct comm *w, void *arg)
+{
+	struct err e = ERR_INIT;
+	struct stage *s = arg;
+	struct comm *g;
+	int mine = comm_rank(w), all[CROWD];
+	RANK_CHECK(comm_split(w, 0, 0, "g", &g, &e) == 0, "%s", e.text);
+	if (mine == CROWD - 1)
+		raise(SIGSTOP);
+	wait_until(&s->go, 1);
+	RANK_CHECK(comm_gather(g, &mine, all, 1, COMM_I32, CROWD - 1, &e) == 0, "%s", e.text);
+	for (int r = 0; mine == CROWD - 1 && r < CROWD; r++)
+		RANK_CHECK(all[r] == r, "rank %d gave %d", r, all[r]);
+	return 0;
+}
+
+/* Connections that wait to be accepted at a port of the loopback address. */
+static unsigned waiting_at(unsigned port)
+{
+	char line[256];
+	unsigned local, state, waiting, found = 0;
+	FILE *f = fopen("/proc/net/tcp", "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof line, f))
+		if (sscanf(line, " %*u: %*x:%x %*x:%*x %x %*x:%x", &local, &state, &waiting) == 3 &&
+		    local == port && state == 0x0a) /* listens */
+			found = waiting;
+	fclose(f);
+	return found;
+}
+
+static void a_crowd_of_ranks_is_let_in(void **state)
+{
+	(void)state;
+	struct stage *s = stage_new();
+	struct ranks r = { .n = CROWD, .backend = "tcp", .fn = meet_a_crowd, .arg = s };
+	unsigned port;
+	int status;
+	ranks_start(&r);
+	pid_t last = r.pid[CROWD - 1];
+	assert_int_equal(waitpid(last, &status, WUNTRACED), last);
+	assert_true(WIFSTOPPED(status));
+	atomic_store(&s->go, 1);
+	/* pid memfd bell nonce secret address host */
+	assert_int_equal(sscanf(r.board->value[CROWD - 1], "%*d %*d %*d %*s %*s %*[0-9.]:%u", &port), 1);
+	while (waiting_at(port) < CROWD - 1)
+		usleep(1000);
+	kill(last, SIGCONT);
+	assert_int_equal(ranks_finish(&r), 0);
+	munmap(s, sizeof *s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_rank_that_dies_inside_a_barrier_blocks_nobody),
+		cmocka_unit_test(a_rank_that_cannot_split_tells_the_others),
+		cmocka_unit_test(a_crowd_of_ranks_is_let_in),
+	};
+	return cmocka_run_group_tests_name("comm liveness", tests, NULL, NULL);
+}
