@@ -2,10 +2,12 @@
 #include "launcher/command.h"
 #include "launcher/supervise/supervise.h"
 
+#include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef MUSTER_VERSION
 #define MUSTER_VERSION "0.1"
@@ -24,7 +26,7 @@ static const struct command {
 	{ "topo", cmd_topo, "show what the machines are" },
 	{ "ckpt", cmd_tool, "list, show and verify checkpoints" },
 	{ "data", cmd_tool, "pack text into token files; show them" },
-	{ "bench", cmd_tool, "measure kernels, collectives and steps" },
+	{ "bench", cmd_tool, "measure matrix products and training steps" },
 	{ "help", cmd_help, "explain a command" },
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
@@ -88,8 +90,20 @@ static int cmd_help(int argc, char **argv)
 	return c->fn(2, words);
 }
 
+/* Started with 0, 1 or 2 closed: the next file opened, such as events.jsonl, would get what is printed. */
+static void hold_stdio(void)
+{
+	int fd;
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
+	hold_stdio();
 	setlocale(LC_CTYPE, "");
 	signal(SIGPIPE, SIG_IGN); /* a reader that goes away must not end a run */
 	if (argc < 2) {

@@ -95,6 +95,12 @@ event() { grep "\"event\":\"$2\"" "$(run_folder "$1")/events.jsonl"; }
 	[[ ! -e $(run_folder piped)/pmix ]]
 }
 
+@test "started without descriptors 0, 1 and 2, its files hold nothing but their own" {
+	"$MUSTER" run "$tiny" job.name=bare job.steps=3 <&- >&- 2>&-
+	[[ -z $(grep -v '^{' "$(run_folder bare)"/{events,metrics}.jsonl) ]]
+	[[ $(cat "$(run_folder bare)/lock") =~ ^[0-9]+$ ]]
+}
+
 @test "a second muster on the same run is refused and told the first one's pid" {
 	long twice
 	run "$MUSTER" run "$tiny" job.name=twice
