@@ -2,8 +2,6 @@
 
 #include "agent/data/idx.h"
 #include "agent/data/permute.h"
-#include "base/buf.h"
-#include "base/file.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -26,44 +24,57 @@ struct dataset {
 	int64_t samples[2]; /* by split */
 };
 
-enum { IDX_MOST = INT_MAX };
+/* A file's bytes, mapped: all ranks of a node share them. *fd is the caller's, also after a failure; an empty file has no map. */
+static int map_file(const char *path, int *fd, size_t *bytes, const unsigned char **map, struct err *e)
+{
+	struct stat st;
+	*fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (*fd < 0)
+		return err_errno(e, errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open", path);
+	if (fstat(*fd, &st))
+		return err_errno(e, ERR_IO, "%s: cannot stat", path);
+	if (!S_ISREG(st.st_mode))
+		return err_set(e, ERR_USAGE, "%s: is no regular file; data.path is the prefix of .bin and .idx", path);
+	*bytes = (size_t)st.st_size;
+	if (!st.st_size)
+		return 0;
+	void *at = mmap(NULL, *bytes, PROT_READ, MAP_SHARED, *fd, 0);
+	if (at == MAP_FAILED)
+		return err_errno(e, ERR_NOMEM, "%s: cannot map %zu bytes", path, *bytes);
+	*map = at;
+	return 0;
+}
 
 static int read_idx(struct dataset *d, const char *prefix, struct err *e)
 {
 	char path[PATH_MAX];
-	struct buf text = BUF_INIT;
+	int fd;
+	size_t bytes = 0;
+	const unsigned char *map = NULL;
 	if (snprintf(d->bin, sizeof d->bin, "%s.bin", prefix) >= (int)sizeof d->bin)
 		return err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter one", prefix);
 	snprintf(path, sizeof path, "%s.idx", prefix);
-	int rc = file_slurp(path, IDX_MOST, &text, e);
+	int rc = map_file(path, &fd, &bytes, &map, e);
 	if (rc && e && e->code == ERR_NOTFOUND)
 		err_set(e, ERR_NOTFOUND, "%s: no such file; data.path is the prefix of .bin and .idx, "
 			"made by `muster data pack FILES -o %s`", path, prefix);
 	if (!rc)
-		rc = idx_parse(text.data, text.len, path, &d->idx, e);
-	buf_fini(&text);
+		rc = idx_parse(map, bytes, path, &d->idx, e);
+	if (map)
+		munmap((void *)map, bytes);
+	if (fd >= 0)
+		close(fd);
 	return rc;
 }
 
 static int map_bin(struct dataset *d, struct err *e)
 {
-	struct stat st;
 	int64_t want = d->idx.tokens * (int64_t)token_size(d->idx.type);
-	d->fd = open(d->bin, O_RDONLY | O_CLOEXEC);
-	if (d->fd < 0)
-		return err_errno(e, errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open", d->bin);
-	if (fstat(d->fd, &st))
-		return err_errno(e, ERR_IO, "%s: cannot stat", d->bin);
-	if (st.st_size != want)
+	if (map_file(d->bin, &d->fd, &d->bytes, &d->map, e))
+		return -1;
+	if ((int64_t)d->bytes != want)
 		return err_set(e, ERR_CORRUPT, "%s: %lld bytes, its index describes %lld: the file was cut or belongs "
-			       "to another index; pack the data again", d->bin, (long long)st.st_size, (long long)want);
-	d->bytes = (size_t)want;
-	if (!want)
-		return 0;
-	void *map = mmap(NULL, d->bytes, PROT_READ, MAP_SHARED, d->fd, 0);
-	if (map == MAP_FAILED)
-		return err_errno(e, ERR_NOMEM, "%s: cannot map %zu bytes", d->bin, d->bytes);
-	d->map = map;
+			       "to another index; pack the data again", d->bin, (long long)d->bytes, (long long)want);
 	return 0;
 }
 
