@@ -72,7 +72,7 @@ static const struct {
 	int code;
 	const char *what;
 } remedies[] = {
-	{ NO_SOCKET, "munged does not answer on this node; start it, or see to it that its socket can be reached from here" },
+	{ NO_SOCKET, "munged does not answer on this node; start it, let this process reach its socket, or launch with MUSTER_AUTH=secret" },
 	{ NO_ANSWER, "munged does not answer on this node; start it anew" },
 	{ BAD_KEY, "the peer's credential is false; have all nodes the same munge.key?" },
 	{ EXPIRED, "the peer's credential is too old; do the nodes' clocks agree?" },

@@ -69,14 +69,15 @@ void report_exit(struct supervisor *s, int rank)
 	report_event(s, "exit", fields);
 }
 
-/* The last line that an agent printed outside its own log: what the dynamic linker or PMIx had to say. */
+/* The last line that an agent printed outside its own log: what the dynamic linker or PMIx had to say. srun's own count
+ * only where no agent said anything. */
 static void show_log(struct supervisor *s)
 {
 	char path[1200], line[512], last[512] = "";
 	snprintf(path, sizeof path, "%s/logs/launch-%u.log", rundir_path(s->o.run), s->generation);
 	FILE *in = fopen(path, "re");
 	while (in && fgets(line, sizeof line, in))
-		if (strcspn(line, "\n"))
+		if (strcspn(line, "\n") && (strncmp(line, "srun: ", 6) || !*last))
 			snprintf(last, sizeof last, "%.*s", (int)strcspn(line, "\n"), line);
 	if (in)
 		fclose(in);

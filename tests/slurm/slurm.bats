@@ -118,6 +118,40 @@ none_left() { [[ -z $(agents_left "") ]]; }
 	wait_for 5 none_left
 }
 
+@test "both ends of the control channel have shown MUNGE credentials" {
+	[[ $(event_field whole generation-start auth) == "secret and MUNGE credential" ]]
+	[[ -z $(events whole | grep '"refused"') ]]
+}
+
+# run_with AUTH NAME: the agents are told AUTH in the place of what the launcher says; what the run prints is in NAME.out.
+run_with() {
+	local agent=$BATS_FILE_TMPDIR/agent-$2
+	printf '#!/bin/sh\nMUSTER_AUTH=%s exec %s/muster-agent\n' "$1" "$(realpath "$(dirname "$MUSTER")")" >"$agent"
+	chmod 700 "$agent"
+	# shellcheck disable=SC2086
+	MUSTER_AGENT=$agent salloc --quiet -N4 --ntasks-per-node=2 --gpus-per-node=2 "$MUSTER" run --quiet "$tiny" "job.name=$2" \
+		$words restart.max_restarts=0 >"$BATS_FILE_TMPDIR/$2.out" 2>&1
+}
+
+@test "agents that know the secret but show no credential do not get in" {
+	run run_with secret no-credential
+	[[ $status -eq 1 ]]
+	events no-credential | grep -q 'the peer comes with the secret alone, this launch asks for the secret and a MUNGE credential'
+	[[ -z $(events no-credential | grep '"hello"') ]]
+}
+
+@test "where munged does not answer, the run ends and says so" {
+	run run_with munge:/nowhere no-munged
+	[[ $status -eq 1 ]]
+	grep -q 'MUNGE: munged does not answer on this node; start it' "$BATS_FILE_TMPDIR/no-munged.out"
+}
+
+@test "a person may do without credentials" {
+	MUSTER_AUTH=secret submit without job.steps=5
+	ends_with 0
+	[[ $(event_field without generation-start auth) == secret ]]
+}
+
 @test "tensor-parallel pairs share a node, and every node is used" {
 	local rank nodes=""
 	for rank in 0 2 4 6; do

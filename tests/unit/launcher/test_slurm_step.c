@@ -288,6 +288,30 @@ static void the_supervisor_is_reached_at_its_nodes_address(void **state)
 	unsetenv("SLURMD_NODENAME");
 }
 
+static void credentials_are_asked_for_where_slurm_uses_them(void **state)
+{
+	struct world *w = *state;
+	char word[MUNGE_WORD];
+	struct err warning = ERR_INIT;
+	/* Slurm uses another way. */
+	script(w, "scontrol", "echo \"AuthTypeX = auth/munge\nAuthInfo                = (null)\nAuthType                = auth/slurm\"\n");
+	launch_slurm.auth(word, &warning);
+	assert_string_equal(word, "secret");
+	assert_string_equal(warning.text, "");
+	/* It uses MUNGE, but no munged is where it says: the person is told. */
+	script(w, "scontrol", "echo \"AuthInfo                = ttl=60,socket=/nowhere/a b,x=1\nAuthType                = auth/munge\"\n");
+	launch_slurm.auth(word, &warning);
+	assert_string_equal(word, "secret");
+	assert_non_null(strstr(warning.text, "the control channel is held by its secret alone: MUNGE: "));
+	/* The person does without. */
+	warning = (struct err)ERR_INIT;
+	setenv("MUSTER_AUTH", "secret", 1);
+	launch_slurm.auth(word, &warning);
+	unsetenv("MUSTER_AUTH");
+	assert_string_equal(word, "secret");
+	assert_string_equal(warning.text, "");
+}
+
 int main(void)
 {
 #define STEP_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -300,6 +324,7 @@ int main(void)
 		STEP_TEST(a_step_listed_for_ever_is_given_up),
 		STEP_TEST(without_srun_nothing_starts),
 		STEP_TEST(the_supervisor_is_reached_at_its_nodes_address),
+		STEP_TEST(credentials_are_asked_for_where_slurm_uses_them),
 		STEP_TEST(commands_are_given_input_and_quoted_when_they_fail),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
