@@ -96,7 +96,7 @@ event() { grep "\"event\":\"$2\"" "$(run_folder "$1")/events.jsonl"; }
 }
 
 @test "started without descriptors 0, 1 and 2, its files hold nothing but their own" {
-	"$MUSTER" run "$tiny" job.name=bare job.steps=3 <&- >&- 2>&-
+	"$MUSTER" run "$tiny" job.name=bare job.steps=5 <&- >&- 2>&-
 	[[ -z $(grep -v '^{' "$(run_folder bare)"/{events,metrics}.jsonl) ]]
 	[[ $(cat "$(run_folder bare)/lock") =~ ^[0-9]+$ ]]
 }
