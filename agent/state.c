@@ -20,12 +20,14 @@ json_t *state_model(const struct model_shape *s)
 			 "tied", s->tied);
 }
 
-void state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH])
+int state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e)
 {
-	if (job->checkpoint.dir[0])
-		snprintf(out, JOB_PATH, "%s", job->checkpoint.dir);
-	else
-		snprintf(out, JOB_PATH, "%s/ckpt", run_dir);
+	enum { NAME = 64 }; /* of a checkpoint in it */
+	const char *own = job->checkpoint.dir;
+	int n = own[0] ? snprintf(out, JOB_PATH, "%s", own) : snprintf(out, JOB_PATH, "%s/ckpt", run_dir);
+	if (n >= JOB_PATH - NAME)
+		return err_set(e, ERR_USAGE, "%s: the path of the checkpoints is too long; set checkpoint.dir to a shorter one", out);
+	return 0;
 }
 
 /* The three tensors of a parameter: the name's prefix and where its numbers are. */

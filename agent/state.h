@@ -29,7 +29,7 @@ struct state_view {
 json_t *state_model(const struct model_shape *s);
 
 /* Where the job's checkpoints are: checkpoint.dir, or ckpt in the run folder. */
-void state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH]);
+int state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e);
 
 /* Collective. Finds the state to go on from, fills the view and *at, 1; or 0 when the run is at its beginning. The newest
  * good checkpoint in `dir` comes first, so that the same command goes on after a stop; without one it is what `wish`

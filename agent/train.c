@@ -76,7 +76,8 @@ static int open_model(struct trainer *t, struct err *e)
 static int open_checkpoints(struct trainer *t, struct err *e)
 {
 	const struct layout *l = &t->env->layout;
-	state_dir(t->job, t->env->run_dir, t->ckpt_dir);
+	if (state_dir(t->job, t->env->run_dir, t->ckpt_dir, e))
+		return -1;
 	t->model = state_model(&t->shape);
 	t->layout = json_pack("{s:i, s:i, s:i}", "tp", l->tp, "pp", l->pp, "dp", l->dp);
 	if (!t->model || !t->layout)

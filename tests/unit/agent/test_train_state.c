@@ -400,6 +400,25 @@ static void what_one_rank_finds_damaged_no_rank_uses(void **state)
 	sweep();
 }
 
+static void a_path_that_has_no_room_for_names_is_refused(void **state)
+{
+	(void)state;
+	char run[JOB_PATH], dir[JOB_PATH];
+	struct job job;
+	struct err e = ERR_INIT;
+	assert_int_equal(job_parse("", "defaults", &job, NULL), 0);
+	memset(run, 'r', sizeof run);
+	run[JOB_PATH - 70] = '\0';
+	assert_int_equal(state_dir(&job, run, dir, &e), -1);
+	assert_int_equal(e.code, ERR_USAGE);
+	run[JOB_PATH - 80] = '\0';
+	assert_int_equal(state_dir(&job, run, dir, &e), 0);
+	assert_string_equal(dir + JOB_PATH - 80, "/ckpt");
+	strcpy(job.checkpoint.dir, "elsewhere");
+	assert_int_equal(state_dir(&job, run, dir, &e), 0);
+	assert_string_equal(dir, "elsewhere");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -414,6 +433,7 @@ int main(void)
 		cmocka_unit_test(a_run_that_has_begun_goes_on_from_its_own),
 		cmocka_unit_test(nothing_is_trained_past_a_newer_checkpoint),
 		cmocka_unit_test(what_one_rank_finds_damaged_no_rank_uses),
+		cmocka_unit_test(a_path_that_has_no_room_for_names_is_refused),
 	};
 	strcpy(world.dir, "/tmp/muster-test-state.XXXXXX");
 	world.comm = alone();
