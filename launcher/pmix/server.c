@@ -22,6 +22,9 @@
 /* What the process answers first; then come the environments, or the error's text. */
 enum answer { ANSWER_READY = 'r', ANSWER_FAILED = 'f' };
 
+/* A hidden name: what lies there is removed unseen, and a person may keep a folder "pmix" of their own. */
+#define SERVER_FOLDER ".pmix"
+
 static const double answer_s = 20; /* starting takes about 10 ms */
 
 struct server {
@@ -53,7 +56,7 @@ static void remove_tree(int parent, const char *name)
 
 static int make_dir(struct server *s, const char *run_dir, struct err *e)
 {
-	if (snprintf(s->dir, sizeof s->dir, "%s/pmix", run_dir) >= (int)sizeof s->dir)
+	if (snprintf(s->dir, sizeof s->dir, "%s/" SERVER_FOLDER, run_dir) >= (int)sizeof s->dir)
 		return err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter run_dir or name", run_dir);
 	remove_tree(AT_FDCWD, s->dir); /* of a launcher that was killed */
 	return file_make_dirs(s->dir, e);

@@ -6,7 +6,7 @@
  * outlive that. A generation gets a new process, and with it a new namespace
  * (PMIx cannot put a new process in a dead one's place), and the process is
  * simply killed at the end. It dies with the launcher, listens on the
- * loopback address only, and keeps its files in <run>/pmix, which the run's
+ * loopback address only, and keeps its files in <run>/.pmix, which the run's
  * lock makes its own.
  */
 #ifndef MUSTER_LAUNCHER_PMIX_SERVER_H

@@ -8,7 +8,7 @@
  *                             restart steps come again: the later line counts
  *     logs/                   <node>-<rank>.log of each agent, launch-<generation>.log of what they print outside it
  *     ckpt/                   checkpoints, unless the job says another folder
- *     pmix/                   the embedded PMIx server's, while it runs
+ *     .pmix/                  the embedded PMIx server's, while it runs
  *     lock                    held by the muster that runs here; its pid is inside
  *
  * A run that is started again goes on in its folder: files are appended to and

@@ -92,13 +92,20 @@ event() { grep "\"event\":\"$2\"" "$(run_folder "$1")/events.jsonl"; }
 	run "$MUSTER" run "$tiny" job.name=piped job.steps=5
 	[[ $status -eq 0 && $output != *$'\033'* && ${lines[0]} == "Plan of piped"* && ${lines[-1]} == *"$(run_folder piped)" ]]
 	[[ $(stat -c %a "$(run_folder piped)") == 700 && $(stat -c %a "$(run_folder piped)/events.jsonl") == 600 ]]
-	[[ ! -e $(run_folder piped)/pmix ]]
+	[[ ! -e $(run_folder piped)/.pmix ]]
 }
 
 @test "started without descriptors 0, 1 and 2, its files hold nothing but their own" {
 	"$MUSTER" run "$tiny" job.name=bare job.steps=5 <&- >&- 2>&-
 	[[ -z $(grep -v '^{' "$(run_folder bare)"/{events,metrics}.jsonl) ]]
 	[[ $(cat "$(run_folder bare)/lock") =~ ^[0-9]+$ ]]
+}
+
+@test "what a person keeps in the run folder stays" {
+	mkdir -p "$(run_folder kept)/pmix"
+	touch "$(run_folder kept)/pmix/notes"
+	run_tiny kept job.steps=5
+	[[ -e $(run_folder kept)/pmix/notes ]]
 }
 
 @test "a second muster on the same run is refused and told the first one's pid" {

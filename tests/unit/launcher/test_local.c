@@ -101,7 +101,7 @@ static void assert_nothing_left(void)
 	errno = 0;
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 	assert_int_equal(errno, ECHILD);
-	snprintf(path, sizeof path, "%s/run/pmix", t.dir);
+	snprintf(path, sizeof path, "%s/run/.pmix", t.dir);
 	assert_int_equal(stat(path, &st), -1);
 }
 
