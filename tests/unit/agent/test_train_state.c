@@ -408,7 +408,7 @@ static void a_path_that_has_no_room_for_names_is_refused(void **state)
 	struct err e = ERR_INIT;
 	assert_int_equal(job_parse("", "defaults", &job, NULL), 0);
 	memset(run, 'r', sizeof run);
-	run[JOB_PATH - 70] = '\0';
+	run[JOB_PATH - 65] = '\0';
 	assert_int_equal(state_dir(&job, run, dir, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	run[JOB_PATH - 80] = '\0';
