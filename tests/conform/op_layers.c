@@ -1,0 +1,133 @@
+/* Ops with weights: matrix products and norms. */
+#include "tests/conform/op_test.h"
+
+/* --- linear: y x w bias / dx dy w / dw dbias dy x; n, c = in, d = out --- */
+
+static void linear_fwd_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, d->n * d->d, 1 };
+	a[1] = (struct arg){ IN, d->n * d->c, 1 };
+	a[2] = (struct arg){ IN, d->d * d->c, 0.1 };
+	a[3] = (struct arg){ IN, d->d, 1 };
+}
+
+static void linear_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->linear_fwd(k, p[0], p[1], p[2], d->with ? p[3] : NULL, d->n, d->c, d->d);
+}
+
+static void linear_bwd_input_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, d->n * d->c, 1 };
+	a[1] = (struct arg){ IN, d->n * d->d, 1 };
+	a[2] = (struct arg){ IN, d->d * d->c, 0.1 };
+}
+
+static void linear_bwd_input_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->linear_bwd_input(k, NULL, p[1], p[2], d->n, d->c, d->d);
+	o->linear_bwd_input(k, p[0], p[1], p[2], d->n, d->c, d->d);
+}
+
+static void linear_bwd_weight_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ ADD, d->d * d->c, 1 };
+	a[1] = (struct arg){ d->with ? ADD : IN, d->d, 1 };
+	a[2] = (struct arg){ IN, d->n * d->d, 1 };
+	a[3] = (struct arg){ IN, d->n * d->c, 1 };
+}
+
+static void linear_bwd_weight_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->linear_bwd_weight(k, p[0], d->with ? p[1] : NULL, p[2], p[3], d->n, d->c, d->d);
+}
+
+#define LINEAR_DIMS { \
+	{ .n = 1, .c = 1, .d = 1, .with = true }, { .n = 1, .c = 96, .d = 130 }, { .n = 37, .c = 65, .d = 3, .with = true }, \
+	{ .n = 128, .c = 128, .d = 128, .with = true }, { .n = 200, .c = 120, .d = 384 }, { .n = 250, .c = 7, .d = 1023, .with = true }, \
+	{ .n = 5, .c = 64, .d = 25129 } }
+
+/* --- norms: y sum mean rstd x r w bias / dx dw dbias dy dres x mean rstd w --- */
+
+static void norm_fwd_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, d->n * d->c, 1 };
+	a[1] = (struct arg){ d->with ? SET : IN, d->n * d->c, 1 };
+	a[2] = (struct arg){ SET, d->n, 1 };
+	a[3] = (struct arg){ SET, d->n, 1 };
+	a[4] = (struct arg){ IN, d->n * d->c, 2 };
+	a[5] = (struct arg){ IN, d->n * d->c, 1 };
+	a[6] = (struct arg){ IN, d->c, 1 };
+	a[7] = (struct arg){ IN, d->c, 1 };
+}
+
+static void layernorm_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->layernorm_fwd(k, p[0], d->with ? p[1] : NULL, p[2], p[3], p[4], d->with ? p[5] : NULL, p[6], p[7], d->n, d->c, 1e-5f);
+}
+
+static void rmsnorm_fwd_args(const struct dims *d, struct arg *a)
+{
+	norm_fwd_args(d, a);
+	a[2].kind = IN;
+}
+
+static void rmsnorm_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->rmsnorm_fwd(k, p[0], d->with ? p[1] : NULL, p[3], p[4], d->with ? p[5] : NULL, p[6], d->n, d->c, 1e-5f);
+}
+
+static void norm_bwd_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, d->n * d->c, 1 };
+	a[1] = (struct arg){ ADD, d->c, 1 };
+	a[2] = (struct arg){ ADD, d->c, 1 };
+	a[3] = (struct arg){ IN, d->n * d->c, 1 };
+	a[4] = (struct arg){ IN, d->n * d->c, 1 };
+	a[5] = (struct arg){ IN, d->n * d->c, 2 };
+	a[6] = (struct arg){ IN, d->n, 1 };
+	a[7] = (struct arg){ IN, d->n, 1 };
+	a[8] = (struct arg){ IN, d->c, 1 };
+	a[9] = (struct arg){ IN, d->n * d->c, 1 }; /* y, while preparing */
+}
+
+static void layernorm_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->layernorm_fwd(k, p[9], NULL, p[6], p[7], p[5], NULL, p[8], p[8], d->n, d->c, 1e-5f);
+}
+
+static void layernorm_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->layernorm_bwd(k, p[0], p[1], p[2], p[3], d->with ? p[4] : NULL, p[5], p[6], p[7], p[8], d->n, d->c);
+}
+
+static void rmsnorm_bwd_args(const struct dims *d, struct arg *a)
+{
+	norm_bwd_args(d, a);
+	a[2].kind = IN;
+}
+
+static void rmsnorm_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->rmsnorm_fwd(k, p[9], NULL, p[7], p[5], NULL, p[8], d->n, d->c, 1e-5f);
+}
+
+static void rmsnorm_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->rmsnorm_bwd(k, p[0], p[1], p[3], d->with ? p[4] : NULL, p[5], p[7], p[8], d->n, d->c);
+}
+
+#define NORM_DIMS { \
+	{ .n = 1, .c = 7 }, { .n = 3, .c = 127, .with = true }, { .n = 150, .c = 768, .with = true }, { .n = 301, .c = 129 }, \
+	{ .n = 2, .c = 5001, .with = true } }
+
+const struct op_test layer_ops[] = {
+	{ "linear_fwd", false, linear_fwd_args, NULL, linear_fwd_run, LINEAR_DIMS },
+	{ "linear_bwd_input", false, linear_bwd_input_args, NULL, linear_bwd_input_run, LINEAR_DIMS },
+	{ "linear_bwd_weight", false, linear_bwd_weight_args, NULL, linear_bwd_weight_run, LINEAR_DIMS },
+	{ "layernorm_fwd", true, norm_fwd_args, NULL, layernorm_fwd_run, NORM_DIMS },
+	{ "layernorm_bwd", true, norm_bwd_args, layernorm_bwd_prepare, layernorm_bwd_run, NORM_DIMS },
+	{ "rmsnorm_fwd", true, rmsnorm_fwd_args, NULL, rmsnorm_fwd_run, NORM_DIMS },
+	{ "rmsnorm_bwd", true, rmsnorm_bwd_args, rmsnorm_bwd_prepare, rmsnorm_bwd_run, NORM_DIMS },
+	{ 0 }
+};

@@ -1,0 +1,42 @@
+/*
+ * op_test — an op as test_ops.c tries it: what its arguments are, how it is called, with which sizes.
+ *
+ * To add an op: its arguments, its call and its sizes in the file of its family, and a row in that file's table.
+ */
+#ifndef MUSTER_TESTS_OP_TEST_H
+#define MUSTER_TESTS_OP_TEST_H
+
+#include "kernels/ops.h"
+
+enum kind { NONE, IN, SET, ADD, INOUT, TOKENS /* int32 in [0, count of the vocabulary) */ };
+
+/* Random numbers of standard deviation `scale` (the vocabulary for TOKENS). */
+struct arg {
+	enum kind kind;
+	int64_t count;
+	double scale;
+};
+
+enum { ARGS = 10 };
+
+/* Sizes, as each op reads them. */
+struct dims {
+	int64_t n, c, d;
+	int32_t lo;
+	bool with;   /* the optional arguments */
+	struct attn_shape s;
+};
+
+struct op_test {
+	const char *name;
+	bool any_threads;    /* the same bits for any number of threads */
+	void (*args)(const struct dims *d, struct arg *a);
+	void (*prepare)(const struct ops *o, struct kern *k, const struct dims *d, void **p); /* derived inputs; may be NULL */
+	void (*run)(const struct ops *o, struct kern *k, const struct dims *d, void **p);
+	struct dims dims[8];
+};
+
+/* The families; each ends with a row without a name. */
+extern const struct op_test layer_ops[], element_ops[], token_ops[];
+
+#endif
