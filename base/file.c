@@ -95,8 +95,8 @@ int file_slurp(const char *path, size_t most, struct buf *out, struct err *e)
 			break;
 		}
 	}
-	if (rc)
-		out->len = before;
+	if (rc && out->data)
+		out->data[out->len = before] = '\0';
 	close(fd);
 	return rc;
 }
@@ -150,17 +150,18 @@ int file_replace(const char *path, const void *data, size_t n, struct err *e)
 int file_make_dirs(const char *path, struct err *e)
 {
 	char dir[PATH_MAX];
+	struct stat st;
 	if (snprintf(dir, sizeof dir, "%s", path) >= (int)sizeof dir)
 		return err_set(e, ERR_IO, "%s: the path is too long; choose a shorter one", path);
-	for (char *at = dir + 1;; at++) {
-		if (*at != '/' && *at != '\0')
-			continue;
+	for (char *at = dir; *at;) {
+		at += 1 + strcspn(at + 1, "/");
 		char was = *at;
 		*at = '\0';
 		if (mkdir(dir, 0700) && errno != EEXIST)
 			return err_errno(e, ERR_IO, "%s: cannot make the folder", dir);
 		*at = was;
-		if (!was)
-			return 0;
 	}
+	if (stat(path, &st) < 0)
+		return err_errno(e, ERR_IO, "%s: cannot make the folder", path);
+	return S_ISDIR(st.st_mode) ? 0 : err_set(e, ERR_IO, "%s: is no folder; move it out of the way", path);
 }

@@ -81,8 +81,10 @@ static void slurp_refuses_what_is_too_large_or_not_there(void **state)
 	struct buf b = BUF_INIT;
 	const char *path = in_dir("ten");
 	assert_int_equal(file_replace(path, "0123456789", 10, NULL), 0);
+	buf_puts(&b, "x");
 	assert_int_equal(file_slurp(path, 9, &b, &e), -1);
-	assert_int_equal(b.len, 0);
+	assert_string_equal(buf_str(&b), "x");
+	buf_clear(&b);
 	assert_int_equal(file_slurp(path, 10, &b, &e), 0);
 	assert_int_equal(b.len, 10);
 	assert_int_equal(file_slurp(in_dir("absent"), 10, &b, &e), -1);
@@ -103,6 +105,11 @@ static void folders_are_made_on_the_way_and_private(void **state)
 	assert_int_equal(file_replace(in_dir("a/file"), "x", 1, NULL), 0);
 	assert_int_equal(file_make_dirs(in_dir("a/file/d"), &e), -1);
 	assert_int_equal(e.code, ERR_IO);
+	assert_int_equal(file_make_dirs(in_dir("a/file"), &e), -1);
+	assert_non_null(strstr(e.text, "a/file: is no folder"));
+	assert_int_equal(file_make_dirs("", &e), -1);
+	assert_int_equal(file_make_dirs("/", &e), 0);
+	assert_int_equal(file_make_dirs(in_dir("a//b/"), &e), 0);
 	unlink(in_dir("a/file"));
 	rmdir(in_dir("a/b/c"));
 	rmdir(in_dir("a/b"));
