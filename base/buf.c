@@ -62,6 +62,8 @@ void buf_vprintf(struct buf *b, const char *fmt, va_list ap)
 	va_copy(again, ap);
 	int need = vsnprintf(NULL, 0, fmt, again);
 	va_end(again);
+	if (need < 0)
+		b->failed = true;
 	char *to = need < 0 ? NULL : buf_room(b, (size_t)need);
 	if (!to)
 		return;
@@ -97,6 +99,7 @@ const char *buf_str(struct buf *b)
 {
 	if (b->failed || !b->len)
 		return "";
+	b->data[b->len] = '\0'; /* there is room: buf_room leaves it */
 	return b->data;
 }
 

@@ -3,8 +3,8 @@
  *
  * Memory that cannot be had makes the buf "failed": appends then do nothing,
  * and buf_failed says so once, at the end, so that builders need no check
- * after every line. data is always NUL-terminated when len > 0 or after
- * buf_str.
+ * after every line. data is NUL-terminated after an append and after buf_str,
+ * not after the caller wrote into buf_room.
  */
 #ifndef MUSTER_BASE_BUF_H
 #define MUSTER_BASE_BUF_H

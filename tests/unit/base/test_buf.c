@@ -64,6 +64,7 @@ static void room_is_written_by_the_caller(void **state)
 	assert_non_null(to);
 	memset(to, 'y', 1000);
 	b.len += 1000;
+	assert_int_equal(strlen(buf_str(&b)), 1001);
 	buf_puts(&b, "z");
 	assert_int_equal(b.len, 1002);
 	assert_int_equal(b.data[1001], 'z');
