@@ -209,7 +209,7 @@ static int doze(struct comm *c, int active, bool *slept_out, struct err *e)
 		c->suspect = *slept_out = false;
 	}
 	if (me)
-		atomic_store(&me->sleeping, 0);
+		atomic_exchange(&me->sleeping, 0); /* not a store: that would hide what a peer's exchange released */
 	return left;
 }
 
