@@ -5,8 +5,8 @@
  * type (`void *` here; fp32 today); statistics, losses, gradients of weights
  * and optimizer state are always fp32 (`float *`). n counts tokens (micro-batch
  * × sequence), b sequences, t tokens of a sequence. "sets" overwrites an
- * output, "adds" accumulates into it. No op allocates after kern_open has seen
- * the largest shapes: scratch belongs to the kern.
+ * output, "adds" accumulates into it. No op allocates or fails: scratch belongs
+ * to the kern.
  *
  * The plain backend ("plain", kernels/plain/) is the specification: loops one
  * can read, sums in double. Every other backend is held against it by
