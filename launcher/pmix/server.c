@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "launcher/fork.h"
 #include "launcher/pmix/register.h"
 
 #include <dirent.h>
@@ -140,25 +141,13 @@ static int parse_answer(struct server *s, struct err *e)
 	return 0;
 }
 
-/* No signal may reach the launcher's handlers in the child: they share the parent's pipes. */
-static pid_t fork_quietly(void)
-{
-	sigset_t all, old;
-	sigfillset(&all);
-	sigprocmask(SIG_BLOCK, &all, &old);
-	pid_t pid = fork();
-	if (pid)
-		sigprocmask(SIG_SETMASK, &old, NULL);
-	return pid;
-}
-
 static int fork_server(struct server *s, const char *nspace, int log_fd, int *answer, struct err *e)
 {
 	int ends[2];
 	if (pipe2(ends, O_CLOEXEC))
 		return err_errno(e, ERR_NOMEM, "cannot make a pipe");
 	pid_t launcher = getpid();
-	s->pid = fork_quietly();
+	s->pid = fork_deaf();
 	if (s->pid == 0)
 		serve(s, nspace, ends[1], log_fd, launcher);
 	close(ends[1]);

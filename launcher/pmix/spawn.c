@@ -1,5 +1,6 @@
 #include "launcher/pmix/spawn.h"
 
+#include "launcher/fork.h"
 #include "topo/bind.h"
 
 #include <errno.h>
@@ -73,11 +74,8 @@ static char **merge_env(const struct spawn *s)
 /* Between fork and exec of a process with threads: async-signal-safe calls only. */
 static void become_agent(const struct spawn *s, pid_t launcher, char *const *env)
 {
-	sigset_t none;
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	signal(SIGPIPE, SIG_DFL); /* an ignored signal would stay ignored */
 	setsid();
+	fork_hear();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != launcher) /* it died before the line above */
 		_exit(127);
@@ -99,7 +97,7 @@ int spawn_start(const struct spawn *s, pid_t *pid, int *pidfd, struct err *e)
 	char **env = merge_env(s);
 	if (!env)
 		return err_set(e, ERR_NOMEM, "%s: no memory to start it", s->path);
-	pid_t launcher = getpid(), child = fork();
+	pid_t launcher = getpid(), child = fork_deaf();
 	if (child == 0)
 		become_agent(s, launcher, env);
 	free(env);

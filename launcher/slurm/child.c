@@ -1,6 +1,7 @@
 #include "launcher/slurm/child.h"
 
 #include "base/file.h"
+#include "launcher/fork.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,11 +46,8 @@ static int memory_file(const char *text, struct err *e)
 /* After fork: async-signal-safe calls only. Tells errno through `tell` when the exec fails. */
 static void become(const struct child_command *c, int in, int out, int tell)
 {
-	sigset_t none;
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	signal(SIGPIPE, SIG_DFL); /* an ignored signal would stay ignored */
 	setpgid(0, 0);
+	fork_hear();
 	if (dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(out, 2) >= 0)
 		execvpe(c->argv[0], c->argv, c->env ? c->env : environ);
 	int why = errno;
@@ -61,7 +59,7 @@ static int fork_child(const struct child_command *c, int in, int out, pid_t *pid
 	int tell[2], why = 0;
 	if (pipe2(tell, O_CLOEXEC))
 		return err_errno(e, ERR_NOMEM, "%s: no pipe for it", c->argv[0]);
-	*pid = fork();
+	*pid = fork_deaf();
 	if (*pid == 0)
 		become(c, in, out, tell[1]);
 	close(tell[1]);

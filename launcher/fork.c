@@ -1,0 +1,31 @@
+#include "launcher/fork.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <unistd.h>
+
+pid_t fork_deaf(void)
+{
+	sigset_t all, old;
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &old);
+	pid_t pid = fork();
+	if (pid)
+		sigprocmask(SIG_SETMASK, &old, NULL);
+	return pid;
+}
+
+void fork_hear(void)
+{
+	struct sigaction was;
+	sigset_t none;
+	for (int number = 1; number < NSIG; number++) {
+		if (sigaction(number, NULL, &was) || was.sa_handler == SIG_DFL || was.sa_handler == SIG_IGN)
+			continue;
+		signal(number, SIG_IGN); /* which drops one that waits */
+		signal(number, SIG_DFL);
+	}
+	signal(SIGPIPE, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}

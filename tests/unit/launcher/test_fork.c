@@ -1,0 +1,93 @@
+/* A child never runs the launcher's signal handlers. */
+#include "launcher/fork.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static int heard[2];
+
+static void hear(int number)
+{
+	unsigned char byte = (unsigned char)number;
+	if (write(heard[1], &byte, 1) != 1)
+		abort();
+}
+
+static int status_of(pid_t pid)
+{
+	int status = -1;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+static void a_signal_to_the_young_child_is_forgotten(void **state)
+{
+	(void)state;
+	char byte;
+	assert_int_equal(pipe(heard), 0);
+	signal(SIGINT, hear);
+	pid_t pid = fork_deaf();
+	if (pid == 0) {
+		raise(SIGINT);
+		fork_hear();
+		_exit(7);
+	}
+	assert_int_equal(WEXITSTATUS(status_of(pid)), 7);
+	close(heard[1]);
+	assert_int_equal(read(heard[0], &byte, 1), 0);
+	close(heard[0]);
+	signal(SIGINT, SIG_DFL);
+}
+
+static void later_ones_have_their_default_action(void **state)
+{
+	(void)state;
+	signal(SIGTERM, hear);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	pid_t pid = fork_deaf();
+	if (pid == 0) {
+		fork_hear();
+		raise(SIGHUP); /* as nohup wants it */
+		raise(SIGTERM);
+		_exit(7);
+	}
+	int status = status_of(pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+	pid = fork_deaf();
+	if (pid == 0) {
+		fork_hear();
+		raise(SIGPIPE);
+		_exit(7);
+	}
+	status = status_of(pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE);
+}
+
+static void the_parent_hears_as_before(void **state)
+{
+	(void)state;
+	sigset_t now;
+	pid_t pid = fork_deaf();
+	if (pid == 0)
+		_exit(0);
+	status_of(pid);
+	assert_int_equal(sigprocmask(SIG_BLOCK, NULL, &now), 0);
+	assert_int_equal(sigismember(&now, SIGINT), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_signal_to_the_young_child_is_forgotten),
+		cmocka_unit_test(later_ones_have_their_default_action),
+		cmocka_unit_test(the_parent_hears_as_before),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
