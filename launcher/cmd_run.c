@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/net.h"
+#include "launcher/descriptors.h"
 #include "launcher/machine.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
@@ -117,7 +118,7 @@ static int run_open(struct run *r, struct err *e)
 	struct terminal_options look = { .every = r->job.log.every, .steps = r->job.job.steps };
 	r->ops = launch_choose(r->job.launch.launcher);
 	terminal_detect(STDOUT_FILENO, &look);
-	if (command_agent(r->agent, sizeof r->agent, e) || make_plan(r, e) ||
+	if (command_agent(r->agent, sizeof r->agent, e) || make_plan(r, e) || descriptors_allow(r->plan.world, e) ||
 	    rundir_open(r->job.job.run_dir, r->job.job.name, &r->dir, e) ||
 	    rundir_save_job(r->dir, buf_str(&r->job_text), e))
 		return -1;

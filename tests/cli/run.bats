@@ -88,6 +88,12 @@ event() { grep "\"event\":\"$2\"" "$(run_folder "$1")/events.jsonl"; }
 	[[ $(event junk generation-start | wc -l) -eq 2 ]]
 }
 
+@test "too few open files for the agents: the soft limit is raised, the hard one refused at once" {
+	(ulimit -Sn 20 && run_tiny soft job.steps=5 parallel.dp=8)
+	(ulimit -n 20 && run "$MUSTER" run "$tiny" job.name=hard parallel.dp=8 && [[ $status -eq 3 && $output == *"ulimit -n 48"* ]])
+	[[ ! -e $(run_folder hard) ]]
+}
+
 @test "a pipe gets plain lines, the plan first and a summary last" {
 	run "$MUSTER" run "$tiny" job.name=piped job.steps=5
 	[[ $status -eq 0 && $output != *$'\033'* && ${lines[0]} == "Plan of piped"* && ${lines[-1]} == *"$(run_folder piped)" ]]
