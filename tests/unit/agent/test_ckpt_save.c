@@ -1,6 +1,6 @@
 /* Saving: what is committed is whole and lasts; whatever fails or dies while it is written, the checkpoint before stays the latest, and valid. */
 #include "tests/unit/agent/ckpt_fixture.h"
-#include "tests/unit/agent/world_fixture.h"
+#include "tests/unit/agent/world.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 /* --- calls that fail, write short, or are the process's last ---------------------- */
 
@@ -157,7 +158,7 @@ static void a_save_is_committed_whole_and_private(void **state)
 	struct ckpt_report r;
 	struct stat st;
 	(void)state;
-	assert_int_equal(saver_open(&s, world_of_one(), NULL, 0, &e), 0);
+	assert_int_equal(saver_open(&s, world_alone(), NULL, 0, &e), 0);
 	assert_int_equal(ckpt_committed(s.writer, &r), 0);
 	assert_int_equal(save(&s, 9, &e), 0);
 	assert_int_equal(save(&s, 10, &e), 0);
@@ -190,7 +191,7 @@ static void everything_is_synced_before_it_gets_its_name(void **state)
 	struct err e = ERR_INIT;
 	struct saver s;
 	(void)state;
-	assert_int_equal(saver_open(&s, world_of_one(), &faulty, 0, &e), 0);
+	assert_int_equal(saver_open(&s, world_alone(), &faulty, 0, &e), 0);
 	set_fault(NOTHING, 0, 0);
 	assert_int_equal(save(&s, 9, &e), 0);
 	assert_string_equal(fault.trace,
@@ -225,7 +226,7 @@ static void the_snapshot_is_what_the_tensors_were_at_the_call(void **state)
 	(void)state;
 	late.write = late_write;
 	sem_init(&may_write, 0, 0);
-	assert_int_equal(saver_open(&s, world_of_one(), &late, 0, &e), 0);
+	assert_int_equal(saver_open(&s, world_alone(), &late, 0, &e), 0);
 	int n = fix_rank(&whole, 0, 9, false, tensors);
 	assert_int_equal(ckpt_save(s.writer, &st, tensors, n, &e), 0); /* returns, though nothing can be written yet */
 	for (int i = 0; i < n; i++)
@@ -248,7 +249,7 @@ static void the_newest_valid_ones_are_kept(void **state)
 	for (int step = 1; step <= 4; step++)
 		fix_write(&whole, step);
 	assert_int_equal(truncate(fix_path(4, MANIFEST_NAME), 10), 0);
-	assert_int_equal(saver_open(&s, world_of_one(), NULL, 2, &e), 0);
+	assert_int_equal(saver_open(&s, world_alone(), NULL, 2, &e), 0);
 	assert_int_equal(save(&s, 5, &e), 0); /* 5 and 3 are the newest valid ones; 4 is damaged and may be looked into */
 	assert_int_equal(fix_count("step-"), 3);
 	verify(3);
@@ -271,7 +272,7 @@ static void a_step_that_is_there_is_replaced(void **state)
 	(void)state;
 	fix_write(&(struct fix_layout){ 2, 2, 0 }, 9);
 	assert_int_equal(truncate(fix_path(9, "shard-00000.safetensors"), 10), 0);
-	assert_int_equal(saver_open(&s, world_of_one(), NULL, 1, &e), 0);
+	assert_int_equal(saver_open(&s, world_alone(), NULL, 1, &e), 0);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(save(&s, 9, &e), 0);
 		verify(9);
@@ -298,7 +299,7 @@ static void a_rename_that_nfs_sent_twice_is_a_success(void **state)
 	struct ckpt_io nfs = ckpt_io_system;
 	(void)state;
 	nfs.rename = rename_sent_twice;
-	assert_int_equal(saver_open(&s, world_of_one(), &nfs, 0, &e), 0);
+	assert_int_equal(saver_open(&s, world_alone(), &nfs, 0, &e), 0);
 	if (save(&s, 9, &e))
 		fail_msg("%s", e.text);
 	verify(9);
@@ -317,7 +318,7 @@ static void a_folder_that_cannot_be_written_to_is_refused_at_once(void **state)
 	assert_int_equal(file_replace(file, "", 0, &e), 0);
 	strcpy(dir, fix_dir);
 	strcat(fix_dir, "/file");
-	struct comm *world = world_of_one();
+	struct comm *world = world_alone();
 	int rc = saver_open(&s, world, NULL, 0, &e);
 	strcpy(fix_dir, dir);
 	assert_int_equal(rc, -1);
@@ -340,7 +341,7 @@ static void one_failing_call_fails_the_save_and_nothing_else(void **state)
 		struct saver s;
 		fix_write(&whole, 5);
 		set_fault(NOTHING, 0, 0);
-		assert_int_equal(saver_open(&s, world_of_one(), &faulty, 2, &e), 0);
+		assert_int_equal(saver_open(&s, world_alone(), &faulty, 2, &e), 0);
 		k++;
 		set_fault(FAIL, k, errors[k % 2]);
 		int rc = save(&s, 9, &e);
@@ -380,7 +381,7 @@ static void short_writes_are_continued(void **state)
 		struct err e = ERR_INIT;
 		struct saver s;
 		set_fault(SHORT, k, 0);
-		assert_int_equal(saver_open(&s, world_of_one(), &faulty, 1, &e), 0);
+		assert_int_equal(saver_open(&s, world_alone(), &faulty, 1, &e), 0);
 		assert_int_equal(save(&s, k, &e), 0);
 		verify(k);
 		struct comm *world = s.world;
@@ -400,7 +401,7 @@ static void what_was_replaced_can_be_left_behind_and_is_told(void **state)
 	set_fault(FAIL, 1, EBUSY);
 	fix_write(&whole, 4);
 	fix_write(&whole, 5);
-	assert_int_equal(saver_open(&s, world_of_one(), &io, 1, &e), 0);
+	assert_int_equal(saver_open(&s, world_alone(), &io, 1, &e), 0);
 	assert_int_equal(save(&s, 9, &e), 0);
 	assert_int_equal(ckpt_committed(s.writer, &r), 1);
 	assert_non_null(strstr(r.note, "cannot remove the folder"));
@@ -428,7 +429,7 @@ static void a_retired_checkpoint_loses_its_manifest_first(void **state)
 	(void)state;
 	io.unlink = record_unlink;
 	fix_write(&(struct fix_layout){ 3, 2, 0 }, 5);
-	assert_int_equal(saver_open(&s, world_of_one(), &io, 1, &e), 0);
+	assert_int_equal(saver_open(&s, world_alone(), &io, 1, &e), 0);
 	first_unlinked[0] = '\0';
 	assert_int_equal(save(&s, 9, &e), 0);
 	assert_string_equal(first_unlinked, fix_path(5, MANIFEST_NAME));
@@ -443,7 +444,7 @@ static void a_dead_writers_attempt_goes_with_the_next_commit(void **state)
 	struct saver s;
 	char attempt[PATH_MAX], shard[PATH_MAX];
 	(void)state;
-	assert_int_equal(saver_open(&s, world_of_one(), NULL, 1, &e), 0);
+	assert_int_equal(saver_open(&s, world_alone(), NULL, 1, &e), 0);
 	snprintf(attempt, sizeof attempt, "%s/" ATTEMPT_PREFIX "00000007-2-0123456789abcdef", fix_dir);
 	snprintf(shard, sizeof shard, "%.4000s/shard-00000.safetensors", attempt);
 	assert_int_equal(mkdir(attempt, 0700), 0);
@@ -463,7 +464,7 @@ static void a_later_generations_attempt_is_left_to_it(void **state)
 	(void)state;
 	snprintf(theirs, sizeof theirs, "%s/" ATTEMPT_PREFIX "00000007-4-0123456789abcdef", fix_dir);
 	assert_int_equal(mkdir(theirs, 0700), 0);
-	assert_int_equal(saver_open(&s, world_of_one(), NULL, 1, &e), 0); /* generation 3, a zombie */
+	assert_int_equal(saver_open(&s, world_alone(), NULL, 1, &e), 0); /* generation 3, a zombie */
 	assert_int_equal(save(&s, 9, &e), 0);
 	assert_int_equal(access(theirs, F_OK), 0);
 	struct comm *world = s.world;
@@ -486,7 +487,7 @@ static void what_a_link_leads_to_is_not_removed(void **state)
 	snprintf(attempt, sizeof attempt, "%s/" ATTEMPT_PREFIX "00000004-1-0123456789abcdef", fix_dir);
 	assert_int_equal(symlink(kept, attempt), 0);
 	assert_int_equal(fix_latest(NULL), 6);
-	assert_int_equal(saver_open(&s, world_of_one(), NULL, 1, &e), 0);
+	assert_int_equal(saver_open(&s, world_alone(), NULL, 1, &e), 0);
 	assert_int_equal(fix_count(ATTEMPT_PREFIX), 0);
 	if (save(&s, 6, &e)) /* takes a link's place, and retires another */
 		fail_msg("%s", e.text);
@@ -509,7 +510,7 @@ static void a_file_that_may_not_grow_fails_the_save(void **state)
 	struct rlimit was, small;
 	(void)state;
 	fix_write(&whole, 5);
-	assert_int_equal(saver_open(&s, world_of_one(), NULL, 0, &e), 0);
+	assert_int_equal(saver_open(&s, world_alone(), NULL, 0, &e), 0);
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
 	small = was;
 	small.rlim_cur = 5000;
@@ -536,7 +537,7 @@ static int save_twice_on_a_small_disk(void)
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	    mount("none", fix_dir, "tmpfs", 0, "size=28k"))
 		return 77;
-	if (saver_open(&s, world_of_one(), NULL, 0, &e) || save(&s, 9, &e))
+	if (saver_open(&s, world_alone(), NULL, 0, &e) || save(&s, 9, &e))
 		return 1;
 	if (save(&s, 10, &e) == 0 || !strstr(e.text, strerror(ENOSPC)) || !strstr(e.text, "free some room"))
 		return 2;
@@ -566,7 +567,7 @@ static int child_save(int64_t step)
 	if (pid == 0) {
 		struct err e = ERR_INIT;
 		struct saver s;
-		_exit(saver_open(&s, world_of_one(), &faulty, 1, &e) || save(&s, step, &e));
+		_exit(saver_open(&s, world_alone(), &faulty, 1, &e) || save(&s, step, &e));
 	}
 	assert_int_equal(waitpid(pid, &ws, 0), pid);
 	assert_true(WIFEXITED(ws));
@@ -637,10 +638,12 @@ struct ranks {
 };
 
 /* Exit status: 0 as expected, else which thing was not. */
-static int rank_body(struct comm *world, int rank, void *arg)
+static int rank_body(struct comm *world, void *arg, struct err *err)
 {
 	const struct ranks *t = arg;
 	struct err e = ERR_INIT;
+	int rank = comm_rank(world);
+	(void)err;
 	struct ckpt_tensor tensors[FIX_TENSORS], all[FIX_TENSORS];
 	struct saver s = { .world = world, .model = fix_model(), .layout = json_object() };
 	struct ckpt_options opt = { .dir = fix_dir, .generation = 3, .model = s.model, .layout = s.layout, .io = &faulty };
@@ -676,7 +679,7 @@ static int rank_body(struct comm *world, int rank, void *arg)
 static void run_ranks(int size, struct ranks t, int64_t latest)
 {
 	int status[WORLD_MOST];
-	world_run(size, rank_body, &t, status);
+	world_outcomes(size, rank_body, &t, status);
 	for (int r = 0; r < size; r++)
 		if (status[r] != (t.what == DIE_BEFORE && r == t.faulty_rank ? 42 : 0))
 			fail_msg("rank %d: exit %d", r, status[r]);

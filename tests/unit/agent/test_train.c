@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/net.h"
-#include "tests/unit/agent/alone.h"
+#include "tests/unit/agent/world.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -166,8 +166,7 @@ static int run(const char *name, const char *changes, const char *resume, struct
 	json_t *welcome;
 	assert_int_equal(control_open(&opt, &control, &welcome, NULL), 0);
 	struct phases phases = { 0 };
-	struct comm *world = alone();
-	assert_non_null(world);
+	struct comm *world = world_alone();
 	struct train_env env = {
 		.job = &job, .layout = { 1, 1, 1 }, .world = world, .control = control, .run_dir = folder(name),
 		.resume = resume, .generation = 1, .threads = 1, .phases = &phases,

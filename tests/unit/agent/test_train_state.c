@@ -1,7 +1,6 @@
 /* What a run saves and how it goes on. The checkpoint room is played here, in one folder. */
 #include "agent/state.h"
 #include "base/log.h"
-#include "tests/unit/agent/alone.h"
 #include "tests/unit/agent/world.h"
 
 #include <fcntl.h>
@@ -436,7 +435,7 @@ int main(void)
 		cmocka_unit_test(a_path_that_has_no_room_for_names_is_refused),
 	};
 	strcpy(world.dir, "/tmp/muster-test-state.XXXXXX");
-	world.comm = alone();
+	world.comm = world_alone();
 	if (!world.comm || !mkdtemp(world.dir))
 		return 1;
 	log_setup(2, LOG_ERROR, "test");

@@ -68,14 +68,39 @@ static int get(void *arg, int rank, const char *key, char **value, struct err *e
 	return err_set(e, ERR_NOTFOUND, "board: rank %d put no %s", rank, key);
 }
 
-static int be_rank(struct board *board, int rank, int n, int (*fn)(struct comm *, void *, struct err *), void *arg)
+static struct board *board_open(int n)
+{
+	struct board *board = world_shared(sizeof *board);
+	pthread_barrierattr_t shared;
+	pthread_barrierattr_init(&shared);
+	pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init(&board->fence, &shared, (unsigned)n);
+	return board;
+}
+
+static int join(struct board *board, int rank, int n, struct comm **world, struct err *e)
 {
 	struct seat seat = { board, rank };
 	struct comm_bootstrap boot = { .rank = rank, .size = n, .put = put, .fence = fence, .get = get, .arg = &seat };
 	struct comm_options opt = { .host = "here", .interface = "", .timeout_s = GIVE_UP_S, .backend = "auto" };
+	return comm_open(&boot, &opt, world, e);
+}
+
+struct comm *world_alone(void)
+{
+	struct board *board = board_open(1);
+	struct comm *world;
+	if (join(board, 0, 1, &world, NULL))
+		abort();
+	world_unshared(board, sizeof *board);
+	return world;
+}
+
+static int be_rank(struct board *board, int rank, int n, world_fn *fn, void *arg)
+{
 	struct err e = ERR_INIT;
 	struct comm *world;
-	int rc = comm_open(&boot, &opt, &world, &e);
+	int rc = join(board, rank, n, &world, &e);
 
 	if (!rc) {
 		rc = fn(world, arg, &e);
@@ -87,15 +112,32 @@ static int be_rank(struct board *board, int rank, int n, int (*fn)(struct comm *
 }
 
 /* The child's whole life; it never returns into the test. */
-static void child(struct board *board, int rank, int n, int (*fn)(struct comm *, void *, struct err *), void *arg)
+static void child(struct board *board, int rank, int n, world_fn *fn, void *arg)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	alarm(GIVE_UP_S);
 	int rc = be_rank(board, rank, n, fn, arg);
 	fflush(NULL);
-	_exit(rc ? 1 : 0);
+	_exit(rc < 0 ? 1 : rc);
 }
 
+static struct board *start(pid_t *pids, int n, world_fn *fn, void *arg)
+{
+	if (n > WORLD_MOST)
+		abort();
+	struct board *board = board_open(n);
+	fflush(NULL);
+	for (int i = 0; i < n; i++) {
+		pids[i] = fork();
+		if (pids[i] < 0)
+			abort();
+		if (pids[i] == 0)
+			child(board, i, n, fn, arg);
+	}
+	return board;
+}
+
+/* The first that fails ends the others. */
 static int gather(pid_t *pids, int n)
 {
 	int rc = 0;
@@ -115,26 +157,23 @@ static int gather(pid_t *pids, int n)
 	return rc;
 }
 
-int world_run(int n, int (*fn)(struct comm *world, void *arg, struct err *e), void *arg)
+int world_run(int n, world_fn *fn, void *arg)
 {
-	struct board *board = world_shared(sizeof *board);
-	pthread_barrierattr_t shared;
 	pid_t pids[WORLD_MOST] = { 0 };
-
-	if (n > WORLD_MOST)
-		abort();
-	pthread_barrierattr_init(&shared);
-	pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-	pthread_barrier_init(&board->fence, &shared, (unsigned)n);
-	fflush(NULL);
-	for (int i = 0; i < n; i++) {
-		pids[i] = fork();
-		if (pids[i] < 0)
-			abort();
-		if (pids[i] == 0)
-			child(board, i, n, fn, arg);
-	}
+	struct board *board = start(pids, n, fn, arg);
 	int rc = gather(pids, n);
 	world_unshared(board, sizeof *board);
 	return rc;
+}
+
+void world_outcomes(int n, world_fn *fn, void *arg, int *outcomes)
+{
+	pid_t pids[WORLD_MOST] = { 0 };
+	struct board *board = start(pids, n, fn, arg);
+	for (int i = 0; i < n; i++) {
+		int status = 0;
+		waitpid(pids[i], &status, 0);
+		outcomes[i] = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	}
+	world_unshared(board, sizeof *board);
 }

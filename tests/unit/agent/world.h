@@ -15,8 +15,15 @@ enum { WORLD_MOST = 16 };
 void *world_shared(size_t bytes);
 void world_unshared(void *p, size_t bytes);
 
-/* Runs fn as each rank of a world of n processes. fn returns 0, or -1 with the err set, which is printed.
- * Returns 0 when all did; the first rank that fails ends the others. */
-int world_run(int n, int (*fn)(struct comm *world, void *arg, struct err *e), void *arg);
+/* What a rank does: 0, or -1 with the err set, which is printed; or an exit status of its own. */
+typedef int world_fn(struct comm *world, void *arg, struct err *e);
+
+/* Runs fn as each rank of a world of n processes. 0 when all returned 0; the first rank that fails ends the others. */
+int world_run(int n, world_fn *fn, void *arg);
+/* The same, but each goes on to its own end: outcomes[rank] is its exit status, -1 when a signal ended it. */
+void world_outcomes(int n, world_fn *fn, void *arg, int *outcomes);
+
+/* A world of one rank in this process. */
+struct comm *world_alone(void);
 
 #endif
