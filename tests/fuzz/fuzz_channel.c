@@ -1,8 +1,11 @@
 /* A lying peer: the first byte says whom it plays and how far the honest
- * handshake goes; the rest is what it sends, in pieces. */
+ * handshake goes; the rest is what it sends, in pieces. With its highest bit
+ * the ends want credentials, and what comes first of the rest, up to a NUL, is the
+ * one that a peer who knows the secret shows. */
 #include "base/auth.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -15,11 +18,52 @@ static void drain(struct channel *c)
 		msg_fini(&m);
 }
 
-static void carry(struct channel *from, struct channel *to)
+/* What munged answers: one credential is good, and one is shown in its place. */
+static const char good[] = "good";
+
+static void ask(struct channel *c, const char *shown)
+{
+	struct vouch v;
+	while (channel_wants(c, &v)) {
+		struct err why = ERR_INIT;
+		int failed = v.theirs && strcmp(v.theirs, good) ? err_set(&why, ERR_AUTH, "no") : 0;
+		v.ours = v.make ? strdup(shown) : NULL;
+		if (!v.make || v.ours)
+			channel_vouched(c, &v, failed ? &why : NULL, NULL);
+		vouch_fini(&v);
+	}
+}
+
+/* Carries what `from` has to say; `to` shows its peer a credential when it is asked. */
+static void carry(struct channel *from, struct channel *to, const char *shown)
 {
 	struct buf *b = channel_out(from);
 	channel_feed(to, b->data, b->len, NULL);
 	buf_clear(b);
+	ask(to, shown);
+}
+
+static struct channel *opened(enum auth_side side, bool vouched)
+{
+	struct channel *c;
+	if (channel_open(side, secret, 1, &c, NULL))
+		abort();
+	if (vouched)
+		channel_require_vouch(c);
+	return c;
+}
+
+/* The peer knows the secret and goes through with it; nothing but a good credential makes a channel ready. */
+static void show(struct channel *agent, struct channel *supervisor, bool to_agent, const char *shown)
+{
+	struct channel *victim = to_agent ? agent : supervisor;
+	for (int turn = 0; turn < 3; turn++) {
+		carry(agent, supervisor, to_agent ? shown : good);
+		carry(supervisor, agent, to_agent ? good : shown);
+	}
+	drain(victim);
+	if (channel_ready(victim) != !strcmp(shown, good))
+		abort();
 }
 
 static void lie(struct channel *victim, const uint8_t *data, size_t size, size_t piece)
@@ -37,24 +81,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (!size)
 		return 0;
-	struct channel *agent, *supervisor;
-	if (channel_open(AUTH_AGENT, secret, 1, &agent, NULL))
-		abort();
-	if (channel_open(AUTH_SUPERVISOR, secret, 1, &supervisor, NULL))
-		abort();
+	bool vouched = *data & 0x80;
+	struct channel *agent = opened(AUTH_AGENT, vouched), *supervisor = opened(AUTH_SUPERVISOR, vouched);
+	char *shown = strndup((const char *)data + 1, size - 1);
 	int honest = *data & 3;
+	if (vouched && shown)
+		show(agent, supervisor, *data & 4, shown);
 	if (honest > 0)
-		carry(agent, supervisor);
+		carry(agent, supervisor, good);
 	if (honest > 1)
-		carry(supervisor, agent);
+		carry(supervisor, agent, good);
 	if (honest > 2)
-		carry(agent, supervisor);
+		carry(agent, supervisor, good);
 	struct channel *victim = *data & 4 ? agent : supervisor;
 	bool was_ready = channel_ready(victim);
-	lie(victim, data + 1, size - 1, (size_t)(*data >> 3) + 1);
+	lie(victim, data + 1, size - 1, (size_t)(*data >> 3 & 15) + 1);
 	/* Nothing but the secret makes a channel ready. */
 	if (!was_ready && channel_ready(victim))
 		abort();
+	free(shown);
 	channel_close(agent);
 	channel_close(supervisor);
 	return 0;
