@@ -1,5 +1,7 @@
 #include "base/auth.h"
 
+#include "base/seal.h"
+
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,28 +9,19 @@
 enum {
 	NONCE_BYTES = crypto_scalarmult_BYTES,
 	PROOF_BYTES = crypto_auth_BYTES,
-	KEY_BYTES = crypto_aead_xchacha20poly1305_ietf_KEYBYTES,
-	TAG_BYTES = crypto_aead_xchacha20poly1305_ietf_ABYTES,
 	MAGIC_BYTES = 7,
 	HELLO_BYTES = MAGIC_BYTES + 1 + NONCE_BYTES,
-	LENGTH_BYTES = 4,
 };
 
 _Static_assert((int)AUTH_SECRET_BYTES == (int)crypto_auth_KEYBYTES, "the secret keys the HMAC");
 _Static_assert((int)AUTH_ABOUT_BYTES == (int)PROOF_BYTES, "a credential is about an HMAC");
-_Static_assert((int)KEY_BYTES == (int)crypto_auth_BYTES, "an HMAC keys the seal");
+_Static_assert((int)SEAL_KEY_BYTES == (int)crypto_auth_BYTES, "an HMAC keys the seal");
 
 static const char magic[] = "MUSTER1";
 
 enum how { SECRET_ALONE = 0, SECRET_AND_MUNGE = 'M' };
 
 enum state { WAIT_HELLO, WAIT_REPLY, WAIT_PROOF, WAIT_CREDENTIAL, VOUCHING, READY, BROKEN };
-
-/* One direction: its key and the number of frames so far. */
-struct seal {
-	unsigned char key[KEY_BYTES];
-	uint64_t count;
-};
 
 struct channel {
 	enum auth_side side;
@@ -172,46 +165,14 @@ static void prove(const struct channel *c, const char *label, unsigned char out[
 	prove_with(c, label, NULL, out);
 }
 
-static void frame_nonce(uint64_t count, unsigned char nonce[crypto_aead_xchacha20poly1305_ietf_NPUBBYTES])
-{
-	memset(nonce, 0, crypto_aead_xchacha20poly1305_ietf_NPUBBYTES);
-	for (int i = 0; i < 8; i++)
-		nonce[i] = (unsigned char)(count >> 8 * i);
-}
-
-static void put_u32(unsigned char to[4], uint32_t v)
-{
-	for (int i = 0; i < 4; i++)
-		to[i] = (unsigned char)(v >> 8 * i);
-}
-
-static uint32_t get_u32(const unsigned char from[4])
-{
-	return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
-}
-
-static void seal_frame(struct channel *c, const char *body, size_t len)
-{
-	size_t sealed = len + TAG_BYTES;
-	unsigned char *to = (unsigned char *)buf_room(&c->out, LENGTH_BYTES + sealed);
-	if (!to)
-		return;
-	unsigned char nonce[crypto_aead_xchacha20poly1305_ietf_NPUBBYTES];
-	frame_nonce(c->sending.count++, nonce);
-	put_u32(to, (uint32_t)sealed);
-	crypto_aead_xchacha20poly1305_ietf_encrypt(to + LENGTH_BYTES, NULL, (const unsigned char *)body, len,
-						   NULL, 0, NULL, nonce, c->sending.key);
-	c->out.len += LENGTH_BYTES + sealed;
-}
-
 /* The handshake is over: what waited is sent. */
 static void become_ready(struct channel *c)
 {
 	c->state = READY;
 	for (size_t at = 0; at < c->queued.len;) {
-		uint32_t len = get_u32((unsigned char *)c->queued.data + at);
-		seal_frame(c, c->queued.data + at + LENGTH_BYTES, len);
-		at += LENGTH_BYTES + len;
+		uint32_t len = seal_length((unsigned char *)c->queued.data + at);
+		seal_frame(&c->sending, &c->out, c->queued.data + at + SEAL_LENGTH_BYTES, len);
+		at += SEAL_LENGTH_BYTES + len;
 	}
 	buf_fini(&c->queued);
 }
@@ -295,36 +256,17 @@ static int take_proof(struct channel *c, const unsigned char *in, struct err *wh
 
 static bool credential_fits(uint32_t len)
 {
-	return len > TAG_BYTES && len <= AUTH_CREDENTIAL_MAX + TAG_BYTES;
-}
-
-/* Opens a frame's `len` sealed bytes into a string, which the caller frees. */
-static int unseal(struct channel *c, const unsigned char *sealed, size_t len, char **body, struct err *why)
-{
-	char *to = malloc(len - TAG_BYTES + 1);
-	if (!to)
-		return err_set(why, ERR_NOMEM, "control channel: no memory for a message of %zu bytes", len);
-	unsigned char nonce[crypto_aead_xchacha20poly1305_ietf_NPUBBYTES];
-	frame_nonce(c->receiving.count++, nonce);
-	if (crypto_aead_xchacha20poly1305_ietf_decrypt((unsigned char *)to, NULL, NULL, sealed, len, NULL, 0, nonce,
-						       c->receiving.key)) {
-		free(to);
-		return err_set(why, ERR_AUTH, "control channel: frame %llu was changed, repeated, dropped or moved",
-			       (unsigned long long)c->receiving.count - 1);
-	}
-	to[len - TAG_BYTES] = '\0';
-	*body = to;
-	return 0;
+	return len > SEAL_TAG_BYTES && len <= AUTH_CREDENTIAL_MAX + SEAL_TAG_BYTES;
 }
 
 static int take_credential(struct channel *c, const unsigned char *in, struct err *why)
 {
-	uint32_t len = get_u32(in);
+	uint32_t len = seal_length(in);
 	if (!credential_fits(len))
 		return err_set(why, ERR_PROTO, "control channel: a credential of %u bytes; %d are allowed", len, AUTH_CREDENTIAL_MAX);
-	if (unseal(c, in + LENGTH_BYTES, len, &c->vouch.theirs, why))
+	if (unseal(&c->receiving, in + SEAL_LENGTH_BYTES, len, &c->vouch.theirs, why))
 		return -1;
-	if (strlen(c->vouch.theirs) != len - TAG_BYTES)
+	if (strlen(c->vouch.theirs) != len - SEAL_TAG_BYTES)
 		return err_set(why, ERR_PROTO, "control channel: a credential with a NUL in it");
 	prove(c, c->side == AUTH_AGENT ? "VS" : "VA", c->vouch.theirs_about);
 	if (c->side == AUTH_SUPERVISOR)
@@ -342,15 +284,15 @@ static const struct {
 	[WAIT_HELLO] = { HELLO_BYTES, take_hello },
 	[WAIT_REPLY] = { NONCE_BYTES + PROOF_BYTES, take_reply },
 	[WAIT_PROOF] = { PROOF_BYTES, take_proof },
-	[WAIT_CREDENTIAL] = { LENGTH_BYTES, take_credential }, /* and as many as they say */
+	[WAIT_CREDENTIAL] = { SEAL_LENGTH_BYTES, take_credential }, /* and as many as they say */
 };
 
 static size_t step_bytes(const struct channel *c, const unsigned char *in, size_t have)
 {
 	size_t least = steps[c->state].bytes;
-	if (c->state != WAIT_CREDENTIAL || have < least || !credential_fits(get_u32(in)))
+	if (c->state != WAIT_CREDENTIAL || have < least || !credential_fits(seal_length(in)))
 		return least;
-	return least + get_u32(in);
+	return least + seal_length(in);
 }
 
 /* As far as the bytes go. */
@@ -410,7 +352,7 @@ int channel_vouched(struct channel *c, const struct vouch *v, const struct err *
 		return broken(c, &why, e);
 	}
 	if (v->make)
-		seal_frame(c, v->ours, strlen(v->ours));
+		seal_frame(&c->sending, &c->out, v->ours, strlen(v->ours));
 	if (v->theirs)
 		become_ready(c);
 	else
@@ -422,9 +364,9 @@ int channel_vouched(struct channel *c, const struct vouch *v, const struct err *
 static int open_frame(struct channel *c, const unsigned char *sealed, size_t len, struct msg *m, struct err *why)
 {
 	char *body;
-	if (unseal(c, sealed, len, &body, why))
+	if (unseal(&c->receiving, sealed, len, &body, why))
 		return -1;
-	int rc = msg_unpack(body, len - TAG_BYTES, c->generation, m, why);
+	int rc = msg_unpack(body, len - SEAL_TAG_BYTES, c->generation, m, why);
 	free(body);
 	return rc;
 }
@@ -434,21 +376,21 @@ int channel_next(struct channel *c, struct msg *m, struct err *e)
 	if (c->state == BROKEN)
 		return broken(c, &c->why, e);
 	size_t have = c->in.len - c->taken;
-	if (c->state != READY || have < LENGTH_BYTES)
+	if (c->state != READY || have < SEAL_LENGTH_BYTES)
 		return 0;
 	const unsigned char *at = (unsigned char *)c->in.data + c->taken;
 	struct err why = ERR_INIT;
-	uint32_t len = get_u32(at);
-	if (len > MSG_MAX || len < TAG_BYTES) {
+	uint32_t len = seal_length(at);
+	if (len > MSG_MAX || len < SEAL_TAG_BYTES) {
 		err_set(&why, ERR_PROTO, "control channel: a frame of %u bytes; %d to %d are allowed", len,
-			TAG_BYTES, MSG_MAX);
+			SEAL_TAG_BYTES, MSG_MAX);
 		return broken(c, &why, e);
 	}
-	if (have - LENGTH_BYTES < len)
+	if (have - SEAL_LENGTH_BYTES < len)
 		return 0;
 	struct msg got = { 0 };
-	c->taken += LENGTH_BYTES + len;
-	if (open_frame(c, at + LENGTH_BYTES, len, &got, &why)) {
+	c->taken += SEAL_LENGTH_BYTES + len;
+	if (open_frame(c, at + SEAL_LENGTH_BYTES, len, &got, &why)) {
 		msg_fini(&got);
 		return why.code == ERR_STALE ? err_set(e, why.code, "%s", why.text) : broken(c, &why, e);
 	}
@@ -462,14 +404,14 @@ int channel_send(struct channel *c, enum msg_type type, json_t *body, struct err
 		return broken(c, &c->why, e);
 	struct buf opened = BUF_INIT;
 	int rc = msg_pack(type, c->generation, body, &opened, e);
-	if (!rc && opened.len > MSG_MAX - TAG_BYTES)
+	if (!rc && opened.len > MSG_MAX - SEAL_TAG_BYTES)
 		rc = err_set(e, ERR_PROTO, "message %s: %zu bytes; %d are allowed", msg_word(type), opened.len,
-			     MSG_MAX - TAG_BYTES);
+			     MSG_MAX - SEAL_TAG_BYTES);
 	if (!rc && c->state == READY) {
-		seal_frame(c, opened.data, opened.len);
+		seal_frame(&c->sending, &c->out, opened.data, opened.len);
 	} else if (!rc) {
-		unsigned char len[LENGTH_BYTES];
-		put_u32(len, (uint32_t)opened.len);
+		unsigned char len[SEAL_LENGTH_BYTES];
+		seal_put_length(len, (uint32_t)opened.len);
 		buf_add(&c->queued, len, sizeof len);
 		buf_add(&c->queued, opened.data, opened.len);
 	}
