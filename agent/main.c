@@ -103,7 +103,7 @@ static int place_of(struct agent *a, const json_t *welcome, struct err *e)
 	    json_integer_value(json_object_get(at, "pp")) != a->at.pp)
 		return err_set(e, ERR_PROTO, "the supervisor's welcome: its coordinates are not those of rank %d of %d",
 			       a->rank, a->size);
-	json_int_t threads = json_integer_value(json_object_get(json_object_get(welcome, "plan"), "threads"));
+	json_int_t threads = json_integer_value(json_object_get(welcome, "threads"));
 	a->threads = threads >= 1 && threads <= 4096 ? (int)threads : 1;
 	return 0;
 }

@@ -43,7 +43,7 @@ enum { MSG_MAX = 1 << 20, MSG_VERSION = 1 };
  *   failed    {code, text}                                   the agent cannot go on; it exits after this
  *   finished  {step, peak_bytes, phases}                     the agent has done what was asked; it exits after this
  * supervisor to agent
- *   welcome   {job: text of the resolved INI, plan: object, run: folder, resume, coords: {tp, dp, pp}, node, heartbeat_s}
+ *   welcome   {job: text of the resolved INI, threads, run: folder, resume, coords: {tp, dp, pp}, node, heartbeat_s}
  *             resume: "none", the folder of a checkpoint, or "auto": the agent looks for the newest valid one itself (world rank 0, which tells the others)
  *   stop      {reason, checkpoint: true|false}               stop at the next step boundary, all ranks at the same one
  *   abort     {reason}                                       leave at once
