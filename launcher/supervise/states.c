@@ -1,5 +1,6 @@
 #include "launcher/supervise/state.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -194,13 +195,20 @@ static void do_late(struct supervisor *s, const struct cause *c)
 	sup_handle(s, EV_LOST, &l, NULL);
 }
 
+/* A checkpoint may take as long as a step may, or as Slurm was asked to leave: one that is under way is not lost. */
+static double stop_seconds(const struct supervisor *s)
+{
+	const struct job *job = s->o.job;
+	return fmax(s->o.limits.stop, fmax(job->restart.hang_timeout, (double)job->slurm.signal_before));
+}
+
 static void do_stop(struct supervisor *s, const struct cause *c)
 {
 	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
 	report_event(s, "stop", json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 1));
 	terminal_event(s->o.term, TONE_WARN, "stop", "%s: finishing the step and writing a checkpoint (Ctrl-C again: at once)",
 		       c->reason);
-	enter(s, SUP_STOPPING, s->o.limits.stop);
+	enter(s, SUP_STOPPING, stop_seconds(s));
 	sup_broadcast(s, MSG_STOP, json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 1));
 }
 
@@ -216,7 +224,7 @@ static void do_overdue(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
 	char why[128];
-	snprintf(why, sizeof why, "the agents did not stop within %g s and were killed", s->o.limits.stop);
+	snprintf(why, sizeof why, "the agents did not stop within %g s and were killed", stop_seconds(s));
 	do_quit(s, &(struct cause){ .reason = why });
 }
 

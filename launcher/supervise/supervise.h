@@ -34,7 +34,7 @@ struct supervise_limits { /* seconds, but for strangers */
 	double heartbeat; /* asked of the agents */
 	double silent;    /* without a message: a rank is taken for dead */
 	double start;     /* until every rank has said hello */
-	double stop;      /* for the agents to stop on request */
+	double stop;      /* for the agents to stop on request, at least; as long as [restart] hang_timeout and [slurm] signal_before */
 	double settle;    /* a rank that blames another one is believed after this, unless the culprit shows itself first */
 	double drain;     /* for killed or finished processes to be gone, then they are killed again */
 	double handshake; /* for a connection to say who it is */

@@ -147,18 +147,35 @@ static void a_second_interrupt_stops_at_once(void **state)
 	assert_int_equal(h.starts, 1);
 }
 
+static void stop_for(int seconds)
+{
+	for (int i = 0; i < seconds; i++) {
+		say_step(&h.peers[0], MSG_PROGRESS, i);
+		say_step(&h.peers[1], MSG_PROGRESS, i);
+		pass(1);
+	}
+}
+
 static void agents_that_do_not_stop_are_killed(void **state)
 {
 	(void)state;
 	start_training();
 	supervisor_stop(h.supervisor, "Terminated", false);
-	for (int i = 0; i < 130; i++) {
-		say_step(&h.peers[0], MSG_PROGRESS, i);
-		say_step(&h.peers[1], MSG_PROGRESS, i);
-		pass(1);
-	}
+	stop_for(130);
 	assert_int_equal(done(), STATUS_STOPPED);
 	assert_int_equal(told("stopped", "did not stop within"), 1);
+}
+
+static void a_long_checkpoint_has_the_time_that_slurm_leaves(void **state)
+{
+	(void)state;
+	h.job.slurm.signal_before = 600;
+	start_training();
+	supervisor_stop(h.supervisor, "Terminated", false);
+	stop_for(500);
+	assert_int_equal(done(), -1);
+	stop_for(120);
+	assert_int_equal(done(), STATUS_STOPPED);
 }
 
 static void a_loss_while_stopping_is_no_restart(void **state)
@@ -392,6 +409,7 @@ int main(void)
 		T(a_stop_lets_the_ranks_finish_together),
 		T(a_second_interrupt_stops_at_once),
 		T(agents_that_do_not_stop_are_killed),
+		T(a_long_checkpoint_has_the_time_that_slurm_leaves),
 		T(a_loss_while_stopping_is_no_restart),
 		T(a_stop_after_the_last_step_is_a_finished_job),
 		T(a_signal_that_an_agent_got_stops_all),
