@@ -84,20 +84,34 @@ static void show_log(struct supervisor *s)
 	terminal_event(s->o.term, TONE_PLAIN, "log", "%s: %s", path, *last ? last : "empty");
 }
 
+/* "rank 4 on n1, after step 12 (forward)"; "the agents" when no rank in particular is to blame. */
+static void name_lost(const struct supervisor *s, char *out, size_t size)
+{
+	int rank = s->loss.rank;
+	if (rank < 0) {
+		snprintf(out, size, "the agents");
+		return;
+	}
+	const struct rank_state *k = &s->ranks[rank];
+	char where[96] = "";
+	if (k->step > 0)
+		snprintf(where, sizeof where, ", after step %lld", (long long)k->step);
+	else if (k->hello)
+		snprintf(where, sizeof where, ", before its first step");
+	snprintf(out, size, "rank %d on %.64s%s%s%s%s", rank, sup_node(s, rank), where, *k->phase ? " (" : "", k->phase,
+		 *k->phase ? ")" : "");
+}
+
 void report_blame(struct supervisor *s)
 {
-	char who[128] = "", where[96] = "", end[96] = "";
+	char who[256], end[96] = "";
 	const struct rank_state *k = s->loss.rank >= 0 ? &s->ranks[s->loss.rank] : NULL;
-	if (k)
-		snprintf(who, sizeof who, "rank %d on %.64s: ", s->loss.rank, sup_node(s, s->loss.rank));
-	if (k && k->step >= 0)
-		snprintf(where, sizeof where, " after step %lld%s%s%s", (long long)k->step, *k->phase ? " (" : "", k->phase,
-			 *k->phase ? ")" : "");
+	name_lost(s, who, sizeof who);
 	if (k && k->exited && s->loss.how == LOSS_CLOSED && WIFSIGNALED(k->status))
 		snprintf(end, sizeof end, ", killed by signal %d (%.40s)", WTERMSIG(k->status), strsignal(WTERMSIG(k->status)));
 	else if (k && k->exited && s->loss.how == LOSS_CLOSED)
 		snprintf(end, sizeof end, ", exit status %d", WEXITSTATUS(k->status));
-	terminal_event(s->o.term, TONE_BAD, "lost", "%s%s%s%s", who, s->loss.text, end, where);
+	terminal_event(s->o.term, TONE_BAD, "lost", "%s: %s%s", who, s->loss.text, end);
 	if (!s->stepped && s->loss.how != LOSS_FAILED)
 		show_log(s);
 }
@@ -208,7 +222,7 @@ static void tell_numbers(struct supervisor *s)
 static void tell_end(struct supervisor *s)
 {
 	struct terminal *t = s->o.term;
-	char wall[32];
+	char wall[32], who[256];
 	terminal_span(sup_now(s) - s->opened, wall, sizeof wall);
 	long long steps = (long long)s->o.job->job.steps;
 	switch (s->status) {
@@ -219,8 +233,10 @@ static void tell_end(struct supervisor *s)
 			terminal_event(t, TONE_GOOD, "done", "%lld steps, %s", steps, wall);
 		break;
 	case STATUS_STOPPED:
-		if (s->lost)
-			terminal_event(t, TONE_BAD, "lost", "rank %d while stopping: %s", s->loss.rank, s->loss.text);
+		if (s->lost) {
+			name_lost(s, who, sizeof who);
+			terminal_event(t, TONE_BAD, "lost", "%s, while stopping: %s", who, s->loss.text);
+		}
 		if (s->ckpt_step >= 0)
 			terminal_event(t, TONE_WARN, "stopped", "after %s; the same command goes on from step %lld", wall,
 				       (long long)s->ckpt_step);

@@ -131,12 +131,15 @@ void terminal_text(struct terminal *t, const char *text)
 	buf_fini(&b);
 }
 
-/* Replaces what could steer a terminal; text may come from agents. */
-static void disarm(char *s)
+/* Replaces what could steer a terminal, in UTF-8 too (U+0080 to U+009F); text may come from agents. */
+static void disarm(char *text)
 {
-	for (; *s; s++)
-		if ((unsigned char)*s < ' ' || *s == 0x7f)
+	for (unsigned char *s = (unsigned char *)text; *s; s++) {
+		if (*s < ' ' || *s == 0x7f)
 			*s = ' ';
+		else if (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0)
+			s[0] = s[1] = ' ';
+	}
 }
 
 void terminal_event(struct terminal *t, enum terminal_tone tone, const char *word, const char *fmt, ...)
@@ -182,8 +185,11 @@ const char *terminal_span(double seconds, char *out, size_t size)
 	return out;
 }
 
-static void add_bar(const struct terminal *t, double share, struct buf *b)
+/* In front of what the line says, where that leaves room for it. */
+static void add_bar(const struct terminal *t, double share, const char *text, struct buf *b)
 {
+	if (strlen(text) + BAR + 2 >= (size_t)width(t))
+		return;
 	int full = (int)lround(fmin(fmax(share, 0), 1) * BAR);
 	for (int i = 0; i < BAR; i++)
 		buf_puts(b, i < full ? (t->o.unicode ? "█" : "#") : (t->o.unicode ? "░" : "."));
@@ -208,8 +214,11 @@ void terminal_step(struct terminal *t, const struct terminal_step *s, double now
 			return;
 		t->drawn_at = now;
 		buf_clear(&t->line);
-		add_bar(t, t->o.steps ? (double)s->step / (double)t->o.steps : 0, &t->line);
-		add_step(t, s, &t->line);
+		struct buf text = BUF_INIT;
+		add_step(t, s, &text);
+		add_bar(t, t->o.steps ? (double)s->step / (double)t->o.steps : 0, buf_str(&text), &t->line);
+		buf_puts(&t->line, buf_str(&text));
+		buf_fini(&text);
 		redraw(t);
 		return;
 	}

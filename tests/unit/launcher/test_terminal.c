@@ -90,12 +90,28 @@ static void the_live_line_never_wraps(void **state)
 	assert_true(strlen(text) <= 2 * strlen("\r\033[K") + 29);
 }
 
+static void a_narrow_terminal_shows_the_loss_rather_than_the_bar(void **state)
+{
+	(void)state;
+	open_term(true, false, 40);
+	terminal_step(term, &(struct terminal_step){ .step = 20, .loss = 2.5 }, 1);
+	const char *text = written();
+	assert_non_null(strstr(text, "step 20/20  loss 2.5000"));
+	assert_null(strchr(text, '#'));
+	open_term(true, false, 120);
+	terminal_step(term, &(struct terminal_step){ .step = 20, .loss = 2.5 }, 1);
+	assert_non_null(strstr(written(), "####"));
+}
+
 static void texts_of_agents_cannot_steer_the_terminal(void **state)
 {
 	(void)state;
 	open_term(false, false, 0);
 	terminal_event(term, TONE_WARN, "warn", "%s", "a\033[2Jb\nc\rd");
 	assert_string_equal(written(), "  warn       a [2Jb c d\n");
+	open_term(false, false, 0);
+	terminal_event(term, TONE_WARN, "warn", "%s", "a\xc2\x9b" "2Jb ü");
+	assert_string_equal(written(), "  warn       a  2Jb ü\n");
 }
 
 static void numbers_are_for_people(void **state)
@@ -119,6 +135,7 @@ int main(void)
 		cmocka_unit_test(a_live_line_is_rewritten_and_rarely),
 		cmocka_unit_test(events_come_above_the_live_line),
 		cmocka_unit_test(the_live_line_never_wraps),
+		cmocka_unit_test(a_narrow_terminal_shows_the_loss_rather_than_the_bar),
 		cmocka_unit_test(texts_of_agents_cannot_steer_the_terminal),
 		cmocka_unit_test(numbers_are_for_people),
 	};
