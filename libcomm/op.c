@@ -57,6 +57,8 @@ static int check_counts(const size_t *counts, size_t count, int ranks, size_t si
 
 static int check_p2p(const struct op *op, int ranks, struct err *e)
 {
+	if (op->n < 0)
+		return err_set(e, ERR_USAGE, "a list of %d messages", op->n);
 	for (int i = 0; i < op->n; i++) {
 		const struct comm_p2p *p = &op->p2p[i];
 		if (p->peer < 0 || p->peer >= ranks)

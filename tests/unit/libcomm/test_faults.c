@@ -293,6 +293,7 @@ static int misuse(struct comm *w, void *arg)
 	RANK_CHECK(comm_broadcast(w, v, 8, COMM_F32, 9, &e) < 0 && e.code == ERR_USAGE, "%s", e.text);
 	RANK_CHECK(comm_send(w, v, 8, COMM_F32, -1, &e) < 0 && e.code == ERR_USAGE, "%s", e.text);
 	RANK_CHECK(comm_all_to_all(w, v, v, 1, COMM_F32, &e) < 0 && e.code == ERR_USAGE, "%s", e.text);
+	RANK_CHECK(comm_group_start(w, NULL, -1, &req, &e) < 0 && e.code == ERR_USAGE, "%s", e.text);
 	RANK_CHECK(comm_all_reduce(w, v, u, SIZE_MAX / 2, COMM_F32, COMM_SUM, &e) < 0 && e.code == ERR_USAGE, "%s",
 		   e.text);
 	RANK_CHECK(comm_all_reduce_start(w, v, u, 8, COMM_F32, COMM_SUM, &req, &e) == 0, "%s", e.text);
