@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { STRANGERS = 64, KNOCKS_A_RANK = 2, PROVE_WITHIN_S = 5, EXHAUSTED_MS = 50 };
+enum { STRANGERS = 64, KNOCKS_A_RANK = 2, PROVE_WITHIN_S = 30, EXHAUSTED_MS = 50 };
 
 struct arrival {
 	struct arrival *next;

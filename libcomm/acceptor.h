@@ -1,7 +1,7 @@
 /*
  * acceptor — a thread that lets the world's ranks in, and nobody else.
  *
- * It sleeps unless somebody knocks. A connection has a few seconds to prove
+ * It sleeps unless somebody knocks. A connection has half a minute to prove
  * itself; strangers are closed, and however many knock, only so many are heard
  * at a time. Proven ones wait in w->arrivals for the group they belong to.
  */
