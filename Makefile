@@ -28,7 +28,7 @@ below_kernels  := base
 below_agent    := $(AGENT_ROOMS) libcomm kernels plan topo base
 below_launcher := $(LAUNCHER_ROOMS) plan topo base
 
-libs_base     := -lsodium -ljansson -lm
+libs_base     := -lsodium -ljansson -lm -ldl
 libs_topo     := -lhwloc
 libs_plan     := -linih -ljansson -lm
 libs_libcomm  :=
