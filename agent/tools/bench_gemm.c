@@ -42,6 +42,10 @@ static int measure(const struct settings *s)
 		return tool_fail(&tool_bench_gemm, &e);
 	double flops = kern_gemm_flops(k, s->size, s->seconds);
 	kern_close(k);
+	if (!(flops > 0)) {
+		err_set(&e, ERR_NOMEM, "no memory for matrices of %lld × %lld; use a smaller --size", (long long)s->size, (long long)s->size);
+		return tool_fail(&tool_bench_gemm, &e);
+	}
 	if (s->json)
 		return tool_print_json(&tool_bench_gemm, json_pack("{s:I, s:I, s:f}", "size", (json_int_t)s->size, "threads",
 				       (json_int_t)s->threads, "flops", flops));

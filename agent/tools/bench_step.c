@@ -173,6 +173,8 @@ static int measure(struct bench *b, struct err *e)
 		b->seconds[i] = clock_s() - begun;
 	}
 	b->gemm_after = kern_gemm_flops(k, GEMM_SIZE, gemm_seconds);
+	if (!(b->gemm_before > 0 && b->gemm_after > 0))
+		return err_set(e, ERR_NOMEM, "no memory for matrices of %d × %d beside the model; use a smaller one", GEMM_SIZE, GEMM_SIZE);
 	return 0;
 }
 
