@@ -79,7 +79,7 @@ const struct job_key job_keys[] = {
 	INT(launch, devices, "0", 0, 65536, "Local: how many agents this host may hold. 0: as many as the degrees need."),
 	INT(launch, threads, "0", 0, 4096, "Threads of an agent. 0: cores / agents, at least 1."),
 	ENUM(launch, bind, "auto", binds, "Binding of agents to cores. auto: when there are enough for all agents' threads."),
-	TEXT(launch, cluster, JOB_LINE, "auto", "Machine to plan for: auto, local, or a preset such as dgx-h100:128 (128 nodes)."),
+	TEXT(launch, cluster, JOB_LINE, "auto", "Machine to plan for: auto, local, slurm, or a preset such as dgx-h100:128 (128 nodes). A run is planned on the machine that it runs on."),
 
 	INT(slurm, nodes, "1", 1, 100000, "Nodes to ask for."),
 	INT(slurm, gpus_per_node, "0", 0, 1024, "GPUs to ask for on each node. 0: none."),
@@ -95,8 +95,8 @@ const struct job_key job_keys[] = {
 
 	INT(restart, max_restarts, "10", 0, 1e6, "Restarts before giving up."),
 	REAL(restart, backoff, "1", 0, 60, "Seconds before the second restart in a row without progress; doubles, at most 60."),
-	INT(restart, max_futile, "3", 1, 1e6, "Restarts in a row without a new checkpoint before giving up."),
-	REAL(restart, hang_timeout, "300", 0, 1e6, "Seconds without progress of any rank after which the run counts as hung. 0: never."),
+	INT(restart, max_futile, "3", 1, 1e6, "Restarts in a row that went no step further before giving up."),
+	REAL(restart, hang_timeout, "300", 0, 1e6, "Seconds without progress of any rank after which the run counts as hung. 0: never. A stop may take as long, and at least two minutes."),
 
 	WORD(network, backend, "auto", transports, "How ranks talk: auto is shared memory inside a host and TCP across; shm or tcp alone."),
 	TEXT(network, interface, JOB_ATOM, "", "Network interface between nodes, such as ib0. Empty: the address of the host's name."),
