@@ -186,6 +186,11 @@ int handshake_step(struct handshake *h, struct err *e)
 	return 1;
 }
 
+bool handshake_connected(const struct handshake *h)
+{
+	return h->phases[h->phase].size || over(h);
+}
+
 void handshake_poll(const struct handshake *h, struct pollfd *p)
 {
 	*p = (struct pollfd){ .fd = h->fd, .events = h->phases[h->phase].out ? POLLOUT : POLLIN };

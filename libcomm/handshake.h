@@ -38,6 +38,8 @@ int handshake_connect(const struct world *w, int to, enum hello_kind kind, uint6
 int handshake_accept(const struct world *w, int fd, struct handshake **out, struct err *e);
 /* 1 both have proved themselves, 0 not yet, -1 the connection is of no use. */
 int handshake_step(struct handshake *h, struct err *e);
+/* The other end is there, or was: it accepted the connection. */
+bool handshake_connected(const struct handshake *h);
 void handshake_poll(const struct handshake *h, struct pollfd *p);
 const struct hello *handshake_hello(const struct handshake *h);
 int handshake_fd(const struct handshake *h);

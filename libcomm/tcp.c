@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { WATCH_AFTER_NS = 20000000, GRACE_NS = 20000000 };
+enum { WATCH_AFTER_NS = 20000000, GRACE_NS = 20000000, SHUT_OUT_MOST = 100 };
 
 void tcp_init(struct tcp_link *t)
 {
@@ -45,6 +45,18 @@ static void end_watch(struct tcp_link *t)
 	t->watch = -1;
 }
 
+/* The other end accepted the connection and then closed it: its acceptor hears
+ * only so many at a time, and strangers may have crowded this one out. Whoever
+ * has ended refuses connections, so another try tells. */
+static bool greet_again(struct tcp_link *t, const struct err *e)
+{
+	if (e->code != ERR_NET || !handshake_connected(t->greeting) || t->shut_out++ == SHUT_OUT_MOST)
+		return false;
+	handshake_free(t->greeting);
+	t->greeting = NULL;
+	return true;
+}
+
 static void become_ready(struct link *l, int fd)
 {
 	struct tcp_link *t = &l->tcp;
@@ -57,12 +69,23 @@ static void become_ready(struct link *l, int fd)
 	end_watch(t);
 }
 
+static int begin_greeting(struct link *l, enum hello_kind kind, struct err *e)
+{
+	struct tcp_link *t = &l->tcp;
+	if (t->greeting ||
+	    handshake_connect(l->c->world, l->c->members[l->peer], kind, l->c->id, &t->greeting, e) == 0)
+		return 0;
+	return not_met(l, e);
+}
+
 static int step_greeting(struct link *l, struct err *e)
 {
 	struct tcp_link *t = &l->tcp;
+	if (begin_greeting(l, HELLO_LINK, e) < 0)
+		return -1;
 	int rc = handshake_step(t->greeting, e);
 	if (rc < 0)
-		return not_met(l, e);
+		return greet_again(t, e) ? 0 : not_met(l, e);
 	if (rc == 0)
 		return 0;
 	int fd = handshake_finish(t->greeting);
@@ -80,12 +103,11 @@ static int watch_peer(struct link *l, struct err *e)
 		ssize_t n = recv(t->watch, &nothing, 1, MSG_DONTWAIT);
 		return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : lost(l, "has gone", 0, e);
 	}
-	if (!t->greeting &&
-	    handshake_connect(l->c->world, l->c->members[l->peer], HELLO_WATCH, l->c->id, &t->greeting, e) < 0)
-		return not_met(l, e);
+	if (begin_greeting(l, HELLO_WATCH, e) < 0)
+		return -1;
 	int rc = handshake_step(t->greeting, e);
 	if (rc < 0)
-		return not_met(l, e);
+		return greet_again(t, e) ? 0 : not_met(l, e);
 	if (rc > 0) {
 		t->watch = handshake_finish(t->greeting);
 		t->greeting = NULL;
@@ -124,13 +146,8 @@ static int tcp_ready(struct link *l, struct err *e)
 	if (t->state == TCP_READY)
 		return 1;
 	if (t->state == TCP_IDLE) {
-		struct world *w = l->c->world;
-		int there = l->c->members[l->peer];
 		t->since = clock_ns();
-		t->state = w->rank < there ? TCP_GREETING : TCP_AWAITING;
-		if (t->state == TCP_GREETING &&
-		    handshake_connect(w, there, HELLO_LINK, l->c->id, &t->greeting, e) < 0)
-			return not_met(l, e);
+		t->state = l->c->world->rank < l->c->members[l->peer] ? TCP_GREETING : TCP_AWAITING;
 	}
 	return t->state == TCP_GREETING ? step_greeting(l, e) : step_awaiting(l, e);
 }

@@ -18,7 +18,8 @@ enum tcp_state { TCP_IDLE, TCP_GREETING, TCP_AWAITING, TCP_READY };
 struct tcp_link {
 	enum tcp_state state;
 	int fd;                       /* of a ready link; written under the world's lock */
-	struct handshake *greeting;   /* of the connection to come, or of the watch */
+	struct handshake *greeting;   /* of the connection to come, or of the watch; NULL: to be begun anew */
+	int shut_out;                 /* how often a greeting ended before its time */
 	int watch;                    /* -1: none yet */
 	int64_t since, gone;          /* when the waiting began; when the watch ended, 0: it did not */
 };

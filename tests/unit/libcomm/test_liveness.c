@@ -109,9 +109,9 @@ static void a_rank_that_cannot_split_tells_the_others(void **state)
 	}
 }
 
-/* --- All knock at the same moment ----------------------------------------------------- */
+/* --- Many knock at the same moment ----------------------------------------------------- */
 
-enum { CROWD = 72 }; /* more than the strangers that are heard at a time */
+enum { CROWD = 72, STRANGERS = 100 }; /* each more than the strangers that are heard at a time */
 
 /* The last rank sleeps while all others connect to it. */
 static int meet_a_crowd(struct comm *w, void *arg)
@@ -119,13 +119,13 @@ static int meet_a_crowd(struct comm *w, void *arg)
 	struct err e = ERR_INIT;
 	struct stage *s = arg;
 	struct comm *g;
-	int mine = comm_rank(w), all[CROWD];
+	int mine = comm_rank(w), last = comm_size(w) - 1, all[CROWD];
 	RANK_CHECK(comm_split(w, 0, 0, "g", &g, &e) == 0, "%s", e.text);
-	if (mine == CROWD - 1)
+	if (mine == last)
 		raise(SIGSTOP);
 	wait_until(&s->go, 1);
-	RANK_CHECK(comm_gather(g, &mine, all, 1, COMM_I32, CROWD - 1, &e) == 0, "%s", e.text);
-	for (int r = 0; mine == CROWD - 1 && r < CROWD; r++)
+	RANK_CHECK(comm_gather(g, &mine, all, 1, COMM_I32, last, &e) == 0, "%s", e.text);
+	for (int r = 0; mine == last && r <= last; r++)
 		RANK_CHECK(all[r] == r, "rank %d gave %d", r, all[r]);
 	return 0;
 }
@@ -145,25 +145,43 @@ static unsigned waiting_at(unsigned port)
 	return found;
 }
 
-static void a_crowd_of_ranks_is_let_in(void **state)
+/* So many ranks meet, and so many strangers come after them to the last one's door. */
+static void meet_before_strangers(int ranks, int strangers)
 {
-	(void)state;
 	struct stage *s = stage_new();
-	struct ranks r = { .n = CROWD, .backend = "tcp", .fn = meet_a_crowd, .arg = s };
+	struct ranks r = { .n = ranks, .backend = "tcp", .fn = meet_a_crowd, .arg = s };
+	char address[NET_ADDR_MAX];
 	unsigned port;
-	int status;
+	int status, fd[STRANGERS];
 	ranks_start(&r);
-	pid_t last = r.pid[CROWD - 1];
+	pid_t last = r.pid[ranks - 1];
 	assert_int_equal(waitpid(last, &status, WUNTRACED), last);
 	assert_true(WIFSTOPPED(status));
 	atomic_store(&s->go, 1);
 	/* pid memfd bell nonce secret address host */
-	assert_int_equal(sscanf(r.board->value[CROWD - 1], "%*d %*d %*d %*s %*s %*[0-9.]:%u", &port), 1);
-	while (waiting_at(port) < CROWD - 1)
+	assert_int_equal(sscanf(r.board->value[ranks - 1], "%*d %*d %*d %*s %*s %79s", address), 1);
+	assert_int_equal(sscanf(address, "%*[0-9.]:%u", &port), 1);
+	while (waiting_at(port) < (unsigned)ranks - 1)
 		usleep(1000);
+	for (int i = 0; i < strangers; i++)
+		assert_int_equal(net_connect(address, RANKS_ALARM_S, &fd[i], NULL), 0);
 	kill(last, SIGCONT);
 	assert_int_equal(ranks_finish(&r), 0);
+	for (int i = 0; i < strangers; i++)
+		close(fd[i]);
 	munmap(s, sizeof *s);
+}
+
+static void a_crowd_of_ranks_is_let_in(void **state)
+{
+	(void)state;
+	meet_before_strangers(CROWD, 0);
+}
+
+static void ranks_crowded_out_by_strangers_try_again(void **state)
+{
+	(void)state;
+	meet_before_strangers(3, STRANGERS);
 }
 
 int main(void)
@@ -172,6 +190,7 @@ int main(void)
 		cmocka_unit_test(a_rank_that_dies_inside_a_barrier_blocks_nobody),
 		cmocka_unit_test(a_rank_that_cannot_split_tells_the_others),
 		cmocka_unit_test(a_crowd_of_ranks_is_let_in),
+		cmocka_unit_test(ranks_crowded_out_by_strangers_try_again),
 	};
 	return cmocka_run_group_tests_name("comm liveness", tests, NULL, NULL);
 }
