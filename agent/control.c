@@ -338,6 +338,11 @@ void control_progress(struct control *c, int64_t step, const char *phase)
 	atomic_fetch_add_explicit(&c->count, 1, memory_order_relaxed);
 }
 
+void control_moved(struct control *c)
+{
+	atomic_fetch_add_explicit(&c->count, 1, memory_order_relaxed);
+}
+
 bool control_stopping(struct control *c, bool *checkpoint)
 {
 	int stop = atomic_load(&c->stop);

@@ -53,6 +53,8 @@ void control_send(struct control *c, enum msg_type type, json_t *body);
 /* Where the trainer is: cheap, no system call. The supervisor hears of it with every heartbeat and, when it changes, up to
  * ten times a second (less often in a world of more than 200 ranks). phase: a literal such as "forward". */
 void control_progress(struct control *c, int64_t step, const char *phase);
+/* It is still there, and has moved: work that takes long inside one phase calls this, on any thread. */
+void control_moved(struct control *c);
 /* A stop was asked for; *checkpoint says whether to write one first. */
 bool control_stopping(struct control *c, bool *checkpoint);
 

@@ -89,7 +89,7 @@ static int load(const char *path, json_t *model, const struct state_view *view, 
 	struct ckpt_tensor *list = list_tensors(view, NULL, NULL, &n, e);
 	if (!list)
 		return -1;
-	int rc = ckpt_load(path, model, at, list, n, e);
+	int rc = ckpt_load(path, model, at, list, n, view->watch, e);
 	free(list);
 	return rc;
 }

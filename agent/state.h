@@ -23,6 +23,7 @@
 struct state_view {
 	const struct catalogue *catalogue;
 	float *params, *m, *v; /* [catalogue.elements] */
+	const struct ckpt_watch *watch; /* hears of each piece that is loaded into it; NULL: nobody */
 };
 
 /* What must be equal for a checkpoint to be loaded: family and sizes. A new reference. */

@@ -20,6 +20,7 @@ struct trainer {
 	struct optim *optim;
 	struct ckpt_writer *writer;
 	struct state_view view;
+	struct ckpt_watch watch;
 	json_t *model, *layout; /* for the checkpoints, as is `whole` */
 	struct ckpt_tensor *whole;
 	int n_whole;
@@ -39,6 +40,12 @@ static void on_phase(const char *what, void *arg)
 {
 	struct trainer *t = arg;
 	control_progress(t->env->control, t->at.step, what);
+}
+
+static void on_piece(void *arg)
+{
+	struct trainer *t = arg;
+	control_moved(t->env->control);
 }
 
 static int open_data(struct trainer *t, struct err *e)
@@ -68,7 +75,7 @@ static int open_model(struct trainer *t, struct err *e)
 		return -1;
 	t->view = (struct state_view){
 		.catalogue = engine_catalogue(t->engine), .params = engine_params(t->engine),
-		.m = optim_m(t->optim), .v = optim_v(t->optim),
+		.m = optim_m(t->optim), .v = optim_v(t->optim), .watch = &t->watch,
 	};
 	return 0;
 }
@@ -86,7 +93,7 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 		return -1;
 	struct ckpt_options opt = {
 		.dir = t->ckpt_dir, .keep = t->job->checkpoint.keep, .generation = t->env->generation,
-		.model = t->model, .layout = t->layout, .expect = t->whole, .n_expect = t->n_whole,
+		.model = t->model, .layout = t->layout, .expect = t->whole, .n_expect = t->n_whole, .watch = &t->watch,
 	};
 	return ckpt_writer_open(t->env->world, &opt, &t->writer, e);
 }
@@ -122,6 +129,7 @@ static int trainer_open(struct trainer *t, struct err *e)
 	const struct train_env *env = t->env;
 	double since = clock_s();
 	model_shape(t->job, &t->shape);
+	t->watch = (struct ckpt_watch){ on_piece, t };
 	t->reports = env->at.pp == env->layout.pp - 1 && env->at.tp == 0 && env->at.dp == 0;
 	control_progress(env->control, 0, "open data");
 	if (open_data(t, e))

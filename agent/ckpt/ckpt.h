@@ -49,6 +49,12 @@ struct ckpt_state {
 	int64_t total_steps;  /* the learning-rate schedule's length when it was written */
 };
 
+/* Hears of every piece that is written or read, on the thread that does it: a slow disk is no hang. */
+struct ckpt_watch {
+	void (*moved)(void *arg);
+	void *arg;
+};
+
 struct ckpt_writer; /* one an agent; its functions are called from one thread */
 struct ckpt_io;
 
@@ -62,6 +68,7 @@ struct ckpt_options {
 	 * Without it a tensor that no rank gives is only missed when it is loaded. NULL: whatever is given. Borrowed. */
 	const struct ckpt_tensor *expect;
 	int n_expect;
+	const struct ckpt_watch *watch; /* NULL: nobody; borrowed */
 	const struct ckpt_io *io; /* NULL: the system's own calls; the tests give theirs (io.h) */
 };
 
@@ -97,8 +104,9 @@ int ckpt_latest(const char *dir, json_t *model, char **path, void (*note)(const 
 
 /* Fills the boxes from whichever shards hold them; digests of the slices read are verified. ERR_CORRUPT names file and tensor,
  * ERR_USAGE the first field of the model, or the shape of the tensor, that differs, as have and want. Boxes may be partly
- * filled after a failure. Not collective. n may be 0: only the state. */
-int ckpt_load(const char *path, json_t *model, struct ckpt_state *state, struct ckpt_tensor *tensors, int n, struct err *e);
+ * filled after a failure. Not collective. n may be 0: only the state. watch may be NULL. */
+int ckpt_load(const char *path, json_t *model, struct ckpt_state *state, struct ckpt_tensor *tensors, int n,
+	      const struct ckpt_watch *watch, struct err *e);
 
 /* Reads everything and compares: sizes, digests, headers, coverage. */
 int ckpt_verify(const char *path, struct err *e);

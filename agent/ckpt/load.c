@@ -31,11 +31,12 @@ static int load_tensor(struct reader *r, const struct manifest *m, const struct 
 	return 0;
 }
 
-static int load_tensors(const char *path, const struct manifest *m, const struct ckpt_tensor *tensors, int n, struct err *e)
+static int load_tensors(const char *path, const struct manifest *m, const struct ckpt_tensor *tensors, int n,
+			const struct ckpt_watch *watch, struct err *e)
 {
 	struct reader *r;
 	int rc = 0;
-	if (reader_open(path, m, &r, e))
+	if (reader_open(path, m, watch, &r, e))
 		return -1;
 	for (int i = 0; i < n && !rc; i++)
 		rc = load_tensor(r, m, &tensors[i], e);
@@ -43,7 +44,8 @@ static int load_tensors(const char *path, const struct manifest *m, const struct
 	return rc;
 }
 
-int ckpt_load(const char *path, json_t *model, struct ckpt_state *state, struct ckpt_tensor *tensors, int n, struct err *e)
+int ckpt_load(const char *path, json_t *model, struct ckpt_state *state, struct ckpt_tensor *tensors, int n,
+	      const struct ckpt_watch *watch, struct err *e)
 {
 	struct manifest m;
 	if (manifest_load(path, &m, e))
@@ -51,7 +53,7 @@ int ckpt_load(const char *path, json_t *model, struct ckpt_state *state, struct 
 	int rc = 0;
 	if (manifest_check_model(&m, model, e))
 		rc = err_prefix(e, "%s", path);
-	else if (load_tensors(path, &m, tensors, n, e))
+	else if (load_tensors(path, &m, tensors, n, watch, e))
 		rc = -1;
 	if (!rc && state)
 		*state = m.state;

@@ -17,17 +17,18 @@ enum { CHUNK = 1 << 20 };
 struct reader {
 	const char *path;
 	const struct manifest *m;
+	const struct ckpt_watch *watch; /* NULL: nobody */
 	int *fds; /* -1: not open yet */
 	struct digester *digester;
 	float *chunk;
 };
 
-int reader_open(const char *path, const struct manifest *m, struct reader **out, struct err *e)
+int reader_open(const char *path, const struct manifest *m, const struct ckpt_watch *watch, struct reader **out, struct err *e)
 {
 	struct reader *r = calloc(1, sizeof *r);
 	if (!r)
 		return err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
-	*r = (struct reader){ path, m, malloc(((size_t)m->n_files + 1) * sizeof *r->fds), digester_open(), malloc(CHUNK) };
+	*r = (struct reader){ path, m, watch, malloc(((size_t)m->n_files + 1) * sizeof *r->fds), digester_open(), malloc(CHUNK) };
 	for (int64_t i = 0; r->fds && i < m->n_files; i++)
 		r->fds[i] = -1;
 	if (!r->fds || !r->digester || !r->chunk) {
@@ -131,6 +132,8 @@ static int read_pieces(struct reader *r, int fd, const struct manifest_tensor *t
 		if (file_pread_full(fd, r->chunk, (size_t)n, f->header + s->offset + at))
 			return err_errno(e, ERR_IO, "%s/%s: cannot read tensor %s", r->path, f->name, t->name);
 		digester_add(r->digester, r->chunk, (size_t)n);
+		if (r->watch)
+			r->watch->moved(r->watch->arg);
 		if (into)
 			copy(&from, r->chunk, at / (int64_t)sizeof(float), n / (int64_t)sizeof(float), &to, into->data);
 	}

@@ -6,9 +6,10 @@
 
 #include "agent/ckpt/manifest.h"
 
-struct reader; /* borrows the path and the manifest; files are opened when first read, sizes checked then */
+struct reader; /* borrows path, manifest and watch; files are opened when first read, sizes checked then */
 
-int reader_open(const char *path, const struct manifest *m, struct reader **out, struct err *e);
+/* watch may be NULL. */
+int reader_open(const char *path, const struct manifest *m, const struct ckpt_watch *watch, struct reader **out, struct err *e);
 void reader_close(struct reader *r);
 /* The descriptor of a file, owned by the reader; -1 on error. */
 int reader_file(struct reader *r, int64_t file, struct err *e);

@@ -139,8 +139,8 @@ done:
 }
 
 /* Each chunk is digested, then written while it is still in the cache. */
-static int write_tensor(const struct ckpt_tensor *t, const struct ckpt_io *io, int fd, const char *path, struct digester *d,
-			struct digest *out, struct err *e)
+static int write_tensor(const struct ckpt_tensor *t, const struct ckpt_watch *watch, const struct ckpt_io *io, int fd,
+			const char *path, struct digester *d, struct digest *out, struct err *e)
 {
 	const char *at = (const char *)t->data;
 	digester_start(d);
@@ -149,6 +149,8 @@ static int write_tensor(const struct ckpt_tensor *t, const struct ckpt_io *io, i
 		digester_add(d, at, n);
 		if (io_write_full(io, fd, path, at, n, e))
 			return -1;
+		if (watch)
+			watch->moved(watch->arg);
 		at += n;
 		left -= (int64_t)n;
 	}
@@ -167,7 +169,7 @@ static int write_tensors(const struct snapshot *s, const struct ckpt_io *io, int
 	for (int i = 0; i < s->n && !rc; i++) {
 		const struct ckpt_tensor *t = &s->tensors[i];
 		struct manifest_slice slice = { .file = 0, .offset = at, .lo = { t->lo[0], t->lo[1] }, .hi = { t->hi[0], t->hi[1] } };
-		rc = write_tensor(t, io, fd, path, d, &slice.digest, e) ||
+		rc = write_tensor(t, s->watch, io, fd, path, d, &slice.digest, e) ||
 		     manifest_add_slice(part, t->name, t->dims, t->shape, &slice, e);
 		at += box_bytes(t);
 	}

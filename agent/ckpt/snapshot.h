@@ -15,6 +15,7 @@ struct snapshot {
 	float *buffer;
 	size_t bytes, cap;
 	struct err err; /* why the last take failed; ERR_NONE */
+	const struct ckpt_watch *watch; /* hears of each piece written; NULL: nobody */
 };
 
 /* Copies the tensors; refuses boxes outside their tensor by name. */

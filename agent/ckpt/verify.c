@@ -111,7 +111,7 @@ static int verify_files(const char *path, const struct manifest *m, struct err *
 	struct place *places = list_places(m, &n);
 	if (!places)
 		return err_set(e, ERR_NOMEM, "%s: no memory to verify it", path);
-	if (reader_open(path, m, &r, e)) {
+	if (reader_open(path, m, NULL, &r, e)) {
 		free(places);
 		return -1;
 	}

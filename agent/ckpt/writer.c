@@ -51,6 +51,7 @@ static struct ckpt_writer *new_writer(struct comm *group, const struct ckpt_opti
 		return NULL;
 	}
 	w->dir = dir;
+	w->snapshot.watch = opt->watch;
 	w->last = &w->reports;
 	pthread_mutex_init(&w->lock, NULL);
 	w->commit = (struct commit){

@@ -138,10 +138,14 @@ static bool on_eval(struct supervisor *s, struct link *l, const json_t *body)
 
 static bool on_progress(struct supervisor *s, struct link *l, const json_t *body)
 {
-	int64_t step;
+	int64_t step, count = json_integer_value(json_object_get(body, "count"));
+	struct rank_state *k = &s->ranks[link_rank(l)];
 	if (!get_int(body, "step", -1, INT64_MAX / 2, &step))
 		return false;
-	touch(s, &s->ranks[link_rank(l)], step, get_text(body, "phase", ""));
+	touch(s, k, step, get_text(body, "phase", ""));
+	if (count != k->count)
+		k->moved = sup_now(s);
+	k->count = count;
 	return true;
 }
 

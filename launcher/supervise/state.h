@@ -62,7 +62,8 @@ struct rank_state {
 	int status;        /* as of waitpid, when exited */
 	int64_t step;
 	char phase[32];
-	double moved, beat; /* when step or phase changed; when anything came */
+	int64_t count;      /* the agent's own, of all that it did */
+	double moved, beat; /* when step, phase or count changed; when anything came */
 };
 
 struct supervisor {

@@ -188,7 +188,7 @@ static inline void fix_load(const char *path, const struct fix_layout *l, int64_
 		struct ckpt_state state, want = fix_state(step);
 		struct ckpt_tensor tensors[FIX_TENSORS];
 		int n = fix_rank(l, rank, -1, true, tensors);
-		if (ckpt_load(path, model, &state, tensors, n, &e))
+		if (ckpt_load(path, model, &state, tensors, n, NULL, &e))
 			fail_msg("%s", e.text);
 		assert_memory_equal(&state, &want, sizeof state);
 		for (int i = 0; i < n; i++)

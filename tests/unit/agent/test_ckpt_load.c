@@ -35,7 +35,7 @@ static void boxes_that_cross_every_cut_are_loaded(void **state)
 		int64_t lo0 = r[0] % rows, hi0 = lo0 + 1 + r[1] % (rows - lo0);
 		int64_t lo1 = r[2] % columns, hi1 = lo1 + 1 + r[3] % (columns - lo1);
 		struct ckpt_tensor t = fix_box(tensor, lo0, hi0, lo1, hi1);
-		assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, &e), 0);
+		assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, NULL, &e), 0);
 		fix_each(&t, tensor, 9, true);
 		free(t.data);
 	}
@@ -63,7 +63,7 @@ static void slices_larger_than_a_piece_are_loaded(void **state)
 	assert_int_equal(file_replace(fix_path(3, MANIFEST_NAME), text.data, text.len, &e), 0);
 	struct ckpt_tensor part = { .name = "big", .dims = 2, .shape = { 700, 1500 }, .lo = { 100, 7 }, .hi = { 650, 1400 } };
 	part.data = malloc(550 * 1393 * sizeof(float));
-	assert_int_equal(ckpt_load(fix_path(3, NULL), none, NULL, &part, 1, &e), 0);
+	assert_int_equal(ckpt_load(fix_path(3, NULL), none, NULL, &part, 1, NULL, &e), 0);
 	for (int i = 0; i < 550; i++)
 		for (int j = 0; j < 1393; j++)
 			assert_true(part.data[i * 1393 + j] == (float)((i + 100) * 1500 + j + 7));
@@ -84,11 +84,11 @@ static void only_the_slices_that_are_needed_are_read(void **state)
 	fix_write(&from, 9);
 	assert_int_equal(unlink(fix_path(9, "shard-00003.safetensors")), 0);
 	struct ckpt_tensor t = fix_box(0, 0, 60, 2, 5);
-	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, &e), 0);
+	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, NULL, &e), 0);
 	fix_each(&t, 0, 9, true);
 	free(t.data);
 	t = fix_box(0, 0, 90, 2, 5);
-	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, &e), -1);
+	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, NULL, &e), -1);
 	assert_int_equal(e.code, ERR_CORRUPT);
 	assert_non_null(strstr(e.text, "shard-00003.safetensors: a shard of the checkpoint cannot be opened"));
 	free(t.data);
@@ -101,16 +101,16 @@ static void what_does_not_fit_is_named(void **state)
 	struct ckpt_tensor t = fix_box(4, 0, 16, 0, 1);
 	(void)state;
 	fix_write(&whole, 9);
-	assert_int_equal(ckpt_load(fix_path(9, NULL), other, NULL, &t, 1, &e), -1);
+	assert_int_equal(ckpt_load(fix_path(9, NULL), other, NULL, &t, 1, NULL, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	assert_non_null(strstr(e.text, "model.hidden: the checkpoint has 16, this job 32"));
 	t.shape[0] = 17;
-	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, &e), -1);
+	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, NULL, &e), -1);
 	assert_non_null(strstr(e.text, "norm.weight: the checkpoint has 1 dimensions, 16 × 1, this job wants 1, 17 × 1"));
 	strcpy(t.name, "norm.bias");
-	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, &e), -1);
+	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, NULL, &e), -1);
 	assert_non_null(strstr(e.text, "tensor norm.bias: the checkpoint has none of this name"));
-	assert_int_equal(ckpt_load(fix_path(10, NULL), NULL, NULL, &t, 1, &e), -1);
+	assert_int_equal(ckpt_load(fix_path(10, NULL), NULL, NULL, &t, 1, NULL, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	json_decref(other);
 	free(t.data);
@@ -172,7 +172,7 @@ static void a_flipped_bit_in_a_tensor_is_named_by_the_loader(void **state)
 	long at = (long)(m.files[0].header + manifest_find(&m, t.name)->slices[0].offset);
 	manifest_fini(&m);
 	flip(fix_path(9, "shard-00000.safetensors"), at + 100);
-	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, &e), -1);
+	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, NULL, &e), -1);
 	assert_int_equal(e.code, ERR_CORRUPT);
 	assert_non_null(strstr(e.text, "shard-00000.safetensors: tensor layers.0.attn.q.weight, rows [0, 24) × columns [0, 16): the digest differs"));
 	free(t.data);
@@ -306,7 +306,7 @@ static void a_stale_shard_is_not_loaded(void **state)
 	fix_write(&two_by_two, 5);
 	fix_write(&two_by_two, 9);
 	stale_shard();
-	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, &e), -1);
+	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, NULL, &e), -1);
 	assert_int_equal(e.code, ERR_CORRUPT);
 	free(t.data);
 }
@@ -320,7 +320,7 @@ static void a_shard_of_another_size_is_not_loaded(void **state)
 		fix_write(&whole, 9);
 		const char *path = fix_path(9, "shard-00000.safetensors");
 		assert_int_equal(truncate(path, size_of(path) + more), 0);
-		assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, &e), -1);
+		assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, NULL, &e), -1);
 		assert_int_equal(e.code, ERR_CORRUPT);
 		assert_non_null(strstr(e.text, "the file was cut or replaced"));
 		free(t.data);

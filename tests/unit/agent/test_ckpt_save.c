@@ -186,6 +186,33 @@ static void a_save_is_committed_whole_and_private(void **state)
 	comm_close(world);
 }
 
+static void count(void *arg)
+{
+	++*(int *)arg;
+}
+
+static void each_piece_written_and_read_is_told(void **state)
+{
+	struct err e = ERR_INIT;
+	struct ckpt_tensor tensors[FIX_TENSORS];
+	struct ckpt_state st = fix_state(9);
+	int pieces = 0;
+	struct ckpt_watch watch = { count, &pieces };
+	struct comm *world = world_alone();
+	struct saver s = { .world = world, .model = fix_model(), .layout = json_object() };
+	struct ckpt_options opt = { .dir = fix_dir, .generation = 3, .model = s.model, .layout = s.layout, .watch = &watch };
+	(void)state;
+	assert_int_equal(ckpt_writer_open(world, &opt, &s.writer, &e), 0);
+	assert_int_equal(save(&s, 9, &e), 0);
+	assert_int_equal(pieces, FIX_TENSORS);
+	int n = fix_rank(&whole, 0, 9, false, tensors);
+	assert_int_equal(ckpt_load(fix_path(9, NULL), s.model, &st, tensors, n, &watch, &e), 0);
+	assert_int_equal(pieces, 2 * FIX_TENSORS);
+	fix_free(tensors, n);
+	saver_close(&s);
+	comm_close(world);
+}
+
 static void everything_is_synced_before_it_gets_its_name(void **state)
 {
 	struct err e = ERR_INIT;
@@ -740,6 +767,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, fix_setup, fix_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(a_save_is_committed_whole_and_private),
+		TEST(each_piece_written_and_read_is_told),
 		TEST(everything_is_synced_before_it_gets_its_name),
 		TEST(the_snapshot_is_what_the_tensors_were_at_the_call),
 		TEST(the_newest_valid_ones_are_kept),

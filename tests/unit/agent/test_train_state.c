@@ -56,9 +56,11 @@ int ckpt_latest(const char *dir, json_t *model, char **path, void (*note)(const 
 	return 0;
 }
 
-int ckpt_load(const char *path, json_t *model, struct ckpt_state *state, struct ckpt_tensor *tensors, int n, struct err *e)
+int ckpt_load(const char *path, json_t *model, struct ckpt_state *state, struct ckpt_tensor *tensors, int n,
+	      const struct ckpt_watch *watch, struct err *e)
 {
 	(void)model;
+	(void)watch;
 	int step = atoi(strrchr(path, '-') + 1);
 	world.loads++;
 	for (int i = 0; i < n; i++)
@@ -142,7 +144,7 @@ static void save_as(const struct model_shape *s, const struct layout *l, const s
 	assert_int_equal(layout_stages(s, l->pp, stages, NULL), 0);
 	assert_int_equal(catalogue_build(s, l->tp, me->tp, &stages[me->pp], &c, NULL), 0);
 	float *memory = calloc((size_t)c.elements * 3, sizeof *memory);
-	struct state_view view = { &c, memory, memory + c.elements, memory + 2 * c.elements };
+	struct state_view view = { &c, memory, memory + c.elements, memory + 2 * c.elements, NULL };
 	struct ckpt_state at = { 0 };
 	assert_int_equal(state_save(NULL, &at, &view, l, me, NULL), 0);
 	for (int i = 0; i < world.n_saved; i++)
@@ -233,7 +235,7 @@ static struct fixture one_number(void)
 static int resume(const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)
 {
 	f->catalogue = (struct catalogue){ &f->param, 1, 1 };
-	f->view = (struct state_view){ &f->catalogue, &f->numbers[0], &f->numbers[1], &f->numbers[2] };
+	f->view = (struct state_view){ &f->catalogue, &f->numbers[0], &f->numbers[1], &f->numbers[2], NULL };
 	return state_resume(world.comm, wish, world.dir, NULL, &f->view, at, e);
 }
 
@@ -318,7 +320,7 @@ static void what_cannot_be_read_now_is_not_called_damaged(void **state)
 static int resume_elsewhere(const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)
 {
 	f->catalogue = (struct catalogue){ &f->param, 1, 1 };
-	f->view = (struct state_view){ &f->catalogue, &f->numbers[0], &f->numbers[1], &f->numbers[2] };
+	f->view = (struct state_view){ &f->catalogue, &f->numbers[0], &f->numbers[1], &f->numbers[2], NULL };
 	return state_resume(world.comm, wish, "/nowhere", NULL, &f->view, at, e);
 }
 

@@ -224,6 +224,20 @@ static void a_hang_names_the_rank_that_is_behind(void **state)
 	assert_int_equal(h.starts, 2);
 }
 
+/* Such as a checkpoint that takes long to be written. */
+static void who_moves_within_a_phase_is_not_hung(void **state)
+{
+	(void)state;
+	start_training();
+	for (int i = 0; i < 100; i++) {
+		pass(1);
+		say(&h.peers[0], MSG_PROGRESS, json_pack("{s:i, s:s, s:i}", "step", 5, "phase", "commit", "count", i));
+		say(&h.peers[1], MSG_PROGRESS, json_pack("{s:i, s:s, s:i}", "step", 5, "phase", "commit", "count", 7));
+	}
+	assert_int_equal(told("rank-lost", ""), 0);
+	assert_int_equal(h.starts, 1);
+}
+
 static void a_rank_without_heartbeats_is_lost(void **state)
 {
 	(void)state;
@@ -414,6 +428,7 @@ int main(void)
 		T(a_stop_after_the_last_step_is_a_finished_job),
 		T(a_signal_that_an_agent_got_stops_all),
 		T(a_hang_names_the_rank_that_is_behind),
+		T(who_moves_within_a_phase_is_not_hung),
 		T(a_rank_without_heartbeats_is_lost),
 		T(sleep_of_the_supervisor_is_nobody_s_fault),
 		T(ranks_that_never_report_are_named),
