@@ -53,6 +53,26 @@ run_tiny() {
 
 run_folder() { echo "$BATS_FILE_TMPDIR/$1"; }
 
+# The lines of one kind of event of a run.
+event() { # run event
+	grep "\"event\":\"$2\"" "$(run_folder "$1")/events.jsonl"
+}
+
+# A field of the last event of a kind (and rank).
+event_field() { # run event field [rank]
+	event "$1" "$2" | { [[ -z ${4-} ]] && cat || grep "\"rank\":$4[,}]"; } | tail -n 1 | grep -oP "\"$3\":\"?\K[^,\"}]+"
+}
+
+# The run has metrics of that step or a later one.
+step_reached() { # run step
+	local last
+	last=$(tail -n 1 "$(run_folder "$1")/metrics.jsonl" 2>/dev/null | grep -oP '"step":\K[0-9]+')
+	[[ ${last:-0} -ge $2 ]]
+}
+
+# Seconds from one time to another.
+span() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", b - a }'; }
+
 # wait_for SECONDS COMMAND...: polls until the command succeeds.
 wait_for() {
 	local end=$((SECONDS + $1))

@@ -15,7 +15,7 @@ long() {
 	"$MUSTER" run "$tiny" "job.name=$name" job.steps=1000000 parallel.tp=2 parallel.dp=2 "$@" \
 		</dev/null >"$BATS_FILE_TMPDIR/$name.out" 2>&1 3>&- &
 	pid=$!
-	wait_for 60 grep -q '"step"' "$(run_folder "$name")/metrics.jsonl" 2>/dev/null
+	wait_for 60 step_reached "$name" 1
 }
 
 ended() { # expected exit status of $pid
@@ -24,8 +24,6 @@ ended() { # expected exit status of $pid
 	echo "exit status $rc"
 	[[ $rc -eq $1 ]]
 }
-
-event() { grep "\"event\":\"$2\"" "$(run_folder "$1")/events.jsonl"; }
 
 @test "muster alone shows its commands and exits 2" {
 	run "$MUSTER"
@@ -140,8 +138,7 @@ event() { grep "\"event\":\"$2\"" "$(run_folder "$1")/events.jsonl"; }
 @test "a rank that hangs is named, and the run goes on" {
 	long hung restart.hang_timeout=2 checkpoint.every=20
 	wait_for 20 event hung ckpt
-	agent=$(event hung hello | grep '"rank":2,' | grep -oE '"pid":[0-9]+' | grep -oE '[0-9]+')
-	kill -STOP "$agent"
+	kill -STOP "$(event_field hung hello pid 2)"
 	wait_for 20 event hung restart
 	event hung rank-lost
 	[[ $(event hung rank-lost) == *'"rank":2,'*'"how":"hung"'* ]]

@@ -13,39 +13,21 @@ setup_file() {
 	run_tiny undisturbed $words
 }
 
-# The process of a rank of the current generation, from events.jsonl.
-rank_pid() { # run rank
-	grep '"hello"' "$(run_folder "$1")/events.jsonl" | grep -E "\"rank\": ?$2[,}]" | tail -n 1 |
-		grep -oE '"pid": ?[0-9]+' | grep -oE '[0-9]+'
-}
-
-# The time field of the last event of a kind, seconds since 1970.
-event_time() { # run event
-	grep "\"$2\"" "$(run_folder "$1")/events.jsonl" | tail -n 1 | grep -oE '"time": ?[0-9.]+' | grep -oE '[0-9.]+$'
-}
-
-step_reached() { # run step
-	local last
-	last=$(tail -n 1 "$(run_folder "$1")/metrics.jsonl" 2>/dev/null | grep -oE '"step": ?[0-9]+' | grep -oE '[0-9]+')
-	[[ ${last:-0} -ge $2 ]]
-}
-
 kill_rank() { # rank
 	local name=kill-$1 step=$((RANDOM % 25 + 2)) killed
 	# shellcheck disable=SC2086
 	"$MUSTER" run "$tiny" job.name="$name" $words </dev/null >"$BATS_FILE_TMPDIR/$name.out" 2>&1 3>&- &
 	local pid=$!
 	wait_for 60 step_reached "$name" "$step"
-	killed=$(date +%s.%N)
-	kill -9 "$(rank_pid "$name" "$1")"
+	killed=$EPOCHREALTIME
+	kill -9 "$(event_field "$name" hello pid "$1")"
 	wait $pid
 	run "$losses" compare "$(run_folder undisturbed)/metrics.jsonl" "$(run_folder "$name")/metrics.jsonl" 0
 	echo "$output"
 	[[ $status -eq 0 ]]
 	"$losses" repeats "$(run_folder "$name")/metrics.jsonl"
-	figure "rank $1 killed after step $step: seen after $(echo "$(event_time "$name" rank-lost) $killed" |
-		awk '{ printf "%.3f", $1 - $2 }') s, first step of the next generation after $(echo "$(event_time "$name" first-step) $killed" |
-		awk '{ printf "%.3f", $1 - $2 }') s; $output"
+	figure "rank $1 killed after step $step: seen after $(span "$killed" "$(event_field "$name" rank-lost time)") s," \
+		"first step of the next generation after $(span "$killed" "$(event_field "$name" first-step time)") s; $output"
 }
 
 @test "rank 0 of 8 is killed" { kill_rank 0; }

@@ -60,19 +60,6 @@ ends_with() {
 	return 1
 }
 
-events() { cat "$(run_folder "$1")/events.jsonl"; } # run
-# A field of the last event of a kind (and rank).
-event_field() { # run event field [rank]
-	events "$1" | grep "\"$2\"" | { [[ -z ${4-} ]] && cat || grep -E "\"rank\": ?$4[,}]"; } | tail -n 1 |
-		grep -oP "\"$3\": ?\"?\K[^,\"}]+"
-}
-
-step_reached() { # run step
-	local last
-	last=$(tail -n 1 "$(run_folder "$1")/metrics.jsonl" 2>/dev/null | grep -oP '"step": ?\K[0-9]+')
-	[[ ${last:-0} -ge $2 ]]
-}
-
 # Agents in this cluster, or, with "", also the srun that started them.
 agents_left() { # [start of pattern]
 	pgrep -f -- "${1-^}$(realpath "$(dirname "$MUSTER")")/muster-agent" | while read -r pid; do
@@ -120,7 +107,7 @@ none_left() { [[ -z $(agents_left "") ]]; }
 
 @test "both ends of the control channel have shown MUNGE credentials" {
 	[[ $(event_field whole generation-start auth) == "secret and MUNGE credential" ]]
-	[[ -z $(events whole | grep '"refused"') ]]
+	[[ -z $(event whole refused) ]]
 }
 
 # run_with AUTH NAME: the agents are told AUTH in the place of what the launcher says; what the run prints is in NAME.out.
@@ -136,8 +123,8 @@ run_with() {
 @test "agents that know the secret but show no credential do not get in" {
 	run run_with secret no-credential
 	[[ $status -eq 1 ]]
-	events no-credential | grep -q 'the peer comes with the secret alone, this launch asks for the secret and a MUNGE credential'
-	[[ -z $(events no-credential | grep '"hello"') ]]
+	event no-credential refused | grep -q 'the peer comes with the secret alone, this launch asks for the secret and a MUNGE credential'
+	[[ -z $(event no-credential hello) ]]
 }
 
 @test "where munged does not answer, the run ends and says so" {
@@ -230,8 +217,6 @@ kill_rank() {
 		"first step of the next generation after $(span "$killed" "$(event_field "$name" first-step time)") s; $output"
 	wait_for 5 none_left
 }
-
-span() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", b - a }'; }
 
 @test "rank 0 of 8 is killed" { kill_rank 0; }
 @test "rank 1 of 8 is killed" { kill_rank 1; }
