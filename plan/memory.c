@@ -1,11 +1,14 @@
 #include "plan/plan.h"
 
+#include <math.h>
+
 /* The engine's (agent/model/activations.c): fp32, pieces of whole 64-byte lines. */
 enum { ELEMENT = 4, LINE = 16 };
 
+/* In doubles: the largest sizes that a job may ask for do not fit 63 bits, and must be refused for their bytes. */
 static double whole_lines(double elements)
 {
-	return (double)(((int64_t)elements + LINE - 1) / LINE * LINE);
+	return ceil(elements / LINE) * LINE;
 }
 
 /* This shard's widths. */

@@ -191,6 +191,21 @@ static void too_many_ranks_are_refused_with_the_nearest_that_fit(void **state)
 	must_not_fit(&job, c, "tp 4 × dp 1 × pp 4 = 16 ranks, and local:1 has 8 devices; tp = 2, dp = 1, pp = 4 would fit");
 }
 
+/* Each is in its range; their product is beyond 63 bits. */
+static void the_largest_sizes_of_all_do_not_fit(void **state)
+{
+	struct yard y;
+	struct plan p;
+	struct err e = ERR_INIT;
+	(void)state;
+	struct cluster *c = build(&y, a100, 1);
+	struct job job = job_of(NULL, "parallel.dp=1 batch.micro=1048576 batch.global=1048576 model.seq=16777216 "
+				"model.hidden=1048576 model.heads=8192 model.ffn=4194304 model.vocab=16777216 model.layers=10000");
+	assert_int_equal(plan_build(&job, c, &p, &e), -1);
+	assert_int_equal(e.code, ERR_NOFIT);
+	assert_non_null(strstr(e.text, "most of it activations ("));
+}
+
 static void what_does_not_fit_the_memory_is_refused_by_part(void **state)
 {
 	struct yard y;
@@ -406,6 +421,7 @@ int main(void)
 		cmocka_unit_test(dp_fills_the_devices_as_far_as_the_batch_divides),
 		cmocka_unit_test(threads_share_the_cores),
 		cmocka_unit_test(too_many_ranks_are_refused_with_the_nearest_that_fit),
+		cmocka_unit_test(the_largest_sizes_of_all_do_not_fit),
 		cmocka_unit_test(what_does_not_fit_the_memory_is_refused_by_part),
 		cmocka_unit_test(cpu_agents_share_their_nodes_memory),
 		cmocka_unit_test(memory_follows_the_layout),
