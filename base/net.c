@@ -12,6 +12,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -41,6 +42,14 @@ static void addr_text(const union any_addr *a, int port, char out[NET_ADDR_MAX])
 			 ntohs(v6 ? a->v6.sin6_port : a->v4.sin_port));
 }
 
+/* ":1" to ":65535"; the system's own reading of larger ones wraps. */
+static int is_port(const char *text)
+{
+	size_t digits = strspn(text + 1, "0123456789");
+	unsigned long port = strtoul(text + 1, NULL, 10);
+	return text[0] == ':' && digits && digits <= 5 && !text[1 + digits] && port >= 1 && port <= 65535;
+}
+
 /* Takes "host", "[v6]", "host:port", "[v6]:port" apart; port is "" when there is none. */
 static int split_address(const char *address, char host[NET_ADDR_MAX], char port[8])
 {
@@ -60,8 +69,7 @@ static int split_address(const char *address, char host[NET_ADDR_MAX], char port
 		rest = end;
 	}
 	size_t n = (size_t)(end - address);
-	if (n == 0 || n >= NET_ADDR_MAX || (*rest && *rest != ':') || strlen(rest) > 7 ||
-	    (*rest == ':' && (!rest[1] || rest[1 + strspn(rest + 1, "0123456789")])))
+	if (n == 0 || n >= NET_ADDR_MAX || (*rest && !is_port(rest)))
 		return -1;
 	memcpy(host, address, n);
 	host[n] = '\0';

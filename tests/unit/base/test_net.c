@@ -104,7 +104,7 @@ static void malformed_addresses_are_refused(void **state)
 {
 	(void)state;
 	static const char *const bad[] = { "", ":", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x1", "[::1:9",
-		"[::1]9", "127.0.0.1:1234567890", "[]:1", ":80" };
+		"[::1]9", "127.0.0.1:1234567890", "[]:1", ":80", "127.0.0.1:0", "127.0.0.1:65536" };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		struct err e = ERR_INIT;
 		int fd = -7;
