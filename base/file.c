@@ -9,30 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int file_read_full(int fd, void *data, size_t n)
+/* at < 0: from where the descriptor stands. */
+static int read_full(int fd, char *to, size_t n, off_t at)
 {
-	char *at = data;
 	while (n) {
-		ssize_t got = read(fd, at, n);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return -1;
-		if (got == 0) {
-			errno = EPIPE;
-			return -1;
-		}
-		at += got;
-		n -= (size_t)got;
-	}
-	return 0;
-}
-
-int file_pread_full(int fd, void *data, size_t n, off_t at)
-{
-	char *to = data;
-	while (n) {
-		ssize_t got = pread(fd, to, n, at);
+		ssize_t got = at < 0 ? read(fd, to, n) : pread(fd, to, n, at);
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
@@ -42,10 +23,24 @@ int file_pread_full(int fd, void *data, size_t n, off_t at)
 			return -1;
 		}
 		to += got;
-		at += got;
 		n -= (size_t)got;
+		if (at >= 0)
+			at += got;
 	}
 	return 0;
+}
+
+int file_read_full(int fd, void *data, size_t n)
+{
+	return read_full(fd, data, n, -1);
+}
+
+int file_pread_full(int fd, void *data, size_t n, off_t at)
+{
+	if (at >= 0)
+		return read_full(fd, data, n, at);
+	errno = EINVAL;
+	return -1;
 }
 
 int file_write_full(int fd, const void *data, size_t n)
