@@ -52,7 +52,9 @@ int token_writer_open(const char *prefix, enum token_type type, struct token_wri
 	w->fd = -1;
 	if (set_paths(w, prefix, e))
 		goto fail;
-	w->fd = open(w->bin_tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	/* The name can be guessed: where others may write, too, a link may lie in wait. */
+	unlink(w->bin_tmp);
+	w->fd = open(w->bin_tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (w->fd < 0) {
 		err_errno(e, ERR_IO, "%s: cannot create; -o needs a folder that exists and may be written to", w->bin_tmp);
 		goto fail;

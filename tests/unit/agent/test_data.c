@@ -360,6 +360,21 @@ static void a_failed_pack_leaves_the_old_files_and_nothing_else(void **state)
 	dataset_close(d);
 }
 
+static void a_link_that_lies_in_wait_is_not_followed(void **state)
+{
+	(void)state;
+	char trap[PATH_MAX], treasure[PATH_MAX];
+	struct buf text = BUF_INIT;
+	snprintf(treasure, sizeof treasure, "%s/treasure", dir);
+	snprintf(trap, sizeof trap, "%s.bin.tmp.%ld", prefix, (long)getpid());
+	write_file(treasure, "gold", 4);
+	assert_int_equal(symlink(treasure, trap), 0);
+	write_tokens(TOKEN_U8, 3, 200);
+	assert_int_equal(file_slurp(treasure, 100, &text, NULL), 0);
+	assert_string_equal(buf_str(&text), "gold");
+	buf_fini(&text);
+}
+
 static void a_full_disk_fails_the_pack(void **state)
 {
 	struct err e = ERR_INIT;
@@ -398,6 +413,7 @@ int main(void)
 		TEST(a_file_that_shrinks_while_mapped_is_refused),
 		TEST(packing_makes_one_document_a_file),
 		TEST(a_failed_pack_leaves_the_old_files_and_nothing_else),
+		TEST(a_link_that_lies_in_wait_is_not_followed),
 		TEST(a_full_disk_fails_the_pack),
 	};
 	return cmocka_run_group_tests_name("data", tests, NULL, NULL);
