@@ -125,7 +125,8 @@ int file_replace(const char *path, const void *data, size_t n, struct err *e)
 	int len = snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)getpid());
 	if (len >= (int)sizeof tmp)
 		return err_set(e, ERR_IO, "%s: the path is too long; choose a shorter one", path);
-	int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	unlink(tmp); /* a dead process' of the same number; or a link that somebody laid for us to write through */
+	int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return err_errno(e, ERR_IO, "%s: cannot create", tmp);
 	int bad = file_write_full(fd, data, n) || fsync(fd);

@@ -74,6 +74,22 @@ static void a_replacement_that_fails_leaves_the_old_file_and_nothing_else(void *
 	assert_int_equal(file_replace(in_dir("no/such"), "text", 4, &e), -1);
 }
 
+static void a_link_under_the_temporary_name_is_not_followed(void **state)
+{
+	(void)state;
+	char path[200], trap[240], treasure[200];
+	struct stat st;
+	snprintf(path, sizeof path, "%s", in_dir("text"));
+	snprintf(treasure, sizeof treasure, "%s", in_dir("treasure"));
+	snprintf(trap, sizeof trap, "%s.tmp.%ld", path, (long)getpid());
+	assert_int_equal(symlink(treasure, trap), 0);
+	assert_int_equal(file_replace(path, "text", 4, NULL), 0);
+	assert_int_equal(stat(treasure, &st), -1);
+	assert_int_equal(lstat(path, &st), 0);
+	assert_true(S_ISREG(st.st_mode));
+	unlink(path);
+}
+
 static void slurp_refuses_what_is_too_large_or_not_there(void **state)
 {
 	(void)state;
@@ -165,6 +181,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_replaced_file_holds_the_new_text_and_is_private),
 		cmocka_unit_test(a_replacement_that_fails_leaves_the_old_file_and_nothing_else),
+		cmocka_unit_test(a_link_under_the_temporary_name_is_not_followed),
 		cmocka_unit_test(slurp_refuses_what_is_too_large_or_not_there),
 		cmocka_unit_test(folders_are_made_on_the_way_and_private),
 		cmocka_unit_test(full_reads_gather_pieces_and_name_an_early_end),
