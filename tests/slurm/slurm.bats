@@ -4,9 +4,13 @@
 load ../helpers
 
 setup_file() {
-	command -v slurmctld >/dev/null && command -v slurmd >/dev/null && command -v munged >/dev/null ||
-		skip "slurm-wlm or munge is not installed"
-	[[ $(id -u) -eq 0 ]] || skip "slurmd needs root"
+	export lacking=""
+	local program
+	for program in slurmctld slurmd munged; do
+		command -v $program >/dev/null || lacking="$program is not installed"
+	done
+	[[ $(id -u) -eq 0 ]] || lacking="slurmd needs root"
+	[[ -z $lacking ]] || return 0
 	# Sockets lie in it, and the path of a socket is short.
 	cluster=$(mktemp -d /tmp/slurm.XXXXXX)
 	export cluster
@@ -26,8 +30,13 @@ teardown_file() {
 	rm -rf "$cluster"
 }
 
+setup() {
+	[[ -z $lacking ]] || skip "$lacking"
+}
+
 # A test that failed leaves no job to the next one.
 teardown() {
+	[[ -z $lacking ]] || return 0
 	[[ -z $(squeue -h -o %i) ]] && return
 	scancel --signal=KILL --state=RUNNING || true
 	scancel --user=root || true

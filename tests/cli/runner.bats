@@ -1,0 +1,33 @@
+#!/usr/bin/env bats
+# tests/run counts what a test says, and what it leaves behind.
+
+load ../helpers
+
+# runs LINE...: a test that does so under tests/run, whose last line is $last.
+runs() {
+	printf '%s\n' '#!/bin/bash' "$@" >"$BATS_TEST_TMPDIR/test"
+	chmod +x "$BATS_TEST_TMPDIR/test"
+	run "$top/tests/run" "$BATS_TEST_TMPDIR/test"
+	echo "$output"
+	last=${lines[-1]}
+}
+
+@test "results are added up" {
+	runs 'echo "ok 1 - a"' 'echo "not ok 2 - b"' 'exit 1'
+	[[ $status -eq 1 && $last == "1 passed, 1 failed, 0 skipped" ]]
+}
+
+@test "a skipped test is no failure, in bats' words and in cmocka's" {
+	runs 'echo "ok 1 - a"' 'echo "ok 2 b # skip why"' 'echo "not ok 3 # SKIP c"'
+	[[ $status -eq 0 && $last == "1 passed, 0 failed, 2 skipped" ]]
+}
+
+@test "a test that breaks off is a failure" {
+	runs 'echo "ok 1 - a"' 'exit 3'
+	[[ $status -eq 1 && $last == "1 passed, 1 failed, 0 skipped" ]]
+}
+
+@test "what is left behind is a failure" {
+	runs 'touch "$TMPDIR/left"' 'echo "ok 1 - a"'
+	[[ $status -eq 1 && $output == *"left in TMPDIR: left"* ]]
+}
