@@ -92,7 +92,7 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 	if (state_whole(&t->shape, &t->whole, &t->n_whole, e))
 		return -1;
 	struct ckpt_options opt = {
-		.dir = t->ckpt_dir, .keep = t->job->checkpoint.keep, .generation = t->env->generation,
+		.dir = t->ckpt_dir, .owner = t->job->checkpoint.dir[0] ? t->env->run_dir : NULL, .keep = t->job->checkpoint.keep, .generation = t->env->generation,
 		.model = t->model, .layout = t->layout, .expect = t->whole, .n_expect = t->n_whole, .watch = &t->watch,
 	};
 	return ckpt_writer_open(t->env->world, &opt, &t->writer, e);

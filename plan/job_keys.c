@@ -70,7 +70,7 @@ const struct job_key job_keys[] = {
 	INT(data, eval_every, "0", 0, 1e12, "Steps between evaluations. 0: never."),
 	INT(data, eval_batches, "1", 1, 1e9, "Global batches that an evaluation reads."),
 
-	TEXT(checkpoint, dir, JOB_LINE, "", "Folder of the checkpoints. Empty: ckpt in the run folder."),
+	TEXT(checkpoint, dir, JOB_LINE, "", "Folder of the checkpoints, of this run alone. Empty: ckpt in the run folder."),
 	INT(checkpoint, every, "100", 0, 1e12, "Steps between checkpoints. 0: only when stopping and at the end."),
 	INT(checkpoint, keep, "3", 0, 1e9, "Newest checkpoints kept. 0: all."),
 	TEXT(checkpoint, resume, JOB_LINE, "auto", "Where a run without checkpoints begins: auto or none: anew; else the folder of a checkpoint. A run that has some goes on from its newest good one; none refuses to."),

@@ -60,6 +60,7 @@ struct ckpt_io;
 
 struct ckpt_options {
 	const char *dir;        /* holds the step- folders */
+	const char *owner;      /* the run that alone writes here: kept in DIR/RUN, another one is refused; NULL: not looked at */
 	int64_t keep;           /* newest ones kept after a success; 0: all */
 	uint32_t generation;
 	json_t *model;          /* what must be equal to load it: family and sizes; borrowed */

@@ -1,5 +1,7 @@
 #include "agent/ckpt/folder.h"
 
+#include "base/file.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -59,6 +61,24 @@ int folder_list(const char *dir, struct folder_entry **out, int64_t *n, struct e
 	*out = list;
 	*n = count;
 	return 0;
+}
+
+int folder_claim(const char *dir, const char *run, struct err *e)
+{
+	char path[PATH_MAX];
+	struct buf text = BUF_INIT;
+	struct err none = ERR_INIT;
+	int rc = 0;
+	if (snprintf(path, sizeof path, "%s/RUN", dir) >= (int)sizeof path)
+		return err_set(e, ERR_IO, "%s: the path is too long", dir);
+	if (file_slurp(path, PATH_MAX, &text, &none)) {
+		rc = none.code == ERR_NOTFOUND ? file_replace(path, run, strlen(run), e) : err_set(e, none.code, "%s", none.text);
+	} else if (strcmp(buf_str(&text), run)) {
+		rc = err_set(e, ERR_USAGE, "%s holds the checkpoints of the run %s; give this one a checkpoint.dir of its own (checkpoint.resume "
+			     "may name one of these), or, when that run goes on under this name, remove %s", dir, buf_str(&text), path);
+	}
+	buf_fini(&text);
+	return rc;
 }
 
 int folder_check_sizes(const char *folder, const struct manifest *m, struct err *e)

@@ -4,6 +4,7 @@
  *     step-00000400            a checkpoint
  *     step-00000400.NONCE      the one that it replaces, for the moment between two renames; as good as any
  *     .attempt-…               somebody is writing it, or died while writing
+ *     RUN                      the name of the run that writes here, where several could
  *
  * A folder counts as a checkpoint when its manifest is valid and of the step that its name says, and its
  * files have the sizes that the manifest says. Order: by step; times and pointers do not matter.
@@ -30,6 +31,9 @@ int folder_list(const char *dir, struct folder_entry **out, int64_t *n, struct e
 int folder_check(const char *dir, const struct folder_entry *entry, struct manifest *out, struct err *e);
 /* Sizes only, of a folder whose manifest is known. */
 int folder_check_sizes(const char *folder, const struct manifest *m, struct err *e);
+
+/* Makes `dir` the run's, by name, in DIR/RUN. ERR_USAGE when it is another's: two runs would retire each other's checkpoints. */
+int folder_claim(const char *dir, const char *run, struct err *e);
 
 /* Removes what dead writers left: the attempts of generations up to this one, whose own is not under way. Those of later ones
  * stay, as the caller is then the one that should be dead. Goes on over what cannot be removed, and then fails with the last cause. */

@@ -30,12 +30,14 @@ struct ckpt_writer {
 };
 
 /* What dead writers left is only a waste of room: it does not stop a run. A folder that cannot be written to does, before training starts. */
-static int prepare_dir(const struct commit *c, struct err *e)
+static int prepare_dir(const struct commit *c, const char *owner, struct err *e)
 {
 	if (file_make_dirs(c->dir, e))
 		return -1;
 	if (access(c->dir, R_OK | W_OK | X_OK))
 		return err_errno(e, ERR_IO, "%s: checkpoints cannot be written here; set checkpoint.dir to a folder of yours", c->dir);
+	if (owner && folder_claim(c->dir, owner, e))
+		return -1;
 	folder_remove_attempts(c->io, c->dir, c->generation, NULL);
 	return 0;
 }
@@ -73,7 +75,7 @@ int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct 
 		comm_close(group);
 		return err_set(e, ERR_NOMEM, "no memory for a checkpoint writer");
 	}
-	int rc = comm_rank(group) == 0 ? prepare_dir(&w->commit, &told) : 0;
+	int rc = comm_rank(group) == 0 ? prepare_dir(&w->commit, opt->owner, &told) : 0;
 	if (commit_share(group, rc, &told)) {
 		ckpt_writer_close(w);
 		if (e)

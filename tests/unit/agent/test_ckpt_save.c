@@ -530,6 +530,29 @@ static void what_a_link_leads_to_is_not_removed(void **state)
 	comm_close(world);
 }
 
+static void another_runs_folder_is_refused(void **state)
+{
+	struct err e = ERR_INIT;
+	struct ckpt_writer *w;
+	struct comm *world = world_alone();
+	json_t *model = fix_model();
+	struct ckpt_options opt = { .dir = fix_dir, .owner = "/runs/a", .generation = 1, .model = model, .layout = model };
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(ckpt_writer_open(world, &opt, &w, &e), 0);
+		ckpt_writer_close(w);
+	}
+	opt.owner = "/runs/b";
+	assert_int_equal(ckpt_writer_open(world, &opt, &w, &e), -1);
+	assert_int_equal(e.code, ERR_USAGE);
+	assert_non_null(strstr(e.text, "of the run /runs/a;"));
+	opt.owner = NULL;
+	assert_int_equal(ckpt_writer_open(world, &opt, &w, &e), 0);
+	ckpt_writer_close(w);
+	json_decref(model);
+	comm_close(world);
+}
+
 static void a_file_that_may_not_grow_fails_the_save(void **state)
 {
 	struct err e = ERR_INIT;
@@ -781,6 +804,7 @@ int main(void)
 		TEST(a_dead_writers_attempt_goes_with_the_next_commit),
 		TEST(a_later_generations_attempt_is_left_to_it),
 		TEST(what_a_link_leads_to_is_not_removed),
+		TEST(another_runs_folder_is_refused),
 		TEST(a_file_that_may_not_grow_fails_the_save),
 		TEST(a_full_disk_keeps_the_checkpoint_before),
 		TEST(death_at_any_call_leaves_a_valid_latest),
