@@ -237,7 +237,7 @@ static void a_stop_saves_when_it_is_asked_to(void **state)
 	for (int checkpoint = 0; checkpoint <= 1; checkpoint++) {
 		struct supervisor v = { .stop_after = 3, .checkpoint = checkpoint };
 		const char *name = checkpoint ? "stop-save" : "stop";
-		assert_int_equal(run(name, "job.steps=100000", "auto", &v, &e), 0);
+		assert_int_equal(run(name, "job.steps=100000 checkpoint.every=0", "auto", &v, &e), 0);
 		assert_true(v.finished >= 3 && v.finished < 100000);
 		assert_int_equal(v.last, v.finished);
 		assert_int_equal(v.ckpt, checkpoint ? v.finished : -1);
