@@ -88,7 +88,7 @@ UNIT_SRC  := $(wildcard tests/unit/*/test_*.c tests/conform/test_*.c)
 UNIT_BIN  := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 
 # What several tests of one folder use: its other .c files.
-shared = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(1)/test_% $(1)/fake_%,$(wildcard $(1)/*.c)) $(shared_$(call flat,$(1))))
+shared = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(1)/test_%,$(wildcard $(1)/*.c)) $(shared_$(call flat,$(1))))
 shared_tests-unit-agent := tests/golden/ref64.c
 
 define unit_rule

@@ -7,8 +7,8 @@
 
 #include "base/auth.h"
 #include "base/buf.h"
-#include "base/file.h"
 #include "launcher/supervise/supervise.h"
+#include "tests/unit/launcher/told.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -233,15 +233,7 @@ static inline int done(void)
 /* How many lines of events.jsonl hold both texts. */
 static inline int told(const char *a, const char *b)
 {
-	char path[512];
-	struct buf text = BUF_INIT;
-	int n = 0;
-	snprintf(path, sizeof path, "%s/run/events.jsonl", h.dir);
-	assert_int_equal(file_slurp(path, 1 << 24, &text, NULL), 0);
-	for (char *save, *line = strtok_r(text.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-		n += strstr(line, a) && strstr(line, b);
-	buf_fini(&text);
-	return n;
+	return told_in(rundir_path(h.run), a, b);
 }
 
 static inline int setup(void **state)

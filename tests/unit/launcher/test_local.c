@@ -1,16 +1,23 @@
 /* Real processes on this host: PMIx's server, fork, kill, and the supervisor above them. */
-#include "tests/unit/launcher/fake_agent.h"
-
+#include "base/agent_env.h"
+#include "base/clock.h"
 #include "base/file.h"
+#include "base/net.h"
 #include "launcher/supervise/supervise.h"
+#include "tests/unit/launcher/fake_agent.h"
+#include "tests/unit/launcher/told.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 enum { WORLD = 4 };
@@ -82,15 +89,7 @@ static int run_agents(const char *agent, const char *words)
 
 static int told(const char *a, const char *b)
 {
-	char path[512];
-	struct buf text = BUF_INIT;
-	int n = 0;
-	snprintf(path, sizeof path, "%s/run/events.jsonl", t.dir);
-	assert_int_equal(file_slurp(path, 1 << 24, &text, NULL), 0);
-	for (char *save, *line = strtok_r(text.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-		n += strstr(line, a) && strstr(line, b);
-	buf_fini(&text);
-	return n;
+	return told_in(rundir_path(t.run), a, b);
 }
 
 /* No child is left, and PMIx's folder went with its server. */

@@ -1,0 +1,201 @@
+#include "tests/unit/launcher/fake_agent.h"
+
+#include "base/agent_env.h"
+#include "base/auth.h"
+#include "base/clock.h"
+#include "base/net.h"
+
+#include <poll.h>
+#include <pmix.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct fake {
+	struct channel *channel;
+	int fd, rank, world;
+	uint32_t generation;
+	bool welcome, stop;
+	char run[4096];
+	long steps, step_ms;
+};
+
+static void quit(const char *why)
+{
+	fprintf(stderr, "fake agent: %s\n", why);
+	exit(1);
+}
+
+static long word(const char *name, long otherwise, long *at)
+{
+	const char *all = getenv("FAKE_AGENT"), *found = all ? strstr(all, name) : NULL;
+	if (!found)
+		return otherwise;
+	char *end;
+	long v = strtol(found + strlen(name), &end, 10);
+	if (at)
+		*at = *end == '@' ? atol(end + 1) : 0;
+	return v;
+}
+
+/* Writes what is queued, reads for `ms` at most. */
+static void turn(struct fake *f, int ms)
+{
+	struct buf *out = channel_out(f->channel);
+	while (out->len) {
+		ssize_t n = send(f->fd, out->data, out->len, MSG_NOSIGNAL);
+		if (n <= 0)
+			quit("the supervisor is gone");
+		buf_drop(out, (size_t)n);
+	}
+	struct pollfd p = { .fd = f->fd, .events = POLLIN };
+	char chunk[65536];
+	struct err e = ERR_INIT;
+	if (poll(&p, 1, ms) <= 0)
+		return;
+	ssize_t n = recv(f->fd, chunk, sizeof chunk, 0);
+	if (n <= 0 || channel_feed(f->channel, chunk, (size_t)n, &e))
+		quit("the connection ended");
+	struct msg m;
+	while (channel_next(f->channel, &m, &e) == 1) {
+		if (m.type == MSG_ABORT)
+			_exit(1);
+		f->stop |= m.type == MSG_STOP;
+		if (m.type == MSG_WELCOME) {
+			f->welcome = true;
+			snprintf(f->run, sizeof f->run, "%s", json_string_value(json_object_get(m.body, "run")));
+		}
+		msg_fini(&m);
+	}
+}
+
+static void say(struct fake *f, enum msg_type type, json_t *body)
+{
+	if (channel_send(f->channel, type, body, NULL))
+		quit("cannot send");
+	json_decref(body);
+	turn(f, 0);
+}
+
+static void wire_up(struct fake *f)
+{
+	pmix_proc_t me, all;
+	pmix_value_t *v = NULL;
+	if (PMIx_Init(&me, NULL, 0))
+		quit("PMIx_Init");
+	f->rank = (int)me.rank;
+	PMIX_LOAD_PROCID(&all, me.nspace, PMIX_RANK_WILDCARD);
+	if (PMIx_Get(&all, PMIX_JOB_SIZE, NULL, 0, &v))
+		quit("PMIx_Get");
+	f->world = (int)v->data.uint32;
+	PMIX_VALUE_RELEASE(v);
+	pmix_value_t mine;
+	PMIX_VALUE_LOAD(&mine, "endpoint", PMIX_STRING);
+	bool collect = true;
+	pmix_info_t info;
+	PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
+	if (PMIx_Put(PMIX_GLOBAL, "muster.fake", &mine) || PMIx_Commit() || PMIx_Fence(&all, 1, &info, 1))
+		quit("PMIx_Fence");
+	all.rank = (pmix_rank_t)((f->rank + 1) % f->world);
+	if (PMIx_Get(&all, "muster.fake", NULL, 0, &v))
+		quit("PMIx_Get of a peer");
+	PMIX_VALUE_RELEASE(v);
+	PMIx_Finalize(NULL, 0);
+}
+
+static void connect_up(struct fake *f)
+{
+	unsigned char secret[AUTH_SECRET_BYTES];
+	struct err e = ERR_INIT;
+	const char *generation = getenv(AGENT_ENV_GENERATION), *hex = getenv(AGENT_ENV_SECRET);
+	if (!generation || !hex || auth_secret_parse(hex, secret, &e))
+		quit("no secret");
+	f->generation = (uint32_t)strtoul(generation, NULL, 10);
+	if (channel_open(AUTH_AGENT, secret, f->generation, &f->channel, &e) ||
+	    net_connect(getenv(AGENT_ENV_ADDRESS), 5, &f->fd, &e))
+		quit(e.text);
+}
+
+static long saved(const struct fake *f)
+{
+	char path[4200];
+	long step = 0;
+	snprintf(path, sizeof path, "%s/ckpt/step", f->run);
+	FILE *in = fopen(path, "r");
+	if (in && fscanf(in, "%ld", &step) != 1)
+		step = 0;
+	if (in)
+		fclose(in);
+	return step;
+}
+
+static void save(struct fake *f, long step)
+{
+	char path[4200];
+	if (f->rank != f->world - 1)
+		return;
+	snprintf(path, sizeof path, "%s/ckpt/step", f->run);
+	FILE *out = fopen(path, "w");
+	if (!out || fprintf(out, "%ld\n", step) < 0 || fclose(out))
+		quit("cannot save");
+	say(f, MSG_CKPT, json_pack("{s:I, s:s, s:i, s:f, s:f}", "step", (json_int_t)step, "path", path, "bytes", 8, "seconds", 0.0,
+				   "stall_s", 0.0));
+}
+
+static void misbehave(struct fake *f, long step)
+{
+	long at = 0;
+	if ((word("die=", -1, &at) == f->rank && at == step && f->generation == 1) ||
+	    (word("crash=", -1, &at) == f->rank && at == step))
+		raise(SIGKILL);
+	if (word("hang=", -1, &at) == f->rank && at == step && f->generation == 1)
+		raise(SIGSTOP);
+}
+
+static long train(struct fake *f)
+{
+	long step = saved(f);
+	say(f, MSG_READY, json_pack("{s:I, s:i}", "step", (json_int_t)step, "samples", 0));
+	while (step < f->steps && !f->stop) {
+		misbehave(f, step + 1);
+		turn(f, (int)f->step_ms);
+		step++;
+		say(f, MSG_PROGRESS, json_pack("{s:I, s:s}", "step", (json_int_t)step, "phase", "forward"));
+		if (f->rank == f->world - 1)
+			say(f, MSG_METRICS, json_pack("{s:I, s:f, s:f, s:f, s:i, s:f}", "step", (json_int_t)step, "loss",
+						      5.5 / (double)step, "grad_norm", 1.0, "lr", 1e-3, "tokens", 1024, "step_s",
+						      (double)f->step_ms * 1e-3 + 1e-6));
+		if (step % 10 == 0 || step == f->steps)
+			save(f, step);
+	}
+	return step;
+}
+
+int fake_agent(void)
+{
+	struct fake f = { .steps = word("steps=", 20, NULL), .step_ms = word("step_ms=", 5, NULL) };
+	connect_up(&f);
+	wire_up(&f);
+	say(&f, MSG_HELLO, json_pack("{s:i, s:i, s:s, s:i, s:s, s:i}", "rank", f.rank, "world", f.world, "node", "here", "pid",
+				     (int)getpid(), "cpus", "", "version", MSG_VERSION));
+	while (!f.welcome)
+		turn(&f, 1000);
+	if (word("fail=", -1, NULL) == f.rank) {
+		say(&f, MSG_FAILED, json_pack("{s:s, s:s}", "code", "corrupt", "text", "tokens.bin: damaged; pack it again"));
+		return 1;
+	}
+	while (word("fail=", -1, NULL) >= 0) /* no step without all */
+		turn(&f, 1000);
+	long step = train(&f);
+	if (f.stop)
+		save(&f, step);
+	say(&f, MSG_FINISHED, json_pack("{s:I, s:i}", "step", (json_int_t)step, "peak_bytes", 0));
+	turn(&f, 0);
+	channel_close(f.channel);
+	close(f.fd);
+	return 0;
+}
