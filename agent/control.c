@@ -34,7 +34,7 @@ struct control {
 	pthread_mutex_t lock;     /* link, leaving, reason, on_abort */
 	struct link *link;
 	bool leaving;
-	char reason[300];
+	char reason[sizeof(((struct err *)0)->text)];
 	void (*on_abort)(const char *reason, void *arg);
 	void *on_abort_arg;
 
