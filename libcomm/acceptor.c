@@ -14,11 +14,12 @@ enum { STRANGERS = 64, KNOCKS_A_RANK = 2, PROVE_WITHIN_S = 30, EXHAUSTED_MS = 50
 struct arrival {
 	struct arrival *next;
 	uint64_t group;
-	int from, fd;
+	int from, fd; /* -1: has said who it is and has yet to prove it */
 };
 
 struct guest {
 	struct handshake *greeting; /* NULL: proven, a watch */
+	struct arrival *coming;     /* once it has said that it is a link */
 	int fd;
 	double until;
 };
@@ -33,7 +34,47 @@ struct acceptor {
 	int count, room;
 	int strangers;      /* guests that have not proven themselves */
 	bool out_of_descriptors;
+	_Atomic uint32_t rounds; /* how often it has heard all guests */
 };
+
+/* Enters what a hello announces. */
+static struct arrival *arrival_expect(struct world *w, const struct hello *hello)
+{
+	struct arrival *new = malloc(sizeof *new);
+	if (!new)
+		return NULL;
+	*new = (struct arrival){ .group = hello->group, .from = (int)hello->from, .fd = -1 };
+	pthread_mutex_lock(&w->lock);
+	new->next = w->arrivals;
+	w->arrivals = new;
+	pthread_mutex_unlock(&w->lock);
+	return new;
+}
+
+static void arrival_cancel(struct world *w, struct arrival *a)
+{
+	pthread_mutex_lock(&w->lock);
+	for (struct arrival **p = &w->arrivals; *p; p = &(*p)->next)
+		if (*p == a) {
+			*p = a->next;
+			break;
+		}
+	pthread_mutex_unlock(&w->lock);
+	free(a);
+}
+
+/* It has proven itself: whoever waits for it may take it from here on. */
+static void arrival_admit(struct world *w, struct arrival *a, int fd)
+{
+	pthread_mutex_lock(&w->lock);
+	a->fd = fd;
+	if (world_failed(w))
+		shutdown(fd, SHUT_RDWR);
+	for (struct comm *c = w->groups; c; c = c->next)
+		if (c->id == a->group && c->bell.tx >= 0)
+			bell_ring(c->bell.tx);
+	pthread_mutex_unlock(&w->lock);
+}
 
 static void guest_drop(struct acceptor *a, int i)
 {
@@ -44,6 +85,8 @@ static void guest_drop(struct acceptor *a, int i)
 	} else {
 		close(g->fd);
 	}
+	if (g->coming)
+		arrival_cancel(a->w, g->coming);
 	/* In order of arrival: the oldest stranger comes first. */
 	memmove(g, g + 1, (size_t)(--a->count - i) * sizeof *g);
 }
@@ -102,46 +145,29 @@ static void welcome(struct acceptor *a)
 	}
 }
 
-static void announce(struct world *w, uint64_t group, int from, int fd)
-{
-	struct arrival *new = malloc(sizeof *new);
-	if (!new) {
-		close(fd);
-		return;
-	}
-	*new = (struct arrival){ .group = group, .from = from, .fd = fd };
-	pthread_mutex_lock(&w->lock);
-	new->next = w->arrivals;
-	w->arrivals = new;
-	if (world_failed(w))
-		shutdown(fd, SHUT_RDWR);
-	for (struct comm *c = w->groups; c; c = c->next)
-		if (c->id == group && c->bell.tx >= 0)
-			bell_ring(c->bell.tx);
-	pthread_mutex_unlock(&w->lock);
-}
-
-/* Goes on with one guest; false when it has left the list. */
-static bool hear(struct acceptor *a, int i)
+/* Goes on with one guest, which may leave the list. */
+static void hear(struct acceptor *a, int i)
 {
 	struct guest *g = &a->guests[i];
 	int rc = handshake_step(g->greeting, NULL);
+	const struct hello *hello = handshake_hello(g->greeting);
+	bool link = hello && hello->kind == HELLO_LINK;
+	if (link && !g->coming)
+		g->coming = arrival_expect(a->w, hello);
 	if (rc == 0 && clock_s() < g->until)
-		return true;
-	if (rc <= 0) {
+		return;
+	if (rc <= 0 || (link && !g->coming)) {
 		guest_drop(a, i);
-		return false;
+		return;
 	}
-	struct hello hello = *handshake_hello(g->greeting);
 	handshake_finish(g->greeting);
 	g->greeting = NULL;
 	a->strangers--;
-	if (hello.kind == HELLO_WATCH)
-		return true;
-	int fd = g->fd;
+	if (!link)
+		return;
+	struct guest proven = *g;
 	memmove(g, g + 1, (size_t)(--a->count - i) * sizeof *g);
-	announce(a->w, hello.group, (int)hello.from, fd);
-	return false;
+	arrival_admit(a->w, proven.coming, proven.fd);
 }
 
 static int set_polls(struct acceptor *a)
@@ -174,6 +200,7 @@ static void *acceptor_main(void *arg)
 			else if (ready > 0 && a->polls[i + 2].revents) /* a watcher has left */
 				guest_drop(a, i);
 		}
+		atomic_fetch_add(&a->rounds, 1);
 		welcome(a);
 	}
 	while (a->count)
@@ -231,19 +258,23 @@ void acceptor_close(struct world *w)
 	}
 	while (w->arrivals) {
 		struct arrival *next = w->arrivals->next;
-		close(w->arrivals->fd);
+		close(w->arrivals->fd); /* proven: the thread has taken back all others */
 		free(w->arrivals);
 		w->arrivals = next;
 	}
 }
 
-int acceptor_take(struct world *w, uint64_t group, int from)
+int acceptor_take(struct world *w, uint64_t group, int from, bool *coming)
 {
 	int fd = -1;
+	*coming = false;
 	pthread_mutex_lock(&w->lock);
 	for (struct arrival **p = &w->arrivals; *p; p = &(*p)->next) {
 		struct arrival *a = *p;
 		if (a->group != group || a->from != from)
+			continue;
+		*coming = true;
+		if (a->fd < 0)
 			continue;
 		fd = a->fd;
 		*p = a->next;
@@ -254,10 +285,17 @@ int acceptor_take(struct world *w, uint64_t group, int from)
 	return fd;
 }
 
+uint32_t acceptor_rounds(struct world *w)
+{
+	bell_ring(w->acceptor->bell.tx);
+	return atomic_load(&w->acceptor->rounds);
+}
+
 void acceptor_cut(struct world *w)
 {
 	for (struct arrival *a = w->arrivals; a; a = a->next)
-		shutdown(a->fd, SHUT_RDWR);
+		if (a->fd >= 0)
+			shutdown(a->fd, SHUT_RDWR);
 	if (w->acceptor)
 		bell_ring(w->acceptor->bell.tx);
 }

@@ -198,7 +198,7 @@ void handshake_poll(const struct handshake *h, struct pollfd *p)
 
 const struct hello *handshake_hello(const struct handshake *h)
 {
-	return &h->hello;
+	return h->phases == acceptor && h->phase == 0 ? NULL : &h->hello;
 }
 
 int handshake_fd(const struct handshake *h)

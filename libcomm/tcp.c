@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { WATCH_AFTER_NS = 20000000, GRACE_NS = 20000000, SHUT_OUT_MOST = 100 };
+enum { WATCH_AFTER_NS = 20000000, SHUT_OUT_MOST = 100 };
 
 void tcp_init(struct tcp_link *t)
 {
@@ -115,28 +115,33 @@ static int watch_peer(struct link *l, struct err *e)
 	return 0;
 }
 
-/* A rank that connected and left may be on its way through the acceptor still:
- * the error is kept for GRACE_NS after its end was seen. */
-static int step_watch(struct link *l, struct err *e)
+static void step_watch(struct link *l, struct err *e)
 {
 	struct tcp_link *t = &l->tcp;
-	int64_t now = clock_ns();
-	if (t->gone)
-		return now - t->gone < GRACE_NS ? 0 : lost(l, "has gone before it connected", 0, e);
-	if (now - t->since >= WATCH_AFTER_NS && watch_peer(l, e) < 0) {
-		end_watch(t);
-		t->gone = now;
-	}
-	return 0;
+	if (t->gone || clock_ns() - t->since < WATCH_AFTER_NS || watch_peer(l, e) == 0)
+		return;
+	end_watch(t);
+	t->gone = true;
+	t->round = acceptor_rounds(l->c->world);
 }
 
+/* A rank that connected and left may be on its way through the acceptor still.
+ * But it was answered, so it had said hello: after a whole round that is known. */
 static int step_awaiting(struct link *l, struct err *e)
 {
-	int fd = acceptor_take(l->c->world, l->c->id, l->c->members[l->peer]);
-	if (fd < 0)
-		return step_watch(l, e);
-	become_ready(l, fd);
-	return 1;
+	struct tcp_link *t = &l->tcp;
+	struct world *w = l->c->world;
+	bool coming, heard = t->gone && acceptor_rounds(w) - t->round >= 2; /* before one looks who has come */
+	int fd = acceptor_take(w, l->c->id, l->c->members[l->peer], &coming);
+	if (fd >= 0) {
+		become_ready(l, fd);
+		return 1;
+	}
+	if (heard && !coming)
+		return lost(l, "has gone before it connected", 0, e);
+	if (!coming)
+		step_watch(l, e);
+	return 0;
 }
 
 /* 1 ready, 0 not yet, -1. */

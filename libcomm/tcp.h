@@ -9,6 +9,7 @@
 #ifndef MUSTER_LIBCOMM_TCP_H
 #define MUSTER_LIBCOMM_TCP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct handshake;
@@ -21,7 +22,9 @@ struct tcp_link {
 	struct handshake *greeting;   /* of the connection to come, or of the watch; NULL: to be begun anew */
 	int shut_out;                 /* how often a greeting ended before its time */
 	int watch;                    /* -1: none yet */
-	int64_t since, gone;          /* when the waiting began; when the watch ended, 0: it did not */
+	int64_t since;                /* when the waiting began */
+	bool gone;                    /* the watch has ended, */
+	uint32_t round;               /* at this one of the acceptor's rounds */
 };
 
 void tcp_init(struct tcp_link *t);
