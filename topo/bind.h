@@ -1,4 +1,4 @@
-/* bind — which cores an agent runs on. The only other room with hwloc in it is discovery. */
+/* bind — which cores an agent runs on. */
 #ifndef MUSTER_TOPO_BIND_H
 #define MUSTER_TOPO_BIND_H
 

@@ -1,5 +1,7 @@
 #include "topo/host.h"
 
+#include "topo/internal.h"
+
 #include <hwloc.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -77,7 +79,9 @@ static double memory_of(hwloc_topology_t t)
 	if (sysinfo(&info))
 		return plugged;
 	double promised = (double)info.totalram * info.mem_unit;
-	return promised > plugged ? promised : plugged;
+	double most = promised > plugged ? promised : plugged;
+	double allowed = cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup");
+	return allowed > 0 && allowed < most ? allowed : most;
 }
 
 static void discover(void)

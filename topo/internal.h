@@ -16,6 +16,10 @@ int cluster_alloc(const char *name, int kinds, int nodes, struct cluster *out, s
 /* What is known of this host without asking a device: a kind with `devices` CPU slots that share it. */
 int kind_of_host(int devices, struct node_kind *out, struct err *e);
 
+/* Bytes that this process's control groups allow, by the lines of `membership` (/proc/self/cgroup) and the limits
+ * below `mount` (/sys/fs/cgroup), of either version; 0: no limit. */
+double cgroup_memory(const char *membership, const char *mount);
+
 /* Bandwidth (one direction, bytes/s) and latency (s) of this host's fastest network, from sysfs. */
 void net_of_host(double *bandwidth, double *latency);
 

@@ -1,0 +1,69 @@
+#include "topo/internal.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Where the groups of a line of /proc/self/cgroup are, and what their limit is called. */
+struct hierarchy {
+	const char *folder, *file;
+};
+
+static const struct hierarchy v1 = { "/memory", "memory.limit_in_bytes" }, v2 = { "", "memory.max" };
+
+/* "4:cpu,memory:/path" is of version 1, "0::/path" of version 2. NULL: not about memory. */
+static const struct hierarchy *hierarchy_of(const char *line, const char **path)
+{
+	const char *names = strchr(line, ':'), *end = names ? strchr(names + 1, ':') : NULL;
+	if (!end || end[1] != '/')
+		return NULL;
+	*path = end + 1;
+	if (end == names + 1)
+		return &v2;
+	for (const char *at = names + 1; at < end; at += strcspn(at, ",:") + 1)
+		if (strcspn(at, ",:") == strlen("memory") && !strncmp(at, "memory", strlen("memory")))
+			return &v1;
+	return NULL;
+}
+
+static void lower(double *least, const char *path)
+{
+	double bytes; /* not "max" */
+	FILE *f = fopen(path, "re");
+	if (f && fscanf(f, "%lf", &bytes) == 1 && bytes > 0 && (*least <= 0 || bytes < *least))
+		*least = bytes;
+	if (f)
+		fclose(f);
+}
+
+/* The limits of a group and of all that it is in; inside a container its own may be the mount's root. */
+static void walk(const char *mount, const struct hierarchy *h, char *group, double *least)
+{
+	char path[3 * PATH_MAX];
+	for (;;) {
+		char *slash = strrchr(group, '/');
+		snprintf(path, sizeof path, "%s%s%s/%s", mount, h->folder, slash && slash[1] ? group : "", h->file);
+		lower(least, path);
+		if (!slash || !slash[1])
+			return;
+		slash[slash == group] = '\0';
+	}
+}
+
+double cgroup_memory(const char *membership, const char *mount)
+{
+	char line[PATH_MAX + 64];
+	const char *path;
+	double least = 0;
+	FILE *f = fopen(membership, "re");
+	while (f && fgets(line, sizeof line, f)) {
+		line[strcspn(line, "\n")] = '\0';
+		const struct hierarchy *h = hierarchy_of(line, &path);
+		if (h)
+			walk(mount, h, line + (path - line), &least);
+	}
+	if (f)
+		fclose(f);
+	return least;
+}
