@@ -14,7 +14,7 @@ LDFLAGS  += $(SAN) -pthread -Wl,--as-needed
 PREFIX   ?= /usr/local
 
 # --- The floors: a room is a folder, built into one archive. -----------------
-# A room may include from the rooms it lists and from nothing else (tests/floors.sh checks it).
+# A room may include from the rooms it lists and from nothing else (tests/floors checks it).
 
 AGENT_ROOMS    := agent/data agent/ckpt agent/parallel agent/model agent/pipeline agent/optim agent/metrics agent/tools agent
 LAUNCHER_ROOMS := launcher/pmix launcher/slurm launcher/supervise launcher
