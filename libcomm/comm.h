@@ -6,16 +6,17 @@
  * in elements. `in` may be equal to `out` (in place) unless a line says
  * otherwise. One thread at a time calls into a group; different groups may be
  * used by different threads at once and do not block each other; comm_abort
- * may be called from any thread at any time.
+ * may be called from any thread until the world is closed.
  *
  * Order of a reduction: rank order, by a fixed binary tree over the group: with n ranks, the
  * left half is the first p ranks, p the largest power of two below n, and
  * sum(group) = sum(left) + sum(right); whatever the algorithm, the size or
  * the arrival. So the same group and inputs give the same bits, on every rank.
- * bf16 and fp16 accumulate in fp32 and round once at the end.
+ * bf16 and fp16 accumulate in fp32 and round once at the end. A NaN goes through sums
+ * and products; a maximum or minimum may lose it, but is the same on every rank.
  *
- * Errors: ERR_TIMEOUT, ERR_ABORTED, ERR_PEER, ERR_NET; ERR_PROTO when the ranks
- * do not call the same operation. The text names the operation, the group, its
+ * Errors: ERR_TIMEOUT, ERR_ABORTED, ERR_PEER, ERR_NET, ERR_NOMEM; ERR_PROTO when the
+ * ranks do not call the same operation. The text names the operation, the group, its
  * sequence number and the rank that did not come. After an error the world is
  * aborted: every later call returns the first error, and the other ranks learn
  * of it. ERR_USAGE is the exception: a call that is wrong in itself is refused
