@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +13,12 @@ static const char *const families[] = { [FAMILY_GPT2] = "gpt2", [FAMILY_LLAMA] =
 
 json_t *state_model(const struct model_shape *s)
 {
-	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}",
+	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f}",
 			 "family", families[s->family], "layers", (json_int_t)s->layers,
 			 "hidden", (json_int_t)s->hidden, "heads", (json_int_t)s->heads,
 			 "kv_heads", (json_int_t)s->kv_heads, "head_dim", (json_int_t)s->head_dim,
 			 "ffn", (json_int_t)s->ffn, "vocab", (json_int_t)s->vocab, "seq", (json_int_t)s->seq,
-			 "tied", s->tied);
+			 "tied", s->tied, "norm_eps", s->norm_eps, "rope_theta", s->rope ? s->rope_theta : 0.0);
 }
 
 int state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e)
@@ -29,6 +30,9 @@ int state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], st
 		return err_set(e, ERR_USAGE, "%s: the path of the checkpoints is too long; set checkpoint.dir to a shorter one", out);
 	return 0;
 }
+
+/* What a checkpoint that proved damaged is called, in front of its own name. */
+#define DAMAGED "damaged-"
 
 /* The three tensors of a parameter: the name's prefix and where its numbers are. */
 enum { KINDS = 3 };
@@ -155,6 +159,17 @@ static bool same_folder(const char *a, const char *b)
 	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+static bool holds_damaged(const char *dir)
+{
+	bool found = false;
+	DIR *d = opendir(dir);
+	for (struct dirent *f; d && !found && (f = readdir(d));)
+		found = !strncmp(f->d_name, DAMAGED, strlen(DAMAGED));
+	if (d)
+		closedir(d);
+	return found;
+}
+
 /* What the run has written itself comes before what the job names, so that the same command goes on after a stop; nothing
  * is ever trained past a newer checkpoint, which the next restart would take for this run's. */
 static int weigh(const char *wish, const char *dir, const char *newest, const char **chosen, struct err *e)
@@ -166,6 +181,9 @@ static int weigh(const char *wish, const char *dir, const char *newest, const ch
 	if (newest && named && lies_in(wish, dir) && !same_folder(wish, newest))
 		return err_set(e, ERR_USAGE, "checkpoint.resume = %s, and the run has a newer one, %s; move the newer ones away, "
 			       "or go on from there under another job.name", wish, newest);
+	if (!newest && holds_damaged(dir))
+		return err_set(e, ERR_CORRUPT, "%s: every checkpoint of the run proved damaged (%s…); mend one and take the word off its name, "
+			       "or move them away to start anew", dir, DAMAGED);
 	*chosen = newest ? newest : named ? wish : "";
 	if (newest && named && !same_folder(wish, newest))
 		log_info("going on from %s, which this run has written; checkpoint.resume = %s was for its beginning", newest, wish);
@@ -200,7 +218,7 @@ static int set_aside(const char *path, struct err *e)
 	int head = slash ? (int)(slash + 1 - path) : 0;
 	char to[JOB_PATH + 32];
 	for (int i = 0; i < 100; i++) {
-		snprintf(to, sizeof to, i ? "%.*sdamaged-%s.%d" : "%.*sdamaged-%s", head, path, path + head, i);
+		snprintf(to, sizeof to, i ? "%.*s%s%s.%d" : "%.*s%s%s", head, path, DAMAGED, path + head, i);
 		if (!rename(path, to)) {
 			log_warn("%s: damaged; it is now %s and the checkpoint before it is used", path, to);
 			return 0;

@@ -36,7 +36,7 @@ int state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], st
  * good checkpoint in `dir` comes first, so that the same command goes on after a stop; without one it is what `wish`
  * says (base/msg.h, welcome.resume): the folder of a checkpoint, or nothing ("auto", "none"). ERR_USAGE when that would train
  * past what `dir` holds: "none" with a checkpoint there, or an older one of its own. A checkpoint in `dir` that proves damaged
- * while it is read is renamed to damaged-… with a warning, and the one before it is used. */
+ * while it is read is renamed to damaged-… with a warning, and the one before it is used; ERR_CORRUPT when none is left. */
 int state_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
 		 const struct state_view *view, struct ckpt_state *at, struct err *e);
 

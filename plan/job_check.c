@@ -58,14 +58,17 @@ static int check_kv_heads(const struct job *job, const struct job_source *src, s
 	return 0;
 }
 
-static int check_rope(const struct job *job, const struct job_source *src, struct err *e)
+/* What kernels/ops.h promises of attention. */
+enum { HEAD_WIDEST = 256 };
+
+static int check_head_width(const struct job *job, const struct job_source *src, struct err *e)
 {
 	static const size_t keys[] = { AT(model, head_dim), AT(model, heads), AT(model, hidden), AT(model, family) };
 	struct model_shape m;
 	model_shape(job, &m);
-	if (m.rope && m.head_dim % 2)
-		return CONTRADICT(keys, "rotary positions need heads of even width, and a head is %lld wide; change hidden, heads or head_dim",
-				  (long long)m.head_dim);
+	if (m.head_dim % 2 || m.head_dim > HEAD_WIDEST)
+		return CONTRADICT(keys, "a head is %lld wide, and attention takes even widths up to %d; change hidden, heads or head_dim",
+				  (long long)m.head_dim, HEAD_WIDEST);
 	return 0;
 }
 
@@ -173,7 +176,7 @@ static int check_slurm_time(const struct job *job, const struct job_source *src,
 int job_check(const struct job *job, const struct job_source *src, struct err *e)
 {
 	static int (*const checks[])(const struct job *, const struct job_source *, struct err *) = {
-		check_heads, check_kv_heads, check_rope, check_tp, check_pp, check_world, check_batch,
+		check_heads, check_kv_heads, check_head_width, check_tp, check_pp, check_world, check_batch,
 		check_rate, check_eval, check_launch, check_slurm_time,
 	};
 	for (int i = 0; i < (int)(sizeof checks / sizeof *checks); i++)

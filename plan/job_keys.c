@@ -37,7 +37,7 @@ const struct job_key job_keys[] = {
 	INT(model, hidden, "128", 1, 1048576, "Width of the model."),
 	INT(model, heads, "4", 1, 8192, "Attention heads."),
 	INT(model, kv_heads, "0", 0, 8192, "Key/value heads (grouped-query attention); divides heads. 0: as many as heads."),
-	INT(model, head_dim, "0", 0, 4096, "Width of a head. 0: hidden / heads."),
+	INT(model, head_dim, "0", 0, 256, "Width of a head, even. 0: hidden / heads."),
 	INT(model, ffn, "0", 0, 4194304, "Width of the feed-forward part. 0: 4 × hidden (gpt2), 8/3 × hidden rounded up to 256 (llama)."),
 	INT(model, vocab, "256", 2, 16777216, "Token ids; 256 for bytes. Need not divide by anything: nothing is padded."),
 	INT(model, seq, "128", 1, 16777216, "Tokens of a sequence."),

@@ -99,7 +99,7 @@ int ckpt_committed(struct ckpt_writer *w, struct ckpt_report *out);
 
 /* The newest valid checkpoint under dir for this model; *path is to be freed, NULL when there is none. Damaged
  * ones are skipped, each with a line to `note` (may be NULL), and so are those of another model; when no valid one fits but some is of another
- * model, that is an error, ERR_USAGE: a run must not start over on top of them unasked. Only the manifest and file sizes are read. model
+ * model, that is an error, ERR_USAGE, and when none is valid, ERR_CORRUPT: a run must not start over on top of them unasked. Only the manifest and file sizes are read. model
  * NULL: any. */
 int ckpt_latest(const char *dir, json_t *model, char **path, void (*note)(const char *text, void *arg), void *arg, struct err *e);
 

@@ -61,6 +61,9 @@ int ckpt_latest(const char *dir, json_t *model, char **path, void (*note)(const 
 			*e = s.other_model;
 		return -1;
 	}
+	if (!found[0] && n > 0)
+		return err_set(e, ERR_CORRUPT, "%s: holds checkpoints, and none of them is whole; `muster ckpt verify` tells what each lacks: "
+			       "mend one, or move them away to start anew", dir);
 	if (found[0] && !(copy = strdup(found)))
 		return err_set(e, ERR_NOMEM, "%s: no memory for a path", dir);
 	*path = copy;

@@ -286,7 +286,7 @@ static void a_damaged_one_is_set_aside_and_the_one_before_it_used(void **state)
 	sweep();
 }
 
-static void when_all_are_damaged_nothing_of_them_stays_in_memory(void **state)
+static void when_all_are_damaged_the_run_does_not_start_over(void **state)
 {
 	(void)state;
 	struct fixture f = one_number();
@@ -295,9 +295,12 @@ static void when_all_are_damaged_nothing_of_them_stays_in_memory(void **state)
 	checkpoints_at(4, 8);
 	world.damaged = 1;
 	world.why = ERR_CORRUPT;
-	assert_int_equal(resume("auto", &f, &at, &e), 0);
+	assert_int_equal(resume("auto", &f, &at, &e), -1);
+	assert_int_equal(e.code, ERR_CORRUPT);
 	for (int i = 0; i < 3; i++)
 		assert_true(f.numbers[i] == 0);
+	/* Nor does the next generation. */
+	assert_int_equal(resume("auto", &f, &at, &e), -1);
 	sweep();
 }
 
@@ -428,7 +431,7 @@ int main(void)
 		cmocka_unit_test(none_and_nothing_there_begin_anew),
 		cmocka_unit_test(auto_takes_the_newest),
 		cmocka_unit_test(a_damaged_one_is_set_aside_and_the_one_before_it_used),
-		cmocka_unit_test(when_all_are_damaged_nothing_of_them_stays_in_memory),
+		cmocka_unit_test(when_all_are_damaged_the_run_does_not_start_over),
 		cmocka_unit_test(what_cannot_be_read_now_is_not_called_damaged),
 		cmocka_unit_test(a_beginning_that_was_asked_for_by_name_is_loaded_or_refused),
 		cmocka_unit_test(a_run_that_has_begun_goes_on_from_its_own),
