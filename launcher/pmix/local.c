@@ -54,9 +54,8 @@ static void on_exit_seen(uv_poll_t *poll, int uv_status, int uv_events)
 	a->pid = 0;
 	uv_close((uv_handle_t *)poll, on_handle_closed);
 	l->ev.exited(l->ev.arg, a->rank, status);
-	if (--l->running == 0) {
+	if (--l->running == 0)
 		l->ev.all_gone(l->ev.arg);
-	}
 }
 
 static void local_kill(struct launch *l)
@@ -106,6 +105,15 @@ static int choose_cpus(const struct launch_request *r, int rank, char *cpus, int
 	return 0;
 }
 
+/* Kills it and waits until it is gone. */
+static void end_agent(const struct agent *a)
+{
+	int status;
+	spawn_kill(a->pid);
+	while (!spawn_reap(a->pid, &status))
+		usleep(1000);
+}
+
 static int start_agent(uv_loop_t *loop, struct launch *l, const struct launch_request *r,
 		       struct env_text *t, int log_fd, struct err *e)
 {
@@ -120,11 +128,15 @@ static int start_agent(uv_loop_t *loop, struct launch *l, const struct launch_re
 	};
 	if (spawn_start(&s, &a->pid, &a->pidfd, e))
 		return -1;
+	if (uv_poll_init(loop, &a->poll, a->pidfd)) {
+		end_agent(a);
+		close(a->pidfd);
+		return err_set(e, ERR_NOMEM, "%s: cannot watch process %ld", r->agent, (long)a->pid);
+	}
 	l->n++;
 	l->running++;
 	l->handles++;
 	a->poll.data = a;
-	uv_poll_init(loop, &a->poll, a->pidfd);
 	uv_poll_start(&a->poll, UV_READABLE, on_exit_seen);
 	return 0;
 }
@@ -134,9 +146,7 @@ static void undo(struct launch *l)
 {
 	local_kill(l);
 	for (int i = 0; i < l->n; i++) {
-		int status;
-		while (!spawn_reap(l->agents[i].pid, &status))
-			usleep(1000);
+		end_agent(&l->agents[i]);
 		uv_close((uv_handle_t *)&l->agents[i].poll, on_handle_closed);
 	}
 	local_close(l);

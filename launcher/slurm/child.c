@@ -142,10 +142,17 @@ int child_watch(uv_loop_t *loop, const struct child_command *c,
 		free(ch);
 		return -1;
 	}
+	if (uv_poll_init(loop, &ch->poll, ch->p.pidfd)) {
+		struct buf output = BUF_INIT;
+		kill(ch->p.pid, SIGKILL);
+		process_end(&ch->p, &output);
+		buf_fini(&output);
+		free(ch);
+		return err_set(e, ERR_NOMEM, "%s: cannot watch it", c->argv[0]);
+	}
 	ch->ended = ended;
 	ch->arg = arg;
 	ch->poll.data = ch;
-	uv_poll_init(loop, &ch->poll, ch->p.pidfd);
 	uv_poll_start(&ch->poll, UV_READABLE, on_end);
 	*out = ch;
 	return 0;
