@@ -41,7 +41,7 @@ static bool mendable(enum err_code code)
 bool restart_decide(struct restart *r, enum err_code code, double *wait, struct err *e)
 {
 	bool lasting = !r->stepped && !mendable(code);
-	bool again = lasting && r->early == code;
+	bool hopeless = lasting && (r->early == code || !r->restarts);
 	r->early = lasting ? code : ERR_NONE;
 	if (r->progress)
 		r->futile = 0;
@@ -49,8 +49,9 @@ bool restart_decide(struct restart *r, enum err_code code, double *wait, struct 
 		r->futile++;
 	r->progress = r->stepped = false;
 
-	if (again) {
-		err_set(e, code, "it failed twice in a row before the first step, for a reason that starting again does not mend");
+	if (hopeless) {
+		err_set(e, code, "it failed %sbefore the first step, for a reason that starting again does not mend",
+			r->restarts ? "twice in a row " : "");
 		return false;
 	}
 	if (r->restarts >= r->max_restarts) {

@@ -8,8 +8,9 @@
  * row the wait is backoff · 2^(k-1) seconds, RESTART_WAIT_MAX at most. It
  * ends after max_restarts in all, after max_futile futile ones in a row (a
  * crash that comes back at the same step), and when a rank fails before its
- * first step for the same reason twice in a row, where the reason is one that
- * starting again cannot mend (a wrong job, damaged data, something not built).
+ * first step for a reason that starting again cannot mend (a wrong job, damaged
+ * data, something not built): at once in the first generation, later when it
+ * comes twice in a row, as what worked before may have been disturbed.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_RESTART_H
 #define MUSTER_LAUNCHER_SUPERVISE_RESTART_H

@@ -95,13 +95,26 @@ static void max_restarts_holds_even_with_progress(void **state)
 	assert_int_equal(e.code, ERR_ABORTED);
 }
 
-static void lasting_failure_before_the_first_step_is_tried_twice(void **state)
+static void lasting_failure_of_the_first_generation_ends_at_once(void **state)
 {
 	(void)state;
 	struct restart r;
 	struct err e;
 	double wait;
 	restart_init(&r, 100, 100, 0);
+	assert_false(lose(&r, ERR_CORRUPT, &wait, &e));
+	assert_int_equal(e.code, ERR_CORRUPT);
+}
+
+static void lasting_failure_of_a_later_one_is_tried_twice(void **state)
+{
+	(void)state;
+	struct restart r;
+	struct err e;
+	double wait;
+	restart_init(&r, 100, 100, 0);
+	restart_step(&r, 1);
+	assert_true(lose(&r, ERR_PEER, &wait, &e));
 	assert_true(lose(&r, ERR_CORRUPT, &wait, &e));
 	assert_false(lose(&r, ERR_CORRUPT, &wait, &e));
 	assert_int_equal(e.code, ERR_CORRUPT);
@@ -114,10 +127,9 @@ static void lasting_failures_of_two_kinds_or_after_steps_are_retried(void **stat
 	struct err e;
 	double wait;
 	restart_init(&r, 100, 100, 0);
-	assert_true(lose(&r, ERR_CORRUPT, &wait, &e));
-	assert_true(lose(&r, ERR_USAGE, &wait, &e));
 	restart_step(&r, 1);
 	assert_true(lose(&r, ERR_USAGE, &wait, &e));
+	assert_true(lose(&r, ERR_CORRUPT, &wait, &e));
 	assert_true(lose(&r, ERR_USAGE, &wait, &e));
 	assert_true(lose(&r, ERR_PEER, &wait, &e)); /* in between, another reason */
 	assert_true(lose(&r, ERR_USAGE, &wait, &e));
@@ -131,7 +143,8 @@ int main(void)
 		cmocka_unit_test(a_new_checkpoint_is_progress),
 		cmocka_unit_test(crash_loop_at_one_step_ends),
 		cmocka_unit_test(max_restarts_holds_even_with_progress),
-		cmocka_unit_test(lasting_failure_before_the_first_step_is_tried_twice),
+		cmocka_unit_test(lasting_failure_of_the_first_generation_ends_at_once),
+		cmocka_unit_test(lasting_failure_of_a_later_one_is_tried_twice),
 		cmocka_unit_test(lasting_failures_of_two_kinds_or_after_steps_are_retried),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
