@@ -155,12 +155,12 @@ check-unit: unit-bins
 
 # Everything under AddressSanitizer and UBSan; what has threads of its own under ThreadSanitizer
 # too (not the kernels: libgomp's barriers are unknown to it).
-SAN_UNITS = $(patsubst $(BUILD)/%,build/$(1)/%,$(filter $(2),$(UNIT_BIN)))
+ASAN_BIN := $(UNIT_BIN:$(BUILD)/%=build/asan/%)
+TSAN_BIN := $(patsubst $(BUILD)/%,build/tsan/%,$(filter $(foreach f,base libcomm launcher,$(BUILD)/tests/unit/$(f)/%),$(UNIT_BIN)))
 check-san: setup-check
 	@$(MAKE) --no-print-directory BUILD=build/asan SAN='-fsanitize=address,undefined -fno-sanitize-recover=all' unit-bins
-	@$(MAKE) --no-print-directory BUILD=build/tsan SAN=-fsanitize=thread $(call SAN_UNITS,tsan,%/base/% %/libcomm/% %/launcher/%)
-	@tests/run $(call SAN_UNITS,asan,%)
-	@tests/run $(call SAN_UNITS,tsan,%/base/% %/libcomm/% %/launcher/%)
+	@$(MAKE) --no-print-directory BUILD=build/tsan SAN=-fsanitize=thread $(TSAN_BIN)
+	@tests/run $(ASAN_BIN) $(TSAN_BIN)
 
 # Each reader of foreign bytes under libFuzzer for FUZZ_SECONDS.
 FUZZ_SECONDS ?= 60
