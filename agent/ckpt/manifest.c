@@ -1,6 +1,7 @@
 #include "agent/ckpt/manifest.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +57,19 @@ const struct manifest_tensor *manifest_find(const struct manifest *m, const char
 	return at ? &m->tensors[json_integer_value(at)] : NULL;
 }
 
+/* No tensor's name has a slash, so both share the index. */
+static void file_key(const char *name, char key[MANIFEST_FILE_NAME + 2])
+{
+	snprintf(key, MANIFEST_FILE_NAME + 2, "/%.*s", MANIFEST_FILE_NAME, name);
+}
+
+bool manifest_has_file(const struct manifest *m, const char *name)
+{
+	char key[MANIFEST_FILE_NAME + 2];
+	file_key(name, key);
+	return json_object_get(m->index, key) != NULL;
+}
+
 int manifest_add_file(struct manifest *m, const struct manifest_file *file, struct err *e)
 {
 	if (!safe_name(file->name, sizeof file->name, true))
@@ -67,9 +81,8 @@ int manifest_add_file(struct manifest *m, const struct manifest_file *file, stru
 		return err_set(e, ERR_CORRUPT, "file %s: a header of %" PRId64 " bytes in a file of %" PRId64, file->name,
 			       file->header, file->size);
 	char key[MANIFEST_FILE_NAME + 2];
-	key[0] = '/'; /* no tensor's name has one, so both share the index */
-	strcpy(key + 1, file->name);
-	if (json_object_get(m->index, key))
+	file_key(file->name, key);
+	if (manifest_has_file(m, file->name))
 		return err_set(e, ERR_CORRUPT, "file %s is listed twice", file->name);
 	struct manifest_file *files = grow(m->files, m->n_files, sizeof *files);
 	if (!files || json_object_set_new(m->index, key, json_true())) {

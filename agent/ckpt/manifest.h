@@ -63,7 +63,7 @@ struct manifest {
 	int64_t n_files;
 	struct manifest_tensor *tensors;
 	int64_t n_tensors;
-	json_t *index; /* name -> place in tensors */
+	json_t *index; /* name -> place in tensors; "/" and a file's name -> true */
 };
 
 /* Takes references of model and layout. */
@@ -88,6 +88,7 @@ int manifest_load(const char *folder, struct manifest *out, struct err *e);
 
 /* NULL when there is no such tensor. */
 const struct manifest_tensor *manifest_find(const struct manifest *m, const char *name);
+bool manifest_has_file(const struct manifest *m, const char *name);
 int64_t slice_bytes(const struct manifest_slice *s);
 int64_t manifest_bytes(const struct manifest *m); /* of all files */
 

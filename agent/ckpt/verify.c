@@ -128,12 +128,7 @@ static int verify_files(const char *path, const struct manifest *m, struct err *
 
 static bool is_listed(const struct manifest *m, const char *name)
 {
-	if (!strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, MANIFEST_NAME))
-		return true;
-	for (int64_t i = 0; i < m->n_files; i++)
-		if (!strcmp(m->files[i].name, name))
-			return true;
-	return false;
+	return !strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, MANIFEST_NAME) || manifest_has_file(m, name);
 }
 
 static int check_strangers(const char *path, const struct manifest *m, struct err *e)
