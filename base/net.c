@@ -278,6 +278,17 @@ int net_connect_done(int fd, const char *address, struct err *e)
 	return rc ? err_errno(e, ERR_NET, "cannot connect to %s", address) : 0;
 }
 
+/* The remedy differs where descriptors are what lacks. */
+static int accept_failed(struct err *e)
+{
+	if (errno == EMFILE)
+		return err_set(e, ERR_NOMEM, "cannot accept a connection: this process has no descriptor left; raise ulimit -n");
+	if (errno == ENFILE)
+		return err_set(e, ERR_NOMEM, "cannot accept a connection: this host has no descriptor left; raise sysctl "
+			       "fs.file-max, or end other programs");
+	return err_errno(e, ERR_NET, "cannot accept a connection");
+}
+
 int net_accept(int listener, int *fd, struct err *e)
 {
 	*fd = -1;
@@ -287,7 +298,7 @@ int net_accept(int listener, int *fd, struct err *e)
 		if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED || errno == EPROTO ||
 		    errno == ENETDOWN)
 			return 0;
-		return err_errno(e, ERR_NET, "cannot accept a connection");
+		return accept_failed(e);
 	}
 	if (finish_socket(s, NULL) < 0)
 		return 0; /* it is gone already */
