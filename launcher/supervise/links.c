@@ -31,7 +31,7 @@ struct links {
 	struct link *first;
 	int strangers;
 	int handles; /* not closed by the loop yet */
-	bool closing, listening;
+	bool closing, listening, troubled;
 	uv_poll_t listener;
 };
 
@@ -286,20 +286,31 @@ free_link:
 	return -1;
 }
 
+static void tell_trouble(struct links *ls, const struct err *why)
+{
+	if (!ls->troubled)
+		ls->o.trouble(ls->o.arg, why);
+	ls->troubled = true;
+}
+
 static void on_listener(uv_poll_t *poll, int status, int events)
 {
 	struct links *ls = poll->data;
 	(void)events;
 	int fd = -1;
-	if (status < 0 || net_accept(ls->o.listener, &fd, NULL)) {
-		/* No descriptors left, most likely: the next tick tries again. */
-		uv_poll_stop(poll);
+	struct err e = ERR_INIT;
+	if (status < 0)
+		err_set(&e, ERR_NET, "cannot watch the control socket: %s", uv_strerror(status));
+	if (status < 0 || net_accept(ls->o.listener, &fd, &e)) {
+		uv_poll_stop(poll); /* the next tick tries again */
 		ls->listening = false;
+		tell_trouble(ls, &e);
 		return;
 	}
 	if (fd < 0)
 		return;
-	links_adopt(ls, fd, NULL); /* a connection that cannot be kept is closed; the agent's own error tells why */
+	if (links_adopt(ls, fd, &e)) /* it is closed */
+		tell_trouble(ls, &e);
 	listen_or_rest(ls);
 }
 
@@ -352,6 +363,7 @@ void links_renew(struct links *ls, const unsigned char secret[AUTH_SECRET_BYTES]
 	drop_all(ls);
 	memcpy(ls->secret, secret, AUTH_SECRET_BYTES);
 	ls->generation = generation;
+	ls->troubled = false;
 	ls->now = now;
 }
 

@@ -8,6 +8,10 @@
  * can use up the descriptors. A frame that does not open, or that the
  * receiver does not accept, ends its link and nothing else.
  *
+ * When no descriptor or no memory is left for a visitor, `trouble` says so, once a
+ * generation: to the person it would look like agents that do not report. The
+ * listener then rests until the next tick, or until a link goes.
+ *
  * A new generation (links_renew) closes every link of the one before and
  * admits only who knows the new secret.
  */
@@ -34,6 +38,8 @@ struct links_options {
 	void (*message)(void *arg, struct link *l, const struct msg *m);
 	/* The other side ended the link, or broke the rules; never called for link_drop. rank: as claimed, or -1. */
 	void (*closed)(void *arg, int rank, const struct err *why);
+	/* Visitors cannot be let in; the first time of a generation. */
+	void (*trouble)(void *arg, const struct err *why);
 	void *arg;
 };
 

@@ -122,6 +122,12 @@ void report_refused(struct supervisor *s, const char *why)
 		report_event(s, "refused", json_pack("{s:s}", "why", why));
 }
 
+void report_trouble(struct supervisor *s, const char *why)
+{
+	report_event(s, "unheard", json_pack("{s:s}", "why", why));
+	terminal_event(s->o.term, TONE_WARN, "warn", "agents that connect cannot be let in: %s", why);
+}
+
 static double number(const json_t *body, const char *key)
 {
 	const json_t *v = json_object_get(body, key);

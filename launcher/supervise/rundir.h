@@ -22,6 +22,7 @@
  *     started           {}                              every process of the generation runs
  *     hello             {rank, node, pid}
  *     refused           {why}                           a stranger, a stale or second agent, a bad frame
+ *     unheard           {why}                           connections cannot be accepted; the first time of a generation
  *     wired             {}                              every rank has said hello
  *     ready             {step}                          every rank is ready to go on from that step
  *     first-step        {step, loss, since_start_s, since_lost_s (after a loss)}

@@ -126,6 +126,7 @@ void report_loss(struct supervisor *s);   /* at once: the event */
 void report_blame(struct supervisor *s);  /* once the generation is gone: what it was, for people */
 void report_exit(struct supervisor *s, int rank);
 void report_refused(struct supervisor *s, const char *why);
+void report_trouble(struct supervisor *s, const char *why);
 void report_metrics(struct supervisor *s, json_t *body);
 void report_eval(struct supervisor *s, int64_t step, double loss);
 void report_ckpt(struct supervisor *s, json_t *body);

@@ -46,6 +46,11 @@ static void on_closed(void *arg, int rank, const struct err *why)
 			 why->text);
 }
 
+static void on_trouble(void *arg, const struct err *why)
+{
+	report_trouble(arg, why->text);
+}
+
 static void describe_status(int status, char *out, size_t size)
 {
 	if (WIFSIGNALED(status))
@@ -166,7 +171,8 @@ int supervisor_open(const struct supervise_options *o, struct supervisor **out, 
 	restart_init(&s->restart, o->job->restart.max_restarts, o->job->restart.max_futile, o->job->restart.backoff);
 	struct links_options lo = {
 		.loop = o->loop, .listener = o->listener, .most = o->limits.strangers + s->world, .patience = o->limits.handshake,
-		.voucher = choose_auth(s), .message = sup_message, .closed = on_closed, .arg = s,
+		.voucher = choose_auth(s), .message = sup_message, .closed = on_closed, .trouble = on_trouble,
+		.arg = s,
 	};
 	if (links_open(&lo, &s->links, e))
 		goto free_all;

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -16,7 +17,7 @@ static struct {
 	struct links *links;
 	char address[NET_ADDR_MAX];
 	unsigned char secret[AUTH_SECRET_BYTES];
-	int messages, closed;
+	int messages, closed, troubles;
 } t;
 
 static void on_message(void *arg, struct link *l, const struct msg *m)
@@ -36,6 +37,14 @@ static void on_closed(void *arg, int rank, const struct err *why)
 	t.closed++;
 }
 
+static void on_trouble(void *arg, const struct err *why)
+{
+	(void)arg;
+	assert_int_equal(why->code, ERR_NOMEM);
+	assert_non_null(strstr(why->text, "ulimit -n"));
+	t.troubles++;
+}
+
 static void turn(void)
 {
 	for (int i = 0; i < 10; i++)
@@ -47,7 +56,8 @@ static int setup(void **state)
 	(void)state;
 	memset(&t, 0, sizeof t);
 	char host[NET_ADDR_MAX];
-	struct links_options o = { .loop = &t.loop, .most = MOST, .patience = 5, .message = on_message, .closed = on_closed };
+	struct links_options o = { .loop = &t.loop, .most = MOST, .patience = 5, .message = on_message, .closed = on_closed,
+				   .trouble = on_trouble };
 	if (uv_loop_init(&t.loop) || net_local_address(NULL, NULL, host, NULL) || net_listen(host, &o.listener, t.address, NULL) ||
 	    links_open(&o, &t.links, NULL))
 		return -1;
@@ -146,6 +156,32 @@ static void a_new_generation_closes_every_door(void **state)
 	close(fd);
 }
 
+static void without_descriptors_it_says_so_once_and_tries_again(void **state)
+{
+	(void)state;
+	struct rlimit was, none;
+	int fd;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	none = was;
+	none.rlim_cur = 1;
+	assert_int_equal(net_connect(t.address, 5, &fd, NULL), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	turn();
+	assert_int_equal(t.troubles, 1);
+	assert_false(uv_loop_alive(&t.loop)); /* it rests */
+	links_tick(t.links, 101);
+	turn();
+	assert_int_equal(t.troubles, 1);
+	links_renew(t.links, t.secret, 1, 101);
+	links_tick(t.links, 102);
+	turn();
+	assert_int_equal(t.troubles, 2);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+	links_tick(t.links, 103);
+	assert_true(greet(fd));
+	close(fd);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -153,6 +189,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(a_crowd_of_strangers_holds_few_descriptors_and_not_for_long),
 		T(a_claimed_link_may_be_quiet),
+		T(without_descriptors_it_says_so_once_and_tries_again),
 		T(a_new_generation_closes_every_door),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
