@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct trainer {
 	const struct train_env *env;
@@ -35,6 +36,9 @@ struct trainer {
 
 /* What the supervisor is told to do next, as all ranks agreed. */
 enum { GO_ON, STOP_HERE, STOP_WITH_CHECKPOINT };
+
+/* How long the last checkpoint is tried again on a full disk, and the longest pause between two tries. */
+enum { ROOM_S = 60, PAUSE_MOST_S = 5 };
 
 static void on_phase(const char *what, void *arg)
 {
@@ -287,6 +291,50 @@ static void report_commits(struct trainer *t)
 	}
 }
 
+/* Waits for the commit of what was saved last. */
+static int await_commit(struct trainer *t, struct err *e)
+{
+	control_progress(t->env->control, t->at.step, "commit");
+	return ckpt_wait(t->writer, e);
+}
+
+/* Between two tries of the last checkpoint; *more: whether another one follows. The ranks agree on that: their clocks differ. */
+static int await_room(struct trainer *t, double pause, double left, bool *more, struct err *e)
+{
+	bool checkpoint = true;
+	for (double until = clock_s() + pause; clock_s() < until;) {
+		usleep(100000);
+		control_moved(t->env->control);
+	}
+	int32_t tired = left < pause || (control_stopping(t->env->control, &checkpoint) && !checkpoint);
+	if (comm_all_reduce(t->env->world, &tired, &tired, 1, COMM_I32, COMM_MAX, e))
+		return err_prefix(e, "waiting for room for a checkpoint");
+	*more = !tired;
+	return 0;
+}
+
+/* Nothing trains on behind the last checkpoint, so a disk that is full gets a while to be given room before all that it would
+ * hold is lost. Each rank sees the same failure (ckpt.h); one that does not has lost the world. */
+static int commit_last(struct trainer *t, struct err *e)
+{
+	double begun = clock_s(), pause = 1;
+	int rc = await_commit(t, e);
+	if (rc && e->code == ERR_IO)
+		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN, "%s; it is tried again for %d s: free space on %s", e->text,
+			 ROOM_S, t->ckpt_dir);
+	for (bool more = true; rc && e->code == ERR_IO; pause = fmin(2 * pause, PAUSE_MOST_S)) {
+		struct err why = ERR_INIT;
+		if (await_room(t, pause, begun + ROOM_S - clock_s(), &more, &why)) {
+			*e = why;
+			return -1;
+		}
+		if (!more)
+			return -1;
+		rc = start_save(t, e) || await_commit(t, e) ? -1 : 0;
+	}
+	return rc;
+}
+
 /* All ranks stop at the same step: the strongest wish that any of them has heard of. */
 static int agree(struct trainer *t, int *what, struct err *e)
 {
@@ -321,8 +369,7 @@ static int train_loop(struct trainer *t, struct err *e)
 	if (what != STOP_HERE && t->saved != t->at.step && save(t, e))
 		return -1;
 	double since = clock_s();
-	control_progress(t->env->control, t->at.step, "commit");
-	if (ckpt_wait(t->writer, e))
+	if (what == STOP_HERE ? await_commit(t, e) : commit_last(t, e))
 		return -1;
 	phases_lap(&t->spent, "commit", &since);
 	report_commits(t);

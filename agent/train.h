@@ -26,7 +26,10 @@ struct train_env {
 	struct phases *phases; /* how long the start has taken so far; the loop adds its own */
 };
 
-/* Returns when the job's last step is done or a stop was obeyed (all ranks at the same step); sends
+/* A disk that is full at the last checkpoint (of the job, or of a stop) is given a minute to be made room on, or what is left of
+ * the stop's own time; a later stop without a checkpoint ends that.
+ *
+ * Returns when the job's last step is done or a stop was obeyed (all ranks at the same step); sends
  * ready, metrics, eval, ckpt, progress and finished. An error has not been reported yet: the caller sends failed. */
 int train_run(const struct train_env *env, struct err *e);
 

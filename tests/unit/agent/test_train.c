@@ -11,11 +11,14 @@
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -33,6 +36,7 @@ struct supervisor {
 	pthread_t thread;
 	int64_t stop_after; /* tells the trainer to stop when this step is reported; 0: never */
 	bool checkpoint;    /* that stop's */
+	atomic_bool stop_now; /* tells it at the next word from it, once */
 	/* heard */
 	double *loss;       /* by step */
 	int64_t ready, last, finished, ckpt, evals;
@@ -44,6 +48,12 @@ static void hear(struct supervisor *v, struct channel *c, const struct msg *m)
 	int64_t step = json_integer_value(json_object_get(m->body, "step"));
 	double loss = json_real_value(json_object_get(m->body, "loss"));
 	json_t *answer = NULL;
+	if (atomic_exchange(&v->stop_now, false)) {
+		answer = json_pack("{s:b}", "checkpoint", 0);
+		channel_send(c, MSG_STOP, answer, NULL);
+		json_decref(answer);
+		answer = NULL;
+	}
 	switch (m->type) {
 	case MSG_HELLO:
 		answer = json_pack("{s:f}", "heartbeat_s", 0.05);
@@ -275,6 +285,71 @@ static void another_seed_is_not_mixed_in(void **state)
 	supervisor_fini(&v);
 }
 
+/* --- a full disk: files may not grow beyond a limit --- */
+
+static void limit_files(rlim_t bytes)
+{
+	struct rlimit limit;
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	limit.rlim_cur = bytes;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static int warnings;
+
+static void make_room(enum log_level level, const char *text, void *arg)
+{
+	(void)level;
+	(void)arg;
+	if (!strstr(text, "free space on"))
+		return;
+	warnings++;
+	limit_files(RLIM_INFINITY);
+}
+
+static void a_full_disk_at_the_end_is_waited_for(void **state)
+{
+	(void)state;
+	struct supervisor v = { 0 };
+	struct err e = ERR_INIT;
+	warnings = 0;
+	signal(SIGXFSZ, SIG_IGN);
+	log_hook(LOG_WARN, make_room, NULL);
+	limit_files(32768);
+	int rc = run("full", "", "auto", &v, &e);
+	limit_files(RLIM_INFINITY);
+	log_hook(LOG_WARN, NULL, NULL);
+	assert_int_equal(rc, 0);
+	assert_int_equal(warnings, 1);
+	assert_int_equal(v.finished, 6);
+	assert_int_equal(v.ckpt, 6);
+	supervisor_fini(&v);
+}
+
+static void call_it_off(enum log_level level, const char *text, void *arg)
+{
+	struct supervisor *v = arg;
+	(void)level;
+	if (strstr(text, "free space on"))
+		atomic_store(&v->stop_now, true);
+}
+
+static void a_stop_without_a_checkpoint_ends_the_wait_for_room(void **state)
+{
+	(void)state;
+	struct supervisor v = { 0 };
+	struct err e = ERR_INIT;
+	log_hook(LOG_WARN, call_it_off, &v);
+	limit_files(32768);
+	int rc = run("full-stop", "", "auto", &v, &e);
+	limit_files(RLIM_INFINITY);
+	log_hook(LOG_WARN, NULL, NULL);
+	assert_int_equal(rc, -1);
+	assert_int_equal(e.code, ERR_IO);
+	assert_int_equal(v.finished, -1);
+	supervisor_fini(&v);
+}
+
 static void make_text(void)
 {
 	struct buf text = BUF_INIT;
@@ -299,6 +374,8 @@ int main(void)
 		cmocka_unit_test(a_stop_saves_when_it_is_asked_to),
 		cmocka_unit_test(numbers_that_blow_up_are_named_before_they_do_harm),
 		cmocka_unit_test(another_seed_is_not_mixed_in),
+		cmocka_unit_test(a_full_disk_at_the_end_is_waited_for),
+		cmocka_unit_test(a_stop_without_a_checkpoint_ends_the_wait_for_room),
 	};
 	if (!mkdtemp(dir))
 		return 1;
