@@ -8,7 +8,10 @@
  *     kill:  squeue → the step's id → scancel --signal=KILL → srun ends by itself, else SIGKILL
  *     srun has ended:  squeue → not listed: gone; listed: kill it, look again
  *
- * A step that stays listed SETTLE_S seconds after srun's end is taken for gone: its
+ * squeue and scancel have HELPER_MS each; one that hangs is killed, and the controller
+ * counts as silent: srun is killed itself, and looked for again.
+ *
+ * A step that stays listed, or of which nothing is heard, SETTLE_S seconds after srun's end is taken for gone: its
  * node is lost, and its agents, whose connection is closed, have left.
  */
 #include "base/clock.h"
@@ -26,7 +29,7 @@
 #include <unistd.h>
 
 #define SETTLE_S 5.0
-enum { SRUN_GRACE_MS = 1500, LOOK_AGAIN_MS = 50, STEP_ID = 64 };
+enum { SRUN_GRACE_MS = 1500, LOOK_AGAIN_MS = 50, HELPER_MS = 10000, STEP_ID = 64 };
 
 struct launch {
 	uv_loop_t *loop;
@@ -56,10 +59,14 @@ static void finish(struct launch *l)
 	l->ev.all_gone(l->ev.arg);
 }
 
-/* The time for something to end by itself is over. */
+/* The time for something to end by itself is over; the end of a helper goes on from there. */
 static void on_timer(uv_timer_t *timer)
 {
 	struct launch *l = timer->data;
+	if (l->helper) {
+		child_signal(l->helper, SIGKILL);
+		return;
+	}
 	if (l->srun)
 		child_signal(l->srun, SIGKILL);
 	look(l);
@@ -74,7 +81,7 @@ static void look_later(struct launch *l)
 static void help(struct launch *l, char *const *argv, void (*ended)(void *, int, const char *))
 {
 	const struct child_command c = { .argv = argv, .out = -1 };
-	uv_timer_stop(&l->timer);
+	uv_timer_start(&l->timer, on_timer, HELPER_MS, 0);
 	if (child_watch(l->loop, &c, ended, l, &l->helper, NULL)) {
 		l->helper = NULL;
 		look_later(l);

@@ -43,8 +43,7 @@ static void script(struct world *w, const char *name, const char *text)
 static int setup(void **state)
 {
 	struct world *w = calloc(1, sizeof *w);
-	strcpy(w->folder, "/tmp/muster-test-XXXXXX");
-	assert_non_null(mkdtemp(w->folder));
+	assert_true(tmpdir_make(w->folder, sizeof w->folder));
 	char path[128];
 	snprintf(path, sizeof path, "%s/bin", w->folder);
 	assert_int_equal(mkdir(path, 0700), 0);
@@ -233,6 +232,21 @@ static void a_step_listed_for_ever_is_given_up(void **state)
 	assert_true(clock_s() - from > 4.9);
 }
 
+/* The first squeue never answers. */
+static void commands_that_hang_do_not_keep_the_step(void **state)
+{
+	struct world *w = *state;
+	script(w, "squeue", "[ -e hung ] || { touch hung; exec sleep 1000; }\ncat listed 2>/dev/null\nexit 0\n");
+	script(w, "srun", LIST "touch ready\nexec sleep 100\n");
+	starts(w);
+	wait_for(w, "ready");
+	launch_slurm.kill(w->launch);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(w->gone, 1);
+	holds(w, "cancelled", "9.4");
+	assert_int_equal(waitpid(-1, NULL, 0), -1);
+}
+
 static void without_srun_nothing_starts(void **state)
 {
 	struct world *w = *state;
@@ -322,6 +336,7 @@ int main(void)
 		STEP_TEST(a_step_that_is_not_listed_yet_is_killed_too),
 		STEP_TEST(an_srun_that_lies_is_not_believed),
 		STEP_TEST(a_step_listed_for_ever_is_given_up),
+		STEP_TEST(commands_that_hang_do_not_keep_the_step),
 		STEP_TEST(without_srun_nothing_starts),
 		STEP_TEST(the_supervisor_is_reached_at_its_nodes_address),
 		STEP_TEST(credentials_are_asked_for_where_slurm_uses_them),
