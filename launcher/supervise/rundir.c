@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct lines { /* a .jsonl file */
@@ -34,6 +35,23 @@ static int open_in(const struct rundir *r, const char *name, int flags, int *fd,
 	return *fd < 0 ? err_errno(e, ERR_IO, "%s: cannot open", path) : 0;
 }
 
+/* Who may write to the folder may lay links and logs in it. Who may only read it loses that. */
+static int check_private(const char *path, struct err *e)
+{
+	struct stat st;
+	if (stat(path, &st))
+		return err_errno(e, ERR_IO, "%s: cannot look at the folder", path);
+	if (st.st_uid != geteuid())
+		return err_set(e, ERR_AUTH, "%s: the folder belongs to another user (uid %u); choose another [job] run_dir or name",
+			       path, (unsigned)st.st_uid);
+	if (st.st_mode & 022)
+		return err_set(e, ERR_AUTH, "%s: others may write to the folder; see that what is in it is yours, then: chmod go-w '%s'",
+			       path, path);
+	if (st.st_mode & 077 && chmod(path, 0700))
+		return err_errno(e, ERR_IO, "%s: cannot make the folder private (chmod 700)", path);
+	return 0;
+}
+
 static int make_dirs(struct rundir *r, const char *parent, const char *name, struct err *e)
 {
 	static const char *const inside[] = { "logs", "ckpt" };
@@ -44,6 +62,8 @@ static int make_dirs(struct rundir *r, const char *parent, const char *name, str
 		return -1;
 	if (!realpath(path, r->path))
 		return err_errno(e, ERR_IO, "%s: cannot resolve the path", path);
+	if (check_private(r->path, e))
+		return -1;
 	for (size_t i = 0; i < sizeof inside / sizeof *inside; i++) {
 		snprintf(below, sizeof below, "%s/%s", r->path, inside[i]);
 		if (file_make_dirs(below, e))

@@ -1,5 +1,7 @@
 /*
- * rundir — the run folder: <job.run_dir>/<job.name>, private to its user.
+ * rundir — the run folder: <job.run_dir>/<job.name>, private to its user. One that
+ * is there already and belongs to another user, or that others may write to, is
+ * refused; one that others may read is made private.
  *
  *     job.ini                 the resolved job, every default written out
  *     plan-<generation>.json  what each generation was started with

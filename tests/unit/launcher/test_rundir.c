@@ -63,6 +63,40 @@ static void folders_and_files_are_private(void **state)
 	}
 }
 
+static void a_folder_that_others_may_write_to_is_refused(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	struct rundir *open = NULL;
+	struct stat st;
+	char path[512];
+	snprintf(path, sizeof path, "%s/shared", dir);
+	assert_int_equal(mkdir(path, 0700) || chmod(path, 0770), 0);
+	assert_int_equal(rundir_open(dir, "shared", &open, &e), -1);
+	assert_int_equal(e.code, ERR_AUTH);
+	assert_non_null(strstr(e.text, "chmod go-w"));
+	assert_int_equal(chmod(path, 0755), 0);
+	assert_int_equal(rundir_open(dir, "shared", &open, &e), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0700);
+	rundir_close(open);
+}
+
+static void a_folder_of_another_user_is_refused(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	struct rundir *open = NULL;
+	char path[512];
+	snprintf(path, sizeof path, "%s/theirs", dir);
+	if (geteuid())
+		skip(); /* only root can give a folder away */
+	assert_int_equal(mkdir(path, 0700) || chown(path, 65534, 65534), 0);
+	assert_int_equal(rundir_open(dir, "theirs", &open, &e), -1);
+	assert_int_equal(e.code, ERR_AUTH);
+	assert_non_null(strstr(e.text, "uid 65534"));
+}
+
 static void generations_are_counted_on(void **state)
 {
 	(void)state;
@@ -131,6 +165,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(a_second_muster_is_told_who_holds_the_lock),
 		T(folders_and_files_are_private),
+		T(a_folder_that_others_may_write_to_is_refused),
+		T(a_folder_of_another_user_is_refused),
 		T(generations_are_counted_on),
 		T(events_carry_both_times_and_the_generation),
 		T(a_full_disk_loses_lines_and_says_so),
