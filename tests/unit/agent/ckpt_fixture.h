@@ -12,6 +12,7 @@
 #include "agent/ckpt/snapshot.h"
 #include "base/file.h"
 #include "base/philox.h"
+#include "tests/unit/tmpdir.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -201,8 +202,7 @@ static inline void fix_load(const char *path, const struct fix_layout *l, int64_
 static inline int fix_setup(void **state)
 {
 	(void)state;
-	strcpy(fix_dir, "/tmp/muster-test-XXXXXX");
-	return mkdtemp(fix_dir) ? 0 : -1;
+	return tmpdir_make(fix_dir, sizeof fix_dir) ? 0 : -1;
 }
 
 static inline void fix_remove(const char *path)

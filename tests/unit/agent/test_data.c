@@ -4,6 +4,7 @@
 #include "agent/data/pack.h"
 #include "agent/data/tokens.h"
 #include "base/file.h"
+#include "tests/unit/tmpdir.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -32,8 +33,7 @@ static const char *in_dir(const char *name)
 static int make_dir(void **state)
 {
 	(void)state;
-	strcpy(dir, "/tmp/muster-test-XXXXXX");
-	if (!mkdtemp(dir))
+	if (!tmpdir_make(dir, sizeof dir))
 		return -1;
 	snprintf(prefix, sizeof prefix, "%s/d", dir);
 	return 0;

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/net.h"
 #include "tests/unit/agent/world.h"
+#include "tests/unit/tmpdir.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -23,7 +24,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static char dir[] = "/tmp/muster-test-train.XXXXXX";
+static char dir[64];
 
 enum { STEPS_MAX = 200000 };
 
@@ -377,7 +378,7 @@ int main(void)
 		cmocka_unit_test(a_full_disk_at_the_end_is_waited_for),
 		cmocka_unit_test(a_stop_without_a_checkpoint_ends_the_wait_for_room),
 	};
-	if (!mkdtemp(dir))
+	if (!tmpdir_make(dir, sizeof dir))
 		return 1;
 	control_block_signals();
 	log_setup(2, LOG_ERROR, "test");

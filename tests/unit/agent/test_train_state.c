@@ -2,6 +2,7 @@
 #include "agent/state.h"
 #include "base/log.h"
 #include "tests/unit/agent/world.h"
+#include "tests/unit/tmpdir.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -439,9 +440,8 @@ int main(void)
 		cmocka_unit_test(what_one_rank_finds_damaged_no_rank_uses),
 		cmocka_unit_test(a_path_that_has_no_room_for_names_is_refused),
 	};
-	strcpy(world.dir, "/tmp/muster-test-state.XXXXXX");
 	world.comm = world_alone();
-	if (!world.comm || !mkdtemp(world.dir))
+	if (!world.comm || !tmpdir_make(world.dir, sizeof world.dir))
 		return 1;
 	log_setup(2, LOG_ERROR, "test");
 	int rc = cmocka_run_group_tests(tests, NULL, NULL);

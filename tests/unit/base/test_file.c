@@ -1,5 +1,6 @@
 /* Whole reads and writes, and files that are there entirely or not. */
 #include "base/file.h"
+#include "tests/unit/tmpdir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static char dir[] = "/tmp/muster-test-file.XXXXXX";
+static char dir[64];
 
 static const char *in_dir(const char *name)
 {
@@ -187,7 +188,7 @@ int main(void)
 		cmocka_unit_test(full_reads_gather_pieces_and_name_an_early_end),
 		cmocka_unit_test(pread_reads_at_its_place),
 	};
-	if (!mkdtemp(dir))
+	if (!tmpdir_make(dir, sizeof dir))
 		return 1;
 	int rc = cmocka_run_group_tests(tests, NULL, NULL);
 	return rmdir(dir) ? 1 : rc;

@@ -62,6 +62,7 @@ static int setup(void **state)
 	char word[MUNGE_WORD];
 	if (!munged_path())
 		return 0;
+	/* Not under TMPDIR: another user must come by. */
 	strcpy(t.folder, "/tmp/muster-test-XXXXXX");
 	assert_non_null(mkdtemp(t.folder));
 	assert_int_equal(chmod(t.folder, 0755), 0);

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "launcher/supervise/supervise.h"
 #include "tests/unit/launcher/told.h"
+#include "tests/unit/tmpdir.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -243,9 +244,7 @@ static inline int setup(void **state)
 	memset(&h, 0, sizeof h);
 	for (int i = 0; i < PEERS; i++)
 		h.peers[i].fd = -1;
-	const char *tmp = getenv("TMPDIR");
-	snprintf(h.dir, sizeof h.dir, "%s/muster-test.XXXXXX", tmp ? tmp : "/tmp");
-	if (!mkdtemp(h.dir) || uv_loop_init(&h.loop) || rundir_open(h.dir, "run", &h.run, NULL))
+	if (!tmpdir_make(h.dir, sizeof h.dir) || uv_loop_init(&h.loop) || rundir_open(h.dir, "run", &h.run, NULL))
 		return -1;
 	struct terminal_options look = { .fd = open("/dev/null", O_WRONLY | O_CLOEXEC), .every = 1, .steps = 10 };
 	doc = doc ? doc : json_pack("{s:i}", "world", WORLD);

@@ -6,6 +6,7 @@
 #include "launcher/supervise/supervise.h"
 #include "tests/unit/launcher/fake_agent.h"
 #include "tests/unit/launcher/told.h"
+#include "tests/unit/tmpdir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,10 +36,8 @@ static struct {
 static int setup(void **state)
 {
 	(void)state;
-	const char *tmp = getenv("TMPDIR");
 	memset(&t, 0, sizeof t);
-	snprintf(t.dir, sizeof t.dir, "%s/muster-test.XXXXXX", tmp ? tmp : "/tmp");
-	if (!mkdtemp(t.dir) || rundir_open(t.dir, "run", &t.run, NULL) || readlink("/proc/self/exe", t.self, sizeof t.self - 1) < 0)
+	if (!tmpdir_make(t.dir, sizeof t.dir) || rundir_open(t.dir, "run", &t.run, NULL) || readlink("/proc/self/exe", t.self, sizeof t.self - 1) < 0)
 		return -1;
 	snprintf(t.node.name, sizeof t.node.name, "here");
 	snprintf(t.job.checkpoint.resume, sizeof t.job.checkpoint.resume, "auto");

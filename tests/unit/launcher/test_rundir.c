@@ -1,6 +1,7 @@
 /* The run folder: one muster at a time, private, counted on, and no line cut in two. */
 #include "base/file.h"
 #include "launcher/supervise/rundir.h"
+#include "tests/unit/tmpdir.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -21,9 +22,7 @@ static struct rundir *run;
 static int setup(void **state)
 {
 	(void)state;
-	const char *tmp = getenv("TMPDIR");
-	snprintf(dir, sizeof dir, "%s/muster-test.XXXXXX", tmp ? tmp : "/tmp");
-	return !mkdtemp(dir) || rundir_open(dir, "deep/run", &run, NULL) ? -1 : 0;
+	return !tmpdir_make(dir, sizeof dir) || rundir_open(dir, "deep/run", &run, NULL) ? -1 : 0;
 }
 
 static int teardown(void **state)
@@ -111,6 +110,39 @@ static void generations_are_counted_on(void **state)
 	json_decref(plan);
 }
 
+static void a_job_that_muster_did_not_write_is_never_replaced(void **state)
+{
+	(void)state;
+	static const char mine[] = "[job]\nname = mine\n";
+	char path[512];
+	struct err e = ERR_INIT;
+	struct buf text = BUF_INIT;
+	snprintf(path, sizeof path, "%s/job.ini", rundir_path(run));
+	assert_int_equal(rundir_save_job(run, "[job]\n", NULL), 0);
+	assert_int_equal(rundir_save_job(run, "[model]\n", NULL), 0);
+	assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
+	assert_string_equal(buf_str(&text), RUNDIR_MARK "\n[model]\n");
+	buf_clear(&text);
+	assert_int_equal(file_replace(path, mine, strlen(mine), NULL), 0);
+	assert_int_equal(rundir_save_job(run, "[job]\n", &e), -1);
+	assert_non_null(strstr(e.text, "move it elsewhere"));
+	assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
+	assert_string_equal(buf_str(&text), mine);
+	buf_fini(&text);
+}
+
+static void each_submission_has_a_file_of_its_own(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	assert_int_equal(rundir_next_submission("/nonexistent"), 1);
+	assert_int_equal(rundir_next_submission(rundir_path(run)), 1);
+	assert_int_equal(rundir_save_submission(run, 1, "[job]\n", NULL), 0);
+	assert_int_equal(rundir_save_submission(run, 1, "[model]\n", &e), -1);
+	assert_int_equal(e.code, ERR_ABORTED);
+	assert_int_equal(rundir_next_submission(rundir_path(run)), 2);
+}
+
 static void events_carry_both_times_and_the_generation(void **state)
 {
 	(void)state;
@@ -168,6 +200,8 @@ int main(void)
 		T(a_folder_that_others_may_write_to_is_refused),
 		T(a_folder_of_another_user_is_refused),
 		T(generations_are_counted_on),
+		T(a_job_that_muster_did_not_write_is_never_replaced),
+		T(each_submission_has_a_file_of_its_own),
 		T(events_carry_both_times_and_the_generation),
 		T(a_full_disk_loses_lines_and_says_so),
 	};

@@ -1,4 +1,5 @@
 #include "launcher/slurm/script.h"
+#include "tests/unit/tmpdir.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -155,10 +156,10 @@ static void values_that_could_leave_their_line_are_refused(void **state)
 static void a_template_comes_from_the_folder_that_is_named(void **state)
 {
 	(void)state;
-	char folder[] = "/tmp/muster-test-XXXXXX", path[64];
+	char folder[64], path[96];
 	struct buf out = BUF_INIT;
 	struct err e = ERR_INIT;
-	assert_non_null(mkdtemp(folder));
+	assert_non_null(tmpdir_make(folder, sizeof folder));
 	setenv("MUSTER_TEMPLATES", folder, 1);
 	assert_int_equal(script_template("sbatch.in", &out, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);

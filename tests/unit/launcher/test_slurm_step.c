@@ -5,6 +5,7 @@
 #include "launcher/launch.h"
 #include "launcher/slurm/child.h"
 #include "launcher/slurm/slurm.h"
+#include "tests/unit/tmpdir.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -43,7 +44,7 @@ static void script(struct world *w, const char *name, const char *text)
 static int setup(void **state)
 {
 	struct world *w = calloc(1, sizeof *w);
-	assert_true(tmpdir_make(w->folder, sizeof w->folder));
+	assert_non_null(tmpdir_make(w->folder, sizeof w->folder));
 	char path[128];
 	snprintf(path, sizeof path, "%s/bin", w->folder);
 	assert_int_equal(mkdir(path, 0700), 0);

@@ -4,6 +4,7 @@
 #include "base/philox.h"
 #include "plan/job.h"
 #include "plan/job_keys.h"
+#include "tests/unit/tmpdir.h"
 
 #include <dirent.h>
 #include <setjmp.h>
@@ -87,11 +88,11 @@ static void the_syntax_is_forgiving_where_it_is_clear(void **state)
 
 static void a_job_is_named_after_its_file(void **state)
 {
-	char dir[] = "/tmp/muster-job-XXXXXX", path[64];
+	char dir[64], path[96];
 	struct job job;
 	struct err e = ERR_INIT;
 	(void)state;
-	assert_non_null(mkdtemp(dir));
+	assert_non_null(tmpdir_make(dir, sizeof dir));
 	snprintf(path, sizeof path, "%s/tiny-2.ini", dir);
 	assert_int_equal(file_replace(path, "[model]\nlayers = 2\n", 19, &e), 0);
 	assert_int_equal(job_load(path, NULL, 0, &job, &e), 0);

@@ -1,5 +1,6 @@
 /* A container, a Slurm step or a systemd slice may allow less memory than the machine has. */
 #include "topo/internal.h"
+#include "tests/unit/tmpdir.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,9 +16,7 @@ static char top[256];
 static int setup(void **state)
 {
 	(void)state;
-	const char *tmp = getenv("TMPDIR");
-	snprintf(top, sizeof top, "%s/muster-test.XXXXXX", tmp ? tmp : "/tmp");
-	return mkdtemp(top) ? 0 : -1;
+	return tmpdir_make(top, sizeof top) ? 0 : -1;
 }
 
 static int teardown(void **state)
