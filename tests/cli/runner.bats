@@ -31,3 +31,13 @@ runs() {
 	runs 'touch "$TMPDIR/left"' 'echo "ok 1 - a"'
 	[[ $status -eq 1 && $output == *"left in TMPDIR: left"* ]]
 }
+
+@test "what muster leaves in /dev/shm is a failure, what other programs put there is none" {
+	other=$(mktemp -u /dev/shm/other.XXXXXX) own=$(mktemp -u /dev/shm/muster.XXXXXX)
+	runs "touch $other" 'echo "ok 1 - a"'
+	rm "$other"
+	[[ $status -eq 0 ]]
+	runs "touch $own" 'echo "ok 1 - a"'
+	rm "$own"
+	[[ $status -eq 1 && $output == *"left in /dev/shm: ${own##*/}"* ]]
+}
