@@ -1,0 +1,34 @@
+#include "base/human.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Divides until n, as it will be shown, has at most three digits before the point, or four where 1024 asks for them. */
+static int scale(double *n, double by, int most)
+{
+	int u = 0;
+	for (; fabs(*n) >= by - 0.5 && u < most; u++)
+		*n /= by;
+	return u;
+}
+
+const char *human_bytes(double bytes, char out[HUMAN])
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	int u = scale(&bytes, 1024, 6);
+	snprintf(out, HUMAN, "%.*f %s", u && fabs(bytes) < 9.95 ? 1 : 0, bytes, units[u]);
+	return out;
+}
+
+const char *human_count(double n, const char *unit, char out[HUMAN])
+{
+	static const char *const prefixes[] = { "", "k", "M", "G", "T", "P" };
+	int u = scale(&n, 1000, 5);
+	snprintf(out, HUMAN, "%.*f%s%s%.16s", u && fabs(n) < 99.95 ? 1 : 0, n, u || *unit ? " " : "", prefixes[u], unit);
+	return out;
+}
+
+const char *human_s(int64_t n)
+{
+	return n == 1 ? "" : "s";
+}

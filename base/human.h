@@ -1,0 +1,24 @@
+/*
+ * human — numbers for people: one style wherever muster prints one.
+ *
+ * What is stored or held in memory is in powers of 1024 ("3.2 GiB"); rates and
+ * counts are in powers of 1000 ("12.5 GB/s", "124 M"). A blank stands before
+ * the unit. Numbers that programs read (--json) are never written so.
+ */
+#ifndef MUSTER_BASE_HUMAN_H
+#define MUSTER_BASE_HUMAN_H
+
+#include <stdint.h>
+
+enum { HUMAN = 32 };
+
+/* "416 KiB", "3.2 GiB" */
+const char *human_bytes(double bytes, char out[HUMAN]);
+
+/* "12.3 k" and "999" when unit is "", "12.3 GB/s" and "999 B/s" with one; units of up to 16 characters. */
+const char *human_count(double n, const char *unit, char out[HUMAN]);
+
+/* The ending of a noun: "%d node%s". */
+const char *human_s(int64_t n);
+
+#endif

@@ -1,0 +1,58 @@
+/* Numbers as people read them. */
+#include "base/human.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+static void bytes_are_in_powers_of_1024(void **state)
+{
+	(void)state;
+	static const struct { double n; const char *text; } cases[] = {
+		{ 0, "0 B" }, { 1, "1 B" }, { 1023, "1023 B" }, { 1024, "1.0 KiB" }, { 425984, "416 KiB" },
+		{ 1024.0 * 1024 - 1, "1.0 MiB" }, { 9.96 * 1024, "10 KiB" }, { 80 * 1073741824.0, "80 GiB" }, { 1e300, NULL },
+	};
+	char out[HUMAN];
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		human_bytes(cases[i].n, out);
+		assert_true(strlen(out) < HUMAN);
+		if (cases[i].text)
+			assert_string_equal(out, cases[i].text);
+	}
+}
+
+static void counts_are_in_powers_of_1000(void **state)
+{
+	(void)state;
+	char out[HUMAN];
+	assert_string_equal(human_count(0, "", out), "0");
+	assert_string_equal(human_count(999, "", out), "999");
+	assert_string_equal(human_count(999.7, "", out), "1.0 k");
+	assert_string_equal(human_count(12345, "", out), "12.3 k");
+	assert_string_equal(human_count(4.56e8, "", out), "456 M");
+	assert_string_equal(human_count(12, "B/s", out), "12 B/s");
+	assert_string_equal(human_count(5e9, "B/s", out), "5.0 GB/s");
+	assert_string_equal(human_count(-12345, "", out), "-12.3 k");
+	assert_string_equal(human_count(NAN, "", out), "nan");
+}
+
+static void one_has_no_plural(void **state)
+{
+	(void)state;
+	assert_string_equal(human_s(1), "");
+	assert_string_equal(human_s(0), "s");
+	assert_string_equal(human_s(2), "s");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bytes_are_in_powers_of_1024),
+		cmocka_unit_test(counts_are_in_powers_of_1000),
+		cmocka_unit_test(one_has_no_plural),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
