@@ -9,6 +9,7 @@
 #include "base/log.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -102,6 +103,17 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 	return ckpt_writer_open(t->env->world, &opt, &t->writer, e);
 }
 
+/* Whether the run goes on with the samples that the checkpoint's run had before it. The path may differ: files move. */
+static void compare_data(const struct trainer *t, const struct ckpt_data *was)
+{
+	const struct ckpt_data *is = &t->at.data;
+	if (comm_rank(t->env->world) || !was->samples || (was->samples == is->samples && was->validation == is->validation))
+		return;
+	log_warn("the checkpoint was trained on %lld samples of %s with data.validation = %g, this run has %lld of %s with %g: "
+		 "other samples come than would have, seen ones may come again, and what is held out now may have been trained on",
+		 (long long)was->samples, was->path, was->validation, (long long)is->samples, is->path, is->validation);
+}
+
 /* The parameters of the job's beginning, or those of the checkpoint to go on from. */
 static int start_state(struct trainer *t, struct err *e)
 {
@@ -112,6 +124,8 @@ static int start_state(struct trainer *t, struct err *e)
 		return -1;
 	t->saved = -1;
 	t->at = (struct ckpt_state){ .seed = job->job.seed, .total_steps = job->job.steps };
+	t->at.data = (struct ckpt_data){ .validation = job->data.validation, .samples = dataset_samples(t->data, DATA_TRAIN) };
+	snprintf(t->at.data.path, sizeof t->at.data.path, "%s", job->data.path);
 	if (rc == 0) {
 		engine_init(t->engine);
 		return 0;
@@ -123,6 +137,7 @@ static int start_state(struct trainer *t, struct err *e)
 	if (at.total_steps != job->job.steps)
 		log_info("the checkpoint's run was of %lld steps, this one is of %lld: a schedule over all steps changes",
 			 (long long)at.total_steps, (long long)job->job.steps);
+	compare_data(t, &at.data);
 	t->at.step = t->saved = at.step;
 	t->at.samples = at.samples;
 	return 0;

@@ -26,6 +26,7 @@
 
 #include "base/err.h"
 #include "libcomm/comm.h"
+#include "plan/job.h"
 #include "plan/model.h"
 
 #include <jansson.h>
@@ -47,6 +48,12 @@ struct ckpt_state {
 	int64_t samples;      /* consumed */
 	uint64_t seed;
 	int64_t total_steps;  /* the learning-rate schedule's length when it was written */
+	/* The data that the samples are of: with another split, positions stand for other samples. */
+	struct ckpt_data {
+		char path[JOB_PATH]; /* data.path as the job gave it */
+		double validation;   /* the share held out */
+		int64_t samples;     /* of the training split; 0: not told (an older muster's checkpoint) */
+	} data;
 };
 
 /* Hears of every piece that is written or read, on the thread that does it: a slow disk is no hang. */

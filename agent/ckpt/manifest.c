@@ -217,6 +217,16 @@ static void write_json(const char *key, const json_t *value, struct buf *out)
 	free(text);
 }
 
+static void write_data(const struct ckpt_data *d, struct buf *out)
+{
+	if (d->samples == 0)
+		return;
+	json_t *data = json_pack("{s:s, s:f, s:I}", "path", d->path, "validation", d->validation, "samples", (json_int_t)d->samples);
+	out->failed |= !data;
+	write_json("data", data, out);
+	json_decref(data);
+}
+
 static void write_fields(const struct manifest *m, struct buf *out)
 {
 	char hex[DIGEST_HEX];
@@ -225,6 +235,7 @@ static void write_fields(const struct manifest *m, struct buf *out)
 		   m->state.samples, m->state.seed, m->state.total_steps, m->generation);
 	write_json("model", m->model, out);
 	write_json("layout", m->layout, out);
+	write_data(&m->state.data, out);
 	buf_puts(out, "\"files\": [");
 	for (int64_t i = 0; i < m->n_files; i++) {
 		const struct manifest_file *f = &m->files[i];

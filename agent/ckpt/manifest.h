@@ -6,7 +6,7 @@
  *     {"digest": "<32 hex digits>",
  *
  * The digest is XXH3-128 of every byte behind that line's newline: so each byte of the file is either compared
- * or digested. The other fields, all of them required:
+ * or digested. The other fields, all of them required but `data`:
  *
  *     format       "muster-checkpoint"
  *     version      1
@@ -14,6 +14,7 @@
  *     seed         a decimal number in a string (64 bits do not fit JSON's numbers everywhere)
  *     model        object: what must be equal to load it
  *     layout       object: for people
+ *     data         {path, validation, samples}: what was trained on (struct ckpt_data)
  *     files        [{name, size, header, digest}]: `header` bytes come before the file's buffer, digest is theirs
  *     tensors      [{name, dtype: "F32", shape: [rows] or [rows, columns], slices: [[file, offset, [lo…], [hi…], digest]]}]:
  *                  the box lo ≤ i < hi of the tensor lies, row-major, at `offset` bytes of the buffer of files[file]

@@ -58,9 +58,23 @@ static int get_digest(json_t *v, struct digest *out, struct err *e)
 	return 0;
 }
 
+/* Older ones have none. */
+static int read_data(json_t *root, struct ckpt_data *d, struct err *e)
+{
+	json_t *v = json_object_get(root, "data"), *share = json_object_get(v, "validation");
+	const char *path = json_string_value(json_object_get(v, "path"));
+	if (!v)
+		return 0;
+	if (!path || strlen(path) >= sizeof d->path || !json_is_number(share) || json_object_size(v) != 3)
+		return malformed(e, "data is not {path, validation, samples}");
+	strcpy(d->path, path);
+	d->validation = json_number_value(share);
+	return get_int(v, "samples", 1, &d->samples, e);
+}
+
 static int read_state(json_t *root, struct manifest *m, struct err *e)
 {
-	struct ckpt_state s;
+	struct ckpt_state s = { 0 };
 	int64_t version, generation;
 	const char *format = json_string_value(json_object_get(root, "format"));
 	if (!format || strcmp(format, "muster-checkpoint"))
@@ -71,7 +85,7 @@ static int read_state(json_t *root, struct manifest *m, struct err *e)
 		return err_set(e, ERR_UNSUPPORTED, "version %" PRId64 " of the format, this muster reads %d", version, VERSION);
 	if (get_int(root, "step", 0, &s.step, e) || get_int(root, "samples", 0, &s.samples, e) ||
 	    get_int(root, "total_steps", 0, &s.total_steps, e) || get_int(root, "generation", 0, &generation, e) ||
-	    get_seed(root, &s.seed, e))
+	    get_seed(root, &s.seed, e) || read_data(root, &s.data, e))
 		return -1;
 	json_t *model = json_object_get(root, "model"), *layout = json_object_get(root, "layout");
 	if (generation > UINT32_MAX || !json_is_object(model) || !json_is_object(layout))
@@ -155,7 +169,7 @@ static int read_lists(json_t *root, struct manifest *m, struct err *e)
 	json_array_foreach(tensors, i, v)
 		if (read_tensor(v, m, e))
 			return -1;
-	if (json_object_size(root) != FIELDS)
+	if (json_object_size(root) != FIELDS + (m->state.data.samples > 0))
 		return malformed(e, "it has fields that this muster does not know");
 	return 0;
 }

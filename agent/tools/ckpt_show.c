@@ -17,7 +17,8 @@ static const char page[] =
 	"\n"
 	"OPTIONS\n"
 	"  --json        print as JSON, with every slice: {path, step, samples, seed, total_steps, generation, model,\n"
-	"                layout, bytes, files: [{name, size, digest}], tensors: [{name, shape, slices: [{file, lo, hi}]}]}\n"
+	"                layout, data: {path, validation, samples} or null, bytes, files: [{name, size, digest}],\n"
+	"                tensors: [{name, shape, slices: [{file, lo, hi}]}]}\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster ckpt show runs/demo/ckpt/step-00000400\n"
@@ -62,14 +63,21 @@ static json_t *files_json(const struct manifest *m)
 	return list;
 }
 
+/* NULL where the checkpoint does not tell. */
+static json_t *data_json(const struct ckpt_data *d)
+{
+	return d->samples ? json_pack("{s:s, s:f, s:I}", "path", d->path, "validation", d->validation, "samples",
+				      (json_int_t)d->samples) : NULL;
+}
+
 static int show_json(const char *path, const struct manifest *m)
 {
 	char seed[24];
 	snprintf(seed, sizeof seed, "%" PRIu64, m->state.seed);
-	return tool_print_json(&tool_ckpt_show, json_pack("{s:s, s:I, s:I, s:s, s:I, s:I, s:O, s:O, s:I, s:o, s:o}", "path", path,
+	return tool_print_json(&tool_ckpt_show, json_pack("{s:s, s:I, s:I, s:s, s:I, s:I, s:O, s:O, s:o?, s:I, s:o, s:o}", "path", path,
 			       "step", (json_int_t)m->state.step, "samples", (json_int_t)m->state.samples, "seed", seed,
 			       "total_steps", (json_int_t)m->state.total_steps, "generation", (json_int_t)m->generation, "model",
-			       m->model, "layout", m->layout, "bytes", (json_int_t)manifest_bytes(m), "files", files_json(m),
+			       m->model, "layout", m->layout, "data", data_json(&m->state.data), "bytes", (json_int_t)manifest_bytes(m), "files", files_json(m),
 			       "tensors", tensors_json(m)));
 }
 
@@ -85,6 +93,9 @@ static int show_text(const char *path, const struct manifest *m)
 	printf("%s\n", path);
 	printf("%-10s %" PRId64 " of %" PRId64 ", %" PRId64 " samples, seed %" PRIu64 ", generation %u\n", "step", m->state.step,
 	       m->state.total_steps, m->state.samples, m->state.seed, m->generation);
+	if (m->state.data.samples)
+		printf("%-10s %s, %" PRId64 " samples to train on, a share of %g held out\n", "data", m->state.data.path,
+		       m->state.data.samples, m->state.data.validation);
 	show_object("model", m->model);
 	show_object("layout", m->layout);
 	printf("%-10s %" PRId64 ", %.1f MB\n", "files", m->n_files, (double)manifest_bytes(m) / 1e6);

@@ -63,6 +63,7 @@ assert d[0]["layout"] == {"tp": 2, "pp": 2, "dp": 2}, d' <<<"$output"
 	[[ $status -eq 0 ]]
 	python3 -c 'import json, sys; d = json.load(sys.stdin)
 assert d["step"] == 6 and d["seed"] == "7" and d["model"]["hidden"] == 32, d
+assert d["data"]["path"] and d["data"]["samples"] > 0 and 0 <= d["data"]["validation"] < 1, d["data"]
 names = [t["name"] for t in d["tensors"]]
 for n in "embed.tokens.weight", "layers.3.attn.q.weight", "norm.bias": assert n in names and "optim.m." + n in names and "optim.v." + n in names, n
 for t in d["tensors"]:

@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-static const struct ckpt_state state_of_test = { .step = 400, .samples = 3200, .seed = UINT64_MAX, .total_steps = 1000 };
+static const struct ckpt_state state_of_test = { .step = 400, .samples = 3200, .seed = UINT64_MAX, .total_steps = 1000,
+						.data = { "/data/gr\xc3\xb6\xc3\x9f" "e \"1\"", 0.25, 900 } };
 
 static void start(struct manifest *m)
 {
@@ -230,6 +231,27 @@ static void what_is_written_reads_back(void **state)
 	buf_fini(&again);
 }
 
+/* As they were before they told the data. */
+static void one_without_the_data_is_read(void **state)
+{
+	struct err e = ERR_INIT;
+	struct manifest m, back;
+	struct ckpt_state old = state_of_test;
+	struct buf text = BUF_INIT;
+	(void)state;
+	memset(&old.data, 0, sizeof old.data);
+	start(&m);
+	m.state = old;
+	manifest_write(&m, &text);
+	assert_null(strstr(text.data, "\"data\""));
+	if (manifest_parse(text.data, text.len, "M", &back, &e))
+		fail_msg("%s", e.text);
+	assert_memory_equal(&back.state, &old, sizeof old);
+	manifest_fini(&back);
+	manifest_fini(&m);
+	buf_fini(&text);
+}
+
 static void no_bit_may_change_and_no_byte_may_miss(void **state)
 {
 	struct manifest m;
@@ -267,6 +289,9 @@ static void a_field_that_is_wrong_is_named(void **state)
 		{ "\"layout\": {\"tp\":2}", "\"layout\": []", "layout is no object" },
 		{ "\"layout\"", "\"more\": 0, \"layout\"", "fields that this muster does not know" },
 		{ "\"layout\"", "\"step\": 0, \"layout\"", "duplicate object key" },
+		{ "\"validation\":0.25", "\"validation\":\"5 %\"", "data is not" },
+		{ "\"validation\":0.25", "\"validation\":0.25,\"seq\":1", "data is not" },
+		{ "\"samples\":900", "\"samples\":0", "samples is missing or no whole number from 1 on" },
 		{ "shard-00000", "../shard-00000", "a name that is empty, too long or not made of" },
 		{ "F32", "F16", "dtype is F16" },
 		{ "\"shape\": [2, 2]", "\"shape\": [2, 2, 1]", "has not 1 or 2 numbers" },
@@ -345,6 +370,7 @@ int main(void)
 		cmocka_unit_test(slices_must_tile_their_file),
 		cmocka_unit_test(what_may_not_be_in_one_is_refused),
 		cmocka_unit_test(what_is_written_reads_back),
+		cmocka_unit_test(one_without_the_data_is_read),
 		cmocka_unit_test(no_bit_may_change_and_no_byte_may_miss),
 		cmocka_unit_test(a_field_that_is_wrong_is_named),
 		cmocka_unit_test(another_model_is_named_by_its_field),

@@ -286,6 +286,34 @@ static void another_seed_is_not_mixed_in(void **state)
 	supervisor_fini(&v);
 }
 
+static void keep_warning(enum log_level level, const char *text, void *arg)
+{
+	(void)level;
+	snprintf(arg, 1000, "%s", text);
+}
+
+static void another_split_of_the_data_is_warned_of(void **state)
+{
+	(void)state;
+	struct supervisor v = { 0 };
+	struct err e = ERR_INIT;
+	char said[1000] = "";
+	log_hook(LOG_WARN, keep_warning, said);
+	assert_int_equal(run("split", "", "auto", &v, &e), 0);
+	supervisor_fini(&v);
+	v = (struct supervisor){ 0 };
+	assert_int_equal(run("split", "job.steps=8", "auto", &v, &e), 0);
+	assert_string_equal(said, "");
+	supervisor_fini(&v);
+	v = (struct supervisor){ 0 };
+	assert_int_equal(run("split", "job.steps=10 data.validation=0.1", "auto", &v, &e), 0);
+	log_hook(LOG_WARN, NULL, NULL);
+	assert_int_equal(v.ready, 8);
+	assert_non_null(strstr(said, "data.validation = 0.2, this run"));
+	assert_non_null(strstr(said, "with 0.1:"));
+	supervisor_fini(&v);
+}
+
 /* --- a full disk: files may not grow beyond a limit --- */
 
 static void limit_files(rlim_t bytes)
@@ -375,6 +403,7 @@ int main(void)
 		cmocka_unit_test(a_stop_saves_when_it_is_asked_to),
 		cmocka_unit_test(numbers_that_blow_up_are_named_before_they_do_harm),
 		cmocka_unit_test(another_seed_is_not_mixed_in),
+		cmocka_unit_test(another_split_of_the_data_is_warned_of),
 		cmocka_unit_test(a_full_disk_at_the_end_is_waited_for),
 		cmocka_unit_test(a_stop_without_a_checkpoint_ends_the_wait_for_room),
 	};
