@@ -1,4 +1,3 @@
-#include "base/file.h"
 #include "launcher/command.h"
 #include "launcher/slurm/child.h"
 #include "launcher/slurm/script.h"
@@ -23,6 +22,7 @@ static const char help[] =
 	"DESCRIPTION\n"
 	"  Checks the job, writes it, resolved, into its run folder, and gives sbatch a script made from\n"
 	"  templates/sbatch.in; in the allocation the script runs `muster run` on that job. Prints the job id.\n"
+	"  While a muster runs in that folder, nothing is submitted.\n"
 	"\n"
 	"  [slurm] says what to ask for: nodes, gpus_per_node, cpus_per_task, time, partition, account, qos,\n"
 	"  constraint, reservation, signal_before, requeue (`muster run --help` explains each key). Without gpus_per_node a\n"
@@ -36,7 +36,7 @@ static const char help[] =
 	"  --dry-run    print the script; write and submit nothing\n"
 	"\n"
 	"FILES\n"
-	"  RUN/job.ini             the job as it runs\n"
+	"  RUN/submit-N.ini        the job as it was submitted, and so as it will run; N counts the submissions\n"
 	"  RUN/logs/slurm-ID.out   what `muster run` prints\n"
 	"  sbatch.in               the template: in $MUSTER_TEMPLATES, or PREFIX/share/muster/templates\n"
 	"\n"
@@ -50,6 +50,8 @@ static const char help[] =
 struct submission {
 	struct job job;
 	char run_dir[PATH_MAX + JOB_TEXT]; /* absolute */
+	uint32_t number;        /* of the submissions of this run */
+	char file[PATH_MAX + JOB_TEXT + 32]; /* the job as submitted */
 	char muster[PATH_MAX];  /* this program */
 };
 
@@ -93,6 +95,8 @@ static int open_submission(struct submission *s, struct err *e)
 		return err_set(e, ERR_USAGE, "[job] run_dir: %.200s… is too long a path; choose a shorter one", parent);
 	strcpy(s->job.job.run_dir, parent);
 	snprintf(s->run_dir, sizeof s->run_dir, "%s/%s", parent, s->job.job.name);
+	s->number = rundir_next_submission(s->run_dir);
+	snprintf(s->file, sizeof s->file, "%s/submit-%u.ini", s->run_dir, s->number);
 	ssize_t len = readlink("/proc/self/exe", s->muster, sizeof s->muster - 1);
 	if (len < 0)
 		return err_errno(e, ERR_NOTFOUND, "cannot tell where muster is installed");
@@ -104,17 +108,15 @@ static int build_script(const struct submission *s, struct buf *out, struct err 
 {
 	struct buf text = BUF_INIT, options = BUF_INIT, command = BUF_INIT;
 	struct script_size size;
-	char file[sizeof s->run_dir + 16];
 	int rc = script_template("sbatch.in", &text, e);
 	if (!rc)
 		rc = script_size(&s->job, &size, e);
 	if (!rc)
 		rc = script_options(&s->job, &size, s->run_dir, &options, e);
 	if (!rc) {
-		snprintf(file, sizeof file, "%s/job.ini", s->run_dir);
 		script_quote(s->muster, &command);
 		buf_puts(&command, " run ");
-		script_quote(file, &command);
+		script_quote(s->file, &command);
 		const struct script_value values[] = {
 			{ "options", buf_str(&options) }, { "command", buf_str(&command) }, { NULL, NULL },
 		};
@@ -126,18 +128,19 @@ static int build_script(const struct submission *s, struct buf *out, struct err 
 	return rc;
 }
 
-/* The run folder must be there before the job: Slurm opens the log in it. */
+/* The run folder must be there before the job: Slurm opens the log in it. Its lock is held only meanwhile: the job may
+ * start at once. */
 static int prepare_run(const struct submission *s, struct err *e)
 {
-	char path[sizeof s->run_dir + 16];
+	struct rundir *run;
 	struct buf text = BUF_INIT;
-	snprintf(path, sizeof path, "%s/logs", s->run_dir);
-	if (file_make_dirs(path, e))
+	if (rundir_open(s->job.job.run_dir, s->job.job.name, &run, e))
 		return -1;
 	job_write(&s->job, &text);
-	snprintf(path, sizeof path, "%s/job.ini", s->run_dir);
-	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "no memory for the job") : file_replace(path, text.data, text.len, e);
+	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "no memory for the job")
+				   : rundir_save_submission(run, s->number, buf_str(&text), e);
 	buf_fini(&text);
+	rundir_close(run);
 	return rc;
 }
 
@@ -167,8 +170,12 @@ static int submit(const struct submission *s, const char *script, struct err *e)
 {
 	char id[32];
 	umask(077); /* Slurm hands it on to the job and its log */
-	if (prepare_run(s, e) || sbatch(script, id, sizeof id, e))
+	if (prepare_run(s, e))
 		return command_fail(e);
+	if (sbatch(script, id, sizeof id, e)) {
+		unlink(s->file);
+		return command_fail(e);
+	}
 	printf("%s\n", id);
 	fprintf(stderr, "muster: submitted; output goes to %s/logs/slurm-%s.out\n", s->run_dir, id);
 	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;

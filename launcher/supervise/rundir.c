@@ -128,26 +128,75 @@ int rundir_lost(const struct rundir *r)
 	return r->lost;
 }
 
-uint32_t rundir_next_generation(const struct rundir *r)
+/* The number after the highest N of the folder's files `before`N`after`. */
+static uint32_t next_number(const char *path, const char *before, const char *after)
 {
-	uint32_t highest = 0;
-	DIR *d = opendir(r->path);
+	unsigned long highest = 0;
+	size_t n = strlen(before);
+	DIR *d = opendir(path);
 	for (struct dirent *at; d && (at = readdir(d));) {
-		unsigned seen;
-		int end = 0;
-		if (sscanf(at->d_name, "plan-%9u.json%n", &seen, &end) == 1 && end && !at->d_name[end] && seen > highest)
+		const char *digits = at->d_name + n;
+		size_t wide = strncmp(at->d_name, before, n) ? 0 : strspn(digits, "0123456789");
+		if (wide == 0 || wide > 9 || strcmp(digits + wide, after))
+			continue;
+		unsigned long seen = strtoul(digits, NULL, 10);
+		if (seen > highest)
 			highest = seen;
 	}
 	if (d)
 		closedir(d);
-	return highest + 1;
+	return (uint32_t)highest + 1;
+}
+
+uint32_t rundir_next_generation(const struct rundir *r)
+{
+	return next_number(r->path, "plan-", ".json");
+}
+
+uint32_t rundir_next_submission(const char *path)
+{
+	return next_number(path, "submit-", ".ini");
+}
+
+static int save_job(const char *path, const char *text, struct err *e)
+{
+	struct buf marked = BUF_INIT;
+	buf_printf(&marked, "%s\n%s", RUNDIR_MARK, text);
+	int rc = buf_failed(&marked) ? err_set(e, ERR_NOMEM, "%s: no memory to write it", path)
+				     : file_replace(path, marked.data, marked.len, e);
+	buf_fini(&marked);
+	return rc;
+}
+
+/* There is none, or muster wrote it. */
+static bool may_replace(const char *path)
+{
+	char head[sizeof RUNDIR_MARK] = "";
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT;
+	bool ours = !file_read_full(fd, head, sizeof head - 1) && !strcmp(head, RUNDIR_MARK);
+	close(fd);
+	return ours;
 }
 
 int rundir_save_job(struct rundir *r, const char *text, struct err *e)
 {
 	char path[PATH_MAX + 32];
 	snprintf(path, sizeof path, "%s/job.ini", r->path);
-	return file_replace(path, text, strlen(text), e);
+	if (!may_replace(path))
+		return err_set(e, ERR_IO, "%s: muster did not write this file and would replace it; move it elsewhere, or choose "
+			       "another [job] run_dir or name", path);
+	return save_job(path, text, e);
+}
+
+int rundir_save_submission(struct rundir *r, uint32_t number, const char *text, struct err *e)
+{
+	char path[PATH_MAX + 32];
+	if (rundir_next_submission(r->path) != number)
+		return err_set(e, ERR_ABORTED, "%s: another submission came in between; submit again", r->path);
+	snprintf(path, sizeof path, "%s/submit-%u.ini", r->path, number);
+	return save_job(path, text, e);
 }
 
 int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e)

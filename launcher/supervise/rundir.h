@@ -3,7 +3,9 @@
  * is there already and belongs to another user, or that others may write to, is
  * refused; one that others may read is made private.
  *
- *     job.ini                 the resolved job, every default written out
+ *     job.ini                 the resolved job, every default written out. Its first line says that muster wrote it; a
+ *                             file of that name without the line is a person's own and is never replaced
+ *     submit-<n>.ini          the resolved job of each submission: a queued job runs what was submitted
  *     plan-<generation>.json  what each generation was started with
  *     events.jsonl            what happened (below), appended to
  *     metrics.jsonl           one line a step, as the agents send it (base/msg.h), with time and generation; after a
@@ -46,6 +48,8 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#define RUNDIR_MARK "; written by muster"
+
 struct rundir;
 
 /* Makes what is missing and takes the lock; ERR_ABORTED when another muster holds it. */
@@ -57,6 +61,10 @@ const char *rundir_path(const struct rundir *r); /* absolute */
 uint32_t rundir_next_generation(const struct rundir *r);
 
 int rundir_save_job(struct rundir *r, const char *text, struct err *e);
+/* The same for submissions; the folder need not be there. */
+uint32_t rundir_next_submission(const char *path);
+/* Fails when the number is taken by now. */
+int rundir_save_submission(struct rundir *r, uint32_t number, const char *text, struct err *e);
 int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e);
 /* Appends a line; adds time, mono and generation. Steal the reference to
  * `fields`, which may be NULL. A line that cannot be written (a full disk) is lost, and

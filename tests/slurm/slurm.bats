@@ -104,6 +104,26 @@ none_left() { [[ -z $(agents_left "") ]]; }
 	[[ $status -eq 2 ]]
 }
 
+@test "nothing is submitted while a muster runs in the folder, and a queued job keeps what was submitted" {
+	mkdir -p -m 700 "$(run_folder busy)"
+	exec 8>>"$(run_folder busy)/lock"
+	flock 8
+	run submit busy
+	echo "$output"
+	[[ $status -ne 0 && $output == *"another muster"* && ! -e $(run_folder busy)/submit-1.ini ]]
+	exec 8>&-
+	scontrol update PartitionName=main State=DOWN
+	submit busy job.steps=7
+	local first=$id
+	submit busy job.steps=5
+	scancel "$id"
+	scontrol update PartitionName=main State=UP
+	id=$first
+	ends_with 0
+	[[ $(event_field busy "done" step) == 7 ]]
+	grep -qx 'steps = 5' "$(run_folder busy)/submit-2.ini"
+}
+
 @test "a job over four nodes trains to the end" {
 	submit whole job.steps=200 checkpoint.every=5
 	ends_with 0
