@@ -1,21 +1,11 @@
 #include "plan/fit.h"
 
+#include "base/human.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char *fit_bytes(double bytes, char out[24])
-{
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
-	int u = 0;
-	while (bytes >= 1024 && u < (int)(sizeof units / sizeof *units) - 1) {
-		bytes /= 1024;
-		u++;
-	}
-	snprintf(out, 24, bytes < 10 && u ? "%.1f %s" : "%.0f %s", bytes, units[u]);
-	return out;
-}
 
 double fit_limit(const struct node_kind *k, int agents)
 {
@@ -41,7 +31,7 @@ static double part_of(const struct plan_rank *r, int part)
 static int refuse_memory(const struct job *job, const struct cluster *c, const struct plan *p,
 			 const struct plan_rank *r, double limit, struct err *e)
 {
-	char need[24], has[24], part[24];
+	char need[HUMAN], has[HUMAN], part[HUMAN];
 	int largest = 0;
 	for (int i = 1; i < (int)(sizeof parts / sizeof *parts); i++)
 		if (part_of(r, i) > part_of(r, largest))
@@ -49,8 +39,8 @@ static int refuse_memory(const struct job *job, const struct cluster *c, const s
 	struct buf hint = BUF_INIT;
 	fit_hint(job, c, &p->layout, &hint);
 	err_set(e, ERR_NOFIT, "rank %d (tp %d, dp %d, pp %d) needs %s, most of it %s (%s), and a device of %s has %s; %s",
-		layout_rank(&p->layout, r->at), r->at.tp, r->at.dp, r->at.pp, fit_bytes(r->total, need),
-		parts[largest].name, fit_bytes(part_of(r, largest), part), c->name, fit_bytes(limit, has), buf_str(&hint));
+		layout_rank(&p->layout, r->at), r->at.tp, r->at.dp, r->at.pp, human_bytes(r->total, need),
+		parts[largest].name, human_bytes(part_of(r, largest), part), c->name, human_bytes(limit, has), buf_str(&hint));
 	buf_fini(&hint);
 	return -1;
 }

@@ -24,7 +24,5 @@ double fit_limit(const struct node_kind *k, int agents);
 int fit_memory(const struct job *job, const struct cluster *c, struct plan *p, struct err *e);
 /* "tp = 2, dp = 2, pp = 2 would fit" of the degrees nearest to `asked`, or that none would. */
 void fit_hint(const struct job *job, const struct cluster *c, const struct layout *asked, struct buf *out);
-/* Bytes for people: "3.2 GiB". */
-const char *fit_bytes(double bytes, char out[24]);
 
 #endif

@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 
+#include "base/human.h"
 #include "plan/fit.h"
 
 #include <stdio.h>
@@ -89,8 +90,8 @@ static int refuse_world(const struct job *job, const struct cluster *c, const st
 {
 	struct buf hint = BUF_INIT;
 	fit_hint(job, c, l, &hint);
-	err_set(e, ERR_NOFIT, "tp %d × dp %d × pp %d = %lld ranks, and %s has %d devices; %s", l->tp, l->dp, l->pp,
-		(long long)l->tp * l->dp * l->pp, c->name, plan_devices(c), buf_str(&hint));
+	err_set(e, ERR_NOFIT, "tp %d × dp %d × pp %d = %lld ranks, and %s has %d device%s; %s", l->tp, l->dp, l->pp,
+		(long long)l->tp * l->dp * l->pp, c->name, plan_devices(c), human_s(plan_devices(c)), buf_str(&hint));
 	buf_fini(&hint);
 	return -1;
 }

@@ -1,6 +1,7 @@
 /*
  * The plan for people. Plain UTF-8 text, 80 columns where names allow it; no colours.
  */
+#include "base/human.h"
 #include "plan/fit.h"
 #include "plan/map.h"
 #include "plan/plan.h"
@@ -13,21 +14,8 @@
 /* Of more lines of stages than these, the first and the last are shown. */
 enum { BAR = 20, STAGES_FIRST = 12, STAGES_LAST = 4 };
 
-/* 124439808 -> "124.4 M" */
-static const char *count(double n, char out[24])
-{
-	static const char *const units[] = { "", " k", " M", " G", " T", " P" };
-	int u = 0;
-	while (n >= 1000 && u < (int)(sizeof units / sizeof *units) - 1) {
-		n /= 1000;
-		u++;
-	}
-	snprintf(out, 24, u ? "%.*f%s" : "%.*f%s", u && n < 100 ? 1 : 0, n, units[u]);
-	return out;
-}
-
 /* Nine columns. */
-static const char *seconds(double s, char out[24])
+static const char *seconds(double s, char out[HUMAN])
 {
 	static const struct { double least, scale; const char *unit; } forms[] = {
 		{ 1, 1, " s" }, { 1e-3, 1e3, "ms" }, { 0, 1e6, "µs" },
@@ -36,7 +24,7 @@ static const char *seconds(double s, char out[24])
 	while (s < forms[f].least)
 		f++;
 	s *= forms[f].scale;
-	snprintf(out, 24, "%6.*f %s", s < 10 ? 2 : s < 100 ? 1 : 0, s, forms[f].unit);
+	snprintf(out, HUMAN, "%6.*f %s", s < 10 ? 2 : s < 100 ? 1 : 0, s, forms[f].unit);
 	return out;
 }
 
@@ -47,28 +35,24 @@ static void bar(double share, struct buf *out)
 		buf_puts(out, i < full ? "█" : "·");
 }
 
-static const char *plural(int64_t n)
-{
-	return n == 1 ? "" : "s";
-}
-
 static void print_head(const struct job *job, const struct cluster *c, const struct plan *p, struct buf *out)
 {
 	const struct model_shape *m = &p->shape;
 	const struct layout *l = &p->layout;
-	char text[24], kv[48] = "";
+	char text[HUMAN], kv[48] = "";
 	double tokens = (double)job->batch.global * (double)m->seq;
 	if (m->kv_heads != m->heads)
 		snprintf(kv, sizeof kv, " (%" PRId64 " key/value)", m->kv_heads);
 	buf_printf(out, "Plan of %s on %s\n\n", job->job.name, c->name);
 	buf_printf(out, "  model     %s, %s parameters: %" PRId64 " layer%s, hidden %" PRId64 ", %" PRId64 " heads of %" PRId64 "%s,\n"
 			"            ffn %" PRId64 ", vocab %" PRId64 ", seq %" PRId64 "%s\n",
-		   m->family == FAMILY_LLAMA ? "llama" : "gpt2", count((double)model_params(m), text), m->layers, plural(m->layers),
-		   m->hidden, m->heads, m->head_dim, kv, m->ffn, m->vocab, m->seq, m->tied ? ", head tied to the embedding" : "");
+		   m->family == FAMILY_LLAMA ? "llama" : "gpt2", human_count((double)model_params(m), "", text), m->layers,
+		   human_s(m->layers), m->hidden, m->heads, m->head_dim, kv, m->ffn, m->vocab, m->seq, m->tied ? ", head tied to the embedding" : "");
 	buf_printf(out, "  layout    %d rank%s = tp %d × dp %d × pp %d, %d thread%s each\n",
-		   p->world, plural(p->world), l->tp, l->dp, l->pp, p->threads, plural(p->threads));
+		   p->world, human_s(p->world), l->tp, l->dp, l->pp, p->threads, human_s(p->threads));
 	buf_printf(out, "  batch     %" PRId64 " sequences = %s tokens a step, in %d micro-batch%s of %" PRId64 " a replica\n",
-		   job->batch.global, count(tokens, text), p->micros, p->micros == 1 ? "" : "es", job->batch.micro);
+		   job->batch.global, human_count(tokens, "", text), p->micros, p->micros == 1 ? "" : "es",
+		   job->batch.micro);
 	if (l->pp > 1)
 		buf_printf(out, "  schedule  %s\n", p->schedule.kind == SCHEDULE_GPIPE ? "gpipe" : "1f1b");
 }
@@ -84,7 +68,7 @@ static void print_stage(const struct plan *p, int from, int to, struct buf *out)
 {
 	const struct stage *s = &p->stages[from];
 	const struct plan_rank *r = plan_largest(p, from);
-	char name[24], layers[48], cell[24];
+	char name[24], layers[48], cell[HUMAN];
 	snprintf(name, sizeof name, from == to ? "%d" : "%d-%d", from, to);
 	if (s->layer_hi - s->layer_lo == 1 && from == to)
 		snprintf(layers, sizeof layers, "%d", s->layer_lo);
@@ -93,7 +77,7 @@ static void print_stage(const struct plan *p, int from, int to, struct buf *out)
 	buf_printf(out, "  %-7s %-9s", name, layers);
 	const double parts[] = { r->params, r->grads, r->optimizer, r->activations, r->buffers, r->total };
 	for (int i = 0; i < (int)(sizeof parts / sizeof *parts); i++)
-		buf_printf(out, " %9s", fit_bytes(parts[i], cell));
+		buf_printf(out, " %9s", human_bytes(parts[i], cell));
 	if (p->memory > 0)
 		buf_printf(out, " %3.0f %%", 100 * r->total / p->memory);
 	buf_puts(out, "\n");
@@ -101,10 +85,10 @@ static void print_stage(const struct plan *p, int from, int to, struct buf *out)
 
 static void print_memory(const struct plan *p, struct buf *out)
 {
-	char has[24];
+	char has[HUMAN];
 	buf_puts(out, "\nMemory of a rank, by pipeline stage");
 	if (p->memory > 0)
-		buf_printf(out, " (of %s)", fit_bytes(p->memory, has));
+		buf_printf(out, " (of %s)", human_bytes(p->memory, has));
 	buf_puts(out, "\n  stage   layers       params     grads optimizer   activat.   buffers     total\n");
 	for (int s = 0, to; s < p->layout.pp; s = to + 1) {
 		for (to = s; to + 1 < p->layout.pp && same_stage(p, s, to + 1); )
@@ -124,7 +108,7 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 		{ "compute", t->compute }, { "tensor parallel", t->tp }, { "pipeline bubble", t->bubble },
 		{ "data parallel", t->dp }, { "optimizer", t->optimizer },
 	};
-	char text[24], rate[24], flops[24];
+	char text[HUMAN], rate[HUMAN], flops[HUMAN];
 	double tokens = (double)job->batch.global * (double)p->shape.seq;
 	double done = tokens * model_flops_token(&p->shape) / t->total / p->world;
 	const struct node_kind *k = &c->kinds[c->nodes[p->ranks[0].node].kind];
@@ -136,8 +120,8 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 		bar(parts[i].s / t->total, out);
 		buf_printf(out, " %3.0f %%\n", 100 * parts[i].s / t->total);
 	}
-	buf_printf(out, "  %-16s %s  %s tokens/s, %sFLOP/s a rank", "step", seconds(t->total, text),
-		   count(tokens / t->total, rate), count(done, flops));
+	buf_printf(out, "  %-16s %s  %s tokens/s, %s a rank", "step", seconds(t->total, text),
+		   human_count(tokens / t->total, "", rate), human_count(done, "FLOP/s", flops));
 	if (k->device_flops > 0 && strcmp(k->device, "cpu"))
 		buf_printf(out, " (%.0f %% of %s)", 100 * done / k->device_flops, k->device);
 	buf_puts(out, "\n");

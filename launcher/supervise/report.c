@@ -1,4 +1,5 @@
 /* report — what goes into events.jsonl and metrics.jsonl, and what a person is told of it. */
+#include "base/human.h"
 #include "launcher/supervise/state.h"
 
 #include <math.h>
@@ -29,7 +30,7 @@ void report_started(struct supervisor *s, const char *resume)
 	if (!s->first)
 		terminal_event(s->o.term, TONE_WARN, "restart", "generation %u, %s", s->generation,
 			       s->ckpt_step >= 0 ? "from the newest checkpoint" : "from where this one began: no checkpoint was written since");
-	snprintf(text, sizeof text, "starting %d agent%s", s->world, s->world == 1 ? "" : "s");
+	snprintf(text, sizeof text, "starting %d agent%s", s->world, human_s(s->world));
 	terminal_waiting(s->o.term, text);
 }
 
@@ -194,17 +195,17 @@ void report_eval(struct supervisor *s, int64_t step, double loss)
 
 void report_ckpt(struct supervisor *s, json_t *body)
 {
-	char bytes[24];
+	char bytes[HUMAN];
 	double size = number(body, "bytes"), took = number(body, "seconds");
 	report_event(s, "ckpt", json_incref(body));
-	terminal_event(s->o.term, TONE_GOOD, "checkpoint", "step %lld, %sB in %.2f s", (long long)s->ckpt_step,
-		       terminal_count(isfinite(size) ? size : 0, bytes, sizeof bytes), isfinite(took) ? took : 0);
+	terminal_event(s->o.term, TONE_GOOD, "checkpoint", "step %lld, %s in %.2f s", (long long)s->ckpt_step,
+		       human_bytes(isfinite(size) ? size : 0, bytes), isfinite(took) ? took : 0);
 }
 
 static void tell_numbers(struct supervisor *s)
 {
 	struct terminal *t = s->o.term;
-	char speed[24];
+	char speed[HUMAN];
 	if (s->step >= 0 && s->has_eval)
 		terminal_event(t, TONE_PLAIN, "loss", "%.4f after step %lld, %.4f after step %lld; held out %.4f", s->first_loss,
 			       (long long)s->first_loss_step, s->last_loss, (long long)s->step, s->eval_loss);
@@ -213,15 +214,15 @@ static void tell_numbers(struct supervisor *s)
 			       (long long)s->first_loss_step, s->last_loss, (long long)s->step);
 	if (s->measured)
 		terminal_event(t, TONE_PLAIN, "speed", "%s tokens/s; a step took %.4g s, %.4g s were predicted",
-			       terminal_count(s->tokens / s->measured_s, speed, sizeof speed), s->measured_s / (double)s->measured,
+			       human_count(s->tokens / s->measured_s, "", speed), s->measured_s / (double)s->measured,
 			       s->o.plan->time.total);
 	if (s->restart.restarts)
 		terminal_event(t, TONE_PLAIN, "restarts", "%lld", (long long)s->restart.restarts);
 	if (s->ckpt_step >= 0)
 		terminal_event(t, TONE_PLAIN, "newest", "%s", s->ckpt_path);
 	if (rundir_lost(s->o.run))
-		terminal_event(t, TONE_WARN, "warn", "%d lines of events or metrics could not be written; is the disk full?",
-			       rundir_lost(s->o.run));
+		terminal_event(t, TONE_WARN, "warn", "%d line%s of events or metrics could not be written; is the disk full?",
+			       rundir_lost(s->o.run), human_s(rundir_lost(s->o.run)));
 	terminal_event(t, TONE_PLAIN, "run", "%s", rundir_path(s->o.run));
 }
 
@@ -234,9 +235,9 @@ static void tell_end(struct supervisor *s)
 	switch (s->status) {
 	case STATUS_DONE:
 		if (s->step < 0)
-			terminal_event(t, TONE_GOOD, "done", "the run was complete already: %lld steps", steps);
+			terminal_event(t, TONE_GOOD, "done", "the run was complete already: %lld step%s", steps, human_s(steps));
 		else
-			terminal_event(t, TONE_GOOD, "done", "%lld steps, %s", steps, wall);
+			terminal_event(t, TONE_GOOD, "done", "%lld step%s, %s", steps, human_s(steps), wall);
 		break;
 	case STATUS_STOPPED:
 		if (s->lost) {

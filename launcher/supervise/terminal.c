@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/human.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -158,19 +159,6 @@ void terminal_event(struct terminal *t, enum terminal_tone tone, const char *wor
 	buf_fini(&b);
 }
 
-const char *terminal_count(double n, char *out, size_t size)
-{
-	static const char units[] = " kMGTP";
-	int u = 0;
-	for (; fabs(n) >= 999.5 && u < 5; u++)
-		n /= 1000;
-	if (u)
-		snprintf(out, size, "%.*f%c", fabs(n) < 99.95 ? 1 : 0, n, units[u]);
-	else
-		snprintf(out, size, "%.0f", n);
-	return out;
-}
-
 const char *terminal_span(double seconds, char *out, size_t size)
 {
 	long s = lround(fmin(fmax(seconds, 0), 1e9));
@@ -198,10 +186,10 @@ static void add_bar(const struct terminal *t, double share, const char *text, st
 
 static void add_step(const struct terminal *t, const struct terminal_step *s, struct buf *b)
 {
-	char digits[24], speed[24], left[32];
+	char digits[24], speed[HUMAN], left[32];
 	int wide = snprintf(digits, sizeof digits, "%lld", (long long)t->o.steps);
 	buf_printf(b, "step %*lld/%s  loss %.4f  %s tok/s  grad %.3g  lr %.2e", wide, (long long)s->step, digits, s->loss,
-		   terminal_count(s->tokens_s, speed, sizeof speed), s->grad_norm, s->lr);
+		   human_count(s->tokens_s, "", speed), s->grad_norm, s->lr);
 	if (s->left_s >= 0)
 		buf_printf(b, "  eta %s", terminal_span(s->left_s, left, sizeof left));
 }

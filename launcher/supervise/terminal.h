@@ -48,8 +48,6 @@ void terminal_step(struct terminal *t, const struct terminal_step *s, double now
 /* A line about what is waited for ("starting 8 agents"); lives only on a terminal. "" takes the live line away. */
 void terminal_waiting(struct terminal *t, const char *text);
 
-/* 12.3k, 4.56M */
-const char *terminal_count(double n, char *out, size_t size);
 /* 4.2 s, 1:20, 2:03:04 */
 const char *terminal_span(double seconds, char *out, size_t size);
 

@@ -51,6 +51,17 @@ ended() { # expected exit status of $pid
 	[[ $status -eq 2 && $output == *"muster help"* ]]
 }
 
+@test "topo tells people and programs the same" {
+	run "$MUSTER" topo --cluster h200:1
+	echo "$output"
+	[[ $status -eq 0 && ${lines[0]} == "h200:1: 1 node, 1 device" && $output == *"host memory        128 GiB"* && $output == *" GB/s"* ]]
+	"$MUSTER" topo --cluster dgx-h100:4 --json | python3 -c '
+import json, sys
+c = json.load(sys.stdin)
+assert c["devices"] == 32 and len(c["nodes"]) == 4, c
+assert c["kinds"][0]["nodes"] == 4 and c["kinds"][0]["device_memory"] == 80 << 30, c'
+}
+
 @test "wrong command lines exit 2" {
 	for words in "run" "run --frobnicate $tiny" "plan --cluster" "run /nonexistent.ini" "topo here"; do
 		# shellcheck disable=SC2086 # a list of words
@@ -110,6 +121,21 @@ ended() { # expected exit status of $pid
 	touch "$(run_folder kept)/pmix/notes"
 	run_tiny kept job.steps=5
 	[[ -e $(run_folder kept)/pmix/notes ]]
+}
+
+@test "a person's own job.ini in the run folder is not replaced" {
+	mkdir -p -m 700 "$(run_folder own)"
+	cp "$tiny" "$(run_folder own)/job.ini"
+	run "$MUSTER" run "$(run_folder own)/job.ini" job.name=own job.steps=5
+	echo "$output"
+	[[ $status -eq 3 && $output == *"move it elsewhere"* ]]
+	cmp "$tiny" "$(run_folder own)/job.ini"
+}
+
+@test "a run folder that others may write to is refused, with the remedy" {
+	mkdir -p -m 770 "$(run_folder shared)"
+	run "$MUSTER" run "$tiny" job.name=shared job.steps=5
+	[[ $status -eq 3 && $output == *"chmod go-w"* ]]
 }
 
 @test "a second muster on the same run is refused and told the first one's pid" {
