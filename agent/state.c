@@ -35,7 +35,7 @@ int state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], st
 #define DAMAGED "damaged-"
 
 /* The three tensors of a parameter: the name's prefix and where its numbers are. */
-enum { KINDS = 3 };
+enum { KINDS = CATALOGUE_KINDS };
 static const char *const prefixes[KINDS] = { "", "optim.m.", "optim.v." };
 
 static void describe(const struct state_view *view, const struct param *p, int kind, struct ckpt_tensor *t)
@@ -50,7 +50,7 @@ static void describe(const struct state_view *view, const struct param *p, int k
 
 static bool mine_to_save(const struct param *p, int number, const struct layout *layout, const struct coords *me)
 {
-	return !p->tied_copy && (p->sharded || me->tp == 0) && number % layout->dp == me->dp;
+	return catalogue_saver(p, number, me->tp, layout->dp) == me->dp;
 }
 
 /* All boxes of the rank, or, with a layout, those it saves. The array is to be freed. */

@@ -182,6 +182,46 @@ int64_t catalogue_elements(const struct model_shape *m, int tp, int tp_rank, con
 	return (n + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
 }
 
+int catalogue_saver(const struct param *p, int64_t number, int tp_rank, int dp)
+{
+	return p->tied_copy || (!p->sharded && tp_rank != 0) ? -1 : (int)(number % dp);
+}
+
+/* The rows of one place, `repeats` times; *first: how many parameters come before them. */
+static void add_saved(const struct model_shape *m, int tp, int tp_rank, enum where where, int repeats, int dp,
+		      int64_t *first, double *saved)
+{
+	int64_t elements = 0, at = *first;
+	int n = 0;
+	for (int i = 0; i < N_ROWS; i++)
+		n += rows[i].where == where && row_exists(m, rows[i].role);
+	for (int i = 0; i < N_ROWS; i++) {
+		if (rows[i].where != where || !row_exists(m, rows[i].role))
+			continue;
+		struct param p;
+		place(m, tp, tp_rank, &rows[i], &elements, &p);
+		for (int k = 0; k < repeats * CATALOGUE_KINDS; k++) {
+			int64_t number = (at + k / CATALOGUE_KINDS * n) * CATALOGUE_KINDS + k % CATALOGUE_KINDS;
+			int who = catalogue_saver(&p, number, tp_rank, dp);
+			if (who >= 0)
+				saved[who] += (double)p.count;
+		}
+		at++;
+	}
+	*first += (int64_t)repeats * n;
+}
+
+void catalogue_saved(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage, int dp, double *saved)
+{
+	int64_t first = 0;
+	memset(saved, 0, (size_t)dp * sizeof *saved);
+	if (stage->first)
+		add_saved(m, tp, tp_rank, IN_EMBED, 1, dp, &first, saved);
+	add_saved(m, tp, tp_rank, IN_LAYER, stage->layer_hi - stage->layer_lo, dp, &first, saved);
+	if (stage->last)
+		add_saved(m, tp, tp_rank, IN_LAST, 1, dp, &first, saved);
+}
+
 static int check_cut(const struct model_shape *m, int tp, struct err *e)
 {
 	const struct { const char *what; int64_t n; } cut[] = {

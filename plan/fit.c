@@ -7,10 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool fit_on_cpu(const struct node_kind *k)
+{
+	return !strcmp(k->device, "cpu");
+}
+
 double fit_limit(const struct node_kind *k, int agents)
 {
 	/* CPU agents share what their node has, however many of its slots are used. */
-	if (!strcmp(k->device, "cpu") && k->memory > 0)
+	if (fit_on_cpu(k) && k->memory > 0)
 		return k->memory / (agents > 0 ? agents : 1);
 	return k->device_memory;
 }
@@ -21,6 +26,7 @@ static const struct { const char *name; size_t offset; } parts[] = {
 	{ "optimizer state", offsetof(struct plan_rank, optimizer) },
 	{ "activations", offsetof(struct plan_rank, activations) },
 	{ "buffers", offsetof(struct plan_rank, buffers) },
+	{ "a checkpoint's snapshot", offsetof(struct plan_rank, snapshot) },
 };
 
 static double part_of(const struct plan_rank *r, int part)
@@ -71,13 +77,18 @@ static bool divides(const struct job *job, const struct model_shape *m, const st
 	       job->batch.global % (job->batch.micro * l->dp) == 0;
 }
 
+/* saved: room for dp numbers where the snapshots count, else NULL. */
 static bool stage_fits(const struct job *job, const struct model_shape *m, const struct layout *l,
-		       const struct stage *stages, int pp, double limit)
+		       const struct stage *stages, int pp, double limit, double *saved)
 {
 	int micros = (int)(job->batch.global / (job->batch.micro * l->dp));
 	const int ends[] = { 0, l->tp - 1 }; /* the largest shard is the first or the last */
 	for (int i = 0; i < 2; i++) {
 		struct plan_rank r = { .at = { .tp = ends[i], .pp = pp } };
+		if (saved)
+			catalogue_saved(m, l->tp, ends[i], &stages[pp], l->dp, saved);
+		for (int dp = 0; saved && dp < l->dp; dp++)
+			r.snapshot = fmax(r.snapshot, saved[dp] * (double)sizeof(float));
 		plan_memory_rank(job, m, l, micros, &stages[pp], &r);
 		if (r.total > limit)
 			return false;
@@ -88,9 +99,11 @@ static bool stage_fits(const struct job *job, const struct model_shape *m, const
 static bool fits(const struct job *job, const struct cluster *c, const struct model_shape *m, const struct layout *l)
 {
 	double limit = 0;
+	bool on_cpu = false;
 	int world = layout_world(l);
 	for (int i = 0; i < c->n_kinds; i++) {
 		const struct node_kind *k = &c->kinds[i];
+		on_cpu |= fit_on_cpu(k);
 		double has = fit_limit(k, world < k->devices ? world : k->devices);
 		if (has > 0 && (!limit || has < limit))
 			limit = has;
@@ -98,9 +111,11 @@ static bool fits(const struct job *job, const struct cluster *c, const struct mo
 	if (!limit)
 		return true;
 	struct stage *stages = calloc((size_t)l->pp, sizeof *stages);
-	bool yes = stages && !layout_stages(m, l->pp, stages, NULL);
+	double *saved = on_cpu ? calloc((size_t)l->dp, sizeof *saved) : NULL;
+	bool yes = stages && (saved || !on_cpu) && !layout_stages(m, l->pp, stages, NULL);
 	for (int s = 0; yes && s < l->pp; s++)
-		yes = stage_fits(job, m, l, stages, s, limit);
+		yes = stage_fits(job, m, l, stages, s, limit, saved);
+	free(saved);
 	free(stages);
 	return yes;
 }

@@ -18,6 +18,8 @@ bool plan_room(const struct cluster *c, const struct layout *l);
 /* plan.c: the largest dp for these degrees that the devices hold and the global batch divides by; 1 at least. */
 int plan_fill_dp(const struct job *job, const struct cluster *c, int tp, int pp);
 
+/* Whether the agents of such a node compute in its own memory. */
+bool fit_on_cpu(const struct node_kind *k);
 /* Bytes a rank may use when a node holds `agents` of them; 0: unknown. */
 double fit_limit(const struct node_kind *k, int agents);
 /* Sets p->memory; ERR_NOFIT names the rank, what it needs, its largest part, and fit_hint's words. */

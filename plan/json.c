@@ -17,11 +17,11 @@ static json_t *json_of_stages(const struct plan *p)
 		const struct stage *s = &p->stages[i];
 		const struct plan_rank *r = plan_largest(p, i);
 		json_array_append_new(list, json_pack(
-			"{s:[i,i], s:b, s:b, s:i, s:{s:f, s:f, s:f, s:f, s:f, s:f}}",
+			"{s:[i,i], s:b, s:b, s:i, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f}}",
 			"layers", s->layer_lo, s->layer_hi, "embedding", (int)s->first, "head", (int)s->last,
 			"live", p->schedule.rows[i].live, "bytes",
 			"parameters", r->params, "gradients", r->grads, "optimizer", r->optimizer,
-			"activations", r->activations, "buffers", r->buffers, "total", r->total));
+			"activations", r->activations, "buffers", r->buffers, "snapshot", r->snapshot, "total", r->total));
 	}
 	return list;
 }

@@ -1,6 +1,7 @@
-#include "plan/plan.h"
+#include "plan/fit.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* The engine's (agent/model/activations.c): fp32, pieces of whole 64-byte lines. */
 enum { ELEMENT = 4, LINE = 16 };
@@ -85,22 +86,40 @@ void plan_memory_rank(const struct job *job, const struct model_shape *m, const 
 	r->optimizer = 2 * ELEMENT * params;
 	r->activations = ELEMENT * live * slot_elements(m, &w, stage);
 	r->buffers = ELEMENT * (scratch_elements(&w, stage) + tokens);
-	r->total = r->params + r->grads + r->optimizer + r->activations + r->buffers;
+	r->total = r->params + r->grads + r->optimizer + r->activations + r->buffers + r->snapshot;
 }
 
 const struct plan_rank *plan_largest(const struct plan *p, int stage)
 {
 	const struct plan_rank *best = NULL;
-	for (int t = 0; t < p->layout.tp; t++) {
-		const struct plan_rank *r = &p->ranks[layout_rank(&p->layout, (struct coords){ .tp = t, .pp = stage })];
+	for (int i = 0; i < p->layout.tp * p->layout.dp; i++) {
+		struct coords at = { .tp = i % p->layout.tp, .dp = i / p->layout.tp, .pp = stage };
+		const struct plan_rank *r = &p->ranks[layout_rank(&p->layout, at)];
 		if (!best || r->total > best->total)
 			best = r;
 	}
 	return best;
 }
 
-void plan_memory(const struct job *job, struct plan *p)
+/* The ranks of one shard: its replicas save different tensors of it. */
+static void measure_replicas(const struct job *job, const struct cluster *c, struct plan *p, int tp, int pp, double *saved)
 {
-	for (int i = 0; i < p->world; i++)
-		plan_memory_rank(job, &p->shape, &p->layout, p->micros, &p->stages[p->ranks[i].at.pp], &p->ranks[i]);
+	catalogue_saved(&p->shape, p->layout.tp, tp, &p->stages[pp], p->layout.dp, saved);
+	for (int dp = 0; dp < p->layout.dp; dp++) {
+		struct plan_rank *r = &p->ranks[layout_rank(&p->layout, (struct coords){ .tp = tp, .dp = dp, .pp = pp })];
+		r->snapshot = fit_on_cpu(&c->kinds[c->nodes[r->node].kind]) ? ELEMENT * saved[dp] : 0;
+		plan_memory_rank(job, &p->shape, &p->layout, p->micros, &p->stages[pp], r);
+	}
+}
+
+int plan_memory(const struct job *job, const struct cluster *cluster, struct plan *p, struct err *e)
+{
+	double *saved = calloc((size_t)p->layout.dp, sizeof *saved);
+	if (!saved)
+		return err_set(e, ERR_NOMEM, "no memory for a plan of %d replicas; close other programs", p->layout.dp);
+	for (int pp = 0; pp < p->layout.pp; pp++)
+		for (int tp = 0; tp < p->layout.tp; tp++)
+			measure_replicas(job, cluster, p, tp, pp, saved);
+	free(saved);
+	return 0;
 }

@@ -99,6 +99,13 @@ int catalogue_build(const struct model_shape *m, int tp, int tp_rank, const stru
 /* What `elements` of that catalogue is, without building it. */
 int64_t catalogue_elements(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage);
 void catalogue_free(struct catalogue *c);
+
+/* A checkpoint's tensors: each parameter and its two moments, numbered CATALOGUE_KINDS to a parameter in the catalogue's order. */
+enum { CATALOGUE_KINDS = 3 };
+/* The replica of `dp` that saves tensor `number`, of parameter p; -1 when another tp rank or stage does. */
+int catalogue_saver(const struct param *p, int64_t number, int tp_rank, int dp);
+/* How many elements each replica saves, saved[dp], without building the catalogue. */
+void catalogue_saved(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage, int dp, double *saved);
 /* NULL when this rank has no such parameter. layer -1 for those outside layers. */
 const struct param *catalogue_find(const struct catalogue *c, enum param_role role, int layer);
 

@@ -122,8 +122,7 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	    schedule_build(job->parallel.schedule, p->layout.pp, p->micros, &p->schedule, e) ||
 	    schedule_check(&p->schedule, e))
 		return -1;
-	plan_memory(job, p);
-	if (fit_memory(job, c, p, e))
+	if (plan_memory(job, c, p, e) || fit_memory(job, c, p, e))
 		return -1;
 	return plan_cost(job, c, p, e);
 }

@@ -19,14 +19,17 @@ struct plan_rank {
 	int node;   /* index into the cluster's nodes */
 	int slot;   /* device of that node */
 	/* Predicted bytes. */
-	double params, grads, optimizer, activations, buffers, total;
+	double params, grads, optimizer, activations, buffers, snapshot, total;
 };
 
 /* A rank's memory by part (memory.c), the same arithmetic that the engine allocates by:
  *   params, grads   the catalogue's elements, fp32
  *   optimizer       two more of them (AdamW's moments)
  *   activations     what a micro-batch keeps of each layer, times the micro-batches that the schedule keeps alive
- *   buffers         scratch of the passes, a chunk of the logits, the step's tokens */
+ *   buffers         scratch of the passes, a chunk of the logits, the step's tokens
+ *   snapshot        the copy of what the rank saves that a checkpoint is written from, while training goes on. It is in
+ *                   the node's memory, so it counts where the device is the CPU, and is 0 elsewhere
+ * r->at and r->snapshot are given, the rest and the total are set. */
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l, int micros,
 		      const struct stage *stage, struct plan_rank *r);
 
@@ -62,7 +65,7 @@ int plan_build(const struct job *job, const struct cluster *cluster, struct plan
 void plan_free(struct plan *p);
 
 /* Sets plan->ranks' bytes (memory.c) and plan->time (cost.c, which says how). */
-void plan_memory(const struct job *job, struct plan *p);
+int plan_memory(const struct job *job, const struct cluster *cluster, struct plan *p, struct err *e);
 int plan_cost(const struct job *job, const struct cluster *cluster, struct plan *p, struct err *e);
 /* The rank of a stage that needs most memory. */
 const struct plan_rank *plan_largest(const struct plan *p, int stage);

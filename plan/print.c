@@ -75,7 +75,7 @@ static void print_stage(const struct plan *p, int from, int to, struct buf *out)
 	else
 		snprintf(layers, sizeof layers, "%d-%d", s->layer_lo, p->stages[to].layer_hi - 1);
 	buf_printf(out, "  %-7s %-9s", name, layers);
-	const double parts[] = { r->params, r->grads, r->optimizer, r->activations, r->buffers, r->total };
+	const double parts[] = { r->params, r->grads, r->optimizer, r->activations, r->buffers + r->snapshot, r->total };
 	for (int i = 0; i < (int)(sizeof parts / sizeof *parts); i++)
 		buf_printf(out, " %9s", human_bytes(parts[i], cell));
 	if (p->memory > 0)
@@ -89,6 +89,8 @@ static void print_memory(const struct plan *p, struct buf *out)
 	buf_puts(out, "\nMemory of a rank, by pipeline stage");
 	if (p->memory > 0)
 		buf_printf(out, " (of %s)", human_bytes(p->memory, has));
+	if (p->ranks[0].snapshot > 0)
+		buf_puts(out, "; buffers with the snapshot");
 	buf_puts(out, "\n  stage   layers       params     grads optimizer   activat.   buffers     total\n");
 	for (int s = 0, to; s < p->layout.pp; s = to + 1) {
 		for (to = s; to + 1 < p->layout.pp && same_stage(p, s, to + 1); )

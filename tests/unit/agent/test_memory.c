@@ -1,6 +1,6 @@
 /*
  * The plan's memory is the engine's: for each rank of each layout what plan_memory_rank predicts is
- * what the engine and the optimizer then allocate, to the byte.
+ * what the engine and the optimizer then allocate, to the byte. (The snapshot is checked where it is saved, test_train_state.c.)
  */
 #include "agent/optim/optim.h"
 #include "agent/pipeline/engine.h"

@@ -244,6 +244,34 @@ static void cpu_agents_share_their_nodes_memory(void **state)
 	plan_free(&p);
 }
 
+static void a_checkpoints_snapshot_counts_on_cpus_alone(void **state)
+{
+	struct yard y;
+	(void)state;
+	struct job job = job_of(NULL, "parallel.tp=2 parallel.dp=3 batch.global=24");
+	struct plan p = plan_of(&job, build(&y, cpu, 1));
+	double sum = 0;
+	for (int i = 0; i < p.world; i++) {
+		struct plan_rank *r = &p.ranks[i];
+		assert_true(r->total == r->params + r->grads + r->optimizer + r->activations + r->buffers + r->snapshot);
+		assert_true(plan_largest(&p, 0)->total >= r->total);
+		sum += r->snapshot;
+	}
+	assert_true(sum == 3 * sizeof(float) * (double)model_params(&p.shape));
+	plan_free(&p);
+	p = plan_of(&job, build(&y, a100, 1));
+	assert_true(p.ranks[0].snapshot == 0);
+	plan_free(&p);
+	/* Parameters, gradients and moments would fit; their copy does not. */
+	struct err e = ERR_INIT;
+	struct node_kind small = cpu;
+	small.memory = 3 * GIB;
+	job = job_of(NULL, "parallel.dp=1 model.layers=12 model.hidden=1024 model.heads=16 batch.micro=1 model.seq=64");
+	assert_int_equal(plan_build(&job, build(&y, small, 1), &p, &e), -1);
+	assert_int_equal(e.code, ERR_NOFIT);
+	assert_non_null(strstr(e.text, "most of it a checkpoint's snapshot (1.7 GiB)"));
+}
+
 static void memory_follows_the_layout(void **state)
 {
 	struct yard y;
@@ -424,6 +452,7 @@ int main(void)
 		cmocka_unit_test(the_largest_sizes_of_all_do_not_fit),
 		cmocka_unit_test(what_does_not_fit_the_memory_is_refused_by_part),
 		cmocka_unit_test(cpu_agents_share_their_nodes_memory),
+		cmocka_unit_test(a_checkpoints_snapshot_counts_on_cpus_alone),
 		cmocka_unit_test(memory_follows_the_layout),
 		cmocka_unit_test(the_parts_of_a_step_add_up),
 		cmocka_unit_test(unknown_figures_still_give_a_prediction),
