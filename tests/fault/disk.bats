@@ -1,0 +1,25 @@
+#!/usr/bin/env bats
+# A disk that is full: what was trained is kept when room appears.
+
+load ../helpers
+
+setup_file() {
+	make_data
+	make_tiny_job
+}
+
+@test "a disk that is full at the last checkpoint is waited for, by all ranks" {
+	unshare -m true 2>/dev/null || skip "needs the right to mount"
+	mkdir "$BATS_FILE_TMPDIR/small"
+	small=$BATS_FILE_TMPDIR/small out=$BATS_FILE_TMPDIR/full.out
+	export small out
+	export -f run_tiny wait_for
+	unshare -m bash -c '
+		mount -t tmpfs -o size=100k none "$small" || exit 1
+		run_tiny full parallel.dp=4 checkpoint.dir="$small" &
+		wait_for 30 grep -q "free space on $small" "$out" && mount -o remount,size=64m "$small"
+		wait $! && test -e "$small/step-00000020/MANIFEST.json"'
+	[[ $(grep -c "free space on" "$out") -eq 1 ]]
+	# Nothing was trained twice.
+	[[ $(wc -l <"$(run_folder full)/metrics.jsonl") -eq 20 ]]
+}
