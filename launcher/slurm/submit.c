@@ -128,19 +128,14 @@ static int build_script(const struct submission *s, struct buf *out, struct err 
 	return rc;
 }
 
-/* The run folder must be there before the job: Slurm opens the log in it. Its lock is held only meanwhile: the job may
- * start at once. */
+/* The run folder must be there before the job: Slurm opens the log in it. */
 static int prepare_run(const struct submission *s, struct err *e)
 {
-	struct rundir *run;
 	struct buf text = BUF_INIT;
-	if (rundir_open(s->job.job.run_dir, s->job.job.name, &run, e))
-		return -1;
 	job_write(&s->job, &text);
 	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "no memory for the job")
-				   : rundir_save_submission(run, s->number, buf_str(&text), e);
+				   : rundir_save_submission(s->job.job.run_dir, s->job.job.name, s->number, buf_str(&text), e);
 	buf_fini(&text);
-	rundir_close(run);
 	return rc;
 }
 

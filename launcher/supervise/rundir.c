@@ -52,7 +52,8 @@ static int check_private(const char *path, struct err *e)
 	return 0;
 }
 
-static int make_dirs(struct rundir *r, const char *parent, const char *name, struct err *e)
+/* Makes what is missing of the run folder; `out` is its absolute path. */
+static int make_dirs(const char *parent, const char *name, char out[PATH_MAX], struct err *e)
 {
 	static const char *const inside[] = { "logs", "ckpt" };
 	char path[PATH_MAX], below[PATH_MAX + 8];
@@ -60,12 +61,12 @@ static int make_dirs(struct rundir *r, const char *parent, const char *name, str
 		return err_set(e, ERR_USAGE, "%s/%s: the path is too long; choose a shorter run_dir or name", parent, name);
 	if (file_make_dirs(path, e))
 		return -1;
-	if (!realpath(path, r->path))
+	if (!realpath(path, out))
 		return err_errno(e, ERR_IO, "%s: cannot resolve the path", path);
-	if (check_private(r->path, e))
+	if (check_private(out, e))
 		return -1;
-	for (size_t i = 0; i < sizeof inside / sizeof *inside; i++) {
-		snprintf(below, sizeof below, "%s/%s", r->path, inside[i]);
+	for (size_t k = 0; k < sizeof inside / sizeof *inside; k++) {
+		snprintf(below, sizeof below, "%s/%s", out, inside[k]);
 		if (file_make_dirs(below, e))
 			return -1;
 	}
@@ -97,7 +98,7 @@ int rundir_open(const char *parent, const char *name, struct rundir **out, struc
 	if (!r)
 		return err_set(e, ERR_NOMEM, "no memory for the run folder");
 	r->lock = r->events.fd = r->metrics.fd = -1;
-	if (make_dirs(r, parent, name, e) || take_lock(r, e) ||
+	if (make_dirs(parent, name, r->path, e) || take_lock(r, e) ||
 	    open_in(r, "events.jsonl", O_WRONLY | O_APPEND, &r->events.fd, e) ||
 	    open_in(r, "metrics.jsonl", O_WRONLY | O_APPEND, &r->metrics.fd, e)) {
 		rundir_close(r);
@@ -158,16 +159,6 @@ uint32_t rundir_next_submission(const char *path)
 	return next_number(path, "submit-", ".ini");
 }
 
-static int save_job(const char *path, const char *text, struct err *e)
-{
-	struct buf marked = BUF_INIT;
-	buf_printf(&marked, "%s\n%s", RUNDIR_MARK, text);
-	int rc = buf_failed(&marked) ? err_set(e, ERR_NOMEM, "%s: no memory to write it", path)
-				     : file_replace(path, marked.data, marked.len, e);
-	buf_fini(&marked);
-	return rc;
-}
-
 /* There is none, or muster wrote it. */
 static bool may_replace(const char *path)
 {
@@ -187,16 +178,30 @@ int rundir_save_job(struct rundir *r, const char *text, struct err *e)
 	if (!may_replace(path))
 		return err_set(e, ERR_IO, "%s: muster did not write this file and would replace it; move it elsewhere, or choose "
 			       "another [job] run_dir or name", path);
-	return save_job(path, text, e);
+	struct buf marked = BUF_INIT;
+	buf_printf(&marked, "%s\n%s", RUNDIR_MARK, text);
+	int rc = buf_failed(&marked) ? err_set(e, ERR_NOMEM, "%s: no memory to write it", path)
+				     : file_replace(path, marked.data, marked.len, e);
+	buf_fini(&marked);
+	return rc;
 }
 
-int rundir_save_submission(struct rundir *r, uint32_t number, const char *text, struct err *e)
+int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *text, struct err *e)
 {
-	char path[PATH_MAX + 32];
-	if (rundir_next_submission(r->path) != number)
-		return err_set(e, ERR_ABORTED, "%s: another submission came in between; submit again", r->path);
-	snprintf(path, sizeof path, "%s/submit-%u.ini", r->path, number);
-	return save_job(path, text, e);
+	char run[PATH_MAX], path[PATH_MAX + 32];
+	if (make_dirs(parent, name, run, e))
+		return -1;
+	snprintf(path, sizeof path, "%s/submit-%u.ini", run, number);
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0 && errno == EEXIST)
+		return err_set(e, ERR_ABORTED, "%s: another submission came in between; submit again", path);
+	if (fd < 0)
+		return err_errno(e, ERR_IO, "%s: cannot create", path);
+	int rc = file_write_full(fd, text, strlen(text)) || fsync(fd) ? err_errno(e, ERR_IO, "%s: cannot write", path) : 0;
+	close(fd);
+	if (rc)
+		unlink(path);
+	return rc;
 }
 
 int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e)

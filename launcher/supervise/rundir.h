@@ -63,8 +63,9 @@ uint32_t rundir_next_generation(const struct rundir *r);
 int rundir_save_job(struct rundir *r, const char *text, struct err *e);
 /* The same for submissions; the folder need not be there. */
 uint32_t rundir_next_submission(const char *path);
-/* Fails when the number is taken by now. */
-int rundir_save_submission(struct rundir *r, uint32_t number, const char *text, struct err *e);
+/* Makes the run folder where it is missing, and takes no lock: jobs are queued behind the one that runs there. Fails
+ * when the number is taken by now. */
+int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *text, struct err *e);
 int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e);
 /* Appends a line; adds time, mono and generation. Steal the reference to
  * `fields`, which may be NULL. A line that cannot be written (a full disk) is lost, and

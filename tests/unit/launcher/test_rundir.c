@@ -137,8 +137,8 @@ static void each_submission_has_a_file_of_its_own(void **state)
 	struct err e = ERR_INIT;
 	assert_int_equal(rundir_next_submission("/nonexistent"), 1);
 	assert_int_equal(rundir_next_submission(rundir_path(run)), 1);
-	assert_int_equal(rundir_save_submission(run, 1, "[job]\n", NULL), 0);
-	assert_int_equal(rundir_save_submission(run, 1, "[model]\n", &e), -1);
+	assert_int_equal(rundir_save_submission(dir, "deep/run", 1, "[job]\n", NULL), 0);
+	assert_int_equal(rundir_save_submission(dir, "deep/run", 1, "[model]\n", &e), -1);
 	assert_int_equal(e.code, ERR_ABORTED);
 	assert_int_equal(rundir_next_submission(rundir_path(run)), 2);
 }
