@@ -7,14 +7,14 @@ load ../helpers
 setup_file() {
 	make_data
 	make_tiny_job
-	words="job.steps=40 parallel.tp=2 parallel.pp=2 parallel.dp=2 checkpoint.every=5 restart.backoff=0.1"
+	words="job.steps=200 parallel.tp=2 parallel.pp=2 parallel.dp=2 checkpoint.every=5 restart.backoff=0.1"
 	export words
 	# shellcheck disable=SC2086 # a list of words
 	run_tiny undisturbed $words
 }
 
 kill_rank() { # rank
-	local name=kill-$1 step=$((RANDOM % 25 + 2)) killed
+	local name=kill-$1 step=$((RANDOM % 100 + 2)) killed
 	# shellcheck disable=SC2086
 	"$MUSTER" run "$tiny" job.name="$name" $words </dev/null >"$BATS_FILE_TMPDIR/$name.out" 2>&1 3>&- &
 	local pid=$!
