@@ -9,8 +9,8 @@ setup_file() {
 }
 
 @test "a run stopped by SIGTERM exits 75 and goes on to the same bits" {
-	run_tiny whole job.steps=60 parallel.tp=2 parallel.pp=2 parallel.dp=2
-	"$MUSTER" run "$tiny" job.name=stopped job.steps=60 parallel.tp=2 parallel.pp=2 parallel.dp=2 \
+	run_tiny whole job.steps=400 parallel.tp=2 parallel.pp=2 parallel.dp=2
+	"$MUSTER" run "$tiny" job.name=stopped job.steps=400 parallel.tp=2 parallel.pp=2 parallel.dp=2 \
 		</dev/null >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
 	pid=$!
 	wait_for 30 step_reached stopped 1
@@ -18,7 +18,7 @@ setup_file() {
 	rc=0
 	wait $pid || rc=$?
 	[[ $rc -eq 75 ]]
-	run_tiny stopped job.steps=60 parallel.tp=2 parallel.pp=2 parallel.dp=2
+	run_tiny stopped job.steps=400 parallel.tp=2 parallel.pp=2 parallel.dp=2
 	run "$losses" compare "$(run_folder whole)/metrics.jsonl" "$(run_folder stopped)/metrics.jsonl" 0
 	echo "$output"
 	[[ $status -eq 0 ]]
