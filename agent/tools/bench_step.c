@@ -2,6 +2,7 @@
 #include "agent/pipeline/engine.h"
 #include "agent/tools/tools.h"
 #include "base/clock.h"
+#include "base/human.h"
 #include "base/philox.h"
 
 #include <getopt.h>
@@ -188,6 +189,7 @@ static int by_value(const void *a, const void *b)
 
 static int report(struct bench *b)
 {
+	char memory[HUMAN];
 	qsort(b->seconds, (size_t)b->steps, sizeof *b->seconds, by_value);
 	double median = b->seconds[b->steps / 2], tokens = (double)(b->job.batch.global * b->shape.seq);
 	double flops = model_flops_token(&b->shape) * tokens / median, gemm = (b->gemm_before + b->gemm_after) / 2;
@@ -206,7 +208,7 @@ static int report(struct bench *b)
 	printf("model FLOP/s  %.2f G\n", flops / 1e9);
 	printf("sgemm FLOP/s  %.2f G before, %.2f G after\n", b->gemm_before / 1e9, b->gemm_after / 1e9);
 	printf("ratio         %.3f\n", flops / gemm);
-	printf("memory        %.2f GB at most\n", (double)engine_peak_bytes(b->engine) / 1e9);
+	printf("memory        %s at most\n", human_bytes((double)engine_peak_bytes(b->engine), memory));
 	return TOOL_OK;
 }
 

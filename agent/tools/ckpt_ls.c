@@ -1,5 +1,6 @@
 #include "agent/tools/ckpt_dir.h"
 #include "agent/tools/tools.h"
+#include "base/human.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -57,8 +58,10 @@ static void print_row(const json_t *v)
 		return;
 	}
 	char *layout = json_dumps(json_object_get(v, "layout"), JSON_COMPACT | JSON_SORT_KEYS);
-	printf("%10lld  %12lld samples  %9.1f MB in %lld files  %s  %s\n", (long long)number(v, "step"),
-	       (long long)number(v, "samples"), (double)number(v, "bytes") / 1e6, (long long)number(v, "files"),
+	char bytes[HUMAN];
+	long long files = (long long)number(v, "files");
+	printf("%10lld  %12lld samples  %9s in %lld file%s  %s  %s\n", (long long)number(v, "step"),
+	       (long long)number(v, "samples"), human_bytes((double)number(v, "bytes"), bytes), files, human_s(files),
 	       layout ? layout : "", path);
 	free(layout);
 }

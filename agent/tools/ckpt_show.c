@@ -1,5 +1,6 @@
 #include "agent/tools/ckpt_dir.h"
 #include "agent/tools/tools.h"
+#include "base/human.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -90,6 +91,7 @@ static void show_object(const char *label, const json_t *v)
 
 static int show_text(const char *path, const struct manifest *m)
 {
+	char bytes[HUMAN];
 	printf("%s\n", path);
 	printf("%-10s %" PRId64 " of %" PRId64 ", %" PRId64 " samples, seed %" PRIu64 ", generation %u\n", "step", m->state.step,
 	       m->state.total_steps, m->state.samples, m->state.seed, m->generation);
@@ -98,7 +100,7 @@ static int show_text(const char *path, const struct manifest *m)
 		       m->state.data.samples, m->state.data.validation);
 	show_object("model", m->model);
 	show_object("layout", m->layout);
-	printf("%-10s %" PRId64 ", %.1f MB\n", "files", m->n_files, (double)manifest_bytes(m) / 1e6);
+	printf("%-10s %" PRId64 ", %s\n", "files", m->n_files, human_bytes((double)manifest_bytes(m), bytes));
 	for (int64_t i = 0; i < m->n_files; i++)
 		printf("  %-32s %12" PRId64 "\n", m->files[i].name, m->files[i].size);
 	printf("%-10s %" PRId64 "\n", "tensors", m->n_tensors);
