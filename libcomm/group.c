@@ -22,7 +22,8 @@ static int by_value(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-int group_backend_of(const struct world *w, const int *members, int size, enum group_backend *out, struct err *e)
+/* What a group with these members is. */
+static int backend_of(const struct world *w, const int *members, int size, enum group_backend *out, struct err *e)
 {
 	int *hosts = malloc((size_t)size * sizeof *hosts);
 	if (!hosts)
@@ -40,7 +41,8 @@ int group_backend_of(const struct world *w, const int *members, int size, enum g
 	return 0;
 }
 
-int group_leader(const struct world *w, const int *members, int size, int rank)
+/* The first rank on `rank`'s host offers the memory. */
+static int leader_of(const struct world *w, const int *members, int size, int rank)
 {
 	for (int r = 0; r < size && r != rank; r++)
 		if (same_host(w, members[r], members[rank]))
@@ -126,10 +128,10 @@ static void drop_unused(struct comm *c, int leader, int locals)
 
 static int group_attach(struct comm *c, const struct group_spec *s, struct err *e)
 {
-	if (group_backend_of(c->world, s->members, s->size, &c->backend, e) < 0)
+	if (backend_of(c->world, s->members, s->size, &c->backend, e) < 0)
 		return -1;
 	int locals = number_locals(c, s);
-	int leader = group_leader(c->world, s->members, s->size, s->rank);
+	int leader = leader_of(c->world, s->members, s->size, s->rank);
 	const struct card *card = &s->cards[leader];
 	if (locals > 1 && segment_attach(&c->segment, c->world->peers[s->members[leader]].pid, card->memfd,
 					 card->nonce, locals, e) < 0)

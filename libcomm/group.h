@@ -66,10 +66,6 @@ struct group_spec {
 int group_open(const struct group_spec *spec, struct comm **out, struct err *e);
 /* Leaves: peers that still wait for this rank are told. */
 void group_free(struct comm *c);
-/* What a group with these members is. */
-int group_backend_of(const struct world *w, const int *members, int size, enum group_backend *out, struct err *e);
-/* The first rank on `rank`'s host offers the memory. */
-int group_leader(const struct world *w, const int *members, int size, int rank);
 /* Tells everyone that this rank gave up. Under the world's lock. */
 void group_cut(struct comm *c, const struct err *why);
 

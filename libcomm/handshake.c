@@ -201,11 +201,6 @@ const struct hello *handshake_hello(const struct handshake *h)
 	return h->phases == acceptor && h->phase == 0 ? NULL : &h->hello;
 }
 
-int handshake_fd(const struct handshake *h)
-{
-	return h->fd;
-}
-
 int handshake_finish(struct handshake *h)
 {
 	int fd = h->fd;

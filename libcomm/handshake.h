@@ -43,7 +43,6 @@ bool handshake_connected(const struct handshake *h);
 void handshake_poll(const struct handshake *h, struct pollfd *p);
 /* What the connector said; NULL: it has not said all of it yet. */
 const struct hello *handshake_hello(const struct handshake *h);
-int handshake_fd(const struct handshake *h);
 /* Frees the rest and returns the descriptor. */
 int handshake_finish(struct handshake *h);
 /* Closes the connection. Takes NULL. */

@@ -85,3 +85,16 @@ wait_for() {
 
 # A figure that the test runner shows.
 figure() { echo "# figure: $*" >&3; }
+
+# survived NAME REFERENCE RANK STEP KILLED: the run lost RANK at the time KILLED, once, went on by itself, and computed
+# what REFERENCE did, to the bit, also in the steps that it did twice.
+survived() {
+	local name=$1
+	run "$losses" compare "$(run_folder "$2")/metrics.jsonl" "$(run_folder "$name")/metrics.jsonl" 0
+	echo "$output"
+	[[ $status -eq 0 ]] || return 1
+	[[ $(event_field "$name" first-step generation) == 2 ]] || return 1
+	"$losses" repeats "$(run_folder "$name")/metrics.jsonl" || return 1
+	figure "rank $3 killed after step $4: seen after $(span "$5" "$(event_field "$name" rank-lost time)") s," \
+		"first step of the next generation after $(span "$5" "$(event_field "$name" first-step time)") s; $output"
+}

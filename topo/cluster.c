@@ -35,20 +35,6 @@ int cluster_devices(const struct cluster *c)
 	return n;
 }
 
-void cluster_device(const struct cluster *c, int i, int *node, int *slot)
-{
-	for (int k = 0; k < c->n_nodes; k++) {
-		int here = c->kinds[c->nodes[k].kind].devices;
-		if (i < here) {
-			*node = k;
-			*slot = i;
-			return;
-		}
-		i -= here;
-	}
-	*node = *slot = -1;
-}
-
 int cluster_open(const char *spec, int devices, struct cluster *out, struct err *e)
 {
 	if (!*spec || !strcmp(spec, "auto"))

@@ -39,8 +39,6 @@ struct cluster {
 
 void cluster_free(struct cluster *c);
 int cluster_devices(const struct cluster *c);
-/* The node and the slot on it of the i-th device, nodes in order. */
-void cluster_device(const struct cluster *c, int i, int *node, int *slot);
 
 /* "local" (this host, `devices` slots; 0: one a core), "slurm" (the allocation
  * this process runs in), or PRESET:NODES. */

@@ -26,7 +26,8 @@ static int find_dtype(const char *name)
 	return -1;
 }
 
-int64_t st_dtype_size(const char *dtype)
+/* Bytes of one element; 0 for a name that is no dtype. */
+static int64_t dtype_size(const char *dtype)
 {
 	int i = find_dtype(dtype);
 	return i < 0 ? 0 : dtypes[i].size;
@@ -80,7 +81,7 @@ static int read_offsets(json_t *v, const char *file, struct st_tensor *t, struct
 
 static int check_size(const char *file, const struct st_tensor *t, struct err *e)
 {
-	int64_t size = st_dtype_size(t->dtype);
+	int64_t size = dtype_size(t->dtype);
 	for (int i = 0; i < t->dims; i++)
 		if (__builtin_mul_overflow(size, t->shape[i], &size))
 			return bad(e, file, t->name, "the product of its shape overflows");
@@ -233,14 +234,6 @@ void st_header_fini(struct st_header *h)
 	free(h->tensors);
 	json_decref(h->json);
 	*h = (struct st_header){ 0 };
-}
-
-const struct st_tensor *st_find(const struct st_header *h, const char *name)
-{
-	for (int64_t i = 0; i < h->n; i++)
-		if (!strcmp(h->tensors[i].name, name))
-			return &h->tensors[i];
-	return NULL;
 }
 
 /* --- writing ------------------------------------------------------------------ */

@@ -40,15 +40,11 @@ struct st_header {
 	json_t *json;
 };
 
-/* Bytes of one element; 0 for a name that is no dtype. */
-int64_t st_dtype_size(const char *dtype);
-
 /* Reads the first `have` bytes of a file of file_size bytes; they must hold the header. `name` stands for the file in errors. */
 int st_parse(const void *data, size_t have, int64_t file_size, const char *name, struct st_header *out, struct err *e);
 /* The same from an open file. */
 int st_read(int fd, const char *name, struct st_header *out, struct err *e);
 void st_header_fini(struct st_header *h);
-const struct st_tensor *st_find(const struct st_header *h, const char *name);
 
 /* Appends N and the header of n tensors that lie in this order, each `end` where the next begins. metadata: an object of
  * strings, borrowed, or NULL. */

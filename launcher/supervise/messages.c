@@ -24,7 +24,7 @@ static bool get_step(const json_t *body, int64_t *step)
 	return get_int(body, "step", 0, INT64_MAX / 2, step);
 }
 
-void sup_refuse(struct supervisor *s, struct link *l, const char *why)
+static void refuse(struct supervisor *s, struct link *l, const char *why)
 {
 	report_refused(s, why);
 	link_drop(l);
@@ -68,17 +68,17 @@ static bool on_hello(struct supervisor *s, struct link *l, const json_t *body)
 	if (link_rank(l) >= 0)
 		return false;
 	if (!get_int(body, "version", 0, INT32_MAX, &version) || version != MSG_VERSION) {
-		sup_refuse(s, l, "an agent of another version");
+		refuse(s, l, "an agent of another version");
 		return true;
 	}
 	if (!get_int(body, "world", 1, INT32_MAX, &world) || world != s->world ||
 	    !get_int(body, "rank", 0, s->world - 1, &rank) || !get_int(body, "pid", 1, INT32_MAX, &pid)) {
-		sup_refuse(s, l, "a hello for a rank that the plan does not have");
+		refuse(s, l, "a hello for a rank that the plan does not have");
 		return true;
 	}
 	struct rank_state *k = &s->ranks[rank];
 	if (k->hello) {
-		sup_refuse(s, l, "a second hello for a rank that is here already");
+		refuse(s, l, "a second hello for a rank that is here already");
 		return true;
 	}
 	link_claim(l, (int)rank);
@@ -238,7 +238,7 @@ void sup_message(void *supervisor, struct link *l, const struct msg *m)
 	int rank = link_rank(l);
 	bool known = m->type > MSG_NONE && m->type < MSG_COUNT && handlers[m->type].fn;
 	if (rank < 0 && !(known && handlers[m->type].stranger)) {
-		sup_refuse(s, l, "a message before hello");
+		refuse(s, l, "a message before hello");
 		return;
 	}
 	if (rank >= 0)

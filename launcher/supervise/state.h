@@ -14,20 +14,15 @@
 #include "launcher/supervise/restart.h"
 #include "launcher/supervise/supervise.h"
 
-#define SUP_STATES(X)                                                                \
-	X(SUP_STARTING, "starting")  /* processes start and connect */               \
-	X(SUP_WIRING, "wiring")      /* all have said hello; they build communicators and load */ \
-	X(SUP_TRAINING, "training")                                                  \
-	X(SUP_STOPPING, "stopping")  /* asked to write a checkpoint and leave */     \
-	X(SUP_LEAVING, "leaving")    /* all have finished; their processes end */    \
-	X(SUP_DRAINING, "draining")  /* killed; waiting until none is left */        \
-	X(SUP_BACKOFF, "backoff")    /* waiting before the next generation */        \
-	X(SUP_DONE, "done")
-
 enum sup_state {
-#define SUP_ENUM(state, word) state,
-	SUP_STATES(SUP_ENUM)
-#undef SUP_ENUM
+	SUP_STARTING, /* processes start and connect */
+	SUP_WIRING,   /* all have said hello; they build communicators and load */
+	SUP_TRAINING,
+	SUP_STOPPING, /* asked to write a checkpoint and leave */
+	SUP_LEAVING,  /* all have finished; their processes end */
+	SUP_DRAINING, /* killed; waiting until none is left */
+	SUP_BACKOFF,  /* waiting before the next generation */
+	SUP_DONE,
 	SUP_STATE_COUNT
 };
 
@@ -101,7 +96,6 @@ struct supervisor {
 
 /* states.c */
 void sup_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss, const char *reason);
-const char *sup_state_word(enum sup_state state);
 
 /* supervisor.c */
 double sup_now(const struct supervisor *s);
@@ -114,7 +108,6 @@ const char *sup_resume(const struct supervisor *s);
 
 /* messages.c */
 void sup_message(void *supervisor, struct link *l, const struct msg *m);
-void sup_refuse(struct supervisor *s, struct link *l, const char *why);
 
 /* watch.c */
 void sup_watch(struct supervisor *s);

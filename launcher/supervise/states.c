@@ -9,16 +9,6 @@ struct cause {
 	const char *reason;
 };
 
-const char *sup_state_word(enum sup_state state)
-{
-	static const char *const words[] = {
-#define SUP_WORD(state_, word) word,
-		SUP_STATES(SUP_WORD)
-#undef SUP_WORD
-	};
-	return words[state];
-}
-
 static void enter(struct supervisor *s, enum sup_state state, double seconds)
 {
 	s->state = state;

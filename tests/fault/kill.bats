@@ -22,12 +22,7 @@ kill_rank() { # rank
 	killed=$EPOCHREALTIME
 	kill -9 "$(event_field "$name" hello pid "$1")"
 	wait $pid
-	run "$losses" compare "$(run_folder undisturbed)/metrics.jsonl" "$(run_folder "$name")/metrics.jsonl" 0
-	echo "$output"
-	[[ $status -eq 0 ]]
-	"$losses" repeats "$(run_folder "$name")/metrics.jsonl"
-	figure "rank $1 killed after step $step: seen after $(span "$killed" "$(event_field "$name" rank-lost time)") s," \
-		"first step of the next generation after $(span "$killed" "$(event_field "$name" first-step time)") s; $output"
+	survived "$name" undisturbed "$1" "$step" "$killed"
 }
 
 @test "rank 0 of 8 is killed" { kill_rank 0; }

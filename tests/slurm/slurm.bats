@@ -234,12 +234,7 @@ kill_rank() {
 	killed=$EPOCHREALTIME
 	kill -9 "$(event_field "$name" hello pid "$1")"
 	ends_with 0
-	run "$losses" compare "$(run_folder whole)/metrics.jsonl" "$(run_folder "$name")/metrics.jsonl" 0
-	echo "$output"
-	[[ $status -eq 0 ]]
-	[[ $(event_field "$name" first-step generation) == 2 ]]
-	figure "rank $1 killed after step $step: seen after $(span "$killed" "$(event_field "$name" rank-lost time)") s," \
-		"first step of the next generation after $(span "$killed" "$(event_field "$name" first-step time)") s; $output"
+	survived "$name" whole "$1" "$step" "$killed"
 	wait_for 5 none_left
 }
 
