@@ -54,7 +54,15 @@ struct comm_options {
 	const char *address_hint; /* host name or address of this host, NULL = loopback */
 	double timeout_s;      /* longest wait inside one operation; 0 = without end */
 	const char *backend;   /* "auto", "shm", "tcp" (also inside a host, for tests) */
+	const char *algorithm; /* NULL or "" = by the table; else a name of comm_algorithms, used wherever it fits */
+	int sockets;           /* TCP connections a pair of ranks, 1 to COMM_SOCKETS_MOST; 0 = the default */
+	const char *dump_dir;  /* where the flight recorder goes when an operation fails, NULL = nowhere */
 };
+
+enum { COMM_SOCKETS_MOST = 16 };
+
+/* The names of all algorithms, of each once; ends with NULL. */
+const char *const *comm_algorithms(void);
 
 struct comm;         /* a group; the world is one */
 struct comm_request; /* an operation under way */
@@ -84,6 +92,17 @@ const char *comm_backend(const struct comm *c);
  * this process, now and from now on; each returns ERR_ABORTED with `reason`. */
 void comm_abort(struct comm *c, const char *reason);
 
+/* Writes the flight recorder of every group of c's world to `path`, as one JSON object (recorder.h says
+ * which): the last operations of each group, with state and times. From any thread, also while operations are
+ * under way. The file is complete or not there. */
+int comm_dump(struct comm *c, const char *path, struct err *e);
+
+/* Memory that the ranks of this host can read: operations whose buffers all lie in such memory copy
+ * nothing twice. Page-aligned, zeroed; not collective; freed by comm_free or with the world. Any other
+ * memory works as well, with copies. comm_free takes NULL and may not be called while an operation uses the memory. */
+int comm_alloc(struct comm *c, size_t bytes, void **out, struct err *e);
+void comm_free(struct comm *c, void *memory);
+
 /* out[count] = reduction over ranks of in[count]. */
 int comm_all_reduce(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct err *e);
 /* Only root's out is set; others may pass NULL. */
@@ -102,6 +121,8 @@ int comm_all_to_allv(struct comm *c, const void *in, const size_t *in_counts, vo
 int comm_gather(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, int root, struct err *e);
 int comm_gatherv(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, int root, struct err *e);
 int comm_scatter(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, int root, struct err *e);
+/* Rank r takes counts[r] elements of root's in, their concatenation. */
+int comm_scatterv(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, int root, struct err *e);
 int comm_barrier(struct comm *c, struct err *e);
 
 /* Messages between two ranks are matched in order, per group. A send waits
@@ -120,11 +141,22 @@ struct comm_p2p {
 int comm_group(struct comm *c, const struct comm_p2p *ops, int n, struct err *e);
 
 /* Asynchronous forms: they run in order of their starts on the group's own
- * thread; buffers belong to the operation until comm_wait. Blocking operations of
+ * thread; buffers belong to the operation until comm_wait, lists of counts are copied. Blocking operations of
  * the group may not be called while a request is open. */
 int comm_all_reduce_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct comm_request **req, struct err *e);
-int comm_reduce_scatter_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct comm_request **req, struct err *e);
+int comm_reduce_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, int root, struct comm_request **req, struct err *e);
+int comm_broadcast_start(struct comm *c, void *data, size_t count, enum comm_type type, int root, struct comm_request **req, struct err *e);
 int comm_all_gather_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, struct comm_request **req, struct err *e);
+int comm_all_gatherv_start(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, struct comm_request **req, struct err *e);
+int comm_reduce_scatter_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct comm_request **req, struct err *e);
+int comm_reduce_scatterv_start(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, enum comm_op op, struct comm_request **req, struct err *e);
+int comm_all_to_all_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, struct comm_request **req, struct err *e);
+int comm_all_to_allv_start(struct comm *c, const void *in, const size_t *in_counts, void *out, const size_t *out_counts, enum comm_type type, struct comm_request **req, struct err *e);
+int comm_gather_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, int root, struct comm_request **req, struct err *e);
+int comm_gatherv_start(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, int root, struct comm_request **req, struct err *e);
+int comm_scatter_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, int root, struct comm_request **req, struct err *e);
+int comm_scatterv_start(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, int root, struct comm_request **req, struct err *e);
+int comm_barrier_start(struct comm *c, struct comm_request **req, struct err *e);
 /* ops is copied, the data is not. */
 int comm_group_start(struct comm *c, const struct comm_p2p *ops, int n, struct comm_request **req, struct err *e);
 /* 1 done, 0 not yet. */
