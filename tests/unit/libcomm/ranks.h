@@ -29,6 +29,8 @@ struct ranks {
 	const char *hosts;   /* a letter a rank, NULL: one host */
 	double timeout_s;
 	const char *address; /* NULL: loopback */
+	const char *algorithm, *dump_dir; /* NULL: none */
+	int sockets;         /* 0: the default */
 	int (*fn)(struct comm *world, void *arg);
 	void *arg;
 	pid_t pid[RANKS_MAX];
@@ -92,7 +94,8 @@ static inline int ranks_open(struct ranks *r, int rank, struct comm **world, str
 	if (r->hosts)
 		host[5] = r->hosts[rank];
 	struct comm_options opt = { .host = host, .interface = "", .address_hint = r->address,
-				    .timeout_s = r->timeout_s, .backend = r->backend };
+				    .timeout_s = r->timeout_s, .backend = r->backend,
+				    .algorithm = r->algorithm, .sockets = r->sockets, .dump_dir = r->dump_dir };
 	return comm_open(&boot, &opt, world, e);
 }
 
