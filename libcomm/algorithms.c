@@ -1,5 +1,6 @@
 #include "libcomm/algorithms.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { ANY = GROUP_SHM | GROUP_TCP | GROUP_HYBRID, KIB = 1024 };
@@ -8,49 +9,107 @@ static const size_t ALL = (size_t)-1;
 
 struct algorithm {
 	enum op_kind kind;
-	unsigned backends;
-	int max_ranks;      /* 0: any number */
-	size_t max_bytes;   /* of the whole vector */
+	enum algorithm_name name;
+	unsigned backends;                             /* what it needs, */
+	bool (*fits)(const struct comm *c, size_t bytes); /* beyond that; NULL: nothing */
+	int ranks;                                     /* and up to where it is chosen; 0: any number */
+	size_t bytes;                                  /* of the whole vector */
 	algorithm_fn *run;
 };
 
-#define SLOTS GROUP_SHM, SLOTS_RANKS
+static bool slots_fit(const struct comm *c, size_t bytes)
+{
+	(void)bytes;
+	return c->size <= SLOTS_RANKS;
+}
+
+static bool one_slot_fits(const struct comm *c, size_t bytes)
+{
+	return c->size <= SLOTS_RANKS && bytes <= SEG_SLOT;
+}
+
+#define IN_SLOTS ALG_SLOTS, GROUP_SHM, slots_fit, 0, ALL
 
 static const struct algorithm table[] = {
-	{ OP_ALL_REDUCE, SLOTS, 4 * KIB, slots_all_reduce_once },
-	{ OP_ALL_REDUCE, SLOTS, ALL, slots_reduce },
-	{ OP_ALL_REDUCE, ANY, 4, 16 * KIB, combine_all_reduce_direct },
-	{ OP_ALL_REDUCE, ANY, 0, 16 * KIB, combine_all_reduce_tree },
-	{ OP_ALL_REDUCE, ANY, 0, ALL, combine_all_reduce_shares },
-	{ OP_REDUCE, SLOTS, ALL, slots_reduce },
-	{ OP_REDUCE, ANY, 0, 16 * KIB, combine_reduce_tree },
-	{ OP_REDUCE, ANY, 0, ALL, combine_reduce_shares },
-	{ OP_REDUCE_SCATTER, SLOTS, ALL, slots_reduce_scatter },
-	{ OP_REDUCE_SCATTER, ANY, 0, ALL, combine_reduce_scatter },
-	{ OP_BROADCAST, SLOTS, ALL, slots_broadcast },
-	{ OP_BROADCAST, ANY, 2, ALL, spread_broadcast_tree },
-	{ OP_BROADCAST, ANY, 0, 64 * KIB, spread_broadcast_tree },
-	{ OP_BROADCAST, ANY, 0, ALL, spread_broadcast_shares },
-	{ OP_ALL_GATHER, SLOTS, ALL, slots_all_gather },
-	{ OP_ALL_GATHER, ANY, 0, ALL, spread_all_gather },
-	{ OP_ALL_TO_ALL, SLOTS, ALL, slots_all_to_all },
-	{ OP_ALL_TO_ALL, ANY, 0, ALL, spread_all_to_all },
-	{ OP_GATHER, SLOTS, ALL, slots_gather },
-	{ OP_GATHER, ANY, 0, ALL, spread_gather },
-	{ OP_SCATTER, SLOTS, ALL, slots_scatter },
-	{ OP_SCATTER, ANY, 0, ALL, spread_scatter },
-	{ OP_BARRIER, SLOTS, ALL, slots_barrier },
-	{ OP_BARRIER, ANY, 0, ALL, spread_barrier },
-	{ OP_P2P, ANY, 0, ALL, spread_p2p },
+	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 0, 4 * KIB, slots_all_reduce_once },
+	{ OP_ALL_REDUCE, IN_SLOTS, slots_reduce },
+	{ OP_ALL_REDUCE, ALG_DIRECT, ANY, NULL, 4, 16 * KIB, combine_all_reduce_direct },
+	{ OP_ALL_REDUCE, ALG_TREE, ANY, NULL, 0, 16 * KIB, combine_all_reduce_tree },
+	{ OP_ALL_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, combine_all_reduce_shares },
+	{ OP_REDUCE, IN_SLOTS, slots_reduce },
+	{ OP_REDUCE, ALG_TREE, ANY, NULL, 0, 16 * KIB, combine_reduce_tree },
+	{ OP_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, combine_reduce_shares },
+	{ OP_REDUCE_SCATTER, IN_SLOTS, slots_reduce_scatter },
+	{ OP_REDUCE_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, combine_reduce_scatter },
+	{ OP_BROADCAST, IN_SLOTS, slots_broadcast },
+	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 2, ALL, spread_broadcast_tree },
+	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 0, 64 * KIB, spread_broadcast_tree },
+	{ OP_BROADCAST, ALG_SHARES, ANY, NULL, 0, ALL, spread_broadcast_shares },
+	{ OP_ALL_GATHER, IN_SLOTS, slots_all_gather },
+	{ OP_ALL_GATHER, ALG_DIRECT, ANY, NULL, 0, ALL, spread_all_gather },
+	{ OP_ALL_TO_ALL, IN_SLOTS, slots_all_to_all },
+	{ OP_ALL_TO_ALL, ALG_DIRECT, ANY, NULL, 0, ALL, spread_all_to_all },
+	{ OP_GATHER, IN_SLOTS, slots_gather },
+	{ OP_GATHER, ALG_DIRECT, ANY, NULL, 0, ALL, spread_gather },
+	{ OP_SCATTER, IN_SLOTS, slots_scatter },
+	{ OP_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, spread_scatter },
+	{ OP_BARRIER, IN_SLOTS, slots_barrier },
+	{ OP_BARRIER, ALG_TREE, ANY, NULL, 0, ALL, spread_barrier },
+	{ OP_P2P, ALG_DIRECT, ANY, NULL, 0, ALL, spread_p2p },
 };
+
+enum { ROWS = sizeof table / sizeof *table };
+
+static const char *const names[] = {
+#define ALG_WORD(name, word) word,
+	ALGORITHMS(ALG_WORD)
+#undef ALG_WORD
+	NULL,
+};
+
+const char *const *comm_algorithms(void)
+{
+	return names;
+}
+
+int algorithm_named(const char *word, int *out, struct err *e)
+{
+	*out = ALG_BY_TABLE;
+	if (!word || !*word)
+		return 0;
+	for (int i = 0; i < ALG_COUNT; i++)
+		if (!strcmp(names[i], word))
+			*out = i;
+	if (*out != ALG_BY_TABLE)
+		return 0;
+	char list[400] = "";
+	for (int i = 0; i < ALG_COUNT; i++) {
+		size_t used = strlen(list);
+		snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", names[i]);
+	}
+	return err_set(e, ERR_USAGE, "algorithm \"%s\" is none of %s", word, list);
+}
+
+static bool can(const struct algorithm *a, const struct comm *c, enum op_kind kind, size_t bytes)
+{
+	return a->kind == kind && (a->backends & c->backend) && (!a->fits || a->fits(c, bytes));
+}
+
+static bool is_choice(const struct algorithm *a, const struct comm *c, size_t bytes)
+{
+	return (!a->ranks || c->size <= a->ranks) && bytes <= a->bytes;
+}
 
 static algorithm_fn *choose(const struct comm *c, const struct op *op, size_t bytes)
 {
-	const struct algorithm *a = table;
-	while (a->kind != op->kind || !(a->backends & c->backend) || (a->max_ranks && c->size > a->max_ranks) ||
-	       bytes > a->max_bytes)
-		a++; /* the last row of each kind fits always */
-	return a->run;
+	int forced = c->world->algorithm;
+	for (int i = 0; forced != ALG_BY_TABLE && i < ROWS; i++)
+		if ((int)table[i].name == forced && can(&table[i], c, op->kind, bytes))
+			return table[i].run;
+	int i = 0; /* the last row of each kind fits always */
+	while (!can(&table[i], c, op->kind, bytes) || !is_choice(&table[i], c, bytes))
+		i++;
+	return table[i].run;
 }
 
 /* A group of one: what comes in goes out. */

@@ -2,15 +2,34 @@
  * algorithms — the ways to carry out each operation.
  *
  * To add one: write `int name(struct comm *, const struct op *, struct err *)`,
- * declare it here, and add a row to the table in algorithms.c: the first row that fits
- * the operation, the group and the size is taken. The choice may
- * only depend on what all ranks know. Reductions must keep the order of comm.h:
+ * declare it here, give it a name in ALGORITHMS, and add a row to the table in algorithms.c: the first
+ * row that fits the operation, the group and the size is taken, unless comm_options.algorithm names another
+ * that can do it. The choice may only depend on what all ranks know. Reductions must keep the order of comm.h:
  * have the raw contributions meet in reduce_tree, or pass partial results up that same tree.
  */
 #ifndef MUSTER_LIBCOMM_ALGORITHMS_H
 #define MUSTER_LIBCOMM_ALGORITHMS_H
 
 #include "libcomm/group.h"
+
+/* The names that comm_options.algorithm knows. One name may stand for a way through several operations. */
+#define ALGORITHMS(X)                                                                            \
+	X(ALG_ONCE, "once")     /* shared memory, one step: everybody reads everything */        \
+	X(ALG_SLOTS, "slots")   /* shared memory, a step a chunk */                              \
+	X(ALG_DIRECT, "direct") /* everybody to whom it concerns, at once */                     \
+	X(ALG_TREE, "tree")     /* log n messages on the longest way, whole vectors */           \
+	X(ALG_SHARES, "shares") /* a share a rank, then all gather */
+
+enum algorithm_name {
+	ALG_BY_TABLE = -1,
+#define ALG_ENUM(name, word) name,
+	ALGORITHMS(ALG_ENUM)
+#undef ALG_ENUM
+	ALG_COUNT
+};
+
+/* NULL and "" are ALG_BY_TABLE; an unknown word is ERR_USAGE, which lists the known ones. */
+int algorithm_named(const char *word, int *out, struct err *e);
 
 typedef int algorithm_fn(struct comm *c, const struct op *op, struct err *e);
 

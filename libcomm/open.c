@@ -1,6 +1,6 @@
 /* Opening and closing the world and its groups. */
 #include "libcomm/acceptor.h"
-#include "libcomm/group.h"
+#include "libcomm/algorithms.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -138,11 +138,15 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 		return err_set(e, ERR_USAGE, "backend \"%s\" is none of auto, shm, tcp", opt->backend);
 	if (boot->size < 1 || boot->rank < 0 || boot->rank >= boot->size)
 		return err_set(e, ERR_USAGE, "rank %d of %d ranks does not exist", boot->rank, boot->size);
+	int algorithm;
+	if (algorithm_named(opt->algorithm, &algorithm, e) < 0)
+		return -1;
 	if (sodium_init() < 0)
 		return err_set(e, ERR_INTERNAL, "libsodium cannot start: no source of random numbers");
 	struct world *w = world_new(boot, opt, e);
 	if (!w)
 		return -1;
+	w->algorithm = algorithm;
 	struct comm *c = NULL;
 	struct card *cards = calloc((size_t)boot->size, sizeof *cards);
 	if (!cards)

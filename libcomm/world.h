@@ -35,6 +35,7 @@ struct world {
 	struct peer *peers;
 	double timeout_s;
 	bool force_tcp;
+	int algorithm;          /* forced: enum algorithm_name; -1: by the table */
 	int spins;              /* looks at a word before sleeping */
 	int listener;           /* -1: none */
 	struct acceptor *acceptor; /* NULL: all ranks share this host */
