@@ -4,6 +4,7 @@
 #include "libcomm/async.h"
 #include "libcomm/exchange.h"
 #include "libcomm/futex.h"
+#include "libcomm/reach.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -137,6 +138,7 @@ static int group_attach(struct comm *c, const struct group_spec *s, struct err *
 					 card->nonce, locals, e) < 0)
 		return -1;
 	drop_unused(c, leader, locals);
+	reach_open(c);
 	if (c->backend != GROUP_SHM) {
 		c->polls = calloc((size_t)c->size + 1, sizeof *c->polls);
 		if (!c->polls)
@@ -170,6 +172,7 @@ void group_free(struct comm *c)
 		futex_wake_all(&c->segment.head->passed);
 	}
 	links_close(c);
+	reach_close(c);
 	segment_detach(&c->segment);
 	bell_close(&c->bell);
 	if (c->memfd >= 0)

@@ -12,6 +12,7 @@
 #include "libcomm/world.h"
 
 struct link;
+struct view;
 struct pollfd;
 struct worker;
 struct transfer;
@@ -32,6 +33,8 @@ struct comm {
 	struct bell bell;
 	struct link *links;       /* by rank */
 	uint32_t step;            /* barriers of the segment so far */
+	uint32_t reach;           /* reach.c: whether all can read all, once known */
+	struct view *views;       /* peers' windows that this rank has mapped */
 
 	uint32_t seq, messages;   /* collectives, and calls that send and receive */
 	uint32_t splits;

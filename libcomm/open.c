@@ -1,6 +1,7 @@
 /* Opening and closing the world and its groups. */
 #include "libcomm/acceptor.h"
 #include "libcomm/algorithms.h"
+#include "libcomm/reach.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -76,6 +77,7 @@ static int watch_host(struct world *w, struct err *e)
 			return err_errno(e, ERR_PEER, "rank %d, process %d on host %s, cannot be watched "
 					 "(ranks of one host must see each other's processes; "
 					 "[network] backend = tcp does without)", r, (int)p->pid, p->host);
+		p->readable = reach_probe(p->pid);
 	}
 	w->spins = here <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
 	return 0;

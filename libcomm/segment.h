@@ -31,6 +31,7 @@ enum seg_state { SEG_HERE, SEG_FAILED, SEG_LEFT };
 struct seg_line { /* written by its rank alone, but for the doorbell */
 	_Alignas(128) _Atomic uint32_t step; /* barriers it has come to */
 	_Atomic uint32_t state;              /* enum seg_state */
+	_Atomic uint32_t reach;              /* reach.c: what this rank can read */
 	struct op_signature sign[2];         /* by the parity of the step */
 	uint64_t need[2];                    /* steps that its part of an all_to_all takes */
 	char reason[SEG_REASON];             /* once SEG_FAILED */

@@ -2,6 +2,7 @@
 
 #include "libcomm/acceptor.h"
 #include "libcomm/group.h"
+#include "libcomm/window.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -118,6 +119,7 @@ int world_error(struct world *w, struct err *e)
 void world_free(struct world *w)
 {
 	acceptor_close(w);
+	windows_free(w);
 	if (w->listener >= 0)
 		close(w->listener);
 	for (int r = 0; w->peers && r < w->size; r++) {

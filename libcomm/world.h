@@ -25,8 +25,10 @@ struct peer {
 	int host_id;                /* equal: the same host */
 	pid_t pid;
 	int pidfd;                  /* of a rank on this host; else -1 */
+	bool readable;              /* on this host, and the kernel lets this rank read its memory */
 };
 
+struct window;
 struct arrival; /* a connection that proved itself and waits for its group */
 struct acceptor;
 
@@ -45,6 +47,8 @@ struct world {
 	struct err first;
 	struct comm *groups;
 	struct arrival *arrivals;
+	struct window *windows; /* of comm_alloc */
+	uint32_t window_count;  /* ever made */
 };
 
 /* Keeps the first error and ends every operation; the later ones are forgotten. */

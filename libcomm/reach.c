@@ -1,0 +1,133 @@
+#include "libcomm/reach.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+enum { UNSAID, WORKS, FORBIDDEN }; /* in a rank's line, and in c->reach */
+
+struct view { /* a peer's window, mapped */
+	struct view *next;
+	int rank;
+	uint32_t window;
+	char *base;
+	size_t size;
+};
+
+bool reach_probe(pid_t pid)
+{
+	/* The permission is checked before the address, at which nothing can be. */
+	char byte;
+	struct iovec here = { &byte, 1 }, there = { (void *)(uintptr_t)1, 1 };
+	return process_vm_readv(pid, &here, 1, &there, 1, 0) < 0 && errno == EFAULT;
+}
+
+void reach_open(struct comm *c)
+{
+	uint32_t mine = WORKS;
+	if (!c->segment.head)
+		return;
+	for (int r = 0; r < c->size; r++)
+		if (r != c->rank && c->local[r] >= 0 && !c->world->peers[c->members[r]].readable)
+			mine = FORBIDDEN;
+	atomic_store_explicit(&c->segment.line[c->local[c->rank]].reach, mine, memory_order_release);
+}
+
+void reach_close(struct comm *c)
+{
+	for (struct view *v = c->views, *next; v; v = next) {
+		next = v->next;
+		window_unmap(v->base, v->size);
+		free(v);
+	}
+	c->views = NULL;
+}
+
+bool reach_works(struct comm *c)
+{
+	if (c->reach == UNSAID) {
+		uint32_t all = c->segment.head ? WORKS : FORBIDDEN;
+		for (int i = 0; i < c->segment.n; i++) {
+			uint32_t one = atomic_load_explicit(&c->segment.line[i].reach, memory_order_acquire);
+			if (one == UNSAID)
+				return false; /* the group is still opening */
+			if (one == FORBIDDEN)
+				all = FORBIDDEN;
+		}
+		c->reach = all;
+	}
+	return c->reach == WORKS;
+}
+
+/* --- Windows ---------------------------------------------------------------------- */
+
+/* Takes the freed ones of rank out. */
+static void sweep(struct comm *c, int rank)
+{
+	for (struct view **p = &c->views; *p; ) {
+		struct view *v = *p;
+		if (v->rank != rank || !window_freed(v->base, v->size)) {
+			p = &v->next;
+			continue;
+		}
+		*p = v->next;
+		window_unmap(v->base, v->size);
+		free(v);
+	}
+}
+
+char *reach_map(struct comm *c, int rank, const struct span *s)
+{
+	if (!s->window)
+		return NULL;
+	if (rank == c->rank)
+		return (char *)(uintptr_t)s->address;
+	for (struct view *v = c->views; v; v = v->next)
+		if (v->window == s->window && v->rank == rank)
+			return v->base + s->offset;
+	sweep(c, rank);
+	struct view *v = malloc(sizeof *v);
+	char *base = v ? window_map(c->world->peers[c->members[rank]].pid, s) : NULL;
+	if (!base) {
+		free(v);
+		return NULL;
+	}
+	*v = (struct view){ c->views, rank, s->window, base, s->size };
+	c->views = v;
+	return base + s->offset;
+}
+
+/* --- Private memory ----------------------------------------------------------------- */
+
+static int cannot_read(struct comm *c, int rank, int cause, struct err *e)
+{
+	char who[160];
+	group_rank_text(c, rank, who);
+	if (cause == ESRCH)
+		return err_set(e, ERR_PEER, "%s has died", who);
+	return err_set(e, ERR_PEER, "the memory of %s cannot be read: %s%s", who, strerror(cause),
+		       cause == EPERM ? " (it could when the world was opened; a rank may not change its "
+					"user or forbid its inspection)" : "");
+}
+
+int reach_get(struct comm *c, int rank, const struct span *s, size_t at, void *to, size_t bytes, struct err *e)
+{
+	const char *base = reach_map(c, rank, s);
+	if (base) {
+		if (bytes)
+			memcpy(to, base + at, bytes);
+		return 0;
+	}
+	pid_t pid = c->world->peers[c->members[rank]].pid;
+	for (size_t done = 0; done < bytes; ) {
+		struct iovec here = { (char *)to + done, bytes - done };
+		struct iovec there = { (void *)(uintptr_t)(s->address + at + done), bytes - done };
+		ssize_t got = process_vm_readv(pid, &here, 1, &there, 1, 0);
+		if (got > 0)
+			done += (size_t)got;
+		else if (got == 0 || errno != EINTR)
+			return cannot_read(c, rank, got == 0 ? EFAULT : errno, e);
+	}
+	return 0;
+}
