@@ -36,7 +36,11 @@ static void addr_text(const union any_addr *a, int port, char out[NET_ADDR_MAX])
 	int v6 = a->any.sa_family == AF_INET6;
 	inet_ntop(a->any.sa_family, v6 ? (const void *)&a->v6.sin6_addr : (const void *)&a->v4.sin_addr,
 		  host, sizeof host);
-	int n = snprintf(out, NET_ADDR_MAX, v6 ? "[%s]" : "%s", host);
+	char scope[IF_NAMESIZE + 1] = "";
+	/* A link-local address means nothing without its interface. */
+	if (v6 && a->v6.sin6_scope_id && if_indextoname(a->v6.sin6_scope_id, scope + 1))
+		scope[0] = '%';
+	int n = snprintf(out, NET_ADDR_MAX, v6 ? "[%s%s]" : "%s%s", host, scope);
 	if (port)
 		snprintf(out + n, NET_ADDR_MAX - (size_t)n, ":%d",
 			 ntohs(v6 ? a->v6.sin6_port : a->v4.sin_port));
@@ -77,28 +81,32 @@ static int split_address(const char *address, char host[NET_ADDR_MAX], char port
 	return 0;
 }
 
-static int resolve(const char *host, const char *port, union any_addr *out, struct err *e)
+/* All addresses of a name, to be freed with freeaddrinfo. */
+static int resolve(const char *host, const char *port, struct addrinfo **found, struct err *e)
 {
 	struct addrinfo want = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
-	struct addrinfo *found;
-	int rc = getaddrinfo(host, port, &want, &found);
+	int rc = getaddrinfo(host, port, &want, found);
 	if (rc)
 		return err_set(e, ERR_NET, "host %s: %s; give an address that this machine can resolve",
 			       host, gai_strerror(rc));
-	memcpy(&out->room, found->ai_addr, found->ai_addrlen);
-	freeaddrinfo(found);
 	return 0;
 }
 
-/* How well an interface's address serves: 2 IPv4, 1 IPv6, 0 not at all. */
+static union any_addr addr_of(const struct sockaddr *from)
+{
+	union any_addr a = { .room = { 0 } };
+	memcpy(&a, from, from->sa_family == AF_INET6 ? sizeof a.v6 : sizeof a.v4);
+	return a;
+}
+
+/* How well an interface's address serves: 3 IPv4, 2 IPv6, 1 IPv6 of this link alone, 0 not at all. */
 static int addr_rank(const struct sockaddr *a)
 {
 	if (a && a->sa_family == AF_INET)
-		return 2;
+		return 3;
 	if (!a || a->sa_family != AF_INET6)
 		return 0;
-	/* A link-local address means nothing without its scope. */
-	return !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+	return IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr) ? 1 : 2;
 }
 
 static int interface_address(const char *interface, char out[NET_ADDR_MAX], struct err *e)
@@ -116,8 +124,7 @@ static int interface_address(const char *interface, char out[NET_ADDR_MAX], stru
 			best = i;
 	}
 	if (best) {
-		union any_addr a = { .room = { 0 } };
-		memcpy(&a, best->ifa_addr, best->ifa_addr->sa_family == AF_INET6 ? sizeof a.v6 : sizeof a.v4);
+		union any_addr a = addr_of(best->ifa_addr);
 		addr_text(&a, 0, out);
 	}
 	freeifaddrs(all);
@@ -127,6 +134,39 @@ static int interface_address(const char *interface, char out[NET_ADDR_MAX], stru
 	return 0;
 }
 
+static int is_loopback(const struct sockaddr *a)
+{
+	const struct sockaddr_in *v4 = (const void *)a;
+	const struct sockaddr_in6 *v6 = (const void *)a;
+	return a->sa_family == AF_INET6 ? IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr)
+					: ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+/* Whether this machine has the address. */
+static int is_ours(const struct addrinfo *a)
+{
+	int s = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int rc = s < 0 ? -1 : bind(s, a->ai_addr, a->ai_addrlen);
+	if (s >= 0)
+		close(s);
+	return rc == 0;
+}
+
+/* Of a name's addresses the first that is this machine's and that others reach; else one of this machine's; else any. */
+static const struct addrinfo *best_local(const struct addrinfo *found)
+{
+	const struct addrinfo *best = NULL;
+	for (const struct addrinfo *a = found; a; a = a->ai_next) {
+		if (!is_ours(a))
+			continue;
+		if (!is_loopback(a->ai_addr))
+			return a;
+		if (!best)
+			best = a;
+	}
+	return best ? best : found;
+}
+
 int net_local_address(const char *interface, const char *hint, char out[NET_ADDR_MAX], struct err *e)
 {
 	if (interface && *interface)
@@ -134,9 +174,11 @@ int net_local_address(const char *interface, const char *hint, char out[NET_ADDR
 	char host[NET_ADDR_MAX], port[8];
 	if (split_address(hint ? hint : "127.0.0.1", host, port) < 0)
 		return err_set(e, ERR_NET, "address \"%s\": not a host name or an address", hint);
-	union any_addr a;
-	if (resolve(host, NULL, &a, e) < 0)
+	struct addrinfo *found;
+	if (resolve(host, NULL, &found, e) < 0)
 		return -1;
+	union any_addr a = addr_of(best_local(found)->ai_addr);
+	freeaddrinfo(found);
 	addr_text(&a, 0, out);
 	return 0;
 }
@@ -147,29 +189,44 @@ static int is_wildcard(const union any_addr *a)
 					    : a->v4.sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
+/* A descriptor that listens there, *a with its port; or -1 with errno. */
+static int listen_at(union any_addr *a)
+{
+	int s = socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s < 0)
+		return -1;
+	socklen_t len = addr_len(a);
+	if (bind(s, &a->any, len) == 0 && listen(s, SOMAXCONN) == 0 && getsockname(s, &a->any, &len) == 0)
+		return s;
+	int error = errno;
+	close(s);
+	errno = error;
+	return -1;
+}
+
 int net_listen(const char *address, int *fd, char bound[NET_ADDR_MAX], struct err *e)
 {
 	char host[NET_ADDR_MAX], port[8];
-	union any_addr a;
+	struct addrinfo *found;
 	if (split_address(address, host, port) < 0 || *port)
 		return err_set(e, ERR_NET, "address \"%s\": not an address without a port", address);
-	if (resolve(host, "0", &a, e) < 0)
+	if (resolve(host, "0", &found, e) < 0)
 		return -1;
-	if (is_wildcard(&a))
-		return err_set(e, ERR_NET, "address %s: would listen on every network of this host; "
-			       "name one address or interface", address);
-	int s = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (s < 0)
-		return err_errno(e, ERR_NET, "cannot make a socket");
-	socklen_t len = addr_len(&a);
-	if (bind(s, &a.any, len) < 0 || listen(s, SOMAXCONN) < 0 || getsockname(s, &a.any, &len) < 0) {
-		err_errno(e, ERR_NET, "cannot listen on %s", address);
-		close(s);
-		return -1;
+	int s = -1, rc = 0;
+	for (const struct addrinfo *i = found; i && s < 0 && rc == 0; i = i->ai_next) {
+		union any_addr a = addr_of(i->ai_addr);
+		if (is_wildcard(&a))
+			rc = err_set(e, ERR_NET, "address %s: would listen on every network of this host; "
+				     "name one address or interface", address);
+		else if ((s = listen_at(&a)) >= 0)
+			addr_text(&a, 1, bound);
 	}
-	addr_text(&a, 1, bound);
-	*fd = s;
-	return 0;
+	if (s < 0 && rc == 0)
+		rc = err_errno(e, ERR_NET, "cannot listen on %s", address);
+	freeaddrinfo(found);
+	if (rc == 0)
+		*fd = s;
+	return rc;
 }
 
 /* A free port of this host can connect to itself (simultaneous open). */
@@ -183,13 +240,13 @@ static int connected_to_itself(int s)
 	       self_len == peer_len && !memcmp(&self, &peer, self_len);
 }
 
-/* One attempt: a descriptor, or -1 with errno. */
-static int connect_once(const union any_addr *a, double until)
+/* One attempt at one address: a descriptor, or -1 with errno. */
+static int connect_once(const struct addrinfo *a, double until)
 {
-	int s = socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int s = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s < 0)
 		return -1;
-	int rc = connect(s, &a->any, addr_len(a)) < 0 ? errno : 0;
+	int rc = connect(s, a->ai_addr, a->ai_addrlen) < 0 ? errno : 0;
 	while (rc == EINPROGRESS || rc == EINTR) {
 		double left = until - clock_s();
 		struct pollfd p = { .fd = s, .events = POLLOUT };
@@ -210,6 +267,22 @@ static int connect_once(const union any_addr *a, double until)
 	return -1;
 }
 
+/* Each address in turn, each with an equal share of the time. -1: errno is ECONNREFUSED when one of them refused. */
+static int connect_any(const struct addrinfo *found, double until)
+{
+	int s = -1, error = 0, left = 0;
+	for (const struct addrinfo *a = found; a; a = a->ai_next)
+		left++;
+	for (const struct addrinfo *a = found; a && s < 0; a = a->ai_next, left--) {
+		double now = clock_s();
+		s = connect_once(a, now + (until - now) / left);
+		if (s < 0 && error != ECONNREFUSED)
+			error = errno;
+	}
+	errno = error;
+	return s;
+}
+
 static int finish_socket(int s, struct err *e)
 {
 	int flags = fcntl(s, F_GETFL);
@@ -222,47 +295,66 @@ static int finish_socket(int s, struct err *e)
 	return 0;
 }
 
-static int resolve_peer(const char *address, union any_addr *a, struct err *e)
+static int resolve_peer(const char *address, struct addrinfo **found, struct err *e)
 {
 	char host[NET_ADDR_MAX], port[8];
 	if (split_address(address, host, port) < 0 || !*port)
 		return err_set(e, ERR_NET, "address \"%s\": not of the form host:port", address);
-	return resolve(host, port, a, e);
+	return resolve(host, port, found, e);
 }
 
 int net_connect(const char *address, double timeout_s, int *fd, struct err *e)
 {
-	union any_addr a;
-	if (resolve_peer(address, &a, e) < 0)
+	struct addrinfo *found;
+	if (resolve_peer(address, &found, e) < 0)
 		return -1;
 	double until = clock_s() + timeout_s;
-	int s;
-	for (unsigned ms = 1; (s = connect_once(&a, until)) < 0; ms = ms < 32 ? 2 * ms : 50) {
-		if (errno != ECONNREFUSED || clock_s() + ms * 1e-3 >= until)
-			return err_errno(e, errno == ETIMEDOUT ? ERR_TIMEOUT : ERR_NET,
-					 "cannot connect to %s within %g s", address, timeout_s);
+	int s, error = 0;
+	for (unsigned ms = 1; (s = connect_any(found, until)) < 0; ms = ms < 32 ? 2 * ms : 50) {
+		error = errno;
+		if (error != ECONNREFUSED || clock_s() + ms * 1e-3 >= until)
+			break;
 		poll(NULL, 0, (int)ms);
 	}
+	freeaddrinfo(found);
+	errno = error;
+	if (s < 0)
+		return err_errno(e, error == ETIMEDOUT ? ERR_TIMEOUT : ERR_NET, "cannot connect to %s within %g s",
+				 address, timeout_s);
 	if (finish_socket(s, e) < 0)
 		return -1;
 	*fd = s;
 	return 0;
 }
 
+/* A descriptor whose connection is under way, or -1 with errno. */
+static int begin_connect(const struct addrinfo *a)
+{
+	int s = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s < 0)
+		return -1;
+	if ((connect(s, a->ai_addr, a->ai_addrlen) == 0 || errno == EINPROGRESS || errno == EINTR) &&
+	    setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int)) == 0)
+		return s;
+	int error = errno;
+	close(s);
+	errno = error;
+	return -1;
+}
+
 int net_connect_start(const char *address, int *fd, struct err *e)
 {
-	union any_addr a;
-	if (resolve_peer(address, &a, e) < 0)
+	struct addrinfo *found;
+	if (resolve_peer(address, &found, e) < 0)
 		return -1;
-	int s = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int s = -1;
+	for (const struct addrinfo *a = found; a && s < 0; a = a->ai_next)
+		s = begin_connect(a);
+	int error = errno;
+	freeaddrinfo(found);
+	errno = error;
 	if (s < 0)
-		return err_errno(e, ERR_NET, "cannot make a socket");
-	if ((connect(s, &a.any, addr_len(&a)) < 0 && errno != EINPROGRESS && errno != EINTR) ||
-	    setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int)) < 0) {
-		err_errno(e, ERR_NET, "cannot connect to %s", address);
-		close(s);
-		return -1;
-	}
+		return err_errno(e, ERR_NET, "cannot connect to %s", address);
 	*fd = s;
 	return 0;
 }
@@ -276,6 +368,25 @@ int net_connect_done(int fd, const char *address, struct err *e)
 		rc = ECONNREFUSED;
 	errno = rc;
 	return rc ? err_errno(e, ERR_NET, "cannot connect to %s", address) : 0;
+}
+
+int net_guard(int fd, double silence_s, struct err *e)
+{
+	/* The kernel asks an idle peer three times in that time, and gives up on unanswered data after it. */
+	int third = silence_s < 3 ? 1 : (int)(silence_s / 3);
+	const struct {
+		int level, name, value;
+	} options[] = {
+		{ SOL_SOCKET, SO_KEEPALIVE, 1 },
+		{ IPPROTO_TCP, TCP_KEEPIDLE, third },
+		{ IPPROTO_TCP, TCP_KEEPINTVL, third },
+		{ IPPROTO_TCP, TCP_KEEPCNT, 2 },
+		{ IPPROTO_TCP, TCP_USER_TIMEOUT, (int)(silence_s * 1e3) },
+	};
+	for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+		if (setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int)) < 0)
+			return err_errno(e, ERR_NET, "cannot have a connection watched");
+	return 0;
 }
 
 /* The remedy differs where descriptors are what lacks. */

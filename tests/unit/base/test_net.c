@@ -6,12 +6,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -84,6 +87,40 @@ static void listen_connect_accept_v6(void **state)
 		skip(); /* a machine without IPv6 */
 	close(listener);
 	greet("[::1]");
+}
+
+/* localhost is ::1 first on many machines, where nobody listens here. */
+static void every_address_of_a_name_is_tried(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	int listener, fd;
+	char bound[NET_ADDR_MAX], named[NET_ADDR_MAX + 16];
+	assert_int_equal(net_listen("127.0.0.1", &listener, bound, &e), 0);
+	snprintf(named, sizeof named, "localhost%s", strchr(bound, ':'));
+	assert_int_equal(net_connect(named, 5, &fd, &e), 0);
+	close(fd);
+	close(listener);
+}
+
+static void guarded_connection_is_asked_for_life(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	int listener, fd, value;
+	char bound[NET_ADDR_MAX];
+	assert_int_equal(net_listen("127.0.0.1", &listener, bound, &e), 0);
+	assert_int_equal(net_connect(bound, 5, &fd, &e), 0);
+	assert_int_equal(net_guard(fd, 12.5, &e), 0);
+	assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, &(socklen_t){ sizeof value }), 0);
+	assert_int_equal(value, 1);
+	assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, &(socklen_t){ sizeof value }), 0);
+	assert_int_equal(value, 12500);
+	assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &value, &(socklen_t){ sizeof value }), 0);
+	assert_in_range(value, 1, 6);
+	close(fd);
+	close(listener);
+	assert_int_equal(net_guard(listener, 1, &e), -1);
 }
 
 static void wildcard_is_refused(void **state)
@@ -161,6 +198,8 @@ int main(void)
 		cmocka_unit_test(unknown_interface_is_named),
 		cmocka_unit_test(listen_connect_accept_v4),
 		cmocka_unit_test(listen_connect_accept_v6),
+		cmocka_unit_test(every_address_of_a_name_is_tried),
+		cmocka_unit_test(guarded_connection_is_asked_for_life),
 		cmocka_unit_test(wildcard_is_refused),
 		cmocka_unit_test(malformed_addresses_are_refused),
 		cmocka_unit_test(started_connection_tells_how_it_ended),
