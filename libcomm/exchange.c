@@ -1,11 +1,12 @@
 #include "libcomm/exchange.h"
 
 #include "libcomm/futex.h"
+#include "libcomm/lanes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { FRAME_MAGIC = 0x4d535431 };
+enum { FRAME_MAGIC = 0x4d535431, PIECES = 16 };
 
 void exchange_begin(struct comm *c)
 {
@@ -45,12 +46,12 @@ static void enqueue(struct comm *c, int i, int *active)
 {
 	struct transfer *t = &c->transfers[i];
 	struct link *l = &c->links[t->peer];
-	struct queue *q = t->send ? &l->out : &l->in;
-	if (q->head < 0)
-		q->head = i;
-	else
-		c->transfers[q->tail].next = i;
-	q->tail = i;
+	int *tail = t->send ? &l->out_tail : &l->in_tail;
+	for (int k = 0; *tail < 0 && k < l->lanes; k++)
+		*(t->send ? &l->lane[k].out : &l->lane[k].in) = (struct cursor){ i, 0 };
+	if (*tail >= 0)
+		c->transfers[*tail].next = i;
+	*tail = i;
 	if (!l->active) {
 		l->active = true;
 		l->next_active = *active;
@@ -63,24 +64,37 @@ static void forget(struct comm *c, int active)
 	for (int r = active; r >= 0; r = c->links[r].next_active) {
 		struct link *l = &c->links[r];
 		l->active = false;
-		l->out = l->in = (struct queue){ -1, -1 };
+		l->out_tail = l->in_tail = -1;
+		for (int k = 0; k < l->lanes; k++)
+			l->lane[k].out.at = l->lane[k].in.at = -1;
 	}
 	c->transfer_count = 0;
 }
 
+/* Whether one of its lanes is not through. */
+static bool unfinished(const struct link *l)
+{
+	for (int k = 0; k < l->lanes; k++)
+		if (l->lane[k].out.at >= 0 || l->lane[k].in.at >= 0)
+			return true;
+	return false;
+}
+
 /* --- Moving bytes ------------------------------------------------------------ */
 
-/* What is left of a message: of its frame, then of its data. */
-static int pieces(struct transfer *t, void *frame, struct iovec v[2])
+static size_t frame_on(int lane)
+{
+	return lane == 0 ? sizeof(struct frame) : 0;
+}
+
+/* What is left of a message on a lane: of its frame, then of its data. */
+static int pieces(struct transfer *t, const struct link *l, int lane, size_t done, struct iovec v[PIECES])
 {
 	int n = 0;
-	size_t head = sizeof t->frame;
-	if (t->done < head)
-		v[n++] = (struct iovec){ (char *)frame + t->done, head - t->done };
-	size_t at = t->done < head ? 0 : t->done - head;
-	if (at < t->bytes)
-		v[n++] = (struct iovec){ t->data + at, t->bytes - at };
-	return n;
+	size_t head = frame_on(lane);
+	if (done < head)
+		v[n++] = (struct iovec){ (char *)(t->send ? &t->frame : &t->got) + done, head - done };
+	return n + lane_pieces(t->data, t->bytes, l->lanes, lane, done < head ? 0 : done - head, v + n, PIECES - n);
 }
 
 static int check_frame(struct comm *c, const struct transfer *t, struct err *e)
@@ -97,29 +111,37 @@ static int check_frame(struct comm *c, const struct transfer *t, struct err *e)
 		       (unsigned long long)want->bytes, op_word(want->kind), want->seq);
 }
 
-/* Moves one queue as far as it goes; *moved when at all. */
-static int move_queue(struct comm *c, struct link *l, struct queue *q, bool *moved, struct err *e)
+/* The lane has moved `got` bytes of the message. */
+static int advance(struct comm *c, const struct transfer *t, int lane, struct cursor *k, size_t got, struct err *e)
 {
-	while (q->head >= 0) {
-		struct transfer *t = &c->transfers[q->head];
-		size_t all = sizeof t->frame + t->bytes;
-		struct iovec v[2];
-		int n = pieces(t, t->send ? &t->frame : &t->got, v);
-		ssize_t got = (t->send ? l->ops->put : l->ops->get)(l, v, n, e);
-		if (got < 0)
-			return -1;
-		if (got == 0)
-			return 0;
-		*moved = true;
-		bool framed = t->done >= sizeof t->frame;
-		t->done += (size_t)got;
-		if (!t->send && !framed && t->done >= sizeof t->frame && check_frame(c, t, e) < 0)
-			return -1;
-		if (t->done < all)
-			continue;
-		if (t->send)
-			atomic_fetch_add_explicit(&c->sent, t->bytes, memory_order_relaxed);
-		q->head = t->next;
+	bool framed = k->done >= frame_on(lane);
+	k->done += got;
+	if (framed || k->done < frame_on(lane))
+		return 0;
+	if (!t->send)
+		return check_frame(c, t, e);
+	atomic_fetch_add_explicit(&c->sent, t->bytes, memory_order_relaxed);
+	return 0;
+}
+
+/* Moves one direction of a lane as far as it goes; *moved when at all. */
+static int move_lane(struct comm *c, struct link *l, int lane, struct cursor *k, bool *moved, struct err *e)
+{
+	while (k->at >= 0) {
+		struct transfer *t = &c->transfers[k->at];
+		size_t share = frame_on(lane) + lane_share(t->bytes, l->lanes, lane);
+		if (k->done < share) {
+			struct iovec v[PIECES];
+			int n = pieces(t, l, lane, k->done, v);
+			ssize_t got = (t->send ? l->ops->put : l->ops->get)(l, lane, v, n, e);
+			if (got <= 0)
+				return (int)got;
+			*moved = true;
+			if (advance(c, t, lane, k, (size_t)got, e) < 0)
+				return -1;
+		}
+		if (k->done == share)
+			*k = (struct cursor){ t->next, 0 };
 	}
 	return 0;
 }
@@ -130,9 +152,11 @@ static int move_all(struct comm *c, int active, bool *moved, struct err *e)
 	int left = 0;
 	for (int r = active; r >= 0; r = c->links[r].next_active) {
 		struct link *l = &c->links[r];
-		if (move_queue(c, l, &l->out, moved, e) < 0 || move_queue(c, l, &l->in, moved, e) < 0)
-			return -1;
-		left |= l->out.head >= 0 || l->in.head >= 0;
+		for (int k = 0; k < l->lanes; k++)
+			if (move_lane(c, l, k, &l->lane[k].out, moved, e) < 0 ||
+			    move_lane(c, l, k, &l->lane[k].in, moved, e) < 0)
+				return -1;
+		left |= unfinished(l);
 	}
 	return left;
 }
@@ -140,17 +164,17 @@ static int move_all(struct comm *c, int active, bool *moved, struct err *e)
 /* Messages to oneself: the k-th sent is the k-th received. */
 static int move_self(struct comm *c, struct err *e)
 {
-	struct link *l = &c->links[c->rank];
-	while (l->out.head >= 0 || l->in.head >= 0) {
-		struct transfer *s = l->out.head >= 0 ? &c->transfers[l->out.head] : NULL;
-		struct transfer *r = l->in.head >= 0 ? &c->transfers[l->in.head] : NULL;
+	int *out = &c->links[c->rank].lane[0].out.at, *in = &c->links[c->rank].lane[0].in.at;
+	while (*out >= 0 || *in >= 0) {
+		struct transfer *s = *out >= 0 ? &c->transfers[*out] : NULL;
+		struct transfer *r = *in >= 0 ? &c->transfers[*in] : NULL;
 		if (!s || !r || s->bytes != r->bytes)
 			return err_set(e, ERR_USAGE, "a message from this rank to itself needs a send and a recv "
 				       "of the same size in one group call");
 		if (s->bytes)
 			memmove(r->data, s->data, s->bytes);
-		l->out.head = s->next;
-		l->in.head = r->next;
+		*out = s->next;
+		*in = r->next;
 	}
 	return 0;
 }
@@ -161,7 +185,7 @@ static void mark_absent(struct comm *c, int active)
 {
 	memset(c->absent, 0, (size_t)c->size * sizeof *c->absent);
 	for (int r = active; r >= 0; r = c->links[r].next_active)
-		c->absent[r] = c->links[r].out.head >= 0 || c->links[r].in.head >= 0;
+		c->absent[r] = unfinished(&c->links[r]);
 }
 
 /* Sleeps in poll; false when nothing came. */
@@ -172,8 +196,9 @@ static bool sleep_in_poll(struct comm *c, int active)
 	p[n++] = (struct pollfd){ .fd = c->bell.rx, .events = POLLIN };
 	for (int r = active; r >= 0; r = c->links[r].next_active) {
 		const struct link *l = &c->links[r];
-		if ((l->out.head >= 0 || l->in.head >= 0) && l->ops->poll(l, &p[n]))
-			n++;
+		for (int k = 0; k < l->lanes; k++)
+			if ((l->lane[k].out.at >= 0 || l->lane[k].in.at >= 0) && l->ops->poll(l, k, &p[n]))
+				n++;
 	}
 	int64_t ms = group_nap(c) / 1000000;
 	int ready = poll(p, (nfds_t)n, (int)ms + 1);

@@ -7,8 +7,9 @@
  * order in which they were listed. Each carries a frame; one that does not fit
  * what the receiver expects is an error that tells both sides.
  *
- * A link is the way to one peer. To add a transport: write its struct link_ops and its
- * state in struct link, and choose it in links_open.
+ * A link is the way to one peer, over one lane or more: see lanes.h. Every lane goes
+ * through the link's messages on its own, and they are done when all lanes are through. To add
+ * a transport: write its struct link_ops and its state in struct link, and choose it in links_open.
  */
 #ifndef MUSTER_LIBCOMM_EXCHANGE_H
 #define MUSTER_LIBCOMM_EXCHANGE_H
@@ -29,20 +30,26 @@ struct transfer {
 	bool send;
 	int peer, next; /* next of the same peer and direction, -1: the last */
 	char *data;
-	size_t bytes, done; /* done counts the frame too */
+	size_t bytes;
 	struct frame frame, got;
 };
 
-struct queue {
-	int head, tail; /* transfers, -1: none */
+/* How far a lane has come in one direction. */
+struct cursor {
+	int at;      /* transfer, -1: through */
+	size_t done; /* of the lane's share of it; on lane 0 the frame comes first and counts too */
+};
+
+struct lane {
+	struct cursor out, in;
 };
 
 struct link_ops {
-	/* Moves what goes without waiting: bytes moved, 0 for none, -1 on error. */
-	ssize_t (*put)(struct link *l, const struct iovec *v, int n, struct err *e);
-	ssize_t (*get)(struct link *l, const struct iovec *v, int n, struct err *e);
-	/* What to poll for while it waits; false: its peer rings the bell. */
-	bool (*poll)(const struct link *l, struct pollfd *p);
+	/* Moves what goes over the lane without waiting: bytes moved, 0 for none, -1 on error. */
+	ssize_t (*put)(struct link *l, int lane, const struct iovec *v, int n, struct err *e);
+	ssize_t (*get)(struct link *l, int lane, const struct iovec *v, int n, struct err *e);
+	/* What to poll for while the lane waits; false: nothing, its peer rings the bell. */
+	bool (*poll)(const struct link *l, int lane, struct pollfd *p);
 	/* Ends the connection for its users; from any thread, under the world's lock. */
 	void (*cut)(struct link *l);
 	void (*close)(struct link *l);
@@ -59,7 +66,9 @@ struct link {
 	const struct link_ops *ops; /* NULL: this rank itself */
 	struct comm *c;
 	int peer;
-	struct queue out, in;
+	int lanes;
+	struct lane *lane;
+	int out_tail, in_tail; /* the last transfers, -1: none */
 	bool active;
 	int next_active;
 	union {

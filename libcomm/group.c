@@ -139,11 +139,6 @@ static int group_attach(struct comm *c, const struct group_spec *s, struct err *
 		return -1;
 	drop_unused(c, leader, locals);
 	reach_open(c);
-	if (c->backend != GROUP_SHM) {
-		c->polls = calloc((size_t)c->size + 1, sizeof *c->polls);
-		if (!c->polls)
-			return err_set(e, ERR_NOMEM, "no memory for a group of %d ranks", s->size);
-	}
 	return links_open(c, s->cards, e);
 }
 

@@ -21,25 +21,43 @@ static int ring_open(struct link *l, const struct card *card, struct err *e)
 	return 0;
 }
 
+static int link_open(struct comm *c, int peer, const struct card *card, struct err *e)
+{
+	struct link *l = &c->links[peer];
+	*l = (struct link){ .c = c, .peer = peer, .lanes = 1, .out_tail = -1, .in_tail = -1 };
+	l->lane = calloc((size_t)l->lanes, sizeof *l->lane);
+	if (!l->lane)
+		return err_set(e, ERR_NOMEM, "no memory for the link to rank %d", peer);
+	for (int k = 0; k < l->lanes; k++)
+		l->lane[k].out.at = l->lane[k].in.at = -1;
+	if (peer == c->rank)
+		return 0;
+	if (c->local[peer] >= 0)
+		return ring_open(l, card, e);
+	tcp_init(&l->tcp);
+	l->ops = &tcp_ops;
+	return 0;
+}
+
+/* Room for the bell and every lane. */
+static int open_polls(struct comm *c, struct err *e)
+{
+	size_t n = 1;
+	for (int r = 0; r < c->size; r++)
+		n += (size_t)c->links[r].lanes;
+	c->polls = calloc(n, sizeof *c->polls);
+	return c->polls ? 0 : err_set(e, ERR_NOMEM, "no memory to watch %zu connections", n);
+}
+
 int links_open(struct comm *c, const struct card *cards, struct err *e)
 {
 	c->links = calloc((size_t)c->size, sizeof *c->links);
 	if (!c->links)
 		return err_set(e, ERR_NOMEM, "no memory for links to %d ranks", c->size);
-	for (int r = 0; r < c->size; r++) {
-		struct link *l = &c->links[r];
-		*l = (struct link){ .c = c, .peer = r, .out = { -1, -1 }, .in = { -1, -1 } };
-		if (r == c->rank)
-			continue;
-		if (c->local[r] >= 0) {
-			if (ring_open(l, &cards[r], e) < 0)
-				return -1;
-		} else {
-			tcp_init(&l->tcp);
-			l->ops = &tcp_ops;
-		}
-	}
-	return 0;
+	for (int r = 0; r < c->size; r++)
+		if (link_open(c, r, &cards[r], e) < 0)
+			return -1;
+	return c->backend == GROUP_SHM ? 0 : open_polls(c, e);
 }
 
 void links_cut(struct comm *c)
@@ -51,9 +69,11 @@ void links_cut(struct comm *c)
 
 void links_close(struct comm *c)
 {
-	for (int r = 0; c->links && r < c->size; r++)
+	for (int r = 0; c->links && r < c->size; r++) {
 		if (c->links[r].ops)
 			c->links[r].ops->close(&c->links[r]);
+		free(c->links[r].lane);
+	}
 	free(c->links);
 	c->links = NULL;
 }

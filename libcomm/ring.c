@@ -19,8 +19,9 @@ static void wake_peer(struct link *l)
 	futex_wake_all(&line->doorbell);
 }
 
-static ssize_t ring_put(struct link *l, const struct iovec *v, int n, struct err *e)
+static ssize_t ring_put(struct link *l, int lane, const struct iovec *v, int n, struct err *e)
 {
+	(void)lane;
 	(void)e;
 	struct ring *r = l->ring.tx;
 	size_t cap = l->ring.bytes;
@@ -42,8 +43,9 @@ static ssize_t ring_put(struct link *l, const struct iovec *v, int n, struct err
 	return (ssize_t)(head - start);
 }
 
-static ssize_t ring_get(struct link *l, const struct iovec *v, int n, struct err *e)
+static ssize_t ring_get(struct link *l, int lane, const struct iovec *v, int n, struct err *e)
 {
+	(void)lane;
 	(void)e;
 	struct ring *r = l->ring.rx;
 	size_t cap = l->ring.bytes;
@@ -65,9 +67,10 @@ static ssize_t ring_get(struct link *l, const struct iovec *v, int n, struct err
 	return (ssize_t)(tail - start);
 }
 
-static bool ring_poll(const struct link *l, struct pollfd *p)
+static bool ring_poll(const struct link *l, int lane, struct pollfd *p)
 {
 	(void)l;
+	(void)lane;
 	(void)p;
 	return false;
 }

@@ -157,8 +157,9 @@ static int tcp_ready(struct link *l, struct err *e)
 	return t->state == TCP_GREETING ? step_greeting(l, e) : step_awaiting(l, e);
 }
 
-static ssize_t tcp_put(struct link *l, const struct iovec *v, int n, struct err *e)
+static ssize_t tcp_put(struct link *l, int lane, const struct iovec *v, int n, struct err *e)
 {
+	(void)lane;
 	int rc = tcp_ready(l, e);
 	if (rc <= 0)
 		return rc;
@@ -171,8 +172,9 @@ static ssize_t tcp_put(struct link *l, const struct iovec *v, int n, struct err 
 	return lost(l, "has closed the connection", errno, e);
 }
 
-static ssize_t tcp_get(struct link *l, const struct iovec *v, int n, struct err *e)
+static ssize_t tcp_get(struct link *l, int lane, const struct iovec *v, int n, struct err *e)
 {
+	(void)lane;
 	int rc = tcp_ready(l, e);
 	if (rc <= 0)
 		return rc;
@@ -185,12 +187,12 @@ static ssize_t tcp_get(struct link *l, const struct iovec *v, int n, struct err 
 	return lost(l, "has closed the connection", got < 0 ? errno : 0, e);
 }
 
-static bool tcp_poll(const struct link *l, struct pollfd *p)
+static bool tcp_poll(const struct link *l, int lane, struct pollfd *p)
 {
 	const struct tcp_link *t = &l->tcp;
 	if (t->state == TCP_READY) {
-		*p = (struct pollfd){ .fd = t->fd, .events = (short)((l->out.head >= 0 ? POLLOUT : 0) |
-								      (l->in.head >= 0 ? POLLIN : 0)) };
+		*p = (struct pollfd){ .fd = t->fd, .events = (short)((l->lane[lane].out.at >= 0 ? POLLOUT : 0) |
+								      (l->lane[lane].in.at >= 0 ? POLLIN : 0)) };
 		return true;
 	}
 	if (t->greeting) {
