@@ -16,6 +16,7 @@
 #define ALGORITHMS(X)                                                                            \
 	X(ALG_ONCE, "once")     /* shared memory, one step: everybody reads everything */        \
 	X(ALG_SLOTS, "slots")   /* shared memory, a step a chunk */                              \
+	X(ALG_READERS, "readers") /* one host, out of each other's buffers */                     \
 	X(ALG_DIRECT, "direct") /* everybody to whom it concerns, at once */                     \
 	X(ALG_TREE, "tree")     /* log n messages on the longest way, whole vectors */           \
 	X(ALG_SHARES, "shares") /* a share a rank, then all gather */
@@ -39,6 +40,11 @@ algorithm_fn slots_all_reduce_once; /* one step: everybody sums everything */
 algorithm_fn slots_reduce;          /* all_reduce and reduce: everybody sums a share */
 algorithm_fn slots_reduce_scatter, slots_all_gather, slots_gather, slots_scatter, slots_broadcast,
 	slots_all_to_all, slots_barrier;
+int slots_check_size(struct comm *c, int rank, uint64_t given, struct err *e); /* of an all_to_all's block */
+
+/* readers.c: all ranks on one host, out of each other's buffers. */
+algorithm_fn readers_all_reduce, readers_reduce, readers_reduce_scatter, readers_all_gather, readers_gather,
+	readers_scatter, readers_broadcast, readers_all_to_all;
 
 /* spread.c: over messages; data that is not reduced. */
 algorithm_fn spread_broadcast_tree, spread_broadcast_shares, spread_all_gather, spread_all_to_all,

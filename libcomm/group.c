@@ -164,7 +164,7 @@ void group_free(struct comm *c)
 		struct seg_line *me = &c->segment.line[c->local[c->rank]];
 		uint32_t here = SEG_HERE;
 		atomic_compare_exchange_strong(&me->state, &here, SEG_LEFT);
-		futex_wake_all(&c->segment.head->passed);
+		segment_wake(&c->segment);
 	}
 	links_close(c);
 	reach_close(c);
@@ -194,7 +194,7 @@ void group_cut(struct comm *c, const struct err *why)
 			atomic_fetch_add(&c->segment.line[i].doorbell, 1);
 			futex_wake_all(&c->segment.line[i].doorbell);
 		}
-		futex_wake_all(&c->segment.head->passed);
+		segment_wake(&c->segment);
 	}
 	links_cut(c);
 	if (c->bell.tx >= 0)
@@ -225,8 +225,7 @@ void *group_scratch(struct comm *c, size_t size, struct err *e)
 	return c->scratch;
 }
 
-/* How a rank of this host is gone, as an error; 0 when it is not. */
-static int rank_gone(struct comm *c, int rank, bool thorough, struct err *e)
+int group_rank_gone(struct comm *c, int rank, bool thorough, struct err *e)
 {
 	char who[160];
 	struct seg_line *line = &c->segment.line[c->local[rank]];
@@ -265,7 +264,7 @@ int group_patience(struct comm *c, bool thorough, struct err *e)
 	c->suspect = false;
 	for (int r = 0; c->segment.head && r < c->size && !c->suspect; r++)
 		if (c->absent[r] && r != c->rank && c->local[r] >= 0)
-			c->suspect = rank_gone(c, r, thorough || looked_twice, e) < 0;
+			c->suspect = group_rank_gone(c, r, thorough || looked_twice, e) < 0;
 	if (c->suspect)
 		return looked_twice ? -1 : 0;
 	if (c->deadline && clock_ns() >= c->deadline)

@@ -84,6 +84,8 @@ enum { SLICE_NS = 10000000 }; /* how long a sleep is before it looks around */
  * its last bytes may have come in between; after the first one c->suspect is set
  * and the caller looks again at once. thorough: ask the kernel too. */
 int group_patience(struct comm *c, bool thorough, struct err *e);
+/* How a rank of this host is gone, as an error; 0 when it is not. thorough: ask the kernel too. */
+int group_rank_gone(struct comm *c, int rank, bool thorough, struct err *e);
 /* Nanoseconds to sleep now: a slice, or what is left of the time-out. */
 int64_t group_nap(struct comm *c);
 /* "rank 3 (world rank 7, node2)" */

@@ -1,5 +1,7 @@
 #include "libcomm/segment.h"
 
+#include "libcomm/futex.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
@@ -39,17 +41,18 @@ static size_t round_page(size_t n)
 	return (n + 4095) & ~(size_t)4095;
 }
 
-static void plan_layout(struct segment *s, int n, size_t at[5])
+static void plan_layout(struct segment *s, int n, size_t at[6])
 {
 	size_t ranks = (size_t)n;
 	s->n = n;
 	s->ring_bytes = n <= 16 ? 256 << 10 : 32 << 10; /* a power of two */
 	at[0] = round_page(sizeof(struct seg_head));
 	at[1] = at[0] + round_page(ranks * sizeof(struct seg_line));
-	at[2] = at[1] + 2 * ranks * SEG_SLOT;
-	at[3] = at[2] + 2 * SEG_SLOT;
-	at[4] = at[3] + round_page(ranks * ranks * (sizeof(struct ring) + s->ring_bytes));
-	s->size = at[4];
+	at[2] = at[1] + round_page(2 * ranks * sizeof(struct seg_cell));
+	at[3] = at[2] + 2 * ranks * SEG_SLOT;
+	at[4] = at[3] + 2 * SEG_SLOT;
+	at[5] = at[4] + round_page(ranks * ranks * (sizeof(struct ring) + s->ring_bytes));
+	s->size = at[5];
 }
 
 static int open_offer(pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], struct err *e)
@@ -73,7 +76,7 @@ static int open_offer(pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], s
 
 int segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], int n, struct err *e)
 {
-	size_t at[5];
+	size_t at[6];
 	struct segment new = { 0 };
 	plan_layout(&new, n, at);
 	int m = open_offer(pid, fd, nonce, e);
@@ -91,9 +94,10 @@ int segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char non
 	close(m);
 	new.head = (struct seg_head *)(void *)base;
 	new.line = (struct seg_line *)(void *)(base + at[0]);
-	new.slots = base + at[1];
-	new.results = base + at[2];
-	new.rings = base + at[3];
+	new.cells = (struct seg_cell *)(void *)(base + at[1]);
+	new.slots = base + at[2];
+	new.results = base + at[3];
+	new.rings = base + at[4];
 	*s = new;
 	return 0;
 }
@@ -103,4 +107,10 @@ void segment_detach(struct segment *s)
 	if (s->head)
 		munmap(s->head, s->size);
 	s->head = NULL;
+}
+
+void segment_wake(struct segment *s)
+{
+	atomic_fetch_add(&s->head->wakes, 1);
+	futex_wake_all(&s->head->wakes);
 }

@@ -7,8 +7,9 @@
  * frees it with its last user, however that one ends. Pages exist once they
  * are touched: what a group never uses costs nothing.
  *
- *     head                      the barrier of all ranks
+ *     head                      where all ranks sleep
  *     line[n]                   each rank's public state
+ *     cell[2][n]                what each rank says at a step, by its parity
  *     slot[2][n][SEG_SLOT]      what each rank contributes to a step, by its parity
  *     result[2][SEG_SLOT]       what the ranks made of it, a share each
  *     ring[n][n]                messages from a rank to another
@@ -24,27 +25,45 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { SEG_NONCE = 32, SEG_SLOT = 256 << 10, SEG_REASON = 300 };
+enum { SEG_NONCE = 32, SEG_SLOT = 256 << 10, SEG_INLINE = 208, SEG_REASON = 300 };
 
 enum seg_state { SEG_HERE, SEG_FAILED, SEG_LEFT };
 
 struct seg_line { /* written by its rank alone, but for the doorbell */
-	_Alignas(128) _Atomic uint32_t step; /* barriers it has come to */
-	_Atomic uint32_t state;              /* enum seg_state */
-	_Atomic uint32_t reach;              /* reach.c: what this rank can read */
-	struct op_signature sign[2];         /* by the parity of the step */
-	uint64_t need[2];                    /* steps that its part of an all_to_all takes */
-	char reason[SEG_REASON];             /* once SEG_FAILED */
+	_Alignas(128) _Atomic uint32_t state; /* enum seg_state */
+	_Atomic uint32_t reach;               /* reach.c: what this rank can read */
+	char reason[SEG_REASON];              /* once SEG_FAILED */
 	_Alignas(128) _Atomic uint32_t doorbell; /* peers add to it when they moved bytes in a ring */
 	_Atomic uint32_t sleeping;
+};
+
+/* A buffer, as its owner tells it to the ranks of its host; see reach.h. */
+struct span {
+	uint64_t address;
+	uint64_t offset;      /* in the window */
+	uint64_t size, inode; /* of the window: how much to map, and the proof that it is the right file */
+	uint32_t window;      /* its number, 0: the buffer lies in none */
+	int32_t fd;
+};
+
+/* Written by its rank alone; what goes with a step before the step itself. Few bytes
+ * travel in the same lines. */
+struct seg_cell {
+	_Alignas(256) _Atomic uint32_t step; /* it has come to this one */
+	uint32_t open;                       /* readers.c: its buffers lie in windows */
+	struct op_signature sign;            /* of an operation's first step */
+	uint64_t need;                       /* steps that its part of an all_to_all takes; 0: all is in data */
+	union {
+		struct span span[2];
+		_Alignas(16) char data[SEG_INLINE];
+	};
 };
 
 struct seg_head {
 	char magic[8];
 	unsigned char nonce[SEG_NONCE];
-	_Alignas(128) _Atomic uint32_t arrived;  /* arrivals at all barriers so far */
-	_Alignas(128) _Atomic uint32_t passed;   /* barriers that all have come to */
-	_Atomic uint32_t sleepers;
+	_Alignas(128) _Atomic uint32_t sleepers; /* ranks that sleep on `wakes`, or are about to */
+	_Atomic uint32_t wakes;
 };
 
 struct ring { /* bytes written and read so far; the data follows */
@@ -56,6 +75,7 @@ struct ring { /* bytes written and read so far; the data follows */
 struct segment {
 	struct seg_head *head; /* NULL: not attached */
 	struct seg_line *line;
+	struct seg_cell *cells;
 	char *slots, *results, *rings;
 	size_t size, ring_bytes;
 	int n;
@@ -66,6 +86,14 @@ int segment_offer(int *fd, unsigned char nonce[SEG_NONCE], struct err *e);
 /* Maps what process pid offered as its descriptor fd, for n ranks. */
 int segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], int n, struct err *e);
 void segment_detach(struct segment *s);
+
+/* Wakes all that sleep on the head, to look again. */
+void segment_wake(struct segment *s);
+
+static inline struct seg_cell *segment_cell(const struct segment *s, unsigned parity, int i)
+{
+	return &s->cells[(parity & 1) * (unsigned)s->n + (unsigned)i];
+}
 
 static inline char *segment_slot(const struct segment *s, unsigned parity, int i)
 {

@@ -49,11 +49,13 @@ static int step(struct comm *c, const struct op *op, size_t k, struct err *e)
 	return k == 0 ? step_first(c, op, e) : step_pass(c, e);
 }
 
-static void sum_slots(const struct comm *c, const struct op *op, size_t at, size_t bytes, void *out)
+/* own: this rank's part, the others' lie at `at` of rooms of `room` bytes. */
+static void sum_rooms(const struct comm *c, const struct op *op, const void *own, size_t room, size_t at,
+		      size_t bytes, void *out)
 {
 	const void *src[SLOTS_RANKS];
 	for (int r = 0; r < c->size; r++)
-		src[r] = step_slot(c, r) + at;
+		src[r] = r == c->rank ? own : step_room(c, r, room) + at;
 	reduce_tree(op->type, op->redop, src, c->size, out, bytes / comm_type_size(op->type));
 }
 
@@ -65,10 +67,10 @@ int slots_barrier(struct comm *c, const struct op *op, struct err *e)
 int slots_all_reduce_once(struct comm *c, const struct op *op, struct err *e)
 {
 	size_t bytes = op->count * comm_type_size(op->type);
-	give(c, step_my_slot(c), op->in, bytes);
+	give(c, step_my_room(c, bytes), op->in, bytes);
 	if (step_first(c, op, e) < 0)
 		return -1;
-	sum_slots(c, op, 0, bytes, op->out);
+	sum_rooms(c, op, op->in, bytes, 0, bytes, op->out);
 	return 0;
 }
 
@@ -80,13 +82,14 @@ int slots_reduce(struct comm *c, const struct op *op, struct err *e)
 	bool wanted = op->kind == OP_ALL_REDUCE || op->root == c->rank;
 	for (size_t k = 0; k <= chunks; k++) {
 		size_t len = piece(bytes, k, SEG_SLOT);
-		give(c, step_my_slot(c), (const char *)op->in + k * SEG_SLOT, len);
+		const char *in = (const char *)op->in + k * SEG_SLOT;
+		give(c, step_my_room(c, SEG_SLOT), in, len);
 		if (step(c, op, k, e) < 0)
 			return -1;
 		even_shares(c, len / size, size, c->off);
 		size_t at = c->off[c->rank], share = c->off[c->rank + 1] - at;
 		if (share)
-			sum_slots(c, op, at, share, segment_result(&c->segment, c->step) + at);
+			sum_rooms(c, op, in + at, SEG_SLOT, at, share, segment_result(&c->segment, c->step) + at);
 		if (wanted && k > 0)
 			memcpy((char *)op->out + (k - 1) * SEG_SLOT, segment_result(&c->segment, c->step - 1),
 			       piece(bytes, k - 1, SEG_SLOT));
@@ -94,19 +97,49 @@ int slots_reduce(struct comm *c, const struct op *op, struct err *e)
 	return 0;
 }
 
+/* A piece for each rank, of the blocks off[0..size]: one after the other when all of them fit at once. */
+struct layout {
+	size_t room, each; /* bytes in all, and of a rank's piece */
+	size_t steps;
+	bool whole;
+};
+
+static struct layout plan(const struct comm *c)
+{
+	size_t all = c->off[c->size], each = piece_size(c, 0);
+	if (all <= SEG_SLOT)
+		return (struct layout){ all, all, 1, true };
+	return (struct layout){ SEG_SLOT, each, pieces(largest_block(c), each), false };
+}
+
+static size_t place(const struct comm *c, const struct layout *l, int rank)
+{
+	return l->whole ? c->off[rank] : (size_t)rank * l->each;
+}
+
+/* To every other rank its k-th piece of `in`. */
+static void give_pieces(struct comm *c, const struct layout *l, const char *in, size_t k)
+{
+	char *room = step_my_room(c, l->room);
+	for (int r = 0; r < c->size; r++)
+		if (r != c->rank)
+			give(c, room + place(c, l, r), in + c->off[r] + k * l->each,
+			     piece(c->off[r + 1] - c->off[r], k, l->each));
+}
+
 int slots_reduce_scatter(struct comm *c, const struct op *op, struct err *e)
 {
 	op_blocks(op, op->counts, c->size, c->off);
-	size_t each = piece_size(c, 0), steps = pieces(largest_block(c), each);
-	for (size_t k = 0; k < steps || k == 0; k++) {
-		for (int r = 0; r < c->size; r++)
-			give(c, step_my_slot(c) + (size_t)r * each, (const char *)op->in + c->off[r] + k * each,
-			     piece(c->off[r + 1] - c->off[r], k, each));
+	struct layout l = plan(c);
+	const char *in = op->in;
+	for (size_t k = 0; k < l.steps; k++) {
+		give_pieces(c, &l, in, k);
 		if (step(c, op, k, e) < 0)
 			return -1;
-		size_t mine = piece(c->off[c->rank + 1] - c->off[c->rank], k, each);
+		size_t mine = piece(c->off[c->rank + 1] - c->off[c->rank], k, l.each);
 		if (mine)
-			sum_slots(c, op, (size_t)c->rank * each, mine, (char *)op->out + k * each);
+			sum_rooms(c, op, in + c->off[c->rank] + k * l.each, l.room, place(c, &l, c->rank), mine,
+				  (char *)op->out + k * l.each);
 	}
 	return 0;
 }
@@ -120,13 +153,13 @@ static int collect(struct comm *c, const struct op *op, bool wanted, struct err 
 	if (wanted && mine && op->in != out + c->off[c->rank])
 		memmove(out + c->off[c->rank], op->in, mine);
 	for (size_t k = 0; k < steps || k == 0; k++) {
-		give(c, step_my_slot(c), (const char *)op->in + k * SEG_SLOT, piece(mine, k, SEG_SLOT));
+		give(c, step_my_room(c, mine), (const char *)op->in + k * SEG_SLOT, piece(mine, k, SEG_SLOT));
 		if (step(c, op, k, e) < 0)
 			return -1;
 		for (int r = 0; wanted && r < c->size; r++) {
-			size_t len = piece(c->off[r + 1] - c->off[r], k, SEG_SLOT);
+			size_t block = c->off[r + 1] - c->off[r], len = piece(block, k, SEG_SLOT);
 			if (r != c->rank && len)
-				memcpy(out + c->off[r] + k * SEG_SLOT, step_slot(c, r), len);
+				memcpy(out + c->off[r] + k * SEG_SLOT, step_room(c, r, block), len);
 		}
 	}
 	return 0;
@@ -144,18 +177,18 @@ int slots_gather(struct comm *c, const struct op *op, struct err *e)
 
 int slots_scatter(struct comm *c, const struct op *op, struct err *e)
 {
-	op_blocks(op, NULL, c->size, c->off);
-	size_t each = piece_size(c, 0), bytes = c->off[1], steps = pieces(bytes, each);
-	for (size_t k = 0; k < steps || k == 0; k++) {
-		size_t len = piece(bytes, k, each);
-		for (int r = 0; op->root == c->rank && r < c->size; r++)
-			if (r != c->rank)
-				give(c, step_my_slot(c) + (size_t)r * each,
-				     (const char *)op->in + c->off[r] + k * each, len);
+	op_blocks(op, op->counts, c->size, c->off);
+	struct layout l = plan(c);
+	size_t bytes = c->off[c->rank + 1] - c->off[c->rank];
+	for (size_t k = 0; k < l.steps; k++) {
+		size_t len = piece(bytes, k, l.each);
+		if (op->root == c->rank)
+			give_pieces(c, &l, op->in, k);
 		if (step(c, op, k, e) < 0)
 			return -1;
 		if (op->root != c->rank && len)
-			memcpy((char *)op->out + k * each, step_slot(c, op->root) + (size_t)c->rank * each, len);
+			memcpy((char *)op->out + k * l.each,
+			       step_room(c, op->root, l.room) + place(c, &l, c->rank), len);
 	}
 	if (op->root == c->rank && bytes && op->out != (const char *)op->in + c->off[c->rank])
 		memmove(op->out, (const char *)op->in + c->off[c->rank], bytes);
@@ -169,47 +202,51 @@ int slots_broadcast(struct comm *c, const struct op *op, struct err *e)
 		size_t len = piece(bytes, k, SEG_SLOT);
 		char *at = (char *)op->out + k * SEG_SLOT;
 		if (op->root == c->rank)
-			give(c, step_my_slot(c), at, len);
+			give(c, step_my_room(c, bytes), at, len);
 		if (step(c, op, k, e) < 0)
 			return -1;
 		if (op->root != c->rank && len)
-			memcpy(at, step_slot(c, op->root), len);
+			memcpy(at, step_room(c, op->root, bytes), len);
 	}
 	return 0;
 }
 
 /* --- all_to_all: only the two ranks of a block know its size --------------------- */
 
-/* Each slot begins with the sizes of the blocks that its rank gives. */
 static size_t table_size(const struct comm *c)
 {
 	return ((size_t)c->size * sizeof(uint64_t) + 63) & ~(size_t)63;
 }
 
-static void give_blocks(struct comm *c, const struct op *op, size_t k, size_t each)
+/* Each slot begins with the sizes of the blocks that its rank gives. */
+static void give_sizes(struct comm *c, char *slot)
 {
-	char *slot = step_my_slot(c);
 	for (int r = 0; r < c->size; r++) {
 		uint64_t bytes = c->off[r + 1] - c->off[r];
 		memcpy(slot + (size_t)r * sizeof bytes, &bytes, sizeof bytes);
-		if (r != c->rank)
-			give(c, slot + table_size(c) + (size_t)r * each,
-			     (const char *)op->in + c->off[r] + k * each, piece(bytes, k, each));
 	}
+}
+
+/* 0, or the bytes from rank are not as many as expected. */
+int slots_check_size(struct comm *c, int rank, uint64_t given, struct err *e)
+{
+	char who[160];
+	uint64_t bytes = c->off2[rank + 1] - c->off2[rank];
+	if (given == bytes)
+		return 0;
+	return err_set(e, ERR_PROTO, "%s gives %llu bytes where this rank expects %llu",
+		       group_rank_text(c, rank, who), (unsigned long long)given, (unsigned long long)bytes);
 }
 
 static int take_blocks(struct comm *c, const struct op *op, size_t k, size_t each, struct err *e)
 {
 	for (int r = 0; r < c->size; r++) {
-		const char *slot = step_slot(c, r);
-		uint64_t theirs, bytes = c->off2[r + 1] - c->off2[r];
+		const char *slot = step_room(c, r, SEG_SLOT);
+		uint64_t theirs;
 		memcpy(&theirs, slot + (size_t)c->rank * sizeof theirs, sizeof theirs);
-		char who[160];
-		if (theirs != bytes)
-			return err_set(e, ERR_PROTO, "%s gives %llu bytes where this rank expects %llu",
-				       group_rank_text(c, r, who), (unsigned long long)theirs,
-				       (unsigned long long)bytes);
-		size_t len = piece(bytes, k, each);
+		if (k == 0 && slots_check_size(c, r, theirs, e) < 0)
+			return -1;
+		size_t len = piece(c->off2[r + 1] - c->off2[r], k, each);
 		if (r != c->rank && len)
 			memcpy((char *)op->out + c->off2[r] + k * each,
 			       slot + table_size(c) + (size_t)c->rank * each, len);
@@ -221,20 +258,25 @@ int slots_all_to_all(struct comm *c, const struct op *op, struct err *e)
 {
 	op_blocks(op, op->counts, c->size, c->off);
 	op_blocks(op, op->out_counts, c->size, c->off2);
-	size_t each = piece_size(c, table_size(c)), steps = 1;
-	unsigned parity = (c->step + 1) & 1;
-	c->segment.line[c->rank].need[parity] = pieces(largest_block(c), each);
+	size_t each = piece_size(c, table_size(c)), steps = 1, mine = c->off[c->rank + 1] - c->off[c->rank];
+	step_mine(c)->need = pieces(largest_block(c), each);
 	for (size_t k = 0; k < steps; k++) {
-		give_blocks(c, op, k, each);
+		char *slot = step_my_room(c, SEG_SLOT);
+		if (k == 0)
+			give_sizes(c, slot);
+		for (int r = 0; r < c->size; r++)
+			if (r != c->rank)
+				give(c, slot + table_size(c) + (size_t)r * each,
+				     (const char *)op->in + c->off[r] + k * each,
+				     piece(c->off[r + 1] - c->off[r], k, each));
 		if (step(c, op, k, e) < 0)
 			return -1;
 		for (int r = 0; k == 0 && r < c->size; r++)
-			if (c->segment.line[r].need[parity] > steps)
-				steps = c->segment.line[r].need[parity];
+			if (step_of(c, r)->need > steps)
+				steps = step_of(c, r)->need;
 		if (take_blocks(c, op, k, each, e) < 0)
 			return -1;
 	}
-	size_t mine = c->off[c->rank + 1] - c->off[c->rank];
 	if (mine)
 		memcpy((char *)op->out + c->off2[c->rank], (const char *)op->in + c->off[c->rank], mine);
 	return 0;

@@ -1,53 +1,40 @@
 #include "libcomm/step.h"
 
-#include "libcomm/futex.h"
+#include "libcomm/wait.h"
 
-static bool passed(const struct comm *c)
+/* The first rank from r on that has not come; size: all have. */
+static int next_absent(const struct comm *c, int r)
 {
-	return atomic_load_explicit(&c->segment.head->passed, memory_order_acquire) == c->step;
+	while (r < c->size && atomic_load(&segment_cell(&c->segment, c->step, r)->step) == c->step)
+		r++;
+	return r;
 }
 
-/* The last one to come opens the step for all. */
-static void open_step(struct comm *c)
+static void mark_absent(struct comm *c)
 {
-	struct seg_head *h = c->segment.head;
-	atomic_store(&h->passed, c->step);
-	if (atomic_load(&h->sleepers))
-		futex_wake_all(&h->passed);
+	for (int r = 0; r < c->size; r++)
+		c->absent[r] = next_absent(c, r) == r;
 }
 
-/* How many have not come, as far as one can see. */
-static int mark_absent(struct comm *c)
-{
-	int absent = 0;
-	for (int r = 0; r < c->size; r++) {
-		c->absent[r] = atomic_load_explicit(&c->segment.line[r].step, memory_order_acquire) != c->step;
-		absent += c->absent[r];
-	}
-	return absent;
-}
-
-static int sleep_until_passed(struct comm *c, struct err *e)
+static int sleep_until_all(struct comm *c, struct err *e)
 {
 	struct seg_head *h = c->segment.head;
 	int rc = 0;
 	bool slept_out = false;
-	uint32_t before = c->step - 1;
 	atomic_fetch_add(&h->sleepers, 1);
-	while (!passed(c)) {
-		/* The last one may have died between coming and opening. Opening twice does no
-		 * harm: nobody passes the next step without whoever is late with this one. */
-		if (mark_absent(c) == 0) {
-			open_step(c);
+	for (;;) {
+		/* Whoever comes last from here on sees a sleeper and changes the word. */
+		uint32_t wakes = atomic_load(&h->wakes);
+		if (next_absent(c, 0) == c->size)
 			break;
-		}
+		mark_absent(c);
 		rc = group_patience(c, slept_out, e);
 		if (rc < 0)
 			break;
 		if (c->suspect)
 			continue;
-		futex_wait(&h->passed, before, group_nap(c));
-		slept_out = !passed(c);
+		futex_wait(&h->wakes, wakes, group_nap(c));
+		slept_out = atomic_load(&h->wakes) == wakes;
 	}
 	c->suspect = false;
 	atomic_fetch_sub(&h->sleepers, 1);
@@ -56,20 +43,15 @@ static int sleep_until_passed(struct comm *c, struct err *e)
 
 int step_pass(struct comm *c, struct err *e)
 {
-	struct seg_head *h = c->segment.head;
-	struct seg_line *me = &c->segment.line[c->rank];
 	c->step++;
-	atomic_store_explicit(&me->step, c->step, memory_order_release);
-	if (atomic_fetch_add(&h->arrived, 1) + 1 == c->step * (uint32_t)c->size) {
-		open_step(c);
-		return 0;
-	}
-	for (int i = 0; i < c->world->spins; i++) {
-		if (passed(c))
-			return 0;
-		cpu_relax();
-	}
-	return sleep_until_passed(c, e);
+	atomic_store(&segment_cell(&c->segment, c->step, c->rank)->step, c->step);
+	int r = next_absent(c, 0);
+	if (r == c->size && atomic_load(&c->segment.head->sleepers))
+		segment_wake(&c->segment);
+	for (struct wait w = { 0 }; r < c->size; r = next_absent(c, r))
+		if (!wait_looks(&w, c->world))
+			return sleep_until_all(c, e);
+	return 0;
 }
 
 static bool same_signature(const struct op_signature *a, const struct op_signature *b)
@@ -80,13 +62,12 @@ static bool same_signature(const struct op_signature *a, const struct op_signatu
 
 int step_first(struct comm *c, const struct op *op, struct err *e)
 {
-	unsigned parity = (c->step + 1) & 1;
 	struct op_signature mine = op_sign(op, c->seq, c->size);
-	c->segment.line[c->rank].sign[parity] = mine;
+	step_mine(c)->sign = mine;
 	if (step_pass(c, e) < 0)
 		return -1;
 	for (int r = 0; r < c->size; r++) {
-		const struct op_signature *theirs = &c->segment.line[r].sign[parity];
+		const struct op_signature *theirs = &step_of(c, r)->sign;
 		if (same_signature(&mine, theirs))
 			continue;
 		char here[120], there[120], who[160];

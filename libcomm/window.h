@@ -17,15 +17,6 @@
 
 #include "libcomm/world.h"
 
-/* A buffer, as its owner tells it to the ranks of its host. */
-struct span {
-	uint64_t address;
-	uint64_t offset;      /* in the window */
-	uint64_t size, inode; /* of the window: how much to map, and the proof that it is the right file */
-	uint32_t window;      /* its number, 0: the buffer lies in none */
-	int32_t fd;
-};
-
 /* What to tell of a buffer. From any thread. */
 struct span window_span(struct world *w, const void *data, size_t bytes);
 

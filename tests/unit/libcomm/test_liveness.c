@@ -35,18 +35,15 @@ static void wait_until(_Atomic int *word, int least)
 
 enum { DYING = 1 };
 
-/* It has come, as step_pass says it, and dies before it counts itself (before all others) or
- * before it opens the step (after all others): both leave nobody to open it. */
-static int die_inside_a_step(struct comm *w, bool counted)
+/* It has come, as step_pass says it, and dies before it looks for sleepers: before all others have come,
+ * or once they sleep, so that nobody wakes them. */
+static int die_inside_a_step(struct comm *w, bool last)
 {
-	struct seg_head *h = w->segment.head;
-	uint32_t step = w->step + 1;
-	while (counted && atomic_load(&h->arrived) + 1 != step * (uint32_t)w->size)
+	while (last && atomic_load(&w->segment.head->sleepers) + 1 != (uint32_t)w->size)
 		usleep(1000);
-	w->segment.line[w->rank].sign[step & 1] = op_sign(&(struct op){ .kind = OP_BARRIER }, w->seq + 1, w->size);
-	atomic_store(&w->segment.line[w->rank].step, step);
-	if (counted)
-		atomic_fetch_add(&h->arrived, 1);
+	struct seg_cell *mine = step_mine(w);
+	mine->sign = op_sign(&(struct op){ .kind = OP_BARRIER }, w->seq + 1, w->size);
+	atomic_store(&mine->step, w->step + 1);
 	return kill(getpid(), SIGKILL);
 }
 
@@ -66,8 +63,8 @@ static void a_rank_that_dies_inside_a_barrier_blocks_nobody(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 2; i++) {
-		bool counted = i;
-		struct ranks r = { .n = 3, .backend = "shm", .fn = pass_the_dying, .arg = &counted };
+		bool last = i;
+		struct ranks r = { .n = 3, .backend = "shm", .fn = pass_the_dying, .arg = &last };
 		ranks_start(&r);
 		for (int rank = 0; rank < r.n; rank++)
 			assert_int_equal(ranks_end(&r, rank), rank == DYING ? -SIGKILL : 0);
