@@ -28,32 +28,41 @@ static bool one_slot_fits(const struct comm *c, size_t bytes)
 	return c->size <= SLOTS_RANKS && bytes <= SEG_SLOT;
 }
 
-#define IN_SLOTS ALG_SLOTS, GROUP_SHM, slots_fit, 0, ALL
+#define IN_SLOTS ALG_SLOTS, GROUP_SHM, slots_fit, 0
+#define BY_READERS ALG_READERS, GROUP_SHM, slots_fit, 0, ALL
 
 static const struct algorithm table[] = {
 	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 0, 4 * KIB, slots_all_reduce_once },
-	{ OP_ALL_REDUCE, IN_SLOTS, slots_reduce },
+	{ OP_ALL_REDUCE, IN_SLOTS, 32 * KIB, slots_reduce },
+	{ OP_ALL_REDUCE, BY_READERS, readers_all_reduce },
 	{ OP_ALL_REDUCE, ALG_DIRECT, ANY, NULL, 4, 16 * KIB, combine_all_reduce_direct },
 	{ OP_ALL_REDUCE, ALG_TREE, ANY, NULL, 0, 16 * KIB, combine_all_reduce_tree },
 	{ OP_ALL_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, combine_all_reduce_shares },
-	{ OP_REDUCE, IN_SLOTS, slots_reduce },
+	{ OP_REDUCE, IN_SLOTS, 32 * KIB, slots_reduce },
+	{ OP_REDUCE, BY_READERS, readers_reduce },
 	{ OP_REDUCE, ALG_TREE, ANY, NULL, 0, 16 * KIB, combine_reduce_tree },
 	{ OP_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, combine_reduce_shares },
-	{ OP_REDUCE_SCATTER, IN_SLOTS, slots_reduce_scatter },
+	{ OP_REDUCE_SCATTER, IN_SLOTS, 16 * KIB, slots_reduce_scatter },
+	{ OP_REDUCE_SCATTER, BY_READERS, readers_reduce_scatter },
 	{ OP_REDUCE_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, combine_reduce_scatter },
-	{ OP_BROADCAST, IN_SLOTS, slots_broadcast },
+	{ OP_BROADCAST, IN_SLOTS, 16 * KIB, slots_broadcast },
+	{ OP_BROADCAST, BY_READERS, readers_broadcast },
 	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 2, ALL, spread_broadcast_tree },
 	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 0, 64 * KIB, spread_broadcast_tree },
 	{ OP_BROADCAST, ALG_SHARES, ANY, NULL, 0, ALL, spread_broadcast_shares },
-	{ OP_ALL_GATHER, IN_SLOTS, slots_all_gather },
+	{ OP_ALL_GATHER, IN_SLOTS, 8 * KIB, slots_all_gather },
+	{ OP_ALL_GATHER, BY_READERS, readers_all_gather },
 	{ OP_ALL_GATHER, ALG_DIRECT, ANY, NULL, 0, ALL, spread_all_gather },
-	{ OP_ALL_TO_ALL, IN_SLOTS, slots_all_to_all },
+	{ OP_ALL_TO_ALL, BY_READERS, readers_all_to_all },
+	{ OP_ALL_TO_ALL, IN_SLOTS, ALL, slots_all_to_all },
 	{ OP_ALL_TO_ALL, ALG_DIRECT, ANY, NULL, 0, ALL, spread_all_to_all },
-	{ OP_GATHER, IN_SLOTS, slots_gather },
+	{ OP_GATHER, IN_SLOTS, 8 * KIB, slots_gather },
+	{ OP_GATHER, BY_READERS, readers_gather },
 	{ OP_GATHER, ALG_DIRECT, ANY, NULL, 0, ALL, spread_gather },
-	{ OP_SCATTER, IN_SLOTS, slots_scatter },
+	{ OP_SCATTER, IN_SLOTS, 16 * KIB, slots_scatter },
+	{ OP_SCATTER, BY_READERS, readers_scatter },
 	{ OP_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, spread_scatter },
-	{ OP_BARRIER, IN_SLOTS, slots_barrier },
+	{ OP_BARRIER, IN_SLOTS, ALL, slots_barrier },
 	{ OP_BARRIER, ALG_TREE, ANY, NULL, 0, ALL, spread_barrier },
 	{ OP_P2P, ALG_DIRECT, ANY, NULL, 0, ALL, spread_p2p },
 };

@@ -77,14 +77,14 @@ static void sweep(struct comm *c, int rank)
 	}
 }
 
-char *reach_map(struct comm *c, int rank, const struct span *s)
+char *reach_map(struct comm *c, int rank, const struct span *s, size_t bytes)
 {
-	if (!s->window)
+	if (!s->window || s->offset > s->size || bytes > s->size - s->offset)
 		return NULL;
 	if (rank == c->rank)
 		return (char *)(uintptr_t)s->address;
 	for (struct view *v = c->views; v; v = v->next)
-		if (v->window == s->window && v->rank == rank)
+		if (v->window == s->window && v->rank == rank && v->size == s->size)
 			return v->base + s->offset;
 	sweep(c, rank);
 	struct view *v = malloc(sizeof *v);
@@ -98,11 +98,21 @@ char *reach_map(struct comm *c, int rank, const struct span *s)
 	return base + s->offset;
 }
 
+int reach_no_map(struct comm *c, int rank, struct err *e)
+{
+	char who[160];
+	return err_set(e, ERR_NOMEM, "the shared buffer of %s cannot be mapped: no memory or no descriptor left",
+		       group_rank_text(c, rank, who));
+}
+
 /* --- Private memory ----------------------------------------------------------------- */
 
 static int cannot_read(struct comm *c, int rank, int cause, struct err *e)
 {
 	char who[160];
+	/* One that gave up has left word why, and may have ended since. */
+	if (group_rank_gone(c, rank, true, e) < 0)
+		return -1;
 	group_rank_text(c, rank, who);
 	if (cause == ESRCH)
 		return err_set(e, ERR_PEER, "%s has died", who);
@@ -113,7 +123,7 @@ static int cannot_read(struct comm *c, int rank, int cause, struct err *e)
 
 int reach_get(struct comm *c, int rank, const struct span *s, size_t at, void *to, size_t bytes, struct err *e)
 {
-	const char *base = reach_map(c, rank, s);
+	const char *base = reach_map(c, rank, s, at + bytes);
 	if (base) {
 		if (bytes)
 			memcpy(to, base + at, bytes);

@@ -40,8 +40,11 @@ static inline struct span reach_span(const struct comm *c, const void *data, siz
 	return window_span(c->world, data, bytes);
 }
 
-/* Where rank's span lies in this process, NULL: it lies in no window, or that cannot be mapped. */
-char *reach_map(struct comm *c, int rank, const struct span *s);
+/* Where rank's span lies in this process, at least `bytes` long; NULL: it lies in no window, or that cannot be
+ * mapped. */
+char *reach_map(struct comm *c, int rank, const struct span *s, size_t bytes);
+/* The error for a window that had to be mapped; returns -1. */
+int reach_no_map(struct comm *c, int rank, struct err *e);
 
 /* to[bytes] = rank's span from byte `at` on. */
 int reach_get(struct comm *c, int rank, const struct span *s, size_t at, void *to, size_t bytes, struct err *e);
