@@ -1,17 +1,19 @@
 #include "libcomm/async.h"
 
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct comm_request {
 	struct comm *c;
-	struct comm_request *next;
-	struct op op;
-	struct comm_p2p *p2p; /* op's own copy */
+	struct comm_request *next;          /* in the queue */
+	struct comm_request *newer, *older; /* of those that are open */
+	struct op op;                       /* its lists lie behind the request */
 	atomic_bool done;
 	int rc;
 	struct err err;
+	max_align_t lists[];
 };
 
 struct worker {
@@ -21,6 +23,7 @@ struct worker {
 	pthread_cond_t work, finished;
 	struct comm_request *head, **tail;
 	bool leave;
+	struct comm_request *newest; /* open: started, not yet waited for. Only the group's caller looks */
 };
 
 static struct comm_request *next_request(struct worker *w)
@@ -91,6 +94,10 @@ void worker_close(struct comm *c)
 	pthread_cond_signal(&w->work);
 	pthread_mutex_unlock(&w->lock);
 	pthread_join(w->thread, NULL);
+	for (struct comm_request *r = w->newest, *older; r; r = older) {
+		older = r->older;
+		free(r);
+	}
 	pthread_mutex_destroy(&w->lock);
 	pthread_cond_destroy(&w->work);
 	pthread_cond_destroy(&w->finished);
@@ -98,24 +105,53 @@ void worker_close(struct comm *c)
 	c->worker = NULL;
 }
 
+static void *copy_list(char **at, const void *list, size_t bytes)
+{
+	void *copy = *at;
+	if (bytes)
+		memcpy(copy, list, bytes);
+	*at += bytes;
+	return copy;
+}
+
 static struct comm_request *request_new(struct comm *c, const struct op *op, struct err *e)
 {
-	struct comm_request *r = calloc(1, sizeof *r);
-	if (r) {
-		r->c = c;
-		r->op = *op;
-		if (op->kind != OP_P2P)
-			return r;
-		r->p2p = calloc((size_t)op->n + 1, sizeof *r->p2p);
-		if (r->p2p) {
-			memcpy(r->p2p, op->p2p, (size_t)op->n * sizeof *r->p2p);
-			r->op.p2p = r->p2p;
-			return r;
-		}
+	size_t messages = op->kind == OP_P2P ? (size_t)op->n * sizeof *op->p2p : 0;
+	size_t counts = op->counts ? (size_t)c->size * sizeof *op->counts : 0;
+	size_t out_counts = op->out_counts ? (size_t)c->size * sizeof *op->out_counts : 0;
+	struct comm_request *r = malloc(sizeof *r + messages + counts + out_counts);
+	if (!r) {
+		err_set(e, ERR_NOMEM, "no memory for a request");
+		return NULL;
 	}
+	*r = (struct comm_request){ .c = c, .op = *op };
+	char *at = (char *)r->lists;
+	if (messages)
+		r->op.p2p = copy_list(&at, op->p2p, messages);
+	if (counts)
+		r->op.counts = copy_list(&at, op->counts, counts);
+	if (out_counts)
+		r->op.out_counts = copy_list(&at, op->out_counts, out_counts);
+	return r;
+}
+
+static void request_open(struct worker *w, struct comm_request *r)
+{
+	r->older = w->newest;
+	if (r->older)
+		r->older->newer = r;
+	w->newest = r;
+	r->c->open_requests++;
+}
+
+static void request_free(struct comm_request *r)
+{
+	struct worker *w = r->c->worker;
+	*(r->newer ? &r->newer->older : &w->newest) = r->older;
+	if (r->older)
+		r->older->newer = r->newer;
+	r->c->open_requests--;
 	free(r);
-	err_set(e, ERR_NOMEM, "no memory for a request");
-	return NULL;
 }
 
 int async_start(struct comm *c, const struct op *op, struct comm_request **req, struct err *e)
@@ -129,7 +165,7 @@ int async_start(struct comm *c, const struct op *op, struct comm_request **req, 
 		return err_set(e, why.code, "%s", why.text);
 	}
 	struct worker *w = c->worker;
-	c->open_requests++;
+	request_open(w, r);
 	*req = r;
 	pthread_mutex_lock(&w->lock);
 	*w->tail = r;
@@ -153,11 +189,9 @@ int comm_wait(struct comm_request *req, struct err *e)
 	while (!atomic_load_explicit(&req->done, memory_order_relaxed))
 		pthread_cond_wait(&w->finished, &w->lock);
 	pthread_mutex_unlock(&w->lock);
-	req->c->open_requests--;
 	int rc = req->rc;
 	if (rc < 0)
 		err_set(e, req->err.code, "%s", req->err.text);
-	free(req->p2p);
-	free(req);
+	request_free(req);
 	return rc;
 }

@@ -4,9 +4,9 @@
 
 #include "libcomm/group.h"
 
-/* Starts the group's thread if there is none yet, and queues op; its list of messages is copied. */
+/* Starts the group's thread if there is none yet, and queues op; its lists are copied. */
 int async_start(struct comm *c, const struct op *op, struct comm_request **req, struct err *e);
-/* Ends what is under way, if anything is, and the thread. */
+/* Ends what is under way, if anything is, and the thread; frees the requests that nobody has waited for. */
 void worker_close(struct comm *c);
 
 #endif

@@ -7,14 +7,14 @@ static int run(struct comm *c, struct op op, struct err *e)
 	if (c->open_requests)
 		return err_set(e, ERR_USAGE, "%s on group %s: %d asynchronous operations of the group are open; "
 			       "wait for them first", op_word(op.kind), c->name, c->open_requests);
-	if (op_check(&op, c->size, e) < 0)
+	if (op_check(&op, c->rank, c->size, e) < 0)
 		return err_prefix(e, "%s on group %s", op_word(op.kind), c->name);
 	return group_run(c, &op, e);
 }
 
 static int start(struct comm *c, struct op op, struct comm_request **req, struct err *e)
 {
-	if (op_check(&op, c->size, e) < 0)
+	if (op_check(&op, c->rank, c->size, e) < 0)
 		return err_prefix(e, "%s on group %s", op_word(op.kind), c->name);
 	return async_start(c, &op, req, e);
 }
@@ -51,74 +51,76 @@ void comm_abort(struct comm *c, const char *reason)
 	world_fail(c->world, &why);
 }
 
-/* --- Collectives ------------------------------------------------------------------ */
+/* --- Each operation, in its two forms ------------------------------------------------ */
 
-int comm_all_reduce(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct err *e)
-{
-	return run(c, (struct op){ .kind = OP_ALL_REDUCE, .in = in, .out = out, .count = count, .type = type, .redop = op }, e);
-}
+#define P(...) __VA_ARGS__
 
-int comm_reduce(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, int root, struct err *e)
-{
-	return run(c, (struct op){ .kind = OP_REDUCE, .in = in, .out = out, .count = count, .type = type, .redop = op, .root = root }, e);
-}
+/* name, its parameters, the struct op that they fill. */
+#define OPERATION(name, parameters, ...)                                                         \
+	int comm_##name(parameters, struct err *e)                                               \
+	{                                                                                        \
+		return run(c, (struct op){ __VA_ARGS__ }, e);                                    \
+	}                                                                                        \
+	int comm_##name##_start(parameters, struct comm_request **req, struct err *e)            \
+	{                                                                                        \
+		return start(c, (struct op){ __VA_ARGS__ }, req, e);                             \
+	}
 
-int comm_broadcast(struct comm *c, void *data, size_t count, enum comm_type type, int root, struct err *e)
-{
-	return run(c, (struct op){ .kind = OP_BROADCAST, .in = data, .out = data, .count = count, .type = type, .root = root }, e);
-}
+OPERATION(all_reduce,
+	  P(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op),
+	  .kind = OP_ALL_REDUCE, .in = in, .out = out, .count = count, .type = type, .redop = op)
 
-int comm_all_gather(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, struct err *e)
-{
-	return run(c, (struct op){ .kind = OP_ALL_GATHER, .in = in, .out = out, .count = count, .type = type }, e);
-}
+OPERATION(reduce,
+	  P(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, int root),
+	  .kind = OP_REDUCE, .in = in, .out = out, .count = count, .type = type, .redop = op, .root = root)
 
-int comm_all_gatherv(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, struct err *e)
-{
-	return run(c, (struct op){ .kind = OP_ALL_GATHER, .in = in, .out = out, .counts = counts, .type = type }, e);
-}
+OPERATION(broadcast,
+	  P(struct comm *c, void *data, size_t count, enum comm_type type, int root),
+	  .kind = OP_BROADCAST, .in = data, .out = data, .count = count, .type = type, .root = root)
 
-int comm_reduce_scatter(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct err *e)
-{
-	return run(c, (struct op){ .kind = OP_REDUCE_SCATTER, .in = in, .out = out, .count = count, .type = type, .redop = op }, e);
-}
+OPERATION(all_gather,
+	  P(struct comm *c, const void *in, void *out, size_t count, enum comm_type type),
+	  .kind = OP_ALL_GATHER, .in = in, .out = out, .count = count, .type = type)
 
-int comm_reduce_scatterv(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, enum comm_op op, struct err *e)
-{
-	return run(c, (struct op){ .kind = OP_REDUCE_SCATTER, .in = in, .out = out, .counts = counts, .type = type, .redop = op }, e);
-}
+OPERATION(all_gatherv,
+	  P(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type),
+	  .kind = OP_ALL_GATHER, .in = in, .out = out, .by_rank = true, .counts = counts, .type = type)
 
-int comm_all_to_all(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, struct err *e)
-{
-	return run(c, (struct op){ .kind = OP_ALL_TO_ALL, .in = in, .out = out, .count = count, .type = type }, e);
-}
+OPERATION(reduce_scatter,
+	  P(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op),
+	  .kind = OP_REDUCE_SCATTER, .in = in, .out = out, .count = count, .type = type, .redop = op)
 
-int comm_all_to_allv(struct comm *c, const void *in, const size_t *in_counts, void *out, const size_t *out_counts, enum comm_type type, struct err *e)
-{
-	return run(c, (struct op){ .kind = OP_ALL_TO_ALL, .in = in, .out = out, .counts = in_counts, .out_counts = out_counts, .type = type }, e);
-}
+OPERATION(reduce_scatterv,
+	  P(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, enum comm_op op),
+	  .kind = OP_REDUCE_SCATTER, .in = in, .out = out, .by_rank = true, .counts = counts, .type = type, .redop = op)
 
-int comm_gather(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, int root, struct err *e)
-{
-	return run(c, (struct op){ .kind = OP_GATHER, .in = in, .out = out, .count = count, .type = type, .root = root }, e);
-}
+OPERATION(all_to_all,
+	  P(struct comm *c, const void *in, void *out, size_t count, enum comm_type type),
+	  .kind = OP_ALL_TO_ALL, .in = in, .out = out, .count = count, .type = type)
 
-int comm_gatherv(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, int root, struct err *e)
-{
-	return run(c, (struct op){ .kind = OP_GATHER, .in = in, .out = out, .counts = counts, .type = type, .root = root }, e);
-}
+OPERATION(all_to_allv,
+	  P(struct comm *c, const void *in, const size_t *in_counts, void *out, const size_t *out_counts, enum comm_type type),
+	  .kind = OP_ALL_TO_ALL, .in = in, .out = out, .by_rank = true, .counts = in_counts, .out_counts = out_counts, .type = type)
 
-int comm_scatter(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, int root, struct err *e)
-{
-	return run(c, (struct op){ .kind = OP_SCATTER, .in = in, .out = out, .count = count, .type = type, .root = root }, e);
-}
+OPERATION(gather,
+	  P(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, int root),
+	  .kind = OP_GATHER, .in = in, .out = out, .count = count, .type = type, .root = root)
 
-int comm_barrier(struct comm *c, struct err *e)
-{
-	return run(c, (struct op){ .kind = OP_BARRIER }, e);
-}
+OPERATION(gatherv,
+	  P(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, int root),
+	  .kind = OP_GATHER, .in = in, .out = out, .by_rank = true, .counts = counts, .type = type, .root = root)
 
-/* --- Messages ----------------------------------------------------------------------- */
+OPERATION(scatter,
+	  P(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, int root),
+	  .kind = OP_SCATTER, .in = in, .out = out, .count = count, .type = type, .root = root)
+
+OPERATION(scatterv,
+	  P(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, int root),
+	  .kind = OP_SCATTER, .in = in, .out = out, .by_rank = true, .counts = counts, .type = type, .root = root)
+
+OPERATION(barrier, P(struct comm *c), .kind = OP_BARRIER)
+
+OPERATION(group, P(struct comm *c, const struct comm_p2p *ops, int n), .kind = OP_P2P, .p2p = ops, .n = n)
 
 int comm_send(struct comm *c, const void *data, size_t count, enum comm_type type, int to, struct err *e)
 {
@@ -130,31 +132,4 @@ int comm_recv(struct comm *c, void *data, size_t count, enum comm_type type, int
 {
 	struct comm_p2p p = { false, data, count, type, from };
 	return comm_group(c, &p, 1, e);
-}
-
-int comm_group(struct comm *c, const struct comm_p2p *ops, int n, struct err *e)
-{
-	return run(c, (struct op){ .kind = OP_P2P, .p2p = ops, .n = n }, e);
-}
-
-/* --- Asynchronous forms ---------------------------------------------------------------- */
-
-int comm_all_reduce_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct comm_request **req, struct err *e)
-{
-	return start(c, (struct op){ .kind = OP_ALL_REDUCE, .in = in, .out = out, .count = count, .type = type, .redop = op }, req, e);
-}
-
-int comm_reduce_scatter_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct comm_request **req, struct err *e)
-{
-	return start(c, (struct op){ .kind = OP_REDUCE_SCATTER, .in = in, .out = out, .count = count, .type = type, .redop = op }, req, e);
-}
-
-int comm_all_gather_start(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, struct comm_request **req, struct err *e)
-{
-	return start(c, (struct op){ .kind = OP_ALL_GATHER, .in = in, .out = out, .count = count, .type = type }, req, e);
-}
-
-int comm_group_start(struct comm *c, const struct comm_p2p *ops, int n, struct comm_request **req, struct err *e)
-{
-	return start(c, (struct op){ .kind = OP_P2P, .p2p = ops, .n = n }, req, e);
 }

@@ -1,7 +1,6 @@
 #include "libcomm/op.h"
 
 #include <stdio.h>
-#include <string.h>
 
 const char *op_word(enum op_kind kind)
 {
@@ -44,14 +43,16 @@ void op_signature_text(const struct op_signature *s, char out[120])
 		 s->seq, (unsigned long long)s->bytes, s->type, s->redop, s->root);
 }
 
-static int check_counts(const size_t *counts, size_t count, int ranks, size_t size, struct err *e)
+/* Elements of all ranks' blocks together; too many to count in bytes is an error. */
+static int sum_counts(const size_t *counts, size_t count, int ranks, size_t size, size_t *out, struct err *e)
 {
 	size_t sum = 0, bytes;
-	for (int r = 0; r < ranks; r++)
-		if (__builtin_add_overflow(sum, counts ? counts[r] : count, &sum))
-			return err_set(e, ERR_USAGE, "the counts are too large");
-	if (__builtin_mul_overflow(sum, size, &bytes))
+	bool over = !counts && __builtin_mul_overflow(count, (size_t)ranks, &sum);
+	for (int r = 0; counts && r < ranks; r++)
+		over |= __builtin_add_overflow(sum, counts[r], &sum);
+	if (over || __builtin_mul_overflow(sum, size, &bytes))
 		return err_set(e, ERR_USAGE, "the counts are too large");
+	*out = sum;
 	return 0;
 }
 
@@ -59,8 +60,11 @@ static int check_p2p(const struct op *op, int ranks, struct err *e)
 {
 	if (op->n < 0)
 		return err_set(e, ERR_USAGE, "a list of %d messages", op->n);
+	if (op->n && !op->p2p)
+		return err_set(e, ERR_USAGE, "no list of messages");
 	for (int i = 0; i < op->n; i++) {
 		const struct comm_p2p *p = &op->p2p[i];
+		size_t sum;
 		if (p->peer < 0 || p->peer >= ranks)
 			return err_set(e, ERR_USAGE, "peer %d is not a rank of the group (0 to %d)", p->peer,
 				       ranks - 1);
@@ -68,13 +72,60 @@ static int check_p2p(const struct op *op, int ranks, struct err *e)
 			return err_set(e, ERR_USAGE, "type %d does not exist", (int)p->type);
 		if (p->count && !p->data)
 			return err_set(e, ERR_USAGE, "no buffer for %zu elements", p->count);
-		if (check_counts(NULL, p->count, 1, comm_type_size(p->type), e) < 0)
+		if (sum_counts(NULL, p->count, 1, comm_type_size(p->type), &sum, e) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-int op_check(const struct op *op, int ranks, struct err *e)
+/* What a rank gives and takes in an operation: the whole vector, its own block, or nothing. */
+enum share { NOTHING, BLOCK, WHOLE };
+
+static const struct {
+	enum share in, out, root_in, root_out;
+} shares[OP_KIND_COUNT] = {
+	[OP_ALL_REDUCE] = { WHOLE, WHOLE, WHOLE, WHOLE },
+	[OP_REDUCE] = { WHOLE, NOTHING, WHOLE, WHOLE },
+	[OP_BROADCAST] = { WHOLE, WHOLE, WHOLE, WHOLE },
+	[OP_ALL_GATHER] = { BLOCK, WHOLE, BLOCK, WHOLE },
+	[OP_REDUCE_SCATTER] = { WHOLE, BLOCK, WHOLE, BLOCK },
+	[OP_ALL_TO_ALL] = { WHOLE, WHOLE, WHOLE, WHOLE },
+	[OP_GATHER] = { BLOCK, NOTHING, BLOCK, WHOLE },
+	[OP_SCATTER] = { NOTHING, BLOCK, WHOLE, BLOCK },
+};
+
+/* In an all_reduce, a reduce and a broadcast the vector is one block. */
+static int blocks_of(enum op_kind kind, int ranks)
+{
+	return kind == OP_ALL_REDUCE || kind == OP_REDUCE || kind == OP_BROADCAST ? 1 : ranks;
+}
+
+static int check_buffer(const struct op *op, enum share share, const void *buffer, const char *which,
+			const size_t *counts, int rank, int ranks, struct err *e)
+{
+	size_t whole = 0, block = counts ? counts[rank] : op->count;
+	if (sum_counts(counts, op->count, blocks_of(op->kind, ranks), comm_type_size(op->type), &whole, e) < 0)
+		return -1;
+	size_t count = share == WHOLE ? whole : share == BLOCK ? block : 0;
+	if (count && !buffer)
+		return err_set(e, ERR_USAGE, "no buffer \"%s\" for %zu elements", which, count);
+	return 0;
+}
+
+static int check_buffers(const struct op *op, int rank, int ranks, struct err *e)
+{
+	bool root = op->root == rank;
+	const size_t *out_counts = op->kind == OP_ALL_TO_ALL ? op->out_counts : op->counts;
+	if (op->by_rank && (!op->counts || !out_counts))
+		return err_set(e, ERR_USAGE, "no list of counts");
+	if (check_buffer(op, root ? shares[op->kind].root_in : shares[op->kind].in, op->in, "in", op->counts,
+			 rank, ranks, e) < 0)
+		return -1;
+	return check_buffer(op, root ? shares[op->kind].root_out : shares[op->kind].out, op->out, "out", out_counts,
+			    rank, ranks, e);
+}
+
+int op_check(const struct op *op, int rank, int ranks, struct err *e)
 {
 	if (op->kind == OP_P2P)
 		return check_p2p(op, ranks, e);
@@ -86,9 +137,7 @@ int op_check(const struct op *op, int ranks, struct err *e)
 		return err_set(e, ERR_USAGE, "root %d is not a rank of the group (0 to %d)", op->root, ranks - 1);
 	if (op->kind == OP_ALL_TO_ALL && op->in == op->out && op->in)
 		return err_set(e, ERR_USAGE, "the two buffers are the same; give another one for the result");
-	if (check_counts(op->counts, op->count, ranks, comm_type_size(op->type), e) < 0)
-		return -1;
-	return op->out_counts ? check_counts(op->out_counts, 0, ranks, comm_type_size(op->type), e) : 0;
+	return check_buffers(op, rank, ranks, e);
 }
 
 void op_blocks(const struct op *op, const size_t *counts, int ranks, size_t *off)

@@ -37,7 +37,8 @@ struct op {
 	const void *in;
 	void *out; /* a broadcast's data */
 	size_t count;
-	/* By rank, in place of count: the blocks of the whole vector, of `in` in an all_to_all. */
+	bool by_rank; /* the form with lists: counts, not count, says how much */
+	/* The blocks of the whole vector, of `in` in an all_to_all. */
 	const size_t *counts;
 	const size_t *out_counts; /* all_to_all: the blocks of out */
 	enum comm_type type;
@@ -59,8 +60,8 @@ struct op_signature op_sign(const struct op *op, uint32_t seq, int ranks);
 /* "all_reduce of 4096 bytes, number 7" */
 void op_signature_text(const struct op_signature *s, char out[120]);
 
-/* Refuses what can be seen to be wrong without asking anybody: ERR_USAGE. */
-int op_check(const struct op *op, int ranks, struct err *e);
+/* Refuses what rank of ranks can see to be wrong without asking anybody: ERR_USAGE. */
+int op_check(const struct op *op, int rank, int ranks, struct err *e);
 
 /* off[0..ranks]: where each rank's block begins, in bytes. */
 void op_blocks(const struct op *op, const size_t *counts, int ranks, size_t *off);

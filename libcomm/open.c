@@ -140,6 +140,9 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 		return err_set(e, ERR_USAGE, "backend \"%s\" is none of auto, shm, tcp", opt->backend);
 	if (boot->size < 1 || boot->rank < 0 || boot->rank >= boot->size)
 		return err_set(e, ERR_USAGE, "rank %d of %d ranks does not exist", boot->rank, boot->size);
+	if (opt->sockets < 0 || opt->sockets > COMM_SOCKETS_MOST)
+		return err_set(e, ERR_USAGE, "%d sockets a pair of ranks; 1 to %d are allowed, 0 is the default", opt->sockets,
+			       COMM_SOCKETS_MOST);
 	int algorithm;
 	if (algorithm_named(opt->algorithm, &algorithm, e) < 0)
 		return -1;
@@ -275,14 +278,15 @@ static int split(struct comm *c, int color, int key, const char *name, struct co
 	struct splitting s = { .all = calloc(n, sizeof *s.all), .cards = calloc(n, sizeof *s.cards),
 			       .mine = calloc(n, sizeof *s.mine), .members = calloc(n, sizeof *s.members) };
 	int rc = -1;
-	c->splits++;
 	if (!s.all || !s.cards || !s.mine || !s.members) {
 		err_set(e, ERR_NOMEM, "no memory to split %d ranks", c->size);
 		goto free_all;
 	}
 	s.all[c->rank] = (struct choice){ color < 0 ? -1 : color, key, c->rank, c->members[c->rank] };
-	if (comm_all_gather(c, &s.all[c->rank], s.all, sizeof *s.all, COMM_U8, e) == 0)
+	if (comm_all_gather(c, &s.all[c->rank], s.all, sizeof *s.all, COMM_U8, e) == 0) {
+		c->splits++;
 		rc = split_parts(c, &s, color, name, out, e);
+	}
 free_all:
 	free(s.all);
 	free(s.cards);

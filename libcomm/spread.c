@@ -135,8 +135,8 @@ int spread_gather(struct comm *c, const struct op *op, struct err *e)
 
 int spread_scatter(struct comm *c, const struct op *op, struct err *e)
 {
-	op_blocks(op, NULL, c->size, c->off);
-	size_t bytes = block(c->off, 0);
+	op_blocks(op, op->counts, c->size, c->off);
+	size_t bytes = block(c->off, c->rank);
 	exchange_begin(c);
 	if (c->rank != op->root) {
 		if (bytes && exchange_recv(c, op, op->root, op->out, bytes, e) < 0)

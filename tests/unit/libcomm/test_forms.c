@@ -1,0 +1,160 @@
+/* The forms of the calls: what is refused at once, whose the lists are, what becomes of requests nobody waits for. */
+#include "tests/unit/libcomm/ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define REFUSED(call)                                                                     \
+	do {                                                                              \
+		struct err e = ERR_INIT;                                                  \
+		RANK_CHECK((call) < 0 && e.code == ERR_USAGE, #call ": %s", e.text);      \
+	} while (0)
+#define TAKEN(call)                                                                       \
+	do {                                                                              \
+		struct err e = ERR_INIT;                                                  \
+		RANK_CHECK((call) == 0, #call ": %s", e.text);                            \
+	} while (0)
+
+static int without_buffers(struct comm *w, void *arg)
+{
+	int me = comm_rank(w);
+	float v[8] = { 0 }, out[8];
+	const size_t counts[] = { 2, 2 }, own[] = { me == 0 ? 4 : 0, me == 0 ? 0 : 4 };
+	struct comm_p2p nothing = { true, NULL, 1, COMM_F32, 1 - me };
+	struct comm_request *r;
+	(void)arg;
+	REFUSED(comm_all_reduce(w, NULL, out, 1, COMM_F32, COMM_SUM, &e));
+	REFUSED(comm_all_reduce(w, v, NULL, 1, COMM_F32, COMM_SUM, &e));
+	REFUSED(comm_reduce(w, v, NULL, 1, COMM_F32, COMM_SUM, me, &e));
+	REFUSED(comm_broadcast(w, NULL, 1, COMM_F32, 0, &e));
+	REFUSED(comm_all_gather(w, NULL, out, 1, COMM_F32, &e));
+	REFUSED(comm_all_gather(w, v, NULL, 1, COMM_F32, &e));
+	REFUSED(comm_all_gatherv(w, NULL, out, own, COMM_F32, &e));
+	REFUSED(comm_all_gatherv(w, v, out, NULL, COMM_F32, &e));
+	REFUSED(comm_reduce_scatter(w, v, NULL, 1, COMM_F32, COMM_SUM, &e));
+	REFUSED(comm_reduce_scatterv(w, NULL, out, counts, COMM_F32, COMM_SUM, &e));
+	REFUSED(comm_all_to_all(w, NULL, out, 1, COMM_F32, &e));
+	REFUSED(comm_all_to_allv(w, v, counts, NULL, counts, COMM_F32, &e));
+	REFUSED(comm_all_to_allv(w, v, counts, out, NULL, COMM_F32, &e));
+	REFUSED(comm_gather(w, v, NULL, 1, COMM_F32, me, &e));
+	REFUSED(comm_gatherv(w, NULL, out, counts, COMM_F32, 1 - me, &e));
+	REFUSED(comm_scatter(w, NULL, out, 1, COMM_F32, me, &e));
+	REFUSED(comm_scatterv(w, v, NULL, counts, COMM_F32, 1 - me, &e));
+	REFUSED(comm_scatterv_start(w, v, out, NULL, COMM_F32, 0, &r, &e));
+	REFUSED(comm_group(w, &nothing, 1, &e));
+	REFUSED(comm_group_start(w, NULL, 1, &r, &e));
+	REFUSED(comm_all_reduce(w, v, out, SIZE_MAX / 2, COMM_F32, COMM_SUM, &e));
+	/* What a rank neither gives nor takes needs no buffer. */
+	TAKEN(comm_reduce(w, v, me ? NULL : out, 1, COMM_F32, COMM_SUM, 0, &e));
+	TAKEN(comm_gather(w, v, me ? NULL : out, 1, COMM_F32, 0, &e));
+	TAKEN(comm_scatter(w, me ? NULL : v, out, 1, COMM_F32, 0, &e));
+	TAKEN(comm_all_gatherv(w, me ? NULL : v, out, (size_t[]){ 3, 0 }, COMM_F32, &e));
+	TAKEN(comm_all_reduce(w, NULL, NULL, 0, COMM_F32, COMM_SUM, &e));
+	return 0;
+}
+
+static void a_missing_buffer_is_refused_before_anything_happens(void **state)
+{
+	(void)state;
+	struct ranks r = { .n = 2, .timeout_s = 20, .fn = without_buffers };
+	assert_int_equal(ranks_run(&r), 0);
+}
+
+/* Rank r gets r + 1 elements of the root's. */
+static int scatter_by_list(struct comm *w, void *arg)
+{
+	enum { N = 4, ALL = N * (N + 1) / 2 };
+	int me = comm_rank(w);
+	(void)arg;
+	for (int form = 0; form < 4; form++) {
+		struct comm_request *r = NULL;
+		int32_t in[ALL], out[N] = { 0 };
+		size_t counts[N], before = (size_t)(me * (me + 1) / 2);
+		bool in_place = form & 1 && me == 2;
+		for (int i = 0; i < ALL; i++)
+			in[i] = 100 * form + i;
+		for (int i = 0; i < N; i++)
+			counts[i] = (size_t)i + 1;
+		int32_t *to = in_place ? in + before : out;
+		if (form < 2) {
+			TAKEN(comm_scatterv(w, me == 2 ? in : NULL, to, counts, COMM_I32, 2, &e));
+		} else {
+			TAKEN(comm_scatterv_start(w, me == 2 ? in : NULL, to, counts, COMM_I32, 2, &r, &e));
+			memset(counts, 0xff, sizeof counts); /* the list was copied */
+			TAKEN(comm_wait(r, &e));
+		}
+		for (int i = 0; i <= me; i++)
+			RANK_CHECK(to[i] == 100 * form + (int)before + i, "form %d, element %d is %d", form, i, to[i]);
+	}
+	return 0;
+}
+
+static void scatterv_gives_each_rank_its_own_count(void **state)
+{
+	(void)state;
+	static const char *const hosts[] = { NULL, "aabb", "abcd" };
+	for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+		struct ranks r = { .n = 4, .hosts = hosts[i], .timeout_s = 20, .fn = scatter_by_list };
+		assert_int_equal(ranks_run(&r), 0);
+	}
+}
+
+int __lsan_do_recoverable_leak_check(void) __attribute__((weak)); /* NULL without AddressSanitizer */
+
+/* Of three requests one is done, one is under way, one waits in the queue. */
+static int leave_requests(struct comm *w, void *arg)
+{
+	struct comm *g;
+	struct comm_request *r[3];
+	static int32_t a, b, c;
+	struct comm_p2p never = { false, &b, 1, COMM_I32, 1 - comm_rank(w) };
+	(void)arg;
+	TAKEN(comm_split(w, 0, 0, "part", &g, &e));
+	TAKEN(comm_all_reduce_start(g, &a, &a, 1, COMM_I32, COMM_SUM, &r[0], &e));
+	while (!comm_test(r[0]))
+		usleep(100);
+	TAKEN(comm_group_start(g, &never, 1, &r[1], &e));
+	TAKEN(comm_broadcast_start(g, &c, 1, COMM_I32, 0, &r[2], &e));
+	REFUSED(comm_barrier(g, &e));
+	comm_close(g);
+	struct err e = ERR_INIT;
+	RANK_CHECK(comm_barrier(w, &e) < 0 && e.code != ERR_USAGE, "the world goes on: %s", e.text);
+	memset(r, 0, sizeof r);
+	RANK_CHECK(!__lsan_do_recoverable_leak_check || !__lsan_do_recoverable_leak_check(), "requests leak");
+	return 0;
+}
+
+static void requests_that_nobody_waits_for_end_with_their_group(void **state)
+{
+	(void)state;
+	struct ranks r = { .n = 2, .timeout_s = 20, .fn = leave_requests };
+	assert_int_equal(ranks_run(&r), 0);
+}
+
+static void more_sockets_than_there_may_be_are_refused(void **state)
+{
+	struct comm *w;
+	struct err e = ERR_INIT;
+	struct comm_bootstrap boot = { .size = 1 };
+	struct comm_options opt = { .sockets = COMM_SOCKETS_MOST + 1 };
+	(void)state;
+	assert_int_equal(comm_open(&boot, &opt, &w, &e), -1);
+	assert_int_equal(e.code, ERR_USAGE);
+	opt.sockets = -1;
+	assert_int_equal(comm_open(&boot, &opt, &w, &e), -1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_missing_buffer_is_refused_before_anything_happens),
+		cmocka_unit_test(scatterv_gives_each_rank_its_own_count),
+		cmocka_unit_test(requests_that_nobody_waits_for_end_with_their_group),
+		cmocka_unit_test(more_sockets_than_there_may_be_are_refused),
+	};
+	return cmocka_run_group_tests_name("comm forms", tests, NULL, NULL);
+}
