@@ -1,5 +1,7 @@
 #include "libcomm/algorithms.h"
 
+#include "libcomm/recorder.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -109,16 +111,16 @@ static bool is_choice(const struct algorithm *a, const struct comm *c, size_t by
 	return (!a->ranks || c->size <= a->ranks) && bytes <= a->bytes;
 }
 
-static algorithm_fn *choose(const struct comm *c, const struct op *op, size_t bytes)
+static const struct algorithm *choose(const struct comm *c, const struct op *op, size_t bytes)
 {
 	int forced = c->world->algorithm;
 	for (int i = 0; forced != ALG_BY_TABLE && i < ROWS; i++)
 		if ((int)table[i].name == forced && can(&table[i], c, op->kind, bytes))
-			return table[i].run;
+			return &table[i];
 	int i = 0; /* the last row of each kind fits always */
 	while (!can(&table[i], c, op->kind, bytes) || !is_choice(&table[i], c, bytes))
 		i++;
-	return table[i].run;
+	return &table[i];
 }
 
 /* A group of one: what comes in goes out. */
@@ -149,7 +151,11 @@ static int run_together(struct comm *c, const struct op *op, struct err *e)
 	uint32_t number = op->kind == OP_P2P ? ++c->messages : ++c->seq;
 	struct op_signature sign = op_sign(op, number, c->size);
 	c->deadline = 0;
-	if (choose(c, op, sign.bytes)(c, op, &why) == 0)
+	const struct algorithm *a = choose(c, op, sign.bytes);
+	recorder_begin(c->recorder, op, &sign, names[a->name]);
+	int rc = a->run(c, op, &why);
+	recorder_end(c->recorder, rc < 0);
+	if (rc == 0)
 		return 0;
 	/* Once the world has failed, its sockets are shut: what the operation saw is only the echo. */
 	if (world_failed(c->world))
@@ -157,7 +163,7 @@ static int run_together(struct comm *c, const struct op *op, struct err *e)
 	err_prefix(&why, "%s number %u of group %s (rank %d of %d)", op_word(op->kind), number, c->name, c->rank,
 		   c->size);
 	world_fail(c->world, &why);
-	return err_set(e, why.code, "%s", why.text);
+	return world_tell(c->world, &why, e);
 }
 
 int group_run(struct comm *c, const struct op *op, struct err *e)

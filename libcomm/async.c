@@ -1,5 +1,7 @@
 #include "libcomm/async.h"
 
+#include "libcomm/recorder.h"
+
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -165,6 +167,7 @@ int async_start(struct comm *c, const struct op *op, struct comm_request **req, 
 		return err_set(e, why.code, "%s", why.text);
 	}
 	struct worker *w = c->worker;
+	r->op.record = recorder_queue(c->recorder, op);
 	request_open(w, r);
 	*req = r;
 	pthread_mutex_lock(&w->lock);

@@ -5,6 +5,7 @@
 #include "libcomm/exchange.h"
 #include "libcomm/futex.h"
 #include "libcomm/reach.h"
+#include "libcomm/recorder.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -151,6 +152,10 @@ int group_open(const struct group_spec *s, struct comm **out, struct err *e)
 		group_free(c);
 		return -1;
 	}
+	if (recorder_open(c->size, &c->recorder, e) < 0) {
+		group_free(c);
+		return -1;
+	}
 	group_enlist(c);
 	*out = c;
 	return 0;
@@ -172,6 +177,7 @@ void group_free(struct comm *c)
 	bell_close(&c->bell);
 	if (c->memfd >= 0)
 		close(c->memfd);
+	recorder_close(c->recorder);
 	free(c->members);
 	free(c->local);
 	free(c->absent);

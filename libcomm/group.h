@@ -12,6 +12,7 @@
 #include "libcomm/world.h"
 
 struct link;
+struct recorder;
 struct view;
 struct pollfd;
 struct worker;
@@ -38,6 +39,7 @@ struct comm {
 
 	uint32_t seq, messages;   /* collectives, and calls that send and receive */
 	uint32_t splits;
+	struct recorder *recorder;
 	bool *absent;             /* whom the operation waits for */
 	bool suspect;             /* someone absent is gone; look once more */
 	int64_t deadline;         /* of the operation; 0: not yet known, it has not slept */

@@ -14,6 +14,28 @@ const char *op_word(enum op_kind kind)
 	return "unknown operation";
 }
 
+const char *op_type_word(enum comm_type type)
+{
+	static const char *const words[] = { "f32", "f64", "bf16", "f16", "i32", "i64", "u8" };
+	return (unsigned)type < sizeof words / sizeof *words ? words[type] : "unknown type";
+}
+
+const char *op_redop_word(enum comm_op redop)
+{
+	static const char *const words[] = { "sum", "avg", "max", "min", "prod" };
+	return (unsigned)redop < sizeof words / sizeof *words ? words[redop] : "unknown reduction";
+}
+
+bool op_reduces(enum op_kind kind)
+{
+	return kind == OP_ALL_REDUCE || kind == OP_REDUCE || kind == OP_REDUCE_SCATTER;
+}
+
+bool op_has_root(enum op_kind kind)
+{
+	return kind == OP_REDUCE || kind == OP_BROADCAST || kind == OP_GATHER || kind == OP_SCATTER;
+}
+
 static size_t total_count(const struct op *op, int ranks)
 {
 	size_t sum = 0;
@@ -24,23 +46,27 @@ static size_t total_count(const struct op *op, int ranks)
 	return sum;
 }
 
+uint64_t op_bytes(const struct op *op, int ranks)
+{
+	return total_count(op, ranks) * comm_type_size(op->type);
+}
+
 struct op_signature op_sign(const struct op *op, uint32_t seq, int ranks)
 {
-	int reduces = op->kind == OP_ALL_REDUCE || op->kind == OP_REDUCE || op->kind == OP_REDUCE_SCATTER;
 	return (struct op_signature){
 		.seq = seq,
 		.kind = (uint8_t)op->kind,
 		.type = (uint8_t)op->type,
-		.redop = (uint8_t)(reduces ? op->redop : 0),
+		.redop = (uint8_t)(op_reduces(op->kind) ? op->redop : 0),
 		.root = op->root,
-		.bytes = op->kind == OP_ALL_TO_ALL ? 0 : total_count(op, ranks) * comm_type_size(op->type),
+		.bytes = op->kind == OP_ALL_TO_ALL ? 0 : op_bytes(op, ranks),
 	};
 }
 
 void op_signature_text(const struct op_signature *s, char out[120])
 {
-	snprintf(out, 120, "%s number %u of %llu bytes, type %d, operation %d, root %d", op_word(s->kind),
-		 s->seq, (unsigned long long)s->bytes, s->type, s->redop, s->root);
+	snprintf(out, 120, "%s number %u of %llu bytes, %s, %s, root %d", op_word(s->kind), s->seq,
+		 (unsigned long long)s->bytes, op_type_word(s->type), op_redop_word(s->redop), s->root);
 }
 
 /* Elements of all ranks' blocks together; too many to count in bytes is an error. */

@@ -31,6 +31,11 @@ enum op_kind {
 };
 
 const char *op_word(enum op_kind kind);
+/* "f32", "sum" */
+const char *op_type_word(enum comm_type type);
+const char *op_redop_word(enum comm_op redop);
+bool op_reduces(enum op_kind kind);
+bool op_has_root(enum op_kind kind);
 
 struct op {
 	enum op_kind kind;
@@ -46,6 +51,7 @@ struct op {
 	int root;
 	const struct comm_p2p *p2p;
 	int n;
+	uint64_t record; /* its number in the flight recorder; 0: it gets one when it begins */
 };
 
 /* What all ranks of a group must agree on in one operation. */
@@ -56,8 +62,10 @@ struct op_signature {
 	uint64_t bytes; /* of the whole vector; 0 where ranks may differ */
 };
 
+/* Of the whole vector; of `in` in an all_to_all. Not for messages. */
+uint64_t op_bytes(const struct op *op, int ranks);
 struct op_signature op_sign(const struct op *op, uint32_t seq, int ranks);
-/* "all_reduce of 4096 bytes, number 7" */
+/* "all_reduce number 7 of 4096 bytes, f32, sum, root 0" */
 void op_signature_text(const struct op_signature *s, char out[120]);
 
 /* Refuses what rank of ranks can see to be wrong without asking anybody: ERR_USAGE. */

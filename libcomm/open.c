@@ -1,6 +1,7 @@
 /* Opening and closing the world and its groups. */
 #include "libcomm/acceptor.h"
 #include "libcomm/algorithms.h"
+#include "libcomm/dump.h"
 #include "libcomm/reach.h"
 
 #include <sodium.h>
@@ -152,6 +153,10 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 	if (!w)
 		return -1;
 	w->algorithm = algorithm;
+	if (dump_open(w, opt->dump_dir, e) < 0) {
+		world_free(w);
+		return -1;
+	}
 	struct comm *c = NULL;
 	struct card *cards = calloc((size_t)boot->size, sizeof *cards);
 	if (!cards)

@@ -1,6 +1,7 @@
 #include "libcomm/world.h"
 
 #include "libcomm/acceptor.h"
+#include "libcomm/dump.h"
 #include "libcomm/group.h"
 #include "libcomm/window.h"
 
@@ -97,10 +98,12 @@ int world_meet(struct world *w, const struct comm_bootstrap *boot, const struct 
 
 /* --- The first error ------------------------------------------------------------ */
 
-void world_fail(struct world *w, const struct err *why)
+/* True: it was the first one. */
+static bool end_operations(struct world *w, const struct err *why)
 {
 	pthread_mutex_lock(&w->lock);
-	if (!world_failed(w)) {
+	bool first = !world_failed(w);
+	if (first) {
 		w->first = *why;
 		atomic_store_explicit(&w->failed, true, memory_order_release);
 		for (struct comm *c = w->groups; c; c = c->next)
@@ -108,12 +111,27 @@ void world_fail(struct world *w, const struct err *why)
 		acceptor_cut(w);
 	}
 	pthread_mutex_unlock(&w->lock);
+	return first;
+}
+
+void world_fail(struct world *w, const struct err *why)
+{
+	pthread_mutex_lock(&w->dump_lock);
+	if (end_operations(w, why))
+		dump_first_error(w);
+	pthread_mutex_unlock(&w->dump_lock);
+}
+
+int world_tell(struct world *w, const struct err *why, struct err *e)
+{
+	bool noted = atomic_load_explicit(&w->noted, memory_order_acquire) && !strstr(why->text, w->note);
+	return err_set(e, why->code, "%s%s%s", why->text, noted ? "; " : "", noted ? w->note : "");
 }
 
 int world_error(struct world *w, struct err *e)
 {
 	/* Written once, before `failed` was. */
-	return err_set(e, w->first.code, "%s", w->first.text);
+	return world_tell(w, &w->first, e);
 }
 
 void world_free(struct world *w)
@@ -129,6 +147,7 @@ void world_free(struct world *w)
 			close(w->peers[r].pidfd);
 	}
 	free(w->peers);
+	dump_close(w);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
 }

@@ -42,6 +42,11 @@ struct world {
 	int listener;           /* -1: none */
 	struct acceptor *acceptor; /* NULL: all ranks share this host */
 
+	char *dump_dir;         /* of the flight recorder, or NULL */
+	pthread_mutex_t dump_lock; /* held while the first error is told and dumped: later ones wait. Before `lock` */
+	char note[300];         /* why the dump failed, */
+	atomic_bool noted;      /* set after `note` */
+
 	pthread_mutex_t lock;   /* of all that follows, and of the groups' link descriptors */
 	atomic_bool failed;     /* set after `first` */
 	struct err first;
@@ -59,6 +64,8 @@ static inline bool world_failed(const struct world *w)
 }
 /* Copies the first error into e; returns -1. */
 int world_error(struct world *w, struct err *e);
+/* The same with an operation's own error; says as well when the flight recorder could not be written. */
+int world_tell(struct world *w, const struct err *why, struct err *e);
 
 /* What a rank tells the others so that they can reach its end of a group. */
 struct card {
