@@ -1,5 +1,5 @@
 #include "libcomm/algorithms.h"
-
+#include "libcomm/crew.h"
 #include "libcomm/recorder.h"
 
 #include <stdio.h>
@@ -30,25 +30,36 @@ static bool one_slot_fits(const struct comm *c, size_t bytes)
 	return c->size <= SLOTS_RANKS && bytes <= SEG_SLOT;
 }
 
+static bool hybrid_fits(const struct comm *c, size_t bytes)
+{
+	(void)bytes;
+	return crew_fits(c);
+}
+
 #define IN_SLOTS ALG_SLOTS, GROUP_SHM, slots_fit, 0
+#define BY_CREWS ALG_HYBRID, GROUP_HYBRID, hybrid_fits, 0, ALL
 #define BY_READERS ALG_READERS, GROUP_SHM, slots_fit, 0, ALL
 
 static const struct algorithm table[] = {
 	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 0, 4 * KIB, slots_all_reduce_once },
 	{ OP_ALL_REDUCE, IN_SLOTS, 32 * KIB, slots_reduce },
 	{ OP_ALL_REDUCE, BY_READERS, readers_all_reduce },
+	{ OP_ALL_REDUCE, BY_CREWS, hybrid_flow },
 	{ OP_ALL_REDUCE, ALG_DIRECT, ANY, NULL, 4, 16 * KIB, combine_all_reduce_direct },
 	{ OP_ALL_REDUCE, ALG_TREE, ANY, NULL, 0, 16 * KIB, combine_all_reduce_tree },
 	{ OP_ALL_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, combine_all_reduce_shares },
 	{ OP_REDUCE, IN_SLOTS, 32 * KIB, slots_reduce },
 	{ OP_REDUCE, BY_READERS, readers_reduce },
+	{ OP_REDUCE, BY_CREWS, hybrid_flow },
 	{ OP_REDUCE, ALG_TREE, ANY, NULL, 0, 16 * KIB, combine_reduce_tree },
 	{ OP_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, combine_reduce_shares },
 	{ OP_REDUCE_SCATTER, IN_SLOTS, 16 * KIB, slots_reduce_scatter },
 	{ OP_REDUCE_SCATTER, BY_READERS, readers_reduce_scatter },
+	{ OP_REDUCE_SCATTER, ALG_HYBRID, GROUP_HYBRID, hybrid_scatter_fits, 0, ALL, hybrid_reduce_scatter },
 	{ OP_REDUCE_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, combine_reduce_scatter },
 	{ OP_BROADCAST, IN_SLOTS, 16 * KIB, slots_broadcast },
 	{ OP_BROADCAST, BY_READERS, readers_broadcast },
+	{ OP_BROADCAST, BY_CREWS, hybrid_flow },
 	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 2, ALL, spread_broadcast_tree },
 	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 0, 64 * KIB, spread_broadcast_tree },
 	{ OP_BROADCAST, ALG_SHARES, ANY, NULL, 0, ALL, spread_broadcast_shares },
@@ -150,7 +161,7 @@ static int run_together(struct comm *c, const struct op *op, struct err *e)
 		return world_error(c->world, e);
 	uint32_t number = op->kind == OP_P2P ? ++c->messages : ++c->seq;
 	struct op_signature sign = op_sign(op, number, c->size);
-	c->deadline = 0;
+	c->deadline = c->grace = 0;
 	const struct algorithm *a = choose(c, op, sign.bytes);
 	recorder_begin(c->recorder, op, &sign, names[a->name]);
 	int rc = a->run(c, op, &why);

@@ -19,7 +19,8 @@
 	X(ALG_READERS, "readers") /* one host, out of each other's buffers */                     \
 	X(ALG_DIRECT, "direct") /* everybody to whom it concerns, at once */                     \
 	X(ALG_TREE, "tree")     /* log n messages on the longest way, whole vectors */           \
-	X(ALG_SHARES, "shares") /* a share a rank, then all gather */
+	X(ALG_SHARES, "shares") /* a share a rank, then all gather */                            \
+	X(ALG_HYBRID, "hybrid") /* several hosts: once a host, all its ranks carry a part */
 
 enum algorithm_name {
 	ALG_BY_TABLE = -1,
@@ -55,6 +56,11 @@ algorithm_fn combine_all_reduce_direct; /* everybody gets everything and sums it
 algorithm_fn combine_all_reduce_tree;   /* partial sums up the tree, the result down */
 algorithm_fn combine_all_reduce_shares; /* a share a rank, then all gather */
 algorithm_fn combine_reduce_tree, combine_reduce_shares, combine_reduce_scatter;
+
+/* hybrid.c: several hosts of several ranks. */
+bool hybrid_scatter_fits(const struct comm *c, size_t bytes);
+algorithm_fn hybrid_flow; /* all_reduce, reduce, broadcast */
+algorithm_fn hybrid_reduce_scatter;
 
 /* Cuts count elements into one share a rank; off[0..size] in bytes. */
 void even_shares(const struct comm *c, size_t count, size_t element, size_t *off);

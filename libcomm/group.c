@@ -4,6 +4,7 @@
 #include "libcomm/async.h"
 #include "libcomm/exchange.h"
 #include "libcomm/futex.h"
+#include "libcomm/hosts.h"
 #include "libcomm/reach.h"
 #include "libcomm/recorder.h"
 
@@ -128,6 +129,42 @@ static void drop_unused(struct comm *c, int leader, int locals)
 	}
 }
 
+static int hosts_of(struct comm *c, struct err *e)
+{
+	int *host = malloc((size_t)c->size * sizeof *host);
+	if (!host)
+		return err_set(e, ERR_NOMEM, "no memory for a group of %d ranks", c->size);
+	for (int r = 0; r < c->size; r++)
+		host[r] = c->world->peers[c->members[r]].host_id;
+	int rc = hosts_open(host, c->size, c->rank, &c->hosts, e);
+	free(host);
+	return rc;
+}
+
+/* The ranks of this host, who pass steps and share slots while the whole group exchanges messages. */
+static int inner_open(struct comm *c, int locals, struct err *e)
+{
+	const struct hosts *h = c->hosts;
+	int *members = malloc((size_t)locals * sizeof *members);
+	if (!members)
+		return err_set(e, ERR_NOMEM, "no memory for a group of %d ranks", locals);
+	for (int i = 0; i < locals; i++)
+		members[i] = c->members[h->ranks[h->begin[h->here] + i]];
+	struct group_spec s = { .world = c->world, .id = c->id, .name = c->name, .members = members,
+				.rank = c->local[c->rank], .size = locals, .memfd = -1, .bell = BELL_NONE };
+	struct comm *in = group_new(&s, e);
+	if (in) {
+		in->backend = GROUP_SHM;
+		in->outer = c;
+		in->segment = c->segment;
+		number_locals(in, &s);
+		reach_open(in);
+		c->inner = in;
+	}
+	free(members);
+	return in ? 0 : -1;
+}
+
 static int group_attach(struct comm *c, const struct group_spec *s, struct err *e)
 {
 	if (backend_of(c->world, s->members, s->size, &c->backend, e) < 0)
@@ -140,6 +177,8 @@ static int group_attach(struct comm *c, const struct group_spec *s, struct err *
 		return -1;
 	drop_unused(c, leader, locals);
 	reach_open(c);
+	if (c->backend == GROUP_HYBRID && (hosts_of(c, e) < 0 || (locals > 1 && inner_open(c, locals, e) < 0)))
+		return -1;
 	return links_open(c, s->cards, e);
 }
 
@@ -165,7 +204,9 @@ void group_free(struct comm *c)
 {
 	worker_close(c);
 	group_delist(c);
-	if (c->segment.head) {
+	if (c->inner)
+		group_free(c->inner);
+	if (c->segment.head && !c->outer) {
 		struct seg_line *me = &c->segment.line[c->local[c->rank]];
 		uint32_t here = SEG_HERE;
 		atomic_compare_exchange_strong(&me->state, &here, SEG_LEFT);
@@ -173,7 +214,9 @@ void group_free(struct comm *c)
 	}
 	links_close(c);
 	reach_close(c);
-	segment_detach(&c->segment);
+	if (!c->outer)
+		segment_detach(&c->segment);
+	hosts_close(c->hosts);
 	bell_close(&c->bell);
 	if (c->memfd >= 0)
 		close(c->memfd);
@@ -211,7 +254,8 @@ void group_cut(struct comm *c, const struct err *why)
 
 const char *group_rank_text(const struct comm *c, int rank, char out[160])
 {
-	snprintf(out, 160, "rank %d (world rank %d, host %.80s)", rank, c->members[rank],
+	int known_as = c->outer ? c->outer->hosts->ranks[c->outer->hosts->begin[c->outer->hosts->here] + rank] : rank;
+	snprintf(out, 160, "rank %d (world rank %d, host %.80s)", known_as, c->members[rank],
 		 c->world->peers[c->members[rank]].host);
 	return out;
 }
@@ -273,7 +317,7 @@ int group_patience(struct comm *c, bool thorough, struct err *e)
 			c->suspect = group_rank_gone(c, r, thorough || looked_twice, e) < 0;
 	if (c->suspect)
 		return looked_twice ? -1 : 0;
-	if (c->deadline && clock_ns() >= c->deadline)
+	if (c->deadline && clock_ns() >= c->deadline + c->grace)
 		return timed_out(c, e);
 	return 0;
 }
@@ -285,6 +329,6 @@ int64_t group_nap(struct comm *c)
 	int64_t now = clock_ns();
 	if (!c->deadline)
 		c->deadline = now + (int64_t)(c->world->timeout_s * 1e9);
-	int64_t left = c->deadline - now;
+	int64_t left = c->deadline + c->grace - now;
 	return left < 0 ? 0 : left < SLICE_NS ? left : SLICE_NS;
 }

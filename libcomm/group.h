@@ -5,12 +5,16 @@
  * the steps of step.h (all ranks on one host: shared slots and a barrier) and
  * the exchange of exchange.h (messages over links, a ring or a TCP connection a
  * peer). algorithms.c says which algorithm serves which operation.
+ *
+ * A group over several hosts, some of which hold several of its ranks, is hybrid: it has both, the steps
+ * through its inner group, which is made of this host's ranks and knows nothing of the others.
  */
 #ifndef MUSTER_LIBCOMM_GROUP_H
 #define MUSTER_LIBCOMM_GROUP_H
 
 #include "libcomm/world.h"
 
+struct hosts;
 struct link;
 struct recorder;
 struct view;
@@ -33,6 +37,9 @@ struct comm {
 	struct segment segment;
 	struct bell bell;
 	struct link *links;       /* by rank */
+	struct hosts *hosts;      /* of a hybrid group */
+	struct comm *inner;       /* its ranks on this host as a group of their own, over its segment; NULL: this one alone */
+	struct comm *outer;       /* of an inner group: the one it belongs to */
 	uint32_t step;            /* barriers of the segment so far */
 	uint32_t reach;           /* reach.c: whether all can read all, once known */
 	struct view *views;       /* peers' windows that this rank has mapped */
@@ -43,6 +50,7 @@ struct comm {
 	bool *absent;             /* whom the operation waits for */
 	bool suspect;             /* someone absent is gone; look once more */
 	int64_t deadline;         /* of the operation; 0: not yet known, it has not slept */
+	int64_t grace;            /* what it waits beyond that, so that who knows more speaks first */
 	_Atomic uint64_t sent;
 
 	struct pollfd *polls;       /* of its bell and links; NULL without a bell */

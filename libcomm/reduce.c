@@ -215,6 +215,19 @@ void reduce_tree(enum comm_type type, enum comm_op op, const void *const *src, i
 	}
 }
 
+void reduce_partial(enum comm_type type, enum comm_op op, const void *const *src, int n, void *acc, size_t count)
+{
+	const struct type_loops *t = &loops[type];
+	if (n == 1) {
+		t->load(acc, src[0], count);
+		return;
+	}
+	for (size_t i = 0; i < count; i += BLOCK) {
+		size_t m = count - i < BLOCK ? count - i : BLOCK;
+		tree(t, &t->op[op], src, n, i * t->size, m, (char *)acc + i * t->acc_size);
+	}
+}
+
 size_t reduce_acc_size(enum comm_type type)
 {
 	return loops[type].acc_size;

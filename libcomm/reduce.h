@@ -3,7 +3,7 @@
  *
  * The only place where elements meet: every algorithm that has the raw
  * contributions of all ranks calls reduce_tree; one that passes partial
- * results up the same tree (algorithm "tree") calls reduce_load, reduce_fold
+ * results up the same tree calls reduce_load or reduce_partial, reduce_fold
  * and reduce_store. Partial results are held in the accumulator's type:
  * float for bf16 and f16, else the type itself. Integers wrap; an
  * average of integers is cut towards zero.
@@ -15,6 +15,9 @@
 
 /* out[count] = reduction of src[0..n)[count] by the binary tree of comm.h. out may be one of src. */
 void reduce_tree(enum comm_type type, enum comm_op op, const void *const *src, int n, void *out, size_t count);
+
+/* The same without the rounding at the end: acc[count], a partial result; op's average is still a sum. */
+void reduce_partial(enum comm_type type, enum comm_op op, const void *const *src, int n, void *acc, size_t count);
 
 /* Bytes of one partial result. */
 size_t reduce_acc_size(enum comm_type type);

@@ -1,0 +1,166 @@
+/*
+ * The same bits, whatever carries them: reductions of the same group and inputs over every split of the ranks over
+ * hosts, every backend and every algorithm, bit for bit against the order that comm.h documents, computed here
+ * from that definition (comm_reference). Sizes lie around the borders of what algorithms cut vectors into.
+ */
+#include "tests/conform/comm_reference.h"
+#include "tests/unit/libcomm/ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define COUNT(a) (int)(sizeof(a) / sizeof *(a))
+
+/* Ranks that are neighbours, and ranks that are not, so that a host's ranks come to one part of the tree or to many. */
+static const struct split {
+	int n;
+	const char *backend, *hosts;
+} splits[] = {
+	{ 8, "shm", NULL }, { 8, "tcp", NULL },
+	{ 8, NULL, "abbbbbbb" }, { 8, NULL, "aaaaaaab" }, { 8, NULL, "aabbbbbb" }, { 8, NULL, "aaaabbbb" },
+	{ 8, NULL, "abababab" }, { 8, NULL, "abbaabba" }, { 8, NULL, "aabbccdd" }, { 8, NULL, "abcdaabb" },
+	{ 7, "tcp", NULL }, { 7, NULL, "aaabbcc" }, { 7, NULL, "abbbbbc" }, { 7, NULL, "abcabca" },
+	{ 5, NULL, "abcde" }, { 5, NULL, "aaaab" }, { 3, NULL, "aba" },
+};
+
+enum { SLOT = 256 << 10, ROOM = 2 * SLOT + 4096 };
+
+/* Bytes of the vector: around a cache line, around the thresholds of the table, around slots. */
+static const size_t small[] = { 8, 56, 64, 72, 1000, 4096, 4104, 16384 };
+static const size_t large[] = { 16392, 65536, SLOT - 64, SLOT, SLOT + 8, 2 * SLOT, 2 * SLOT + 72 };
+
+struct trial {
+	const struct reference *ref;
+	struct comm *c;
+	int rank, n;
+	enum comm_type type;
+	enum comm_op op;
+	char *in, *out;
+};
+
+static int compare(const struct trial *t, const char *what, const char *out, int block, size_t bytes)
+{
+	size_t at = reference_differs(reference_reduced(t->ref, t->type, t->op, block), t->type, out, bytes);
+	RANK_CHECK(at == bytes, "%s of %zu bytes, type %d, operation %d, rank %d of %d: byte %zu differs", what, bytes,
+		   t->type, t->op, t->rank, t->n, at);
+	return 0;
+}
+
+static void give(const struct trial *t, char *at, int block, size_t bytes)
+{
+	reference_spread(reference_given(t->ref, t->type, t->op == COMM_PROD, t->rank, block), t->type, at, bytes);
+}
+
+static int whole_vectors(struct trial *t, size_t bytes)
+{
+	struct err e = ERR_INIT;
+	size_t count = bytes / comm_type_size(t->type);
+	int root = (int)(count % (size_t)t->n);
+	give(t, t->in, 0, bytes);
+	RANK_CHECK(comm_all_reduce(t->c, t->in, t->out, count, t->type, t->op, &e) == 0, "%s", e.text);
+	if (compare(t, "all_reduce", t->out, 0, bytes))
+		return 1;
+	char *out = t->rank == root ? t->in : NULL; /* in place */
+	RANK_CHECK(comm_reduce(t->c, t->in, out, count, t->type, t->op, root, &e) == 0, "%s", e.text);
+	return out ? compare(t, "reduce", out, 0, bytes) : 0;
+}
+
+/* A vector of about `bytes`, cut unevenly: rank r gets (r % 3 + 1) / 2 of an even share. */
+static int blocks(struct trial *t, size_t bytes)
+{
+	struct err e = ERR_INIT;
+	size_t counts[REF_RANKS], size = comm_type_size(t->type), each = bytes / size / (size_t)t->n + 1;
+	char *at = t->in;
+	for (int r = 0; r < t->n; at += counts[r++] * size) {
+		counts[r] = each * (size_t)(r % 3 + 1) / 2;
+		give(t, at, r, counts[r] * size);
+	}
+	RANK_CHECK(comm_reduce_scatterv(t->c, t->in, t->out, counts, t->type, t->op, &e) == 0, "%s", e.text);
+	return compare(t, "reduce_scatter", t->out, t->rank, counts[t->rank] * size);
+}
+
+static int all_sizes(struct comm *world, void *arg)
+{
+	struct trial t = { .ref = arg, .c = world, .rank = comm_rank(world), .n = comm_size(world),
+			   .in = malloc(ROOM), .out = malloc(ROOM) };
+	RANK_CHECK(t.in && t.out, "no memory");
+	for (int type = 0; type < REF_TYPES; type++)
+		for (int i = 0; i < REF_REDOPS * (COUNT(small) + COUNT(large)); i++) {
+			int size = i / REF_REDOPS, op = i % REF_REDOPS;
+			size_t bytes = size < COUNT(small) ? small[size] : large[size - COUNT(small)];
+			t.type = (enum comm_type)type;
+			t.op = (enum comm_op)op;
+			/* One reduction for each large size, another one for each type. */
+			if (size >= COUNT(small) && (size + type) % REF_REDOPS != op)
+				continue;
+			alarm(RANKS_ALARM_S);
+			if (whole_vectors(&t, bytes) || blocks(&t, bytes))
+				return 1;
+		}
+	free(t.in);
+	free(t.out);
+	return 0;
+}
+
+static struct reference *references[REF_RANKS + 1];
+
+static void run_split(const struct split *s, const char *algorithm)
+{
+	if (!references[s->n])
+		references[s->n] = reference_open(s->n);
+	assert_non_null(references[s->n]);
+	struct ranks r = { .n = s->n, .backend = s->backend, .hosts = s->hosts, .algorithm = algorithm,
+			   .timeout_s = 30, .fn = all_sizes, .arg = references[s->n] };
+	if (ranks_run(&r))
+		fail_msg("%d ranks, backend %s, hosts %s, algorithm %s", s->n, s->backend ? s->backend : "auto",
+			 s->hosts ? s->hosts : "one", algorithm ? algorithm : "by the table");
+}
+
+static void every_split_gives_the_documented_bits(void **state)
+{
+	(void)state;
+	for (int i = 0; i < COUNT(splits); i++)
+		run_split(&splits[i], NULL);
+}
+
+static void every_algorithm_gives_the_documented_bits(void **state)
+{
+	(void)state;
+	for (const char *const *name = comm_algorithms(); *name; name++)
+		for (int i = 0; i < COUNT(splits); i++)
+			run_split(&splits[i], *name);
+}
+
+static void an_unknown_algorithm_is_refused_with_the_known_ones(void **state)
+{
+	(void)state;
+	struct ranks r = { .n = 1, .algorithm = "carrier pigeon" };
+	struct comm *world;
+	struct err e = ERR_INIT;
+	assert_int_equal(ranks_open(&r, 0, &world, &e), -1);
+	assert_int_equal(e.code, ERR_USAGE);
+	for (const char *const *name = comm_algorithms(); *name; name++)
+		assert_non_null(strstr(e.text, *name));
+}
+
+static int close_references(void **state)
+{
+	(void)state;
+	for (int n = 0; n <= REF_RANKS; n++)
+		reference_close(references[n]);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_split_gives_the_documented_bits),
+		cmocka_unit_test(every_algorithm_gives_the_documented_bits),
+		cmocka_unit_test(an_unknown_algorithm_is_refused_with_the_known_ones),
+	};
+	return cmocka_run_group_tests_name("the order of reductions", tests, NULL, close_references);
+}
