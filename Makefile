@@ -156,11 +156,19 @@ check-unit: unit-bins
 # Everything under AddressSanitizer and UBSan; what has threads of its own under ThreadSanitizer
 # too (not the kernels: libgomp's barriers are unknown to it).
 ASAN_BIN := $(UNIT_BIN:$(BUILD)/%=build/asan/%)
-TSAN_BIN := $(patsubst $(BUILD)/%,build/tsan/%,$(filter $(foreach f,base libcomm launcher,$(BUILD)/tests/unit/$(f)/%),$(UNIT_BIN)))
+TSAN_BIN := $(patsubst $(BUILD)/%,build/tsan/%,$(filter $(foreach f,base libcomm launcher,$(BUILD)/tests/unit/$(f)/%) \
+	$(BUILD)/tests/conform/test_comm%,$(UNIT_BIN)))
 check-san: setup-check
 	@$(MAKE) --no-print-directory BUILD=build/asan SAN='-fsanitize=address,undefined -fno-sanitize-recover=all' unit-bins
 	@$(MAKE) --no-print-directory BUILD=build/tsan SAN=-fsanitize=thread $(TSAN_BIN)
 	@tests/run $(ASAN_BIN) $(TSAN_BIN)
+
+# Every cell of the collectives' conformance, large ones too: hours. SWEEP=20: twenty times what make check deals.
+.PHONY: check-comm
+SWEEP ?= 1000000
+check-comm: setup-check
+	@$(MAKE) --no-print-directory $(BUILD)/tests/conform/test_comm
+	@MUSTER_COMM_SWEEP=$(SWEEP) tests/run $(BUILD)/tests/conform/test_comm
 
 # Each reader of foreign bytes under libFuzzer for FUZZ_SECONDS.
 FUZZ_SECONDS ?= 60
@@ -198,6 +206,7 @@ help:
 	@echo 'make demo       install what is missing, build, train a small model on 8 agents of this machine'
 	@echo 'make check      install what is missing, build, run every test (a real Slurm cluster on loopback among them)'
 	@echo 'make check-san  the unit tests under AddressSanitizer, UBSan and ThreadSanitizer'
+	@echo 'make check-comm every cell of the collectives conformance: hours; SWEEP=20 deals twenty times what make check does'
 	@echo 'make fuzz       every reader of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each'
 	@echo 'make bench      speed, as shares of what this machine can do'
 	@echo 'make install    into PREFIX=/usr/local (DESTDIR is honoured)'
