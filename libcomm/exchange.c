@@ -2,11 +2,12 @@
 
 #include "libcomm/futex.h"
 #include "libcomm/lanes.h"
+#include "libcomm/wait.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { FRAME_MAGIC = 0x4d535431, PIECES = 16 };
+enum { FRAME_MAGIC = 0x4d53, PIECES = 16 };
 
 void exchange_begin(struct comm *c)
 {
@@ -25,7 +26,7 @@ static int add(struct comm *c, const struct op *op, bool send, int peer, void *d
 	}
 	c->transfers[c->transfer_count++] = (struct transfer){
 		.send = send, .peer = peer, .next = -1, .data = data, .bytes = bytes,
-		.frame = { FRAME_MAGIC, op->kind == OP_P2P ? 0 : c->seq, op->kind, bytes },
+		.frame = { FRAME_MAGIC, (uint8_t)op->kind, WAY_STREAM, op->kind == OP_P2P ? 0 : c->seq, bytes },
 	};
 	return 0;
 }
@@ -42,6 +43,16 @@ int exchange_recv(struct comm *c, const struct op *op, int peer, void *data, siz
 
 /* --- Queues ----------------------------------------------------------------- */
 
+/* How the message goes. */
+static void choose_way(struct link *l, int i)
+{
+	struct transfer *t = &l->c->transfers[i];
+	if (!t->send)
+		t->way = handoff_fits(l, t->bytes) ? WAY_ASK : WAY_STREAM;
+	else if (handoff_offer(l, i))
+		t->way = t->frame.way = WAY_SPAN;
+}
+
 static void enqueue(struct comm *c, int i, int *active)
 {
 	struct transfer *t = &c->transfers[i];
@@ -52,6 +63,7 @@ static void enqueue(struct comm *c, int i, int *active)
 	if (*tail >= 0)
 		c->transfers[*tail].next = i;
 	*tail = i;
+	choose_way(l, i);
 	if (!l->active) {
 		l->active = true;
 		l->next_active = *active;
@@ -63,6 +75,7 @@ static void forget(struct comm *c, int active)
 {
 	for (int r = active; r >= 0; r = c->links[r].next_active) {
 		struct link *l = &c->links[r];
+		handoff_abandon(l);
 		l->active = false;
 		l->out_tail = l->in_tail = -1;
 		for (int k = 0; k < l->lanes; k++)
@@ -71,9 +84,11 @@ static void forget(struct comm *c, int active)
 	c->transfer_count = 0;
 }
 
-/* Whether one of its lanes is not through. */
+/* Whether one of its lanes is not through, or the peer has not taken all. */
 static bool unfinished(const struct link *l)
 {
+	if (l->handoff.oldest >= 0)
+		return true;
 	for (int k = 0; k < l->lanes; k++)
 		if (l->lane[k].out.at >= 0 || l->lane[k].in.at >= 0)
 			return true;
@@ -87,41 +102,66 @@ static size_t frame_on(int lane)
 	return lane == 0 ? sizeof(struct frame) : 0;
 }
 
-/* What is left of a message on a lane: of its frame, then of its data. */
+/* Bytes of a message on a lane, as far as they are known. */
+static size_t share(const struct transfer *t, const struct link *l, int lane)
+{
+	size_t data = t->way == WAY_ASK ? 0 : t->way == WAY_SPAN ? sizeof t->span : lane_share(t->bytes, l->lanes, lane);
+	return frame_on(lane) + data;
+}
+
+/* What is left of them: of the frame, then of the rest. */
 static int pieces(struct transfer *t, const struct link *l, int lane, size_t done, struct iovec v[PIECES])
 {
 	int n = 0;
-	size_t head = frame_on(lane);
+	size_t head = frame_on(lane), rest = done < head ? 0 : done - head;
 	if (done < head)
 		v[n++] = (struct iovec){ (char *)(t->send ? &t->frame : &t->got) + done, head - done };
-	return n + lane_pieces(t->data, t->bytes, l->lanes, lane, done < head ? 0 : done - head, v + n, PIECES - n);
+	if (t->way == WAY_STREAM)
+		return n + lane_pieces(t->data, t->bytes, l->lanes, lane, rest, v + n, PIECES - n);
+	if (t->way == WAY_SPAN)
+		v[n++] = (struct iovec){ (char *)&t->span + rest, sizeof t->span - rest };
+	return n;
 }
 
 static int check_frame(struct comm *c, const struct transfer *t, struct err *e)
 {
 	const struct frame *want = &t->frame, *got = &t->got;
 	char who[160];
-	if (!memcmp(want, got, sizeof *want))
-		return 0;
-	if (got->magic != FRAME_MAGIC || got->kind >= OP_KIND_COUNT)
+	if (got->magic != FRAME_MAGIC || got->kind >= OP_KIND_COUNT ||
+	    got->way > (t->way == WAY_ASK ? WAY_SPAN : WAY_STREAM))
 		return err_set(e, ERR_PROTO, "%s sent what is no message", group_rank_text(c, t->peer, who));
+	if (got->kind == want->kind && got->seq == want->seq && got->bytes == want->bytes)
+		return 0;
 	return err_set(e, ERR_PROTO, "%s sent %llu bytes of %s number %u where %llu bytes of %s number %u were due; "
 		       "all ranks of a group must call the same operations in the same order",
 		       group_rank_text(c, t->peer, who), (unsigned long long)got->bytes, op_word(got->kind), got->seq,
 		       (unsigned long long)want->bytes, op_word(want->kind), want->seq);
 }
 
-/* The lane has moved `got` bytes of the message. */
-static int advance(struct comm *c, const struct transfer *t, int lane, struct cursor *k, size_t got, struct err *e)
+/* The frame is through. */
+static int framed(struct comm *c, struct transfer *t, struct err *e)
 {
-	bool framed = k->done >= frame_on(lane);
-	k->done += got;
-	if (framed || k->done < frame_on(lane))
+	if (t->send) {
+		atomic_fetch_add_explicit(&c->sent, t->bytes, memory_order_relaxed);
 		return 0;
-	if (!t->send)
-		return check_frame(c, t, e);
-	atomic_fetch_add_explicit(&c->sent, t->bytes, memory_order_relaxed);
+	}
+	if (check_frame(c, t, e) < 0)
+		return -1;
+	t->way = t->got.way;
 	return 0;
+}
+
+/* Moves bytes of a message on a lane; returns how many, 0 for none now, -1. */
+static ssize_t move_bytes(struct link *l, int lane, struct transfer *t, struct cursor *k, struct err *e)
+{
+	struct iovec v[PIECES];
+	int n = pieces(t, l, lane, k->done, v);
+	ssize_t got = (t->send ? l->ops->put : l->ops->get)(l, lane, v, n, e);
+	if (got <= 0)
+		return got;
+	bool before = k->done >= frame_on(lane);
+	k->done += (size_t)got;
+	return !before && k->done >= frame_on(lane) && framed(l->c, t, e) < 0 ? -1 : got;
 }
 
 /* Moves one direction of a lane as far as it goes; *moved when at all. */
@@ -129,20 +169,31 @@ static int move_lane(struct comm *c, struct link *l, int lane, struct cursor *k,
 {
 	while (k->at >= 0) {
 		struct transfer *t = &c->transfers[k->at];
-		size_t share = frame_on(lane) + lane_share(t->bytes, l->lanes, lane);
-		if (k->done < share) {
-			struct iovec v[PIECES];
-			int n = pieces(t, l, lane, k->done, v);
-			ssize_t got = (t->send ? l->ops->put : l->ops->get)(l, lane, v, n, e);
+		if (k->done < share(t, l, lane)) {
+			ssize_t got = move_bytes(l, lane, t, k, e);
 			if (got <= 0)
 				return (int)got;
 			*moved = true;
-			if (advance(c, t, lane, k, (size_t)got, e) < 0)
-				return -1;
+			continue;
 		}
-		if (k->done == share)
-			*k = (struct cursor){ t->next, 0 };
+		if (!t->send && t->way == WAY_SPAN) {
+			int rc = handoff_fetch(l, t, moved, e);
+			if (rc <= 0)
+				return rc;
+			*moved = true;
+		}
+		*k = (struct cursor){ t->next, 0 };
 	}
+	return 0;
+}
+
+static int move_link(struct comm *c, struct link *l, bool *moved, struct err *e)
+{
+	for (int k = 0; k < l->lanes; k++)
+		if (move_lane(c, l, k, &l->lane[k].out, moved, e) < 0 || move_lane(c, l, k, &l->lane[k].in, moved, e) < 0)
+			return -1;
+	if (l->handoff.oldest >= 0)
+		handoff_settle(l);
 	return 0;
 }
 
@@ -152,12 +203,12 @@ static int move_all(struct comm *c, int active, bool *moved, struct err *e)
 	int left = 0;
 	for (int r = active; r >= 0; r = c->links[r].next_active) {
 		struct link *l = &c->links[r];
-		for (int k = 0; k < l->lanes; k++)
-			if (move_lane(c, l, k, &l->lane[k].out, moved, e) < 0 ||
-			    move_lane(c, l, k, &l->lane[k].in, moved, e) < 0)
-				return -1;
+		if (move_link(c, l, moved, e) < 0)
+			return -1;
 		left |= unfinished(l);
 	}
+	for (int r = active; left && !*moved && r >= 0; r = c->links[r].next_active)
+		handoff_help(&c->links[r], moved);
 	return left;
 }
 
@@ -214,7 +265,7 @@ static int doze(struct comm *c, int active, bool *slept_out, struct err *e)
 	uint32_t rings = 0;
 	if (me) {
 		rings = atomic_load(&me->doorbell);
-		atomic_exchange(&me->sleeping, 1);
+		atomic_store(&me->sleeping, 1); /* see ring_wake */
 	}
 	bool moved = false;
 	int left = move_all(c, active, &moved, e);
@@ -234,26 +285,21 @@ static int doze(struct comm *c, int active, bool *slept_out, struct err *e)
 		c->suspect = *slept_out = false;
 	}
 	if (me)
-		atomic_exchange(&me->sleeping, 0); /* not a store: that would hide what a peer's exchange released */
+		atomic_store(&me->sleeping, 0);
 	return left;
 }
 
 static int run_links(struct comm *c, int active, struct err *e)
 {
-	/* A look at a socket is a system call. */
-	int spins = c->bell.rx >= 0 ? c->world->spins / 64 : c->world->spins;
+	struct wait idle = { 0 };
 	bool slept_out = false;
 	int left = 1;
-	for (int idle = 0; left > 0;) {
+	while (left > 0) {
 		bool moved = false;
 		left = move_all(c, active, &moved, e);
-		if (left <= 0)
-			break;
 		if (moved)
-			idle = 0;
-		else if (idle++ < spins)
-			cpu_relax();
-		else
+			idle = (struct wait){ 0 };
+		else if (left > 0 && !wait_looks(&idle, c->world))
 			left = doze(c, active, &slept_out, e);
 	}
 	c->suspect = false;

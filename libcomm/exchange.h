@@ -15,23 +15,37 @@
 #define MUSTER_LIBCOMM_EXCHANGE_H
 
 #include "libcomm/group.h"
+#include "libcomm/handoff.h"
 #include "libcomm/tcp.h"
 
 #include <poll.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
+/* What follows a frame on lane 0. */
+enum way {
+	WAY_STREAM, /* the data, or the lane's share of it */
+	WAY_SPAN,   /* where the data lies: handoff.h */
+	WAY_ASK,    /* the receiver's: what the frame says */
+};
+
 struct frame {
-	uint32_t magic, seq;
-	uint64_t kind, bytes;
+	uint16_t magic;
+	uint8_t kind, way;
+	uint32_t seq;
+	uint64_t bytes;
 };
 
 struct transfer {
 	bool send;
-	int peer, next; /* next of the same peer and direction, -1: the last */
+	bool begun, fetched; /* handoff.c: it has a number; its data is here */
+	enum way way;
+	int peer, next;      /* next of the same peer and direction, -1: the last */
 	char *data;
 	size_t bytes;
 	struct frame frame, got;
+	struct span span;
+	uint32_t number;     /* among the messages of its link and direction that are handed over */
 };
 
 /* How far a lane has come in one direction. */
@@ -59,6 +73,7 @@ struct ring_link {
 	struct ring *tx, *rx;
 	struct seg_line *line; /* the peer's */
 	size_t bytes;          /* in a ring */
+	uint64_t tail, head;   /* of tx, of rx, when they were last looked at */
 	int bell;              /* the peer's, -1: it sleeps on its doorbell */
 };
 
@@ -71,6 +86,7 @@ struct link {
 	int out_tail, in_tail; /* the last transfers, -1: none */
 	bool active;
 	int next_active;
+	struct handoff_end handoff;
 	union {
 		struct ring_link ring;
 		struct tcp_link tcp;
@@ -78,6 +94,9 @@ struct link {
 };
 
 extern const struct link_ops ring_ops, tcp_ops;
+
+/* The peer looks at what this rank has changed in the segment, if it sleeps. */
+void ring_wake(const struct link *l);
 
 int links_open(struct comm *c, const struct card *cards, struct err *e);
 void links_cut(struct comm *c);

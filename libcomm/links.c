@@ -17,6 +17,8 @@ static int ring_open(struct link *l, const struct card *card, struct err *e)
 	if (c->backend == GROUP_HYBRID &&
 	    bell_reach(c->world->peers[c->members[l->peer]].pid, card->bell, &l->ring.bell, e) < 0)
 		return -1;
+	l->handoff.tx = &l->ring.tx->handoff;
+	l->handoff.rx = &l->ring.rx->handoff;
 	l->ops = &ring_ops;
 	return 0;
 }
@@ -24,7 +26,8 @@ static int ring_open(struct link *l, const struct card *card, struct err *e)
 static int link_open(struct comm *c, int peer, const struct card *card, struct err *e)
 {
 	struct link *l = &c->links[peer];
-	*l = (struct link){ .c = c, .peer = peer, .lanes = 1, .out_tail = -1, .in_tail = -1 };
+	*l = (struct link){ .c = c, .peer = peer, .lanes = 1, .out_tail = -1, .in_tail = -1,
+			    .handoff.oldest = -1 };
 	l->lane = calloc((size_t)l->lanes, sizeof *l->lane);
 	if (!l->lane)
 		return err_set(e, ERR_NOMEM, "no memory for the link to rank %d", peer);

@@ -4,12 +4,15 @@
 
 #include <string.h>
 
-/* The peer says that it sleeps, looks once more, then sleeps. Both sides change
- * the same word, so either this one reads 1 or the peer's last look sees the bytes. */
-static void wake_peer(struct link *l)
+/* One call moves no more, so that the other side can begin. */
+enum { PIECE = 16 << 10 };
+
+/* The peer says that it sleeps, looks once more, then sleeps; this rank changes something, then asks
+ * whether it sleeps. All four in one order (seq_cst): so either this one sees it sleep or its last look sees the change. */
+void ring_wake(const struct link *l)
 {
 	struct seg_line *line = l->ring.line;
-	if (!atomic_exchange(&line->sleeping, 0))
+	if (!atomic_load(&line->sleeping) || !atomic_exchange(&line->sleeping, 0))
 		return;
 	if (l->ring.bell >= 0) {
 		bell_ring(l->ring.bell);
@@ -19,27 +22,47 @@ static void wake_peer(struct link *l)
 	futex_wake_all(&line->doorbell);
 }
 
+static void copy_in(struct ring *r, size_t cap, uint64_t head, const char *data, size_t len)
+{
+	size_t at = head & (cap - 1), first = len < cap - at ? len : cap - at;
+	memcpy(r->data + at, data, first);
+	if (first < len)
+		memcpy(r->data, data + first, len - first);
+}
+
+static void copy_out(const struct ring *r, size_t cap, uint64_t tail, char *data, size_t len)
+{
+	size_t at = tail & (cap - 1), first = len < cap - at ? len : cap - at;
+	memcpy(data, r->data + at, first);
+	if (first < len)
+		memcpy(data + first, r->data, len - first);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 static ssize_t ring_put(struct link *l, int lane, const struct iovec *v, int n, struct err *e)
 {
 	(void)lane;
 	(void)e;
 	struct ring *r = l->ring.tx;
 	size_t cap = l->ring.bytes;
-	uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
-	uint64_t room = cap - (head - atomic_load_explicit(&r->tail, memory_order_acquire));
-	uint64_t start = head;
+	uint64_t start = atomic_load_explicit(&r->head, memory_order_relaxed), head = start;
+	if (head - l->ring.tail > cap - PIECE)
+		l->ring.tail = atomic_load(&r->tail);
+	uint64_t room = least(cap - (head - l->ring.tail), PIECE);
 	for (int i = 0; i < n && room; i++) {
-		size_t len = v[i].iov_len < room ? v[i].iov_len : room;
-		size_t at = head & (cap - 1), first = len < cap - at ? len : cap - at;
-		memcpy(r->data + at, v[i].iov_base, first);
-		memcpy(r->data, (char *)v[i].iov_base + first, len - first);
+		size_t len = least(v[i].iov_len, room);
+		copy_in(r, cap, head, v[i].iov_base, len);
 		head += len;
 		room -= len;
 	}
-	if (head != start) {
-		atomic_store_explicit(&r->head, head, memory_order_release);
-		wake_peer(l);
-	}
+	if (head == start)
+		return 0;
+	atomic_store(&r->head, head);
+	ring_wake(l);
 	return (ssize_t)(head - start);
 }
 
@@ -49,21 +72,20 @@ static ssize_t ring_get(struct link *l, int lane, const struct iovec *v, int n, 
 	(void)e;
 	struct ring *r = l->ring.rx;
 	size_t cap = l->ring.bytes;
-	uint64_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
-	uint64_t here = atomic_load_explicit(&r->head, memory_order_acquire) - tail;
-	uint64_t start = tail;
+	uint64_t start = atomic_load_explicit(&r->tail, memory_order_relaxed), tail = start;
+	if (tail == l->ring.head)
+		l->ring.head = atomic_load(&r->head);
+	uint64_t here = least(l->ring.head - tail, PIECE);
 	for (int i = 0; i < n && here; i++) {
-		size_t len = v[i].iov_len < here ? v[i].iov_len : here;
-		size_t at = tail & (cap - 1), first = len < cap - at ? len : cap - at;
-		memcpy(v[i].iov_base, r->data + at, first);
-		memcpy((char *)v[i].iov_base + first, r->data, len - first);
+		size_t len = least(v[i].iov_len, here);
+		copy_out(r, cap, tail, v[i].iov_base, len);
 		tail += len;
 		here -= len;
 	}
-	if (tail != start) {
-		atomic_store_explicit(&r->tail, tail, memory_order_release);
-		wake_peer(l);
-	}
+	if (tail == start)
+		return 0;
+	atomic_store(&r->tail, tail);
+	ring_wake(l);
 	return (ssize_t)(tail - start);
 }
 

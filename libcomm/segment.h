@@ -66,9 +66,19 @@ struct seg_head {
 	_Atomic uint32_t wakes;
 };
 
+/* Of the long messages from a rank to another: see handoff.h. */
+struct handoff {
+	_Alignas(128) _Atomic uint64_t claim;   /* number of the message << 32 | the chunk to be taken next */
+	struct span to;                         /* where the receiver wants it; set before claim */
+	_Atomic uint32_t taken;                 /* how many messages the receiver is through with */
+	_Alignas(128) _Atomic uint32_t writing; /* 1: the sender has claimed a chunk, or is about to */
+	_Atomic uint32_t left;                  /* the chunk that it could not write, + 1; set before writing is 0 */
+};
+
 struct ring { /* bytes written and read so far; the data follows */
 	_Alignas(128) _Atomic uint64_t head; /* the writer's */
 	_Alignas(128) _Atomic uint64_t tail; /* the reader's */
+	struct handoff handoff;
 	_Alignas(128) char data[];
 };
 

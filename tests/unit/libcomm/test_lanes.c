@@ -109,9 +109,9 @@ static void loop_open(struct loop *o)
 	o->world.spins = INT_MAX; /* the pipes move in the end: it never sleeps */
 	o->comm = (struct comm){ .world = &o->world, .size = 2, .bell = BELL_NONE, .links = o->links };
 	o->self.out.at = o->self.in.at = -1;
-	o->links[0] = (struct link){ .c = &o->comm, .lanes = 1, .lane = &o->self, .out_tail = -1, .in_tail = -1 };
+	o->links[0] = (struct link){ .c = &o->comm, .lanes = 1, .lane = &o->self, .out_tail = -1, .in_tail = -1, .handoff.oldest = -1 };
 	o->links[1] = (struct link){ .ops = &pipe_ops, .c = &o->comm, .peer = 1, .lanes = LANES, .lane = o->lanes,
-				     .out_tail = -1, .in_tail = -1 };
+				     .out_tail = -1, .in_tail = -1, .handoff.oldest = -1 };
 	for (int k = 0; k < LANES; k++)
 		o->lanes[k].out.at = o->lanes[k].in.at = -1;
 }
