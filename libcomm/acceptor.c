@@ -3,23 +3,24 @@
 #include "base/clock.h"
 #include "libcomm/group.h"
 #include "libcomm/handshake.h"
+#include "libcomm/side.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-enum { STRANGERS = 64, KNOCKS_A_RANK = 2, PROVE_WITHIN_S = 30, EXHAUSTED_MS = 50 };
+enum { STRANGERS = 64, PROVE_WITHIN_S = 30, EXHAUSTED_MS = 50, LAST_WORDS_MS = 100 };
 
 struct arrival {
 	struct arrival *next;
 	uint64_t group;
-	int from, fd; /* -1: has said who it is and has yet to prove it */
+	int from, lane, fd; /* -1: has said who it is and has yet to prove it */
 };
 
-struct guest {
-	struct handshake *greeting; /* NULL: proven, a watch */
-	struct arrival *coming;     /* once it has said that it is a link */
+struct guest { /* has yet to prove itself */
+	struct handshake *greeting;
+	struct arrival *coming; /* once it has said that it is a link */
 	int fd;
 	double until;
 };
@@ -31,8 +32,8 @@ struct acceptor {
 	atomic_bool leave;
 	struct guest *guests;
 	struct pollfd *polls;
-	int count, room;
-	int strangers;      /* guests that have not proven themselves */
+	int count, room, poll_room;
+	struct side_lines *sides;
 	bool out_of_descriptors;
 	_Atomic uint32_t rounds; /* how often it has heard all guests */
 };
@@ -43,7 +44,8 @@ static struct arrival *arrival_expect(struct world *w, const struct hello *hello
 	struct arrival *new = malloc(sizeof *new);
 	if (!new)
 		return NULL;
-	*new = (struct arrival){ .group = hello->group, .from = (int)hello->from, .fd = -1 };
+	*new = (struct arrival){ .group = hello->group, .from = (int)hello->from,
+				 .lane = hello->lane, .fd = -1 };
 	pthread_mutex_lock(&w->lock);
 	new->next = w->arrivals;
 	w->arrivals = new;
@@ -79,12 +81,7 @@ static void arrival_admit(struct world *w, struct arrival *a, int fd)
 static void guest_drop(struct acceptor *a, int i)
 {
 	struct guest *g = &a->guests[i];
-	if (g->greeting) {
-		handshake_free(g->greeting);
-		a->strangers--;
-	} else {
-		close(g->fd);
-	}
+	handshake_free(g->greeting);
 	if (g->coming)
 		arrival_cancel(a->w, g->coming);
 	/* In order of arrival: the oldest stranger comes first. */
@@ -97,30 +94,23 @@ static bool make_room(struct acceptor *a)
 		return true;
 	int room = a->room ? 2 * a->room : 16;
 	struct guest *guests = realloc(a->guests, (size_t)room * sizeof *guests);
-	if (guests)
-		a->guests = guests;
-	struct pollfd *polls = realloc(a->polls, (size_t)(room + 2) * sizeof *polls);
-	if (polls)
-		a->polls = polls;
-	if (!guests || !polls)
+	if (!guests)
 		return false;
+	a->guests = guests;
 	a->room = room;
 	return true;
 }
 
-static void drop_oldest_stranger(struct acceptor *a)
+static void drop_oldest(struct acceptor *a)
 {
-	for (int i = 0; i < a->count; i++)
-		if (a->guests[i].greeting) {
-			guest_drop(a, i);
-			return;
-		}
+	if (a->count)
+		guest_drop(a, 0);
 }
 
-/* All ranks may knock at the same moment, for a link and to watch, and strangers too. */
+/* All ranks may knock at the same moment, for every lane and beside it, and strangers too. */
 static int heard_at_a_time(const struct world *w)
 {
-	return STRANGERS + KNOCKS_A_RANK * w->size;
+	return STRANGERS + (1 + w->sockets) * w->size;
 }
 
 static void welcome(struct acceptor *a)
@@ -130,18 +120,17 @@ static void welcome(struct acceptor *a)
 	for (;;) {
 		if (!make_room(a) || net_accept(a->w->listener, &fd, NULL) < 0) {
 			a->out_of_descriptors = true;
-			drop_oldest_stranger(a);
+			drop_oldest(a);
 			return;
 		}
 		if (fd < 0)
 			return;
-		if (a->strangers >= heard_at_a_time(a->w))
-			drop_oldest_stranger(a);
+		if (a->count >= heard_at_a_time(a->w))
+			drop_oldest(a);
 		struct guest g = { .fd = fd, .until = clock_s() + PROVE_WITHIN_S };
 		if (handshake_accept(a->w, fd, &g.greeting, NULL) < 0)
 			return;
 		a->guests[a->count++] = g;
-		a->strangers++;
 	}
 }
 
@@ -160,54 +149,94 @@ static void hear(struct acceptor *a, int i)
 		guest_drop(a, i);
 		return;
 	}
-	handshake_finish(g->greeting);
-	g->greeting = NULL;
-	a->strangers--;
-	if (!link)
-		return;
 	struct guest proven = *g;
+	int from = (int)hello->from;
 	memmove(g, g + 1, (size_t)(--a->count - i) * sizeof *g);
-	arrival_admit(a->w, proven.coming, proven.fd);
+	handshake_finish(proven.greeting);
+	if (link)
+		arrival_admit(a->w, proven.coming, proven.fd);
+	else
+		side_adopt(a->sides, proven.fd, from);
 }
 
+/* How many there are; -1: no memory. */
 static int set_polls(struct acceptor *a)
 {
-	int n = 0;
+	int need = 2 + a->count + side_count(a->sides), n = 0;
+	if (need > a->poll_room) {
+		struct pollfd *more = realloc(a->polls, 2 * (size_t)need * sizeof *more);
+		if (!more)
+			return -1;
+		a->polls = more;
+		a->poll_room = 2 * need;
+	}
 	a->polls[n++] = (struct pollfd){ .fd = a->bell.rx, .events = POLLIN };
 	a->polls[n++] = (struct pollfd){ .fd = a->out_of_descriptors ? -1 : a->w->listener, .events = POLLIN };
-	for (int i = 0; i < a->count; i++) {
-		if (a->guests[i].greeting)
-			handshake_poll(a->guests[i].greeting, &a->polls[n++]);
-		else
-			a->polls[n++] = (struct pollfd){ .fd = a->guests[i].fd, .events = POLLIN };
-	}
-	return n;
+	for (int i = 0; i < a->count; i++)
+		handshake_poll(a->guests[i].greeting, &a->polls[n++]);
+	side_polls(a->sides, &a->polls[n]);
+	return need;
+}
+
+/* Sleeps until somebody knocks, speaks or calls. */
+static void doze(struct acceptor *a, int longest_ms)
+{
+	int ms = a->out_of_descriptors ? EXHAUSTED_MS : a->count ? 1000 * PROVE_WITHIN_S : -1;
+	if (longest_ms >= 0 && (ms < 0 || longest_ms < ms))
+		ms = longest_ms;
+	int n = set_polls(a);
+	int ready = n < 0 ? poll(NULL, 0, EXHAUSTED_MS) : poll(a->polls, (nfds_t)n, ms);
+	if (n < 0 || (ready > 0 && a->polls[0].revents))
+		bell_hush(&a->bell);
+}
+
+static void work(struct acceptor *a)
+{
+	/* From the last on: what is dropped moves only what was looked at. */
+	for (int i = a->count - 1; i >= 0; i--)
+		hear(a, i);
+	side_work(a->sides);
+	atomic_fetch_add(&a->rounds, 1);
+	welcome(a);
 }
 
 static void *acceptor_main(void *arg)
 {
 	struct acceptor *a = arg;
-	while (!atomic_load(&a->leave) && !world_failed(a->w)) {
-		int n = set_polls(a);
-		int ms = a->out_of_descriptors ? EXHAUSTED_MS : a->strangers ? 1000 * PROVE_WITHIN_S : -1;
-		int ready = poll(a->polls, (nfds_t)n, ms);
-		if (ready > 0 && a->polls[0].revents)
-			bell_hush(&a->bell);
-		/* From the last on: what is dropped moves only what was looked at. */
-		for (int i = a->count - 1; i >= 0; i--) {
-			if (a->guests[i].greeting)
-				hear(a, i);
-			else if (ready > 0 && a->polls[i + 2].revents) /* a watcher has left */
-				guest_drop(a, i);
-		}
-		atomic_fetch_add(&a->rounds, 1);
-		welcome(a);
+	while (!atomic_load(&a->leave)) {
+		doze(a, -1);
+		work(a);
+	}
+	/* Who is about to be reached by the last words shall hear them. */
+	int64_t until = clock_ns() + LAST_WORDS_MS * 1000000LL, left;
+	while (world_failed(a->w) && (a->count || side_calling(a->sides)) && (left = until - clock_ns()) > 0) {
+		doze(a, (int)(left / 1000000) + 1);
+		work(a);
 	}
 	while (a->count)
 		guest_drop(a, a->count - 1);
+	side_lines_free(a->sides);
 	/* Nobody may believe any more that this rank is there. */
 	shutdown(a->w->listener, SHUT_RDWR);
 	return NULL;
+}
+
+static void acceptor_free(struct acceptor *a)
+{
+	bell_close(&a->bell);
+	free(a->guests);
+	free(a->polls);
+	free(a);
+}
+
+static int start(struct acceptor *a, struct err *e)
+{
+	sigset_t all, old;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	int rc = pthread_create(&a->thread, NULL, acceptor_main, a);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return rc ? err_set(e, ERR_NOMEM, "cannot start the acceptor's thread: %s", strerror(rc)) : 0;
 }
 
 int acceptor_open(struct world *w, struct err *e)
@@ -217,29 +246,16 @@ int acceptor_open(struct world *w, struct err *e)
 		return err_set(e, ERR_NOMEM, "no memory for the acceptor");
 	a->w = w;
 	a->bell = (struct bell)BELL_NONE;
-	if (!make_room(a)) {
-		err_set(e, ERR_NOMEM, "no memory for the acceptor");
-		goto free_acceptor;
-	}
-	if (bell_open(&a->bell, e) < 0)
-		goto free_acceptor;
-	sigset_t all, old;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int rc = pthread_create(&a->thread, NULL, acceptor_main, a);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (rc) {
-		err_set(e, ERR_NOMEM, "cannot start the acceptor's thread: %s", strerror(rc));
-		goto free_acceptor;
-	}
+	w->sides = calloc((size_t)w->size, sizeof *w->sides);
+	a->sides = w->sides ? side_lines_new(w) : NULL;
+	if (!a->sides)
+		err_set(e, ERR_NOMEM, "no memory for the acceptor of %d ranks", w->size);
 	w->acceptor = a;
-	return 0;
-
-free_acceptor:
-	bell_close(&a->bell);
-	free(a->guests);
-	free(a->polls);
-	free(a);
+	if (a->sides && bell_open(&a->bell, e) == 0 && start(a, e) == 0)
+		return 0;
+	w->acceptor = NULL;
+	side_lines_free(a->sides);
+	acceptor_free(a);
 	return -1;
 }
 
@@ -250,10 +266,7 @@ void acceptor_close(struct world *w)
 		atomic_store(&a->leave, true);
 		bell_ring(a->bell.tx);
 		pthread_join(a->thread, NULL);
-		bell_close(&a->bell);
-		free(a->guests);
-		free(a->polls);
-		free(a);
+		acceptor_free(a);
 		w->acceptor = NULL;
 	}
 	while (w->arrivals) {
@@ -264,14 +277,14 @@ void acceptor_close(struct world *w)
 	}
 }
 
-int acceptor_take(struct world *w, uint64_t group, int from, bool *coming)
+int acceptor_take(struct world *w, uint64_t group, int from, int lane, bool *coming)
 {
 	int fd = -1;
 	*coming = false;
 	pthread_mutex_lock(&w->lock);
 	for (struct arrival **p = &w->arrivals; *p; p = &(*p)->next) {
 		struct arrival *a = *p;
-		if (a->group != group || a->from != from)
+		if (a->group != group || a->from != from || a->lane != lane)
 			continue;
 		*coming = true;
 		if (a->fd < 0)
@@ -296,6 +309,11 @@ void acceptor_cut(struct world *w)
 	for (struct arrival *a = w->arrivals; a; a = a->next)
 		if (a->fd >= 0)
 			shutdown(a->fd, SHUT_RDWR);
+	acceptor_wake(w);
+}
+
+void acceptor_wake(struct world *w)
+{
 	if (w->acceptor)
 		bell_ring(w->acceptor->bell.tx);
 }

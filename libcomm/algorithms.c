@@ -1,6 +1,7 @@
 #include "libcomm/algorithms.h"
 #include "libcomm/crew.h"
 #include "libcomm/recorder.h"
+#include "libcomm/verdict.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -157,17 +158,21 @@ void even_shares(const struct comm *c, size_t count, size_t element, size_t *off
 static int run_together(struct comm *c, const struct op *op, struct err *e)
 {
 	struct err why = ERR_INIT;
-	if (world_failed(c->world))
+	if (world_over(c->world))
 		return world_error(c->world, e);
 	uint32_t number = op->kind == OP_P2P ? ++c->messages : ++c->seq;
 	struct op_signature sign = op_sign(op, number, c->size);
 	c->deadline = c->grace = 0;
+	c->accused = -1;
 	const struct algorithm *a = choose(c, op, sign.bytes);
 	recorder_begin(c->recorder, op, &sign, names[a->name]);
 	int rc = a->run(c, op, &why);
 	recorder_end(c->recorder, rc < 0);
-	if (rc == 0)
+	if (rc == 0) {
+		atomic_store_explicit(&c->waits_for, -1, memory_order_relaxed);
 		return 0;
+	}
+	verdict_settle(c, &why);
 	/* Once the world has failed, its sockets are shut: what the operation saw is only the echo. */
 	if (world_failed(c->world))
 		world_error(c->world, &why);
@@ -181,7 +186,7 @@ int group_run(struct comm *c, const struct op *op, struct err *e)
 {
 	if (c->size > 1 || op->kind == OP_P2P)
 		return run_together(c, op, e);
-	if (world_failed(c->world))
+	if (world_over(c->world))
 		return world_error(c->world, e);
 	run_alone(op);
 	return 0;

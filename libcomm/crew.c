@@ -34,9 +34,14 @@ int crew_step(struct crew *w, struct err *e)
 	bool first = w->steps++ == 0;
 	struct op op = without_lists(w);
 	inner->deadline = w->c->deadline;
+	inner->accused = -1;
+	atomic_store_explicit(&w->c->waits_for, -1, memory_order_relaxed);
 	inner->grace = first ? 0 : 2 * w->c->grace;
 	int rc = first ? step_first(inner, &op, e) : step_pass(inner, e);
 	w->c->deadline = inner->deadline;
+	w->c->accused = inner->accused;
+	if (rc == 0)
+		atomic_store_explicit(&inner->waits_for, -1, memory_order_relaxed);
 	return rc;
 }
 

@@ -67,6 +67,7 @@ static struct comm *group_new(const struct group_spec *s, struct err *e)
 	size_t n = (size_t)s->size;
 	c->world = s->world;
 	c->id = s->id;
+	c->accused = c->waits_for = -1;
 	c->rank = s->rank;
 	c->size = s->size;
 	c->memfd = s->memfd;
@@ -302,12 +303,23 @@ static int timed_out(struct comm *c, struct err *e)
 		size_t used = strlen(list);
 		snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", group_rank_text(c, r, who));
 	}
+	c->accused = c->waits_for;
 	return err_set(e, ERR_TIMEOUT, "%s%s did not come within %g s", list, absent > 4 ? " and others" : "",
 		       c->world->timeout_s);
 }
 
+/* The first rank that the operation waits for. */
+static int first_absent(const struct comm *c)
+{
+	for (int r = 0; r < c->size; r++)
+		if (c->absent[r] && r != c->rank)
+			return c->members[r];
+	return -1;
+}
+
 int group_patience(struct comm *c, bool thorough, struct err *e)
 {
+	atomic_store_explicit(&c->waits_for, first_absent(c), memory_order_relaxed);
 	if (world_failed(c->world))
 		return world_error(c->world, e);
 	bool looked_twice = c->suspect;

@@ -48,6 +48,8 @@ struct comm {
 	uint32_t splits;
 	struct recorder *recorder;
 	bool *absent;             /* whom the operation waits for */
+	int accused;              /* world rank whom the operation fails for and who may know more, -1: nobody */
+	_Atomic int waits_for;    /* world rank, for those who ask (side.h); -1: nobody */
 	bool suspect;             /* someone absent is gone; look once more */
 	int64_t deadline;         /* of the operation; 0: not yet known, it has not slept */
 	int64_t grace;            /* what it waits beyond that, so that who knows more speaks first */

@@ -18,7 +18,7 @@ struct handshake {
 	const struct world *w;
 	const char *address;            /* connector: whom it calls */
 	const unsigned char *secret;    /* the acceptor's */
-	int fd, phase;
+	int fd, phase, error;
 	const struct phase *phases;
 	struct hello hello;
 	unsigned char reply[REPLY];     /* nonce, proof of the acceptor */
@@ -53,7 +53,9 @@ static int check_tag(const struct handshake *h, char side, const unsigned char *
 
 static int connected(struct handshake *h, struct err *e)
 {
-	return net_connect_done(h->fd, h->address, e);
+	int rc = net_connect_done(h->fd, h->address, e);
+	h->error = rc < 0 ? errno : 0;
+	return rc;
 }
 
 static int check_reply(struct handshake *h, struct err *e)
@@ -67,8 +69,10 @@ static int check_reply(struct handshake *h, struct err *e)
 static int check_hello(struct handshake *h, struct err *e)
 {
 	const struct hello *l = &h->hello;
-	if (memcmp(l->magic, magic, sizeof magic) || l->kind > HELLO_WATCH || l->zero ||
-	    l->to != (uint32_t)h->w->rank || l->from >= (uint32_t)h->w->size || l->from == l->to)
+	int lanes = l->kind == HELLO_LINK ? h->w->sockets : 0; /* world_meet has seen to it that all ranks have as many */
+	if (memcmp(l->magic, magic, sizeof magic) || l->kind > HELLO_SIDE || l->lanes != lanes ||
+	    (l->lane && l->lane >= lanes) || l->to != (uint32_t)h->w->rank || l->from >= (uint32_t)h->w->size ||
+	    l->from == l->to)
 		return err_set(e, ERR_PROTO, "not a hello to this rank");
 	randombytes_buf(h->reply, NONCE);
 	make_tag(h, 'A', h->reply + NONCE);
@@ -115,15 +119,15 @@ static struct handshake *handshake_new(const struct world *w, const struct phase
 	return h;
 }
 
-int handshake_connect(const struct world *w, int to, enum hello_kind kind, uint64_t group,
-		      struct handshake **out, struct err *e)
+int handshake_connect(const struct world *w, const struct hello *what, struct handshake **out, struct err *e)
 {
 	struct handshake *h = handshake_new(w, connector, e);
 	if (!h)
 		return -1;
-	h->address = w->peers[to].address;
-	h->secret = w->peers[to].secret;
-	h->hello = (struct hello){ .group = group, .kind = kind, .from = (uint32_t)w->rank, .to = (uint32_t)to };
+	h->address = w->peers[what->to].address;
+	h->secret = w->peers[what->to].secret;
+	h->hello = *what;
+	h->hello.from = (uint32_t)w->rank;
 	memcpy(h->hello.magic, magic, sizeof magic);
 	randombytes_buf(h->hello.nonce, sizeof h->hello.nonce);
 	if (net_connect_start(h->address, &h->fd, e) < 0) {
@@ -189,6 +193,16 @@ int handshake_step(struct handshake *h, struct err *e)
 bool handshake_connected(const struct handshake *h)
 {
 	return h->phases[h->phase].size || over(h);
+}
+
+int handshake_errno(const struct handshake *h)
+{
+	return h->error;
+}
+
+int handshake_fd(const struct handshake *h)
+{
+	return h->fd;
 }
 
 void handshake_poll(const struct handshake *h, struct pollfd *p)

@@ -26,7 +26,8 @@ static int ring_open(struct link *l, const struct card *card, struct err *e)
 static int link_open(struct comm *c, int peer, const struct card *card, struct err *e)
 {
 	struct link *l = &c->links[peer];
-	*l = (struct link){ .c = c, .peer = peer, .lanes = 1, .out_tail = -1, .in_tail = -1,
+	bool far = c->local[peer] < 0;
+	*l = (struct link){ .c = c, .peer = peer, .lanes = far ? c->world->sockets : 1, .out_tail = -1, .in_tail = -1,
 			    .handoff.oldest = -1 };
 	l->lane = calloc((size_t)l->lanes, sizeof *l->lane);
 	if (!l->lane)
@@ -35,11 +36,10 @@ static int link_open(struct comm *c, int peer, const struct card *card, struct e
 		l->lane[k].out.at = l->lane[k].in.at = -1;
 	if (peer == c->rank)
 		return 0;
-	if (c->local[peer] >= 0)
+	if (!far)
 		return ring_open(l, card, e);
-	tcp_init(&l->tcp);
 	l->ops = &tcp_ops;
-	return 0;
+	return tcp_open(&l->tcp, l->lanes, e);
 }
 
 /* Room for the bell and every lane. */

@@ -11,7 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPINS = 300 };
+enum { SPINS = 300, SOCKETS = 1 };
+
+static const double SILENCE_S = 60; /* a host that is off is found within that time, whatever the time-out */
 
 static struct world *world_new(const struct comm_bootstrap *boot, const struct comm_options *opt, struct err *e)
 {
@@ -27,10 +29,20 @@ static struct world *world_new(const struct comm_bootstrap *boot, const struct c
 	w->size = boot->size;
 	w->timeout_s = opt->timeout_s;
 	w->force_tcp = opt->backend && !strcmp(opt->backend, "tcp");
+	w->sockets = opt->sockets ? opt->sockets : SOCKETS;
+	/* Half the time-out, so that it is known before operations give up; the kernel counts in seconds. */
+	w->silence_s = opt->timeout_s <= 0 || opt->timeout_s / 2 > SILENCE_S ? SILENCE_S : opt->timeout_s / 2;
+	if (w->silence_s < 1)
+		w->silence_s = 1;
 	w->listener = -1;
 	for (int r = 0; r < w->size; r++)
 		w->peers[r].pidfd = -1;
 	pthread_mutex_init(&w->lock, NULL);
+	pthread_condattr_t monotonic;
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->news, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	return w;
 }
 
@@ -39,7 +51,7 @@ static struct world *world_new(const struct comm_bootstrap *boot, const struct c
 static void describe_self(struct world *w, const struct comm_options *opt, struct peer *me, struct err *why)
 {
 	char address[NET_ADDR_MAX];
-	*me = (struct peer){ .pid = getpid(), .pidfd = -1, .address = "-" };
+	*me = (struct peer){ .pid = getpid(), .pidfd = -1, .address = "-", .sockets = w->sockets };
 	me->host = (char *)(uintptr_t)(opt->host && *opt->host ? opt->host : "localhost");
 	randombytes_buf(me->secret, sizeof me->secret);
 	if (opt->backend && !strcmp(opt->backend, "shm"))

@@ -1,13 +1,16 @@
 /*
  * tcp — links over the network, made when they are first used.
  *
- * Of two ranks the lower one connects, the higher one finds the connection
- * among its world's arrivals. A higher rank that waits for long watches the
- * lower one's listener through a connection that carries nothing: when that
- * ends, the lower one has died before it could connect.
+ * A link has as many lanes as the world has sockets a pair, each a connection of its own. Of two ranks the
+ * lower one connects, the higher one finds the connections among its world's arrivals.
+ * Beside the first of them the lower rank makes a side connection (side.h), which tells both what became
+ * of the other; a higher rank that waits for long makes one itself: when it ends, or is
+ * refused, the lower one has died before it could connect.
  */
 #ifndef MUSTER_LIBCOMM_TCP_H
 #define MUSTER_LIBCOMM_TCP_H
+
+#include "base/err.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,17 +19,21 @@ struct handshake;
 
 enum tcp_state { TCP_IDLE, TCP_GREETING, TCP_AWAITING, TCP_READY };
 
-struct tcp_link {
+struct tcp_lane {
 	enum tcp_state state;
-	int fd;                       /* of a ready link; written under the world's lock */
-	struct handshake *greeting;   /* of the connection to come, or of the watch; NULL: to be begun anew */
-	int shut_out;                 /* how often a greeting ended before its time */
-	int watch;                    /* -1: none yet */
-	int64_t since;                /* when the waiting began */
-	bool gone;                    /* the watch has ended, */
-	uint32_t round;               /* at this one of the acceptor's rounds */
+	int fd;                     /* of a ready lane; written under the world's lock */
+	struct handshake *greeting; /* of the connection to come; NULL: to be begun anew */
+	int shut_out;               /* how often a greeting ended before its time */
+	int64_t since;              /* when the waiting began */
+	bool gone;                  /* the peer is no more, known */
+	uint32_t round;             /* at this one of the acceptor's rounds */
 };
 
-void tcp_init(struct tcp_link *t);
+struct tcp_link {
+	int lanes;
+	struct tcp_lane *lane;
+};
+
+int tcp_open(struct tcp_link *t, int lanes, struct err *e);
 
 #endif

@@ -3,6 +3,7 @@
 #include "libcomm/acceptor.h"
 #include "libcomm/dump.h"
 #include "libcomm/group.h"
+#include "libcomm/side.h"
 #include "libcomm/window.h"
 
 #include <sodium.h>
@@ -17,14 +18,14 @@ enum { HEX_NONCE = 2 * SEG_NONCE + 1, HEX_SECRET = 2 * SECRET_BYTES + 1 };
 
 /* --- Meeting ------------------------------------------------------------------ */
 
-/* pid memfd bell nonce secret address host; the host comes last, as it may hold anything. */
+/* pid memfd bell nonce secret address sockets host; the host comes last, as it may hold anything. */
 static int put_self(const struct comm_bootstrap *boot, const struct peer *mine, const struct card *card, struct err *e)
 {
 	char nonce[HEX_NONCE], secret[HEX_SECRET], text[HEX_NONCE + HEX_SECRET + NET_ADDR_MAX + 400];
 	sodium_bin2hex(nonce, sizeof nonce, card->nonce, SEG_NONCE);
 	sodium_bin2hex(secret, sizeof secret, mine->secret, SECRET_BYTES);
-	snprintf(text, sizeof text, "%d %d %d %s %s %s %.256s", (int)mine->pid, (int)card->memfd, (int)card->bell,
-		 nonce, secret, mine->address, mine->host);
+	snprintf(text, sizeof text, "%d %d %d %s %s %s %d %.256s", (int)mine->pid, (int)card->memfd, (int)card->bell,
+		 nonce, secret, mine->address, mine->sockets, mine->host);
 	int rc = boot->put(boot->arg, key, text, e);
 	sodium_memzero(secret, sizeof secret);
 	sodium_memzero(text, sizeof text);
@@ -37,7 +38,8 @@ static int parse_peer(const char *text, struct peer *p, struct card *card)
 	int pid, memfd, bell, host = 0;
 	size_t a, b;
 	_Static_assert(HEX_NONCE == 65 && HEX_SECRET == 65 && NET_ADDR_MAX == 80, "widths below");
-	if (sscanf(text, "%d %d %d %64s %64s %79s %n", &pid, &memfd, &bell, nonce, secret, p->address, &host) != 6 ||
+	if (sscanf(text, "%d %d %d %64s %64s %79s %d %n", &pid, &memfd, &bell, nonce, secret, p->address,
+		   &p->sockets, &host) != 7 ||
 	    !host || pid <= 0 ||
 	    sodium_hex2bin(card->nonce, SEG_NONCE, nonce, strlen(nonce), NULL, &a, NULL) < 0 || a != SEG_NONCE ||
 	    sodium_hex2bin(p->secret, SECRET_BYTES, secret, strlen(secret), NULL, &b, NULL) < 0 || b != SECRET_BYTES)
@@ -93,10 +95,24 @@ int world_meet(struct world *w, const struct comm_bootstrap *boot, const struct 
 	for (int r = 0; r < w->size; r++)
 		if (get_peer(boot, r, &w->peers[r], &cards[r], e) < 0)
 			return -1;
+	for (int r = 0; r < w->size; r++)
+		if (w->peers[r].sockets != w->sockets)
+			return err_set(e, ERR_USAGE, "rank %d on host %s has %d sockets a pair of ranks, this one %d; [network] "
+				       "sockets must be the same on all", r, w->peers[r].host, w->peers[r].sockets, w->sockets);
 	return number_hosts(w, e);
 }
 
 /* --- The first error ------------------------------------------------------------ */
+
+/* Under the lock. */
+static void keep_words(struct world *w, int speaker, const char *words)
+{
+	if (w->told)
+		return;
+	w->speaker = speaker;
+	snprintf(w->words, sizeof w->words, "%s", words);
+	atomic_store(&w->told, true);
+}
 
 /* True: it was the first one. */
 static bool end_operations(struct world *w, const struct err *why)
@@ -104,11 +120,13 @@ static bool end_operations(struct world *w, const struct err *why)
 	pthread_mutex_lock(&w->lock);
 	bool first = !world_failed(w);
 	if (first) {
+		keep_words(w, w->rank, why->text);
 		w->first = *why;
 		atomic_store_explicit(&w->failed, true, memory_order_release);
 		for (struct comm *c = w->groups; c; c = c->next)
 			group_cut(c, why);
 		acceptor_cut(w);
+		pthread_cond_broadcast(&w->news);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return first;
@@ -120,6 +138,23 @@ void world_fail(struct world *w, const struct err *why)
 	if (end_operations(w, why))
 		dump_first_error(w);
 	pthread_mutex_unlock(&w->dump_lock);
+}
+
+void world_hear(struct world *w, int speaker, const char *words)
+{
+	pthread_mutex_lock(&w->lock);
+	keep_words(w, speaker, words);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void world_believe(struct world *w)
+{
+	struct err why = ERR_INIT;
+	if (!atomic_load(&w->told) || world_failed(w))
+		return;
+	/* Written once, before `told` was. */
+	err_set(&why, ERR_PEER, "rank %d on host %s gave up: %s", w->speaker, w->peers[w->speaker].host, w->words);
+	world_fail(w, &why);
 }
 
 int world_tell(struct world *w, const struct err *why, struct err *e)
@@ -148,6 +183,8 @@ void world_free(struct world *w)
 	}
 	free(w->peers);
 	dump_close(w);
+	free(w->sides);
+	pthread_cond_destroy(&w->news);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
 }

@@ -4,7 +4,8 @@
  *
  * The first error ends everything: world_fail keeps it, marks every group's
  * shared line, shuts every socket down and wakes every sleeper, so that each
- * thread of this process, and each peer, sees it at its next look.
+ * thread of this process, and each peer, sees it at its next look. Over the network the ranks
+ * tell each other the error itself (side.h), so that all name the same cause.
  */
 #ifndef MUSTER_LIBCOMM_WORLD_H
 #define MUSTER_LIBCOMM_WORLD_H
@@ -22,6 +23,7 @@ struct peer {
 	char *host;
 	char address[NET_ADDR_MAX]; /* "-": it does not listen */
 	unsigned char secret[SECRET_BYTES]; /* who connects to it proves to know this */
+	int sockets;                /* a link, as it was told */
 	int host_id;                /* equal: the same host */
 	pid_t pid;
 	int pidfd;                  /* of a rank on this host; else -1 */
@@ -29,6 +31,7 @@ struct peer {
 };
 
 struct window;
+struct side;    /* what is known of a rank beside its data, see side.h */
 struct arrival; /* a connection that proved itself and waits for its group */
 struct acceptor;
 
@@ -40,6 +43,8 @@ struct world {
 	int algorithm;          /* forced: enum algorithm_name; -1: by the table */
 	int spins;              /* looks at a word before sleeping */
 	int listener;           /* -1: none */
+	int sockets;            /* connections of a link */
+	double silence_s;       /* after which a rank that does not answer at all is lost */
 	struct acceptor *acceptor; /* NULL: all ranks share this host */
 
 	char *dump_dir;         /* of the flight recorder, or NULL */
@@ -48,8 +53,14 @@ struct world {
 	atomic_bool noted;      /* set after `note` */
 
 	pthread_mutex_t lock;   /* of all that follows, and of the groups' link descriptors */
+	pthread_cond_t news;    /* of other ranks, or the first error */
 	atomic_bool failed;     /* set after `first` */
 	struct err first;
+	atomic_bool told;       /* another rank's world has failed, with */
+	char words[sizeof ((struct err *)0)->text]; /* these words */
+	int speaker;            /* of this rank; this one's own when it failed first */
+	struct side *sides;     /* by rank; NULL: no network is used */
+	bool side_wanted;       /* one of them has changed */
 	struct comm *groups;
 	struct arrival *arrivals;
 	struct window *windows; /* of comm_alloc */
@@ -58,9 +69,21 @@ struct world {
 
 /* Keeps the first error and ends every operation; the later ones are forgotten. */
 void world_fail(struct world *w, const struct err *why);
+/* Keeps the first error of world rank `speaker`'s world. It ends this world when an operation begins, or fails: one
+ * that is under way may have all it needs, as the speaker had done its part before it failed. */
+void world_hear(struct world *w, int speaker, const char *words);
+/* Fails the world with what it was told, if it was. */
+void world_believe(struct world *w);
 static inline bool world_failed(const struct world *w)
 {
 	return atomic_load_explicit(&w->failed, memory_order_acquire);
+}
+/* The same, at the beginning of an operation. */
+static inline bool world_over(struct world *w)
+{
+	if (atomic_load_explicit(&w->told, memory_order_relaxed))
+		world_believe(w);
+	return world_failed(w);
 }
 /* Copies the first error into e; returns -1. */
 int world_error(struct world *w, struct err *e);

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct peer peers[4];
-	static struct world w = { .rank = 2, .size = 4, .peers = peers, .listener = -1 };
+	static struct world w = { .rank = 2, .size = 4, .peers = peers, .sockets = 2, .listener = -1 };
 	int fd[2];
 	struct handshake *h;
 	if (sodium_init() < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
