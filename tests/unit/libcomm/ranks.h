@@ -29,6 +29,8 @@ struct ranks {
 	const char *hosts;   /* a letter a rank, NULL: one host */
 	double timeout_s;
 	const char *address; /* NULL: loopback */
+	const char *interface; /* NULL: by address */
+	int (*enter)(const struct ranks *r, int rank); /* goes to where the rank shall live; NULL: here */
 	const char *algorithm, *dump_dir; /* NULL: none */
 	int sockets;         /* 0: the default */
 	int (*fn)(struct comm *world, void *arg);
@@ -93,7 +95,8 @@ static inline int ranks_open(struct ranks *r, int rank, struct comm **world, str
 	char host[8] = "host-a";
 	if (r->hosts)
 		host[5] = r->hosts[rank];
-	struct comm_options opt = { .host = host, .interface = "", .address_hint = r->address,
+	struct comm_options opt = { .host = host, .interface = r->interface ? r->interface : "",
+				    .address_hint = r->address,
 				    .timeout_s = r->timeout_s, .backend = r->backend,
 				    .algorithm = r->algorithm, .sockets = r->sockets, .dump_dir = r->dump_dir };
 	return comm_open(&boot, &opt, world, e);
@@ -104,6 +107,10 @@ static inline int ranks_child(struct ranks *r, int rank)
 	struct err e = ERR_INIT;
 	struct comm *world;
 	alarm(RANKS_ALARM_S);
+	if (r->enter && r->enter(r, rank) < 0) {
+		fprintf(stderr, "rank %d cannot enter its host\n", rank);
+		return 101;
+	}
 	if (ranks_open(r, rank, &world, &e) < 0) {
 		fprintf(stderr, "rank %d: %s\n", rank, e.text);
 		return 100;

@@ -1,0 +1,30 @@
+/*
+ * network — hosts of their own for tests: network namespaces on one bridge.
+ *
+ * Each host is a namespace that a sleeping process holds, as is the bridge between them: when the test
+ * ends, however it does, the kernel ends those processes and with them all of it; nothing has a name.
+ * Host k (from 0) has the interface "net0" with these addresses, and a loopback.
+ *
+ *     10.77.0.<k+1>/24    fd77::<k+1>/64    fe80::<k+1>/64
+ */
+#ifndef MUSTER_TESTS_NETWORK_H
+#define MUSTER_TESTS_NETWORK_H
+
+#include <sys/types.h>
+
+enum { NETWORK_HOSTS = 4 };
+
+struct network {
+	int n;
+	pid_t bridge, host[NETWORK_HOSTS];
+};
+
+/* 0, or -1 where this machine or this user may not make one (*why says what failed). */
+int network_open(struct network *net, int hosts, const char **why);
+void network_close(struct network *net);
+/* This process, which must have one thread, lives on that host from now on. */
+int network_enter(const struct network *net, int host);
+/* From now on all that host sends or should get vanishes; nobody is told. */
+int network_cut(const struct network *net, int host);
+
+#endif
