@@ -1,5 +1,6 @@
 #include "libcomm/algorithms.h"
 #include "libcomm/crew.h"
+#include "libcomm/ondevice.h"
 #include "libcomm/recorder.h"
 #include "libcomm/verdict.h"
 
@@ -182,7 +183,7 @@ static int run_together(struct comm *c, const struct op *op, struct err *e)
 	return world_tell(c->world, &why, e);
 }
 
-int group_run(struct comm *c, const struct op *op, struct err *e)
+int group_run_host(struct comm *c, const struct op *op, struct err *e)
 {
 	if (c->size > 1 || op->kind == OP_P2P)
 		return run_together(c, op, e);
@@ -190,4 +191,9 @@ int group_run(struct comm *c, const struct op *op, struct err *e)
 		return world_error(c->world, e);
 	run_alone(op);
 	return 0;
+}
+
+int group_run(struct comm *c, const struct op *op, struct err *e)
+{
+	return c->ondevice ? ondevice_run(c, op, e) : group_run_host(c, op, e);
 }

@@ -1,5 +1,6 @@
 #include "libcomm/async.h"
 
+#include "libcomm/ondevice.h"
 #include "libcomm/recorder.h"
 
 #include <signal.h>
@@ -195,6 +196,8 @@ int comm_wait(struct comm_request *req, struct err *e)
 	int rc = req->rc;
 	if (rc < 0)
 		err_set(e, req->err.code, "%s", req->err.text);
+	else if (req->op.mark)
+		rc = ondevice_join(req->c, req->op.mark, e);
 	request_free(req);
 	return rc;
 }

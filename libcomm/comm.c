@@ -1,5 +1,6 @@
 /* The API: each call becomes a struct op, see op.h. */
 #include "libcomm/async.h"
+#include "libcomm/ondevice.h"
 
 /* Runs an operation now. */
 static int run(struct comm *c, struct op op, struct err *e)
@@ -16,6 +17,8 @@ static int start(struct comm *c, struct op op, struct comm_request **req, struct
 {
 	if (op_check(&op, c->rank, c->size, e) < 0)
 		return err_prefix(e, "%s on group %s", op_word(op.kind), c->name);
+	if (c->ondevice && ondevice_mark(c, &op, e) < 0)
+		return -1;
 	return async_start(c, &op, req, e);
 }
 
@@ -36,6 +39,8 @@ const char *comm_name(const struct comm *c)
 
 const char *comm_backend(const struct comm *c)
 {
+	if (c->ondevice)
+		return ondevice_backend(c);
 	return c->backend == GROUP_SHM ? "shm" : c->backend == GROUP_TCP ? "tcp" : "hybrid";
 }
 

@@ -85,7 +85,7 @@ int comm_split(struct comm *c, int color, int key, const char *name, struct comm
 int comm_rank(const struct comm *c);
 int comm_size(const struct comm *c);
 const char *comm_name(const struct comm *c);
-/* "shm", "tcp" or "hybrid" (shm inside hosts, tcp across). */
+/* "shm", "tcp" or "hybrid" (shm inside hosts, tcp across); of a device group "staged", or its library, "nccl". */
 const char *comm_backend(const struct comm *c);
 
 /* Ends every operation of the world that `c` belongs to, in every thread of
@@ -163,6 +163,44 @@ int comm_group_start(struct comm *c, const struct comm_p2p *ops, int n, struct c
 int comm_test(struct comm_request *req);
 /* Waits, frees the request, returns the operation's result. NULL is done. */
 int comm_wait(struct comm_request *req, struct err *e);
+
+/*
+ * Device memory. comm_on_device makes a group of the same ranks whose buffers are all in the memory of a device,
+ * and so are those of the groups split from it; the group it was made of goes on with the host's memory. Each rank
+ * gives a device of its own or shares one. Two backends carry the operations out:
+ *
+ *     the device's library   "nccl": where each rank has a device of its own and all can use it. Reductions have the
+ *                            library's order: the same bits for the same group, size and inputs on the same machines,
+ *                            but not those of the other backends.
+ *     "staged"               through memory of the host and the host's backends: anywhere, and the same bits as there.
+ *
+ * Operations keep to a stream of the device. An operation, blocking or not, reads and writes its buffers after the work
+ * that was queued on the group's stream before the call. Work that is queued on it after a blocking call has
+ * returned, or after comm_wait has, comes after the operation: it sees the results and may overwrite the inputs.
+ * Neither waits for more than it must: the library's operations may still be going on when the call returns, or
+ * have not begun. The host itself, and other streams, wait with comm_sync first. comm_test: whether comm_wait would
+ * return at once. comm_barrier too is an operation on the stream.
+ *
+ * An error that shows later, a rank that does not come to an operation of the library, is returned by the next call or
+ * by comm_sync; the time-out runs from when the operation's inputs are there. comm_split first waits for the group's
+ * operations. comm_close of a group over the library waits up to a second for those of this host that close it
+ * as well, because it keeps memory that they may still read.
+ */
+struct comm_device; /* device.h; libmuster-cuda.so has one */
+
+struct comm_device_options {
+	const struct comm_device *device;
+	int index;           /* of those that this process sees */
+	const char *backend; /* NULL or "auto"; "staged"; or the library's name: ERR_UNSUPPORTED where it cannot be */
+};
+
+/* Collective. *out is closed like a group that was split. */
+int comm_on_device(struct comm *c, const struct comm_device_options *opt, const char *name, struct comm **out, struct err *e);
+/* The stream of the calls that follow (NULL: the device's default stream, as at first); a split group begins with its
+ * parent's. Not collective. */
+void comm_stream(struct comm *c, void *stream);
+/* Until all operations of the group that have been called and waited for are carried out. On host memory they are. */
+int comm_sync(struct comm *c, struct err *e);
 
 /* Bytes sent by this rank through this group's operations, for the reports. */
 uint64_t comm_bytes(const struct comm *c);

@@ -4,6 +4,7 @@
 #include "libcomm/async.h"
 #include "libcomm/exchange.h"
 #include "libcomm/futex.h"
+#include "libcomm/ondevice.h"
 #include "libcomm/hosts.h"
 #include "libcomm/reach.h"
 #include "libcomm/recorder.h"
@@ -204,6 +205,7 @@ int group_open(const struct group_spec *s, struct comm **out, struct err *e)
 void group_free(struct comm *c)
 {
 	worker_close(c);
+	ondevice_close(c);
 	group_delist(c);
 	if (c->inner)
 		group_free(c->inner);
@@ -247,6 +249,7 @@ void group_cut(struct comm *c, const struct err *why)
 		segment_wake(&c->segment);
 	}
 	links_cut(c);
+	ondevice_cut(c);
 	if (c->bell.tx >= 0)
 		bell_ring(c->bell.tx);
 }

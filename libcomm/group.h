@@ -20,6 +20,7 @@ struct recorder;
 struct view;
 struct pollfd;
 struct worker;
+struct ondevice;
 struct transfer;
 
 enum group_backend { GROUP_SHM = 1, GROUP_TCP = 2, GROUP_HYBRID = 4 };
@@ -62,6 +63,7 @@ struct comm {
 	void *scratch;
 	size_t scratch_size;
 
+	struct ondevice *ondevice; /* NULL: its buffers are the host's memory */
 	struct worker *worker;    /* NULL until the first asynchronous operation */
 	int open_requests;
 };
@@ -84,8 +86,13 @@ void group_free(struct comm *c);
 /* Tells everyone that this rank gave up. Under the world's lock. */
 void group_cut(struct comm *c, const struct err *why);
 
-/* Runs one operation to its end on this thread: local, then by the table. */
+/* Runs one operation on this thread: local, then by the table; of a device group as ondevice.h says. */
 int group_run(struct comm *c, const struct op *op, struct err *e);
+/* The same on host memory, whatever the group's own buffers are. */
+int group_run_host(struct comm *c, const struct op *op, struct err *e);
+
+/* all[size][bytes]: what each rank gives, in the host's memory too. */
+int group_tell(struct comm *c, const void *mine, void *all, size_t bytes, struct err *e);
 
 /* --- For waits ---------------------------------------------------------------- */
 

@@ -37,6 +37,8 @@ const char *op_redop_word(enum comm_op redop);
 bool op_reduces(enum op_kind kind);
 bool op_has_root(enum op_kind kind);
 
+struct mark;
+
 struct op {
 	enum op_kind kind;
 	const void *in;
@@ -52,6 +54,7 @@ struct op {
 	const struct comm_p2p *p2p;
 	int n;
 	uint64_t record; /* its number in the flight recorder; 0: it gets one when it begins */
+	struct mark *mark; /* ondevice.h; NULL: on host memory, or on the caller's own thread */
 };
 
 /* What all ranks of a group must agree on in one operation. */

@@ -2,6 +2,7 @@
 #include "libcomm/acceptor.h"
 #include "libcomm/algorithms.h"
 #include "libcomm/dump.h"
+#include "libcomm/ondevice.h"
 #include "libcomm/reach.h"
 
 #include <sodium.h>
@@ -202,6 +203,20 @@ void comm_close(struct comm *c)
 
 /* --- Split ---------------------------------------------------------------------- */
 
+int group_tell(struct comm *c, const void *mine, void *all, size_t bytes, struct err *e)
+{
+	struct op op = { .kind = OP_ALL_GATHER, .in = mine, .out = all, .count = bytes, .type = COMM_U8 };
+	if (c->open_requests)
+		return err_set(e, ERR_USAGE, "%d asynchronous operations of the group are open; wait for them first",
+			       c->open_requests);
+	return group_run_host(c, &op, e);
+}
+
+static int host_barrier(struct comm *c, struct err *e)
+{
+	return group_run_host(c, &(struct op){ .kind = OP_BARRIER }, e);
+}
+
 struct choice {
 	int32_t color, key, rank, world;
 };
@@ -272,7 +287,7 @@ static int split_parts(struct comm *parent, struct splitting *s, int color, cons
 			return -1;
 	}
 	int memfd = card->memfd;
-	if (comm_all_gather(parent, card, s->cards, sizeof *card, COMM_U8, e) < 0) {
+	if (group_tell(parent, card, s->cards, sizeof *card, e) < 0) {
 		bell_close(&bell);
 		if (memfd >= 0)
 			close(memfd);
@@ -280,7 +295,8 @@ static int split_parts(struct comm *parent, struct splitting *s, int color, cons
 	}
 	if (color >= 0 && open_part(parent, s, color, name, memfd, bell, &new, e) < 0)
 		return -1;
-	if (comm_barrier(parent, e) < 0) {
+	if (host_barrier(parent, e) < 0 ||
+	    (parent->ondevice && ondevice_split(parent, color, me.key, new, e) < 0)) {
 		if (new)
 			group_free(new);
 		return -1;
@@ -300,7 +316,7 @@ static int split(struct comm *c, int color, int key, const char *name, struct co
 		goto free_all;
 	}
 	s.all[c->rank] = (struct choice){ color < 0 ? -1 : color, key, c->rank, c->members[c->rank] };
-	if (comm_all_gather(c, &s.all[c->rank], s.all, sizeof *s.all, COMM_U8, e) == 0) {
+	if (group_tell(c, &s.all[c->rank], s.all, sizeof *s.all, e) == 0) {
 		c->splits++;
 		rc = split_parts(c, &s, color, name, out, e);
 	}

@@ -32,6 +32,7 @@ enum seg_state { SEG_HERE, SEG_FAILED, SEG_LEFT };
 struct seg_line { /* written by its rank alone, but for the doorbell */
 	_Alignas(128) _Atomic uint32_t state; /* enum seg_state */
 	_Atomic uint32_t reach;               /* reach.c: what this rank can read */
+	_Atomic uint32_t device_called, device_done, device_leaves; /* native.c: how far with its collectives */
 	char reason[SEG_REASON];              /* once SEG_FAILED */
 	_Alignas(128) _Atomic uint32_t doorbell; /* peers add to it when they moved bytes in a ring */
 	_Atomic uint32_t sleeping;
