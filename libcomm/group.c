@@ -174,9 +174,10 @@ static int group_attach(struct comm *c, const struct group_spec *s, struct err *
 	int locals = number_locals(c, s);
 	int leader = leader_of(c->world, s->members, s->size, s->rank);
 	const struct card *card = &s->cards[leader];
+	char who[160];
 	if (locals > 1 && segment_attach(&c->segment, c->world->peers[s->members[leader]].pid, card->memfd,
 					 card->nonce, locals, e) < 0)
-		return -1;
+		return err_prefix(e, "%s", group_rank_text(c, leader, who));
 	drop_unused(c, leader, locals);
 	reach_open(c);
 	if (c->backend == GROUP_HYBRID && (hosts_of(c, e) < 0 || (locals > 1 && inner_open(c, locals, e) < 0)))

@@ -14,9 +14,10 @@ static int ring_open(struct link *l, const struct card *card, struct err *e)
 		.bytes = c->segment.ring_bytes,
 		.bell = -1,
 	};
+	char who[160];
 	if (c->backend == GROUP_HYBRID &&
 	    bell_reach(c->world->peers[c->members[l->peer]].pid, card->bell, &l->ring.bell, e) < 0)
-		return -1;
+		return err_prefix(e, "%s", group_rank_text(c, l->peer, who));
 	l->handoff.tx = &l->ring.tx->handoff;
 	l->handoff.rx = &l->ring.rx->handoff;
 	l->ops = &ring_ops;

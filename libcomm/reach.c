@@ -90,7 +90,9 @@ char *reach_map(struct comm *c, int rank, const struct span *s, size_t bytes)
 	struct view *v = malloc(sizeof *v);
 	char *base = v ? window_map(c->world->peers[c->members[rank]].pid, s) : NULL;
 	if (!base) {
+		int why = v ? errno : ENOMEM;
 		free(v);
+		errno = why;
 		return NULL;
 	}
 	*v = (struct view){ c->views, rank, s->window, base, s->size };
@@ -101,8 +103,14 @@ char *reach_map(struct comm *c, int rank, const struct span *s, size_t bytes)
 int reach_no_map(struct comm *c, int rank, struct err *e)
 {
 	char who[160];
-	return err_set(e, ERR_NOMEM, "the shared buffer of %s cannot be mapped: no memory or no descriptor left",
-		       group_rank_text(c, rank, who));
+	int cause = errno;
+	if (group_rank_gone(c, rank, true, e) < 0)
+		return -1;
+	group_rank_text(c, rank, who);
+	/* Its descriptors are closed before the kernel says that it has ended. */
+	if (cause == ENOENT || cause == ESRCH)
+		return err_set(e, ERR_PEER, "%s has died", who);
+	return err_set(e, ERR_NOMEM, "the shared buffer of %s cannot be mapped: %s", who, strerror(cause));
 }
 
 /* --- Private memory ----------------------------------------------------------------- */

@@ -61,10 +61,13 @@ static int open_offer(pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], s
 	struct proof p;
 	snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, fd);
 	int m = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	if (m < 0 && errno == ENOENT)
+		return err_set(e, ERR_PEER, "the shared memory %s is no more: process %d has died, or is another one "
+			       "(ranks of one host must share their process numbers; [network] backend = tcp does without)",
+			       path, (int)pid);
 	if (m < 0)
-		return err_errno(e, errno == ENOENT ? ERR_PEER : ERR_UNSUPPORTED,
-				 "cannot open the shared memory %s (ranks of one host must see each other's "
-				 "processes; [network] backend = tcp does without)", path);
+		return err_errno(e, ERR_UNSUPPORTED, "cannot open the shared memory %s (ranks of one host must see each "
+				 "other's processes; [network] backend = tcp does without)", path);
 	if (pread(m, &p, sizeof p, 0) == (ssize_t)sizeof p && !memcmp(p.magic, magic, sizeof magic) &&
 	    !sodium_memcmp(p.nonce, nonce, SEG_NONCE))
 		return m;

@@ -74,10 +74,13 @@ char *window_map(pid_t pid, const struct span *s)
 	if (fd < 0)
 		return NULL;
 	char *base = NULL;
+	errno = ENOENT; /* unless the mapping fails */
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_ino == s->inode && s->size % PAGE == 0 &&
 	    s->offset <= s->size && st.st_size >= 0 && (uint64_t)st.st_size == s->size + PAGE)
 		base = map_file(fd, s->size);
+	int why = errno;
 	close(fd);
+	errno = why;
 	return base;
 }
 

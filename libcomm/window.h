@@ -20,7 +20,8 @@
 /* What to tell of a buffer. From any thread. */
 struct span window_span(struct world *w, const void *data, size_t bytes);
 
-/* A peer's window in this process: size bytes, NULL when it cannot be had. Not for windows without peers. */
+/* A peer's window in this process: size bytes; NULL when it cannot be had, with errno: ENOENT says that the peer
+ * has ended. Not for windows without peers. */
 char *window_map(pid_t pid, const struct span *s);
 void window_unmap(char *base, size_t size);
 bool window_freed(const char *base, size_t size);
