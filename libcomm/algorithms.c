@@ -40,18 +40,21 @@ static bool hybrid_fits(const struct comm *c, size_t bytes)
 
 #define IN_SLOTS ALG_SLOTS, GROUP_SHM, slots_fit, 0
 #define BY_CREWS ALG_HYBRID, GROUP_HYBRID, hybrid_fits, 0, ALL
+#define BY_LEADERS ALG_LEADERS, GROUP_HYBRID, leaders_fit, 0
 #define BY_READERS ALG_READERS, GROUP_SHM, slots_fit, 0, ALL
 
 static const struct algorithm table[] = {
 	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 0, 4 * KIB, slots_all_reduce_once },
 	{ OP_ALL_REDUCE, IN_SLOTS, 32 * KIB, slots_reduce },
 	{ OP_ALL_REDUCE, BY_READERS, readers_all_reduce },
+	{ OP_ALL_REDUCE, BY_LEADERS, 64 * KIB, leaders_reduce },
 	{ OP_ALL_REDUCE, BY_CREWS, hybrid_flow },
 	{ OP_ALL_REDUCE, ALG_DIRECT, ANY, NULL, 4, 16 * KIB, combine_all_reduce_direct },
 	{ OP_ALL_REDUCE, ALG_TREE, ANY, NULL, 0, 16 * KIB, combine_all_reduce_tree },
 	{ OP_ALL_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, combine_all_reduce_shares },
 	{ OP_REDUCE, IN_SLOTS, 32 * KIB, slots_reduce },
 	{ OP_REDUCE, BY_READERS, readers_reduce },
+	{ OP_REDUCE, BY_LEADERS, 64 * KIB, leaders_reduce },
 	{ OP_REDUCE, BY_CREWS, hybrid_flow },
 	{ OP_REDUCE, ALG_TREE, ANY, NULL, 0, 16 * KIB, combine_reduce_tree },
 	{ OP_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, combine_reduce_shares },
@@ -61,12 +64,14 @@ static const struct algorithm table[] = {
 	{ OP_REDUCE_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, combine_reduce_scatter },
 	{ OP_BROADCAST, IN_SLOTS, 16 * KIB, slots_broadcast },
 	{ OP_BROADCAST, BY_READERS, readers_broadcast },
+	{ OP_BROADCAST, BY_LEADERS, 64 * KIB, leaders_broadcast },
 	{ OP_BROADCAST, BY_CREWS, hybrid_flow },
 	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 2, ALL, spread_broadcast_tree },
 	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 0, 64 * KIB, spread_broadcast_tree },
 	{ OP_BROADCAST, ALG_SHARES, ANY, NULL, 0, ALL, spread_broadcast_shares },
 	{ OP_ALL_GATHER, IN_SLOTS, 8 * KIB, slots_all_gather },
 	{ OP_ALL_GATHER, BY_READERS, readers_all_gather },
+	{ OP_ALL_GATHER, ALG_HYBRID, GROUP_HYBRID, hybrid_gather_fits, 0, ALL, hybrid_all_gather },
 	{ OP_ALL_GATHER, ALG_DIRECT, ANY, NULL, 0, ALL, spread_all_gather },
 	{ OP_ALL_TO_ALL, BY_READERS, readers_all_to_all },
 	{ OP_ALL_TO_ALL, IN_SLOTS, ALL, slots_all_to_all },
@@ -78,6 +83,7 @@ static const struct algorithm table[] = {
 	{ OP_SCATTER, BY_READERS, readers_scatter },
 	{ OP_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, spread_scatter },
 	{ OP_BARRIER, IN_SLOTS, ALL, slots_barrier },
+	{ OP_BARRIER, BY_LEADERS, ALL, leaders_barrier },
 	{ OP_BARRIER, ALG_TREE, ANY, NULL, 0, ALL, spread_barrier },
 	{ OP_P2P, ALG_DIRECT, ANY, NULL, 0, ALL, spread_p2p },
 };

@@ -20,6 +20,7 @@
 	X(ALG_DIRECT, "direct") /* everybody to whom it concerns, at once */                     \
 	X(ALG_TREE, "tree")     /* log n messages on the longest way, whole vectors */           \
 	X(ALG_SHARES, "shares") /* a share a rank, then all gather */                            \
+	X(ALG_LEADERS, "leaders") /* several hosts: one rank of each speaks for it */            \
 	X(ALG_HYBRID, "hybrid") /* several hosts: once a host, all its ranks carry a part */
 
 enum algorithm_name {
@@ -61,10 +62,25 @@ algorithm_fn combine_reduce_tree, combine_reduce_shares, combine_reduce_scatter;
 bool hybrid_scatter_fits(const struct comm *c, size_t bytes);
 algorithm_fn hybrid_flow; /* all_reduce, reduce, broadcast */
 algorithm_fn hybrid_reduce_scatter;
+bool hybrid_gather_fits(const struct comm *c, size_t bytes);
+algorithm_fn hybrid_all_gather; /* hybrid_gather.c */
+
+/* leaders.c: the same, for few bytes. */
+bool leaders_fit(const struct comm *c, size_t bytes);
+algorithm_fn leaders_reduce; /* all_reduce and reduce */
+algorithm_fn leaders_broadcast, leaders_barrier;
 
 /* Cuts count elements into one share a rank; off[0..size] in bytes. */
 void even_shares(const struct comm *c, size_t count, size_t element, size_t *off);
 /* data[off[size]]: rank's block goes to everybody. */
 int spread_blocks(struct comm *c, const struct op *op, char *data, const size_t *off, struct err *e);
+/* After an operation's blocks are in c->off: this rank's own from in to out. */
+void spread_keep_own(const struct comm *c, const struct op *op);
+/* Among ranks[0..n), of which this is number `me`; NULL: all of the group. data[bytes] goes from number
+ * root to all, binomially. */
+int spread_down(struct comm *c, const struct op *op, const int *ranks, int n, int root, int me, void *data,
+		size_t bytes, struct err *e);
+/* Likewise; returns when all have come. */
+int spread_around(struct comm *c, const struct op *op, const int *ranks, int n, int me, struct err *e);
 
 #endif

@@ -9,11 +9,12 @@ static int allocate(struct hosts *h, int size, struct err *e)
 	h->of = calloc(n, sizeof *h->of);
 	h->begin = calloc(n, sizeof *h->begin);
 	h->ranks = calloc(n, sizeof *h->ranks);
+	h->leader = calloc(n, sizeof *h->leader);
 	h->number = calloc(n, sizeof *h->number);
 	h->parts = calloc(n, sizeof *h->parts);
 	h->part = calloc(n, sizeof *h->part);
 	h->part_begin = calloc(n, sizeof *h->part_begin);
-	bool all = h->of && h->begin && h->ranks && h->number && h->parts && h->part && h->part_begin;
+	bool all = h->of && h->begin && h->ranks && h->leader && h->number && h->parts && h->part && h->part_begin;
 	for (int i = 0; i < 2; i++) {
 		h->share[i] = calloc(n, sizeof *h->share[i]);
 		h->owned[i] = calloc(n, sizeof *h->owned[i]);
@@ -160,6 +161,7 @@ static int arrange(struct hosts *h, const int *host, int size, int rank, struct 
 	sort_by_host(h->n, size, h->of, h->begin, h->ranks);
 	for (int a = 0; a < h->n; a++) {
 		h->most = hosts_size(h, a) > h->most ? hosts_size(h, a) : h->most;
+		h->leader[a] = h->ranks[h->begin[a]];
 		for (int i = h->begin[a]; i < h->begin[a + 1]; i++)
 			h->number[h->ranks[i]] = i - h->begin[a];
 	}
@@ -195,6 +197,7 @@ void hosts_close(struct hosts *h)
 	free(h->of);
 	free(h->begin);
 	free(h->ranks);
+	free(h->leader);
 	free(h->number);
 	free(h->parts);
 	free(h->part);

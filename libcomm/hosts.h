@@ -18,6 +18,7 @@ struct hosts {
 	int most;          /* ranks on the largest one */
 	int *of;           /* by rank: its host */
 	int *begin, *ranks; /* host h has the ranks ranks[begin[h]] to ranks[begin[h + 1] - 1], in rank order */
+	int *leader;       /* by host: its first rank, which speaks for it */
 	int *number;       /* by rank: where it stands among those of its host */
 	struct tree_part *parts; /* of all hosts, in rank order */
 	int part_count;
@@ -36,12 +37,6 @@ void hosts_close(struct hosts *h);
 static inline int hosts_size(const struct hosts *h, int host)
 {
 	return h->begin[host + 1] - h->begin[host];
-}
-
-/* The rank that speaks for a host. */
-static inline int hosts_leader(const struct hosts *h, int host)
-{
-	return h->ranks[h->begin[host]];
 }
 
 /* Where the i-th of n slices of `bytes` begins, in whole cache lines; i = n: the end. */

@@ -28,36 +28,48 @@ static int nth_peer(const struct comm *c, int i)
 	return (c->rank + i) % c->size;
 }
 
-int spread_barrier(struct comm *c, const struct op *op, struct err *e)
+static int member(const int *ranks, int i)
 {
-	for (int d = 1; d < c->size; d *= 2) {
+	return ranks ? ranks[i] : i;
+}
+
+int spread_around(struct comm *c, const struct op *op, const int *ranks, int n, int me, struct err *e)
+{
+	for (int d = 1; d < n; d *= 2) {
 		exchange_begin(c);
-		if (exchange_send(c, op, (c->rank + d) % c->size, NULL, 0, e) < 0 ||
-		    exchange_recv(c, op, (c->rank - d + c->size) % c->size, NULL, 0, e) < 0 ||
-		    exchange_run(c, e) < 0)
+		if (exchange_send(c, op, member(ranks, (me + d) % n), NULL, 0, e) < 0 ||
+		    exchange_recv(c, op, member(ranks, (me - d + n) % n), NULL, 0, e) < 0 || exchange_run(c, e) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-/* Binomial: after round k the first 2^k ranks from the root on have the data. */
-int spread_broadcast_tree(struct comm *c, const struct op *op, struct err *e)
+int spread_barrier(struct comm *c, const struct op *op, struct err *e)
 {
-	size_t bytes = op->count * comm_type_size(op->type);
-	int n = c->size, me = (c->rank - op->root + n) % n, have = 1;
-	while (have <= me)
+	return spread_around(c, op, NULL, c->size, c->rank, e);
+}
+
+/* After round k the first 2^k from the root on have the data. */
+int spread_down(struct comm *c, const struct op *op, const int *ranks, int n, int root, int me, void *data,
+		size_t bytes, struct err *e)
+{
+	int place = (me - root + n) % n, have = 1;
+	while (have <= place)
 		have *= 2;
-	if (me > 0) {
-		exchange_begin(c);
-		if (exchange_recv(c, op, (me - have / 2 + op->root) % n, op->out, bytes, e) < 0 ||
-		    exchange_run(c, e) < 0)
-			return -1;
-	}
 	exchange_begin(c);
-	for (int d = have; me + d < n; d *= 2)
-		if (exchange_send(c, op, (me + d + op->root) % n, op->out, bytes, e) < 0)
+	if (place > 0 && (exchange_recv(c, op, member(ranks, (place - have / 2 + root) % n), data, bytes, e) < 0 ||
+			  exchange_run(c, e) < 0))
+		return -1;
+	exchange_begin(c);
+	for (int d = have; place + d < n; d *= 2)
+		if (exchange_send(c, op, member(ranks, (place + d + root) % n), data, bytes, e) < 0)
 			return -1;
 	return exchange_run(c, e);
+}
+
+int spread_broadcast_tree(struct comm *c, const struct op *op, struct err *e)
+{
+	return spread_down(c, op, NULL, c->size, op->root, c->rank, op->out, op->count * comm_type_size(op->type), e);
 }
 
 int spread_blocks(struct comm *c, const struct op *op, char *data, const size_t *off, struct err *e)
@@ -88,7 +100,7 @@ int spread_broadcast_shares(struct comm *c, const struct op *op, struct err *e)
 	return exchange_run(c, e) < 0 ? -1 : spread_blocks(c, op, data, c->off, e);
 }
 
-static void keep_own(const struct comm *c, const struct op *op)
+void spread_keep_own(const struct comm *c, const struct op *op)
 {
 	char *mine = (char *)op->out + c->off[c->rank];
 	if (block(c->off, c->rank) && op->in != mine)
@@ -98,7 +110,7 @@ static void keep_own(const struct comm *c, const struct op *op)
 int spread_all_gather(struct comm *c, const struct op *op, struct err *e)
 {
 	op_blocks(op, op->counts, c->size, c->off);
-	keep_own(c, op);
+	spread_keep_own(c, op);
 	return spread_blocks(c, op, op->out, c->off, e);
 }
 
@@ -126,7 +138,7 @@ int spread_gather(struct comm *c, const struct op *op, struct err *e)
 			return -1;
 		return exchange_run(c, e);
 	}
-	keep_own(c, op);
+	spread_keep_own(c, op);
 	for (int r = 0; r < c->size; r++)
 		if (r != c->rank && recv_block(c, op, r, op->out, c->off, r, e) < 0)
 			return -1;

@@ -80,6 +80,9 @@ static int split_without_descriptors(struct comm *w, void *arg)
 	struct err e = ERR_INIT;
 	struct comm *g;
 	bool poor = comm_rank(w) == 1;
+	int from[3] = { 0 }, to[3];
+	/* So that every connection is there. */
+	RANK_CHECK(comm_all_to_all(w, from, to, 1, COMM_I32, &e) == 0, "%s", e.text);
 	if (poor)
 		RANK_CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 3, 3 }) == 0, "no limit");
 	int rc = comm_split(w, 0, 0, "g", &g, &e);
