@@ -172,6 +172,7 @@ static int wire_up(struct agent *a, struct err *e)
 		.host = a->host, .interface = a->job.network.interface,
 		.address_hint = control_local_address(a->control),
 		.timeout_s = a->job.network.timeout, .backend = a->job.network.backend,
+		.sockets = (int)a->job.network.sockets,
 	};
 	if (comm_open(boot_bootstrap(a->boot), &opt, &a->world, e))
 		return err_prefix(e, "wiring up");

@@ -100,6 +100,7 @@ const struct job_key job_keys[] = {
 
 	WORD(network, backend, "auto", transports, "How ranks talk: auto is shared memory inside a host and TCP across; shm or tcp alone."),
 	TEXT(network, interface, JOB_ATOM, "", "Network interface between nodes, such as ib0. Empty: the address of the host's name."),
+	INT(network, sockets, "0", 0, 16, "TCP connections between two ranks of different hosts; more than one may fill a fast network better. 0: the default."),
 	ABOVE(network, timeout, "600", 0, 1e6, "Seconds that a collective operation may wait for a rank."),
 
 	INT(log, every, "10", 1, 1e9, "Steps between progress lines."),
