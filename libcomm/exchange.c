@@ -127,11 +127,12 @@ static int check_frame(struct comm *c, const struct transfer *t, struct err *e)
 {
 	const struct frame *want = &t->frame, *got = &t->got;
 	char who[160];
-	if (got->magic != FRAME_MAGIC || got->kind >= OP_KIND_COUNT ||
-	    got->way > (t->way == WAY_ASK ? WAY_SPAN : WAY_STREAM))
-		return err_set(e, ERR_PROTO, "%s sent what is no message", group_rank_text(c, t->peer, who));
-	if (got->kind == want->kind && got->seq == want->seq && got->bytes == want->bytes)
+	bool known = got->magic == FRAME_MAGIC && got->kind < OP_KIND_COUNT;
+	bool due = got->kind == want->kind && got->seq == want->seq && got->bytes == want->bytes;
+	if (known && due && got->way <= (t->way == WAY_ASK ? WAY_SPAN : WAY_STREAM))
 		return 0;
+	if (!known || due)
+		return err_set(e, ERR_PROTO, "%s sent what is no message", group_rank_text(c, t->peer, who));
 	return err_set(e, ERR_PROTO, "%s sent %llu bytes of %s number %u where %llu bytes of %s number %u were due; "
 		       "all ranks of a group must call the same operations in the same order",
 		       group_rank_text(c, t->peer, who), (unsigned long long)got->bytes, op_word(got->kind), got->seq,
@@ -207,8 +208,6 @@ static int move_all(struct comm *c, int active, bool *moved, struct err *e)
 			return -1;
 		left |= unfinished(l);
 	}
-	for (int r = active; left && !*moved && r >= 0; r = c->links[r].next_active)
-		handoff_help(&c->links[r], moved);
 	return left;
 }
 
@@ -289,6 +288,15 @@ static int doze(struct comm *c, int active, bool *slept_out, struct err *e)
 	return left;
 }
 
+/* Nothing of its own to move: whose messages it could help to receive. But first it lets others have the core. */
+static bool help_others(struct comm *c, int active, const struct wait *idle)
+{
+	bool moved = false;
+	for (int r = active; wait_began(idle) && !moved && r >= 0; r = c->links[r].next_active)
+		handoff_help(&c->links[r], &moved);
+	return moved;
+}
+
 static int run_links(struct comm *c, int active, struct err *e)
 {
 	struct wait idle = { 0 };
@@ -297,7 +305,7 @@ static int run_links(struct comm *c, int active, struct err *e)
 	while (left > 0) {
 		bool moved = false;
 		left = move_all(c, active, &moved, e);
-		if (moved)
+		if (moved || (left > 0 && help_others(c, active, &idle)))
 			idle = (struct wait){ 0 };
 		else if (left > 0 && !wait_looks(&idle, c->world))
 			left = doze(c, active, &slept_out, e);

@@ -22,6 +22,12 @@ struct wait { /* zero: nothing looked at yet */
 	int64_t until;
 };
 
+/* Whether it has looked in vain. */
+static inline bool wait_began(const struct wait *s)
+{
+	return s->looks || s->until;
+}
+
 /* After a look in vain: true to look again, false to sleep. */
 static inline bool wait_looks(struct wait *s, const struct world *w)
 {

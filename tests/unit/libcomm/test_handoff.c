@@ -185,8 +185,7 @@ static int unequal(struct comm *w, void *arg)
 {
 	struct err e = ERR_INIT;
 	char *data = calloc(1, LONGEST);
-	(void)arg;
-	size_t bytes = comm_rank(w) ? LONGEST : LONGEST - 1;
+	size_t bytes = comm_rank(w) ? *(size_t *)arg : LONGEST;
 	int rc = comm_rank(w) ? comm_recv(w, data, bytes, COMM_U8, 0, &e) : comm_send(w, data, bytes, COMM_U8, 1, &e);
 	free(data);
 	RANK_CHECK(rc < 0, "it went through");
@@ -200,8 +199,11 @@ static int unequal(struct comm *w, void *arg)
 static void unequal_lengths_are_an_error(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 2, .fn = unequal, .timeout_s = 20 };
-	assert_int_equal(ranks_run(&r), 0);
+	for (int i = 0; i < SIZES - 1; i++) {
+		size_t due = sizes[i];
+		struct ranks r = { .n = 2, .fn = unequal, .arg = &due, .timeout_s = 20 };
+		assert_int_equal(ranks_run(&r), 0);
+	}
 }
 
 struct march {
