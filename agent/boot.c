@@ -1,10 +1,13 @@
 #include "agent/boot.h"
 
 #include <jansson.h>
+#include <netdb.h>
 #include <pmix.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 extern char **environ;
 
@@ -30,6 +33,43 @@ char *boot_take_env(const char *name)
 		explicit_bzero(value, strlen(value));
 	unsetenv(name);
 	return copy;
+}
+
+void boot_host(char out[BOOT_HOST])
+{
+	const char *node = getenv("SLURMD_NODENAME");
+	out[BOOT_HOST - 1] = '\0';
+	if (node && *node)
+		snprintf(out, BOOT_HOST, "%s", node);
+	else if (gethostname(out, BOOT_HOST - 1))
+		snprintf(out, BOOT_HOST, "local");
+}
+
+/* The address that the kernel would send from; nothing is sent. */
+static bool address_towards(const struct addrinfo *to, char out[NET_ADDR_MAX])
+{
+	struct sockaddr_storage me;
+	socklen_t len = sizeof me;
+	char host[NET_ADDR_MAX - 2];
+	int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool found = fd >= 0 && !connect(fd, to->ai_addr, to->ai_addrlen) && !getsockname(fd, (struct sockaddr *)&me, &len) &&
+		     !getnameinfo((struct sockaddr *)&me, len, host, sizeof host, NULL, 0, NI_NUMERICHOST);
+	if (fd >= 0)
+		close(fd);
+	if (found)
+		snprintf(out, NET_ADDR_MAX, me.ss_family == AF_INET6 ? "[%s]" : "%s", host);
+	return found;
+}
+
+bool boot_address(char out[NET_ADDR_MAX])
+{
+	const char *launcher = getenv("SLURM_LAUNCH_NODE_IPADDR");
+	struct addrinfo hints = { .ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICHOST }, *to;
+	if (!launcher || getaddrinfo(launcher, "9", &hints, &to))
+		return false;
+	bool found = address_towards(to, out);
+	freeaddrinfo(to);
+	return found;
 }
 
 static int pmix_fails(pmix_status_t rc, const char *what, struct err *e)

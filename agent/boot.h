@@ -12,9 +12,20 @@
 #define MUSTER_AGENT_BOOT_H
 
 #include "base/err.h"
+#include "base/net.h"
 #include "libcomm/comm.h"
 
+#include <stdbool.h>
+
 struct boot;
+
+enum { BOOT_HOST = 256 };
+
+/* The name of this rank's host: ranks with equal ones share memory. Several slurmd on one machine count as several hosts. */
+void boot_host(char out[BOOT_HOST]);
+/* This host's address (without port) on the way to the node that launched the step, as Slurm tells it. False when
+ * nobody told. */
+bool boot_address(char out[NET_ADDR_MAX]);
 
 /* The value of an environment variable in memory of its own; the variable is removed and its
  * bytes are wiped, so that neither children nor /proc/PID/environ show it. NULL when it is not

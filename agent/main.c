@@ -17,14 +17,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EXIT_DONE = 0, EXIT_JOB_FAILED = 1, EXIT_USAGE = 2, HOST_MAX = 256 };
+enum { EXIT_DONE = 0, EXIT_JOB_FAILED = 1, EXIT_USAGE = 2 };
 
 struct agent {
 	char *address, *secret, *generation_text; /* from the environment */
 	struct voucher munge;
 	bool vouched; /* the supervisor's and our user id are proven, too */
 	uint32_t generation;
-	char host[HOST_MAX]; /* ranks with the same one share memory */
+	char host[BOOT_HOST]; /* ranks with the same one share memory */
 	struct boot *boot;
 	struct control *control;
 	struct comm *world;
@@ -68,16 +68,6 @@ static int take_environment(struct agent *a)
 		return usage(AGENT_ENV_GENERATION " is no number");
 	a->generation = (uint32_t)n;
 	return take_auth(a);
-}
-
-/* Several slurmd on one machine count as several hosts. */
-static void name_host(struct agent *a)
-{
-	const char *node = getenv("SLURMD_NODENAME");
-	if (node && *node)
-		snprintf(a->host, sizeof a->host, "%s", node);
-	else if (gethostname(a->host, sizeof a->host - 1))
-		snprintf(a->host, sizeof a->host, "local");
 }
 
 /* An object's text, or an error that says what the supervisor left out. */
@@ -128,7 +118,7 @@ static void tell(enum log_level level, const char *text, void *arg)
 
 static int open_log(struct agent *a, struct err *e)
 {
-	char path[2 * JOB_PATH], who[2 * HOST_MAX];
+	char path[2 * JOB_PATH], who[2 * BOOT_HOST];
 	snprintf(path, sizeof path, "%s/logs", a->run_dir);
 	if (strchr(a->node, '/'))
 		return err_set(e, ERR_PROTO, "the supervisor's welcome: node \"%s\" is no name", a->node);
@@ -243,7 +233,7 @@ int main(int argc, char **argv)
 		return rc;
 	control_block_signals();
 	log_setup(2, LOG_INFO, "muster-agent");
-	name_host(&a);
+	boot_host(a.host);
 	rc = work(&a, &e) ? EXIT_JOB_FAILED : EXIT_DONE;
 	if (rc)
 		say_failed(&a, &e);

@@ -1,5 +1,6 @@
 #include "agent/optim/optim.h"
 #include "agent/pipeline/engine.h"
+#include "agent/tools/crew.h"
 #include "agent/tools/tools.h"
 #include "base/clock.h"
 #include "base/human.h"
@@ -66,56 +67,6 @@ struct bench {
 	double loss, gemm_before, gemm_after;
 };
 
-/* --- a world of one -------------------------------------------------------------- */
-
-struct board {
-	char *key, *value;
-	struct board *next;
-};
-
-static int board_put(void *arg, const char *key, const char *value, struct err *e)
-{
-	struct board **all = arg, *b = calloc(1, sizeof *b);
-	if (b) {
-		b->key = strdup(key);
-		b->value = strdup(value);
-		b->next = *all;
-		*all = b;
-	}
-	return b && b->key && b->value ? 0 : err_set(e, ERR_NOMEM, "no memory to open a world of one");
-}
-
-static int board_fence(void *arg, struct err *e)
-{
-	(void)arg;
-	(void)e;
-	return 0;
-}
-
-static int board_get(void *arg, int rank, const char *key, char **value, struct err *e)
-{
-	for (struct board *b = *(struct board **)arg; b; b = b->next)
-		if (rank == 0 && !strcmp(b->key, key) && (*value = strdup(b->value)))
-			return 0;
-	return err_set(e, ERR_NOTFOUND, "a world of one has no %s of rank %d", key, rank);
-}
-
-static int open_world(struct comm **world, struct err *e)
-{
-	struct board *all = NULL;
-	struct comm_bootstrap boot = { .rank = 0, .size = 1, .put = board_put, .fence = board_fence, .get = board_get, .arg = &all };
-	struct comm_options opt = { .host = "bench", .interface = "", .backend = "auto" };
-	int rc = comm_open(&boot, &opt, world, e);
-	while (all) {
-		struct board *next = all->next;
-		free(all->key);
-		free(all->value);
-		free(all);
-		all = next;
-	}
-	return rc;
-}
-
 /* --- the model ------------------------------------------------------------------- */
 
 static int open_model(struct bench *b, struct err *e)
@@ -123,7 +74,7 @@ static int open_model(struct bench *b, struct err *e)
 	struct engine_options opt = {
 		.job = &b->job, .layout = { .tp = 1, .dp = 1, .pp = 1 }, .backend = "cpu", .threads = b->threads,
 	};
-	if (open_world(&b->world, e))
+	if (crew_alone(&b->world, e))
 		return -1;
 	opt.world = b->world;
 	if (engine_open(&opt, &b->engine, e) ||

@@ -34,7 +34,8 @@ struct tool {
 	X(ckpt_show)     \
 	X(ckpt_verify)   \
 	X(bench_step)    \
-	X(bench_gemm)
+	X(bench_gemm)    \
+	X(bench_comm)
 
 #define TOOL_EXTERN(name) extern const struct tool tool_##name;
 TOOLS(TOOL_EXTERN)

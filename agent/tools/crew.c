@@ -1,0 +1,271 @@
+#include "agent/tools/crew.h"
+
+#include "agent/boot.h"
+#include "libcomm/futex.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SHEET = 16 * 1024, LOOK_NS = 100000000 };
+
+/* What one rank has put: "key\0value\0key\0value\0". */
+struct sheet {
+	size_t used;
+	char text[SHEET];
+	struct err error;
+};
+
+/* In memory that all ranks share; written by one rank each, read after a fence. */
+struct board {
+	int ranks;
+	_Atomic uint32_t arrived, passed; /* at fences */
+	_Atomic int first;                /* who failed first, counted from 1; 0: nobody */
+	struct sheet sheets[];
+};
+
+/* A rank's view of it. */
+struct seat {
+	struct board *board;
+	int rank;
+	uint32_t fences;
+};
+
+/* --- The board ------------------------------------------------------------------------------------ */
+
+static struct board *board_open(int ranks, struct err *e)
+{
+	size_t size = sizeof(struct board) + (size_t)ranks * sizeof(struct sheet);
+	struct board *b = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (b == MAP_FAILED) {
+		err_errno(e, ERR_NOMEM, "no memory for a board of %d ranks", ranks);
+		return NULL;
+	}
+	b->ranks = ranks;
+	return b;
+}
+
+static void board_close(struct board *b)
+{
+	munmap(b, sizeof *b + (size_t)b->ranks * sizeof(struct sheet));
+}
+
+static int seat_put(void *arg, const char *key, const char *value, struct err *e)
+{
+	struct seat *s = arg;
+	struct sheet *mine = &s->board->sheets[s->rank];
+	size_t k = strlen(key) + 1, v = strlen(value) + 1;
+	if (k + v > SHEET - mine->used)
+		return err_set(e, ERR_NOMEM, "rank %d has more to tell than %d bytes: no room for %s", s->rank, SHEET, key);
+	memcpy(mine->text + mine->used, key, k);
+	memcpy(mine->text + mine->used + k, value, v);
+	mine->used += k + v;
+	return 0;
+}
+
+/* A rank that never comes has died or failed: then the crew's parent ends all others, these here too. */
+static int seat_fence(void *arg, struct err *e)
+{
+	struct seat *s = arg;
+	struct board *b = s->board;
+	(void)e;
+	s->fences++;
+	if (atomic_fetch_add(&b->arrived, 1) + 1 == s->fences * (uint32_t)b->ranks) {
+		atomic_store(&b->passed, s->fences);
+		futex_wake_all(&b->passed);
+	}
+	while (atomic_load(&b->passed) < s->fences)
+		futex_wait(&b->passed, s->fences - 1, LOOK_NS);
+	return 0;
+}
+
+static int seat_get(void *arg, int rank, const char *key, char **value, struct err *e)
+{
+	struct seat *s = arg;
+	const struct sheet *from = &s->board->sheets[rank];
+	for (size_t at = 0; at < from->used;) {
+		const char *name = from->text + at, *text = name + strlen(name) + 1;
+		if (!strcmp(name, key)) {
+			char *copy = strdup(text);
+			if (!copy)
+				return err_set(e, ERR_NOMEM, "no memory for %s of rank %d", key, rank);
+			*value = copy;
+			return 0;
+		}
+		at = (size_t)(text + strlen(text) + 1 - from->text);
+	}
+	return err_set(e, ERR_NOTFOUND, "rank %d did not put %s", rank, key);
+}
+
+static struct comm_bootstrap seat_bootstrap(struct seat *s)
+{
+	return (struct comm_bootstrap){ .rank = s->rank, .size = s->board->ranks, .put = seat_put, .fence = seat_fence,
+					.get = seat_get, .arg = s };
+}
+
+int crew_alone(struct comm **world, struct err *e)
+{
+	struct comm_options opt = { .host = "alone", .interface = "", .backend = "auto" };
+	struct board *b = board_open(1, e);
+	if (!b)
+		return -1;
+	struct seat seat = { .board = b };
+	struct comm_bootstrap boot = seat_bootstrap(&seat);
+	int rc = comm_open(&boot, &opt, world, e);
+	board_close(b);
+	return rc;
+}
+
+/* --- A rank ----------------------------------------------------------------------------------------- */
+
+static int rank_work(const struct crew *crew, struct board *b, int rank, struct err *e)
+{
+	struct seat seat = { .board = b, .rank = rank };
+	struct comm_bootstrap boot = seat_bootstrap(&seat);
+	struct comm_options opt = crew->comm;
+	struct comm *world;
+	char host[32];
+	snprintf(host, sizeof host, "host%d", crew->hosts ? crew->hosts[rank] : 0);
+	opt.host = host;
+	if (comm_open(&boot, &opt, &world, e))
+		return -1;
+	int rc = crew->work(world, crew->arg, e);
+	comm_close(world);
+	return rc;
+}
+
+static _Noreturn void rank_main(const struct crew *crew, struct board *b, int rank, pid_t parent)
+{
+	struct err e = ERR_INIT;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	int rc = rank_work(crew, b, rank, &e);
+	int nobody = 0;
+	b->sheets[rank].error = e;
+	if (rc)
+		atomic_compare_exchange_strong(&b->first, &nobody, rank + 1);
+	fflush(NULL);
+	_exit(rc ? 1 : 0);
+}
+
+/* --- The parent --------------------------------------------------------------------------------------- */
+
+struct watch {
+	pid_t pids[CREW_MOST];
+	int started, left;
+	int bad, status; /* the rank that ended badly first, -1: none, and how */
+};
+
+static void end_all(struct watch *w)
+{
+	for (int i = 0; i < w->started; i++)
+		if (w->pids[i])
+			kill(w->pids[i], SIGKILL);
+}
+
+/* Takes one rank that has ended. A signal tells more than the errors of those who missed its rank. */
+static bool reap(struct watch *w, int flags)
+{
+	int status;
+	pid_t pid = waitpid(-1, &status, flags);
+	for (int i = 0; pid > 0 && i < w->started; i++) {
+		if (w->pids[i] != pid)
+			continue;
+		w->pids[i] = 0;
+		w->left--;
+		if (status && (w->bad < 0 || (WIFSIGNALED(status) && !WIFSIGNALED(w->status)))) {
+			w->bad = i;
+			w->status = status;
+		}
+	}
+	return pid > 0;
+}
+
+static int start_all(const struct crew *crew, struct board *b, struct watch *w, struct err *e)
+{
+	pid_t parent = getpid();
+	fflush(NULL);
+	for (; w->started < crew->ranks; w->started++) {
+		pid_t pid = fork();
+		if (pid == 0)
+			rank_main(crew, b, w->started, parent);
+		if (pid < 0)
+			return err_errno(e, ERR_NOMEM, "cannot start rank %d of %d", w->started, crew->ranks);
+		w->pids[w->started] = pid;
+		w->left++;
+	}
+	return 0;
+}
+
+static int verdict(const struct watch *w, const struct board *b, struct err *e)
+{
+	if (w->bad < 0)
+		return 0;
+	if (WIFSIGNALED(w->status))
+		return err_set(e, ERR_PEER, "rank %d was killed by signal %d (%s)%s", w->bad, WTERMSIG(w->status),
+			       strsignal(WTERMSIG(w->status)),
+			       WTERMSIG(w->status) == SIGKILL ? "; dmesg tells whether memory ran out" : "");
+	const struct err *first = b->first ? &b->sheets[b->first - 1].error : NULL;
+	if (first)
+		return err_set(e, first->code, "%s", first->text);
+	return err_set(e, ERR_INTERNAL, "rank %d left with status %d and no word", w->bad, WEXITSTATUS(w->status));
+}
+
+int crew_run(const struct crew *crew, struct err *e)
+{
+	struct watch w = { .bad = -1 };
+	if (crew->ranks < 1 || crew->ranks > CREW_MOST)
+		return err_set(e, ERR_USAGE, "%d ranks: this host takes 1 to %d", crew->ranks, CREW_MOST);
+	struct board *b = board_open(crew->ranks, e);
+	if (!b)
+		return -1;
+	signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how ranks end */
+	int rc = start_all(crew, b, &w, e);
+	while (!rc && w.left && w.bad < 0)
+		reap(&w, 0);
+	while (w.left && reap(&w, WNOHANG))
+		;
+	end_all(&w);
+	struct watch ours = w; /* whom this process killed did not fail */
+	while (w.left)
+		reap(&w, 0);
+	if (!rc)
+		rc = verdict(&ours, b, e);
+	board_close(b);
+	return rc;
+}
+
+/* --- A launcher's step ---------------------------------------------------------------------------------- */
+
+bool crew_invited(void)
+{
+	return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE");
+}
+
+int crew_join(const struct crew *crew, int *rank, struct err *e)
+{
+	struct boot *boot;
+	struct comm *world;
+	char host[BOOT_HOST], address[NET_ADDR_MAX];
+	*rank = -1;
+	if (boot_open(&boot, e))
+		return -1;
+	*rank = boot_rank(boot);
+	struct comm_options opt = crew->comm;
+	boot_host(host);
+	opt.host = host;
+	opt.address_hint = boot_address(address) ? address : NULL;
+	int rc = comm_open(boot_bootstrap(boot), &opt, &world, e);
+	boot_finish(boot);
+	if (rc)
+		return -1;
+	rc = crew->work(world, crew->arg, e);
+	comm_close(world);
+	return rc;
+}

@@ -1,0 +1,39 @@
+/*
+ * crew — the ranks of a world, for the tools.
+ *
+ * crew_run forks one process a rank on this host; they meet over a board in memory that they share, open
+ * the world, do the work and leave. The caller is no rank: it waits, ends all ranks when one fails, and
+ * returns the first failure. It installs no signal handler: whatever ends the caller ends the ranks too
+ * (PR_SET_PDEATHSIG), so Ctrl-C leaves nothing behind. Call it before any thread is started.
+ *
+ * crew_join makes this process one rank of the step that a launcher started (PMIx): each of that step's
+ * processes calls it.
+ */
+#ifndef MUSTER_AGENT_TOOLS_CREW_H
+#define MUSTER_AGENT_TOOLS_CREW_H
+
+#include "libcomm/comm.h"
+
+#include <stdbool.h>
+
+enum { CREW_MOST = 256 }; /* ranks that crew_run forks */
+
+struct crew {
+	int ranks;                /* crew_run's; crew_join learns it */
+	const int *hosts;         /* of each rank the number of the host that it pretends to be on; NULL: all on this one */
+	struct comm_options comm; /* host and address_hint are set by the crew */
+	int (*work)(struct comm *world, void *arg, struct err *e);
+	void *arg;
+};
+
+int crew_run(const struct crew *crew, struct err *e);
+
+/* Whether a launcher offers PMIx to this process. */
+bool crew_invited(void);
+/* *rank is set as soon as it is known, also on failure; else it is -1. */
+int crew_join(const struct crew *crew, int *rank, struct err *e);
+
+/* A world of this process alone. */
+int crew_alone(struct comm **world, struct err *e);
+
+#endif
