@@ -68,7 +68,8 @@ static struct comm *group_new(const struct group_spec *s, struct err *e)
 	size_t n = (size_t)s->size;
 	c->world = s->world;
 	c->id = s->id;
-	c->accused = c->waits_for = -1;
+	c->accused = -1;
+	c->waits_for = -1;
 	c->rank = s->rank;
 	c->size = s->size;
 	c->memfd = s->memfd;

@@ -87,7 +87,7 @@ void verdict_settle(struct comm *c, struct err *why)
 	if (world_over(w))
 		return;
 	if (who != c->accused)
-		err_set(why, why->code, "%s did not come within %g s: %s waits for it", name(c, who, blamed),
+		err_set(why, why->code, "%s did not come within %g s; %s waits for it, or for one that does", name(c, who, blamed),
 			w->timeout_s, name(c, c->accused, between));
 	if (last == ANSWER_GONE && left)
 		err_set(why, ERR_PEER, "%s has closed the world", name(c, who, blamed));

@@ -189,6 +189,40 @@ static void a_late_rank_is_named(void **state)
 	}
 }
 
+/* Each waits for the next one, in a group that the others do not know; the last is late. */
+static int wait_in_a_chain(struct comm *w, void *arg)
+{
+	struct stage *s = arg;
+	struct err e = ERR_INIT;
+	int me = comm_rank(w), last = comm_size(w) - 1, word, rc = 0;
+	struct comm *next = NULL;
+	for (int r = 0; r < last && rc == 0; r++) {
+		struct comm *pair;
+		rc = comm_split(w, me == r || me == r + 1 ? 0 : -1, 0, "pair", &pair, &e);
+		if (me == r)
+			next = pair;
+	}
+	RANK_CHECK(rc == 0, "%s", e.text);
+	if (me == last) {
+		while (atomic_load(&s->done) < last)
+			usleep(1000);
+		return 0;
+	}
+	RANK_CHECK(comm_recv(next, &word, 1, COMM_I32, 1, &e) < 0, "received what nobody sent");
+	atomic_fetch_add(&s->done, 1);
+	RANK_CHECK(strstr(e.text, "world rank 3, host host-a") && strstr(e.text, "did not come within"), "%s", e.text);
+	return 0;
+}
+
+static void the_end_of_a_chain_of_waits_is_named(void **state)
+{
+	(void)state;
+	struct stage *s = stage_new();
+	struct ranks r = { .n = 4, .backend = "tcp", .timeout_s = 1, .fn = wait_in_a_chain, .arg = s };
+	assert_int_equal(ranks_run(&r), 0);
+	munmap(s, sizeof *s);
+}
+
 /* --- Abort --------------------------------------------------------------------------- */
 
 static void *abort_it(void *arg)
@@ -420,6 +454,7 @@ int main(void)
 		cmocka_unit_test(survivors_name_a_killed_rank),
 		cmocka_unit_test(a_rank_that_never_connected_is_missed),
 		cmocka_unit_test(a_late_rank_is_named),
+		cmocka_unit_test(the_end_of_a_chain_of_waits_is_named),
 		cmocka_unit_test(an_abort_ends_every_wait),
 		cmocka_unit_test(ranks_that_disagree_are_told),
 		cmocka_unit_test(misuse_is_refused_and_harms_nobody),
