@@ -145,7 +145,7 @@ demo: setup
 
 BATS := $(wildcard tests/cli/*.bats tests/fault/*.bats tests/slurm/*.bats)
 
-.PHONY: check check-unit check-san fuzz bench
+.PHONY: check check-unit check-san fuzz bench bench-comm
 check: setup-check
 	@$(MAKE) --no-print-directory all unit-bins $(TOOL_BIN)
 	@tests/run tests/floors $(UNIT_BIN) $(BATS)
@@ -189,6 +189,17 @@ bench: setup
 	@$(MAKE) --no-print-directory all
 	$(BUILD)/muster bench gemm
 	$(BUILD)/muster bench step
+	$(BUILD)/muster bench comm --ops all --ranks 4 --factor 8
+
+# libcomm beside Open MPI on this host: 2, 4 and 8 ranks, unless BENCH_RANKS says otherwise.
+BENCH_RANKS ?= 2 4 8
+bench-comm: setup
+	@for program in mpicc mpirun python3; do command -v $$program >/dev/null || { \
+		echo "bench-comm: $$program is not here; apt-get install openmpi-bin libopenmpi-dev python3" >&2; exit 3; }; done
+	@$(MAKE) --no-print-directory all
+	@mkdir -p $(BUILD)/tests/bench
+	mpicc -O2 -Wall -Wextra -o $(BUILD)/tests/bench/mpi_loop tests/bench/mpi_loop.c
+	tests/bench/beside_mpi $(BUILD)/muster $(BUILD)/tests/bench/mpi_loop $(BENCH_RANKS)
 
 # --- Install ----------------------------------------------------------------------
 
@@ -209,6 +220,7 @@ help:
 	@echo 'make check-comm every cell of the collectives conformance: hours; SWEEP=20 deals twenty times what make check does'
 	@echo 'make fuzz       every reader of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each'
 	@echo 'make bench      speed, as shares of what this machine can do'
+	@echo 'make bench-comm the collectives beside those of Open MPI, where it is installed'
 	@echo 'make install    into PREFIX=/usr/local (DESTDIR is honoured)'
 	@echo 'make clean      remove build/'
 

@@ -58,6 +58,7 @@ static const char page[] =
 	"  --sockets N        TCP connections a pair of ranks, 1 to 16\n"
 	"  --interface NAME   network interface for TCP (default: the way to the node that started the step)\n"
 	"  --timeout S        longest wait inside one operation (default 60)\n"
+	"  --place P          out (two buffers), in (one), both (default both)\n"
 	"  --shared           buffers that the ranks of a host can read in place (comm_alloc)\n"
 	"  --async            start each operation and wait for it\n"
 	"  --json             print as JSON; times in seconds, bandwidths in bytes/s\n"
@@ -177,8 +178,17 @@ static int read_word(const char *name, const char *text, int (*find)(const char 
 	return 0;
 }
 
+static int read_place(const char *text, struct bench_comm *l, struct err *e)
+{
+	l->apart = strcmp(text, "in") != 0;
+	l->in_place = strcmp(text, "out") != 0;
+	if (l->apart && l->in_place && strcmp(text, "both"))
+		return err_set(e, ERR_USAGE, "--place: \"%s\" is none of out, in, both", text);
+	return 0;
+}
+
 enum { O_OPS = 256, O_RANKS, O_HOSTS, O_MIN, O_MAX, O_FACTOR, O_TYPE, O_REDOP, O_ROOT, O_SECONDS, O_ITERS, O_WARMUP, O_BACKEND,
-       O_ALGORITHM, O_SOCKETS, O_INTERFACE, O_TIMEOUT, O_SHARED, O_ASYNC, O_JSON };
+       O_ALGORITHM, O_SOCKETS, O_INTERFACE, O_TIMEOUT, O_PLACE, O_SHARED, O_ASYNC, O_JSON };
 
 static const struct option options[] = {
 	{ "ops", required_argument, NULL, O_OPS }, { "ranks", required_argument, NULL, O_RANKS },
@@ -189,7 +199,7 @@ static const struct option options[] = {
 	{ "iters", required_argument, NULL, O_ITERS }, { "warmup", required_argument, NULL, O_WARMUP },
 	{ "backend", required_argument, NULL, O_BACKEND }, { "algorithm", required_argument, NULL, O_ALGORITHM },
 	{ "sockets", required_argument, NULL, O_SOCKETS }, { "interface", required_argument, NULL, O_INTERFACE },
-	{ "timeout", required_argument, NULL, O_TIMEOUT }, { "shared", no_argument, NULL, O_SHARED },
+	{ "timeout", required_argument, NULL, O_TIMEOUT }, { "place", required_argument, NULL, O_PLACE }, { "shared", no_argument, NULL, O_SHARED },
 	{ "async", no_argument, NULL, O_ASYNC }, { "json", no_argument, NULL, O_JSON },
 	{ "help", no_argument, NULL, TOOL_HELP }, { 0 },
 };
@@ -216,6 +226,7 @@ static int read_option(struct bench *b, int c, const char *text, struct err *e)
 	case O_SOCKETS: return read_int("--sockets", text, 1, COMM_SOCKETS_MOST, &b->crew.comm.sockets, e);
 	case O_INTERFACE: b->crew.comm.interface = text; break;
 	case O_TIMEOUT: return read_real("--timeout", text, 0.001, 1e6, &b->crew.comm.timeout_s, e);
+	case O_PLACE: return read_place(text, l, e);
 	case O_SHARED: l->shared = true; break;
 	case O_ASYNC: l->async = true; break;
 	case O_JSON: l->json = true; break;
@@ -285,7 +296,8 @@ static int run(int argc, char **argv)
 {
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	struct bench b = {
-		.loop = { .ops = 1, .least = 8, .most = 64 << 20, .factor = 2, .type = COMM_F32, .redop = COMM_SUM, .seconds = 0.1 },
+		.loop = { .ops = 1, .least = 8, .most = 64 << 20, .factor = 2, .type = COMM_F32, .redop = COMM_SUM, .seconds = 0.1,
+			  .apart = true, .in_place = true },
 		.crew = { .ranks = cores < 2 ? 2 : cores > CREW_MOST ? CREW_MOST : (int)cores,
 			  .comm = { .interface = "", .backend = "auto", .timeout_s = 60 } },
 	};

@@ -98,6 +98,7 @@ struct bench_comm {
 	int iters, warmup;      /* iters 0: as many as `seconds` take */
 	double seconds;         /* for each size and place */
 	bool shared, async;     /* buffers by comm_alloc; the asynchronous forms */
+	bool apart, in_place;   /* which places */
 	bool json;
 };
 

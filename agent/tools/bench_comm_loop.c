@@ -150,9 +150,9 @@ static int measure(const struct loop *l, const struct bench_row *row, bool in_pl
 
 static int one_size(const struct loop *l, struct bench_row *row, struct err *e)
 {
-	if (row->op->apart && measure(l, row, false, &row->apart, e))
+	if (l->b->apart && row->op->apart && measure(l, row, false, &row->apart, e))
 		return -1;
-	if (row->op->in_place && measure(l, row, true, &row->in_place, e))
+	if (l->b->in_place && row->op->in_place && measure(l, row, true, &row->in_place, e))
 		return -1;
 	return 0;
 }
