@@ -38,51 +38,62 @@ static bool hybrid_fits(const struct comm *c, size_t bytes)
 	return crew_fits(c);
 }
 
-#define IN_SLOTS ALG_SLOTS, GROUP_SHM, slots_fit, 0
+#define SLOTS ALG_SLOTS, GROUP_SHM, slots_fit
+#define READERS ALG_READERS, GROUP_SHM, slots_fit
 #define BY_CREWS ALG_HYBRID, GROUP_HYBRID, hybrid_fits, 0, ALL
 #define BY_LEADERS ALG_LEADERS, GROUP_HYBRID, leaders_fit, 0
-#define BY_READERS ALG_READERS, GROUP_SHM, slots_fit, 0, ALL
 
 static const struct algorithm table[] = {
+	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 2, 128 * KIB, slots_all_reduce_once },
 	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 0, 4 * KIB, slots_all_reduce_once },
-	{ OP_ALL_REDUCE, IN_SLOTS, 32 * KIB, slots_reduce },
-	{ OP_ALL_REDUCE, BY_READERS, readers_all_reduce },
+	{ OP_ALL_REDUCE, SLOTS, 0, 128 * KIB, slots_reduce },
+	{ OP_ALL_REDUCE, READERS, 3, ALL, readers_all_reduce },
+	{ OP_ALL_REDUCE, SLOTS, 0, ALL, slots_reduce },
 	{ OP_ALL_REDUCE, BY_LEADERS, 64 * KIB, leaders_reduce },
 	{ OP_ALL_REDUCE, BY_CREWS, hybrid_flow },
 	{ OP_ALL_REDUCE, ALG_DIRECT, ANY, NULL, 4, 16 * KIB, combine_all_reduce_direct },
 	{ OP_ALL_REDUCE, ALG_TREE, ANY, NULL, 0, 16 * KIB, combine_all_reduce_tree },
 	{ OP_ALL_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, combine_all_reduce_shares },
-	{ OP_REDUCE, IN_SLOTS, 32 * KIB, slots_reduce },
-	{ OP_REDUCE, BY_READERS, readers_reduce },
+	{ OP_REDUCE, SLOTS, 0, 128 * KIB, slots_reduce },
+	{ OP_REDUCE, READERS, 3, ALL, readers_reduce },
+	{ OP_REDUCE, SLOTS, 0, ALL, slots_reduce },
 	{ OP_REDUCE, BY_LEADERS, 64 * KIB, leaders_reduce },
 	{ OP_REDUCE, BY_CREWS, hybrid_flow },
 	{ OP_REDUCE, ALG_TREE, ANY, NULL, 0, 16 * KIB, combine_reduce_tree },
 	{ OP_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, combine_reduce_shares },
-	{ OP_REDUCE_SCATTER, IN_SLOTS, 16 * KIB, slots_reduce_scatter },
-	{ OP_REDUCE_SCATTER, BY_READERS, readers_reduce_scatter },
+	{ OP_REDUCE_SCATTER, SLOTS, 0, 16 * KIB, slots_reduce_scatter },
+	{ OP_REDUCE_SCATTER, READERS, 2, ALL, readers_reduce_scatter },
+	{ OP_REDUCE_SCATTER, SLOTS, 0, ALL, slots_reduce_scatter },
 	{ OP_REDUCE_SCATTER, ALG_HYBRID, GROUP_HYBRID, hybrid_scatter_fits, 0, ALL, hybrid_reduce_scatter },
 	{ OP_REDUCE_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, combine_reduce_scatter },
-	{ OP_BROADCAST, IN_SLOTS, 16 * KIB, slots_broadcast },
-	{ OP_BROADCAST, BY_READERS, readers_broadcast },
+	{ OP_BROADCAST, SLOTS, 0, ALL, slots_broadcast },
+	{ OP_BROADCAST, READERS, 0, ALL, readers_broadcast },
 	{ OP_BROADCAST, BY_LEADERS, 64 * KIB, leaders_broadcast },
 	{ OP_BROADCAST, BY_CREWS, hybrid_flow },
 	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 2, ALL, spread_broadcast_tree },
 	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 0, 64 * KIB, spread_broadcast_tree },
 	{ OP_BROADCAST, ALG_SHARES, ANY, NULL, 0, ALL, spread_broadcast_shares },
-	{ OP_ALL_GATHER, IN_SLOTS, 8 * KIB, slots_all_gather },
-	{ OP_ALL_GATHER, BY_READERS, readers_all_gather },
+	{ OP_ALL_GATHER, SLOTS, 0, 8 * KIB, slots_all_gather },
+	{ OP_ALL_GATHER, READERS, 2, ALL, readers_all_gather },
+	{ OP_ALL_GATHER, SLOTS, 0, 256 * KIB, slots_all_gather },
+	{ OP_ALL_GATHER, READERS, 4, ALL, readers_all_gather },
+	{ OP_ALL_GATHER, SLOTS, 0, ALL, slots_all_gather },
 	{ OP_ALL_GATHER, ALG_HYBRID, GROUP_HYBRID, hybrid_gather_fits, 0, ALL, hybrid_all_gather },
 	{ OP_ALL_GATHER, ALG_DIRECT, ANY, NULL, 0, ALL, spread_all_gather },
-	{ OP_ALL_TO_ALL, BY_READERS, readers_all_to_all },
-	{ OP_ALL_TO_ALL, IN_SLOTS, ALL, slots_all_to_all },
+	{ OP_ALL_TO_ALL, READERS, 0, ALL, readers_all_to_all },
+	{ OP_ALL_TO_ALL, SLOTS, 0, ALL, slots_all_to_all },
 	{ OP_ALL_TO_ALL, ALG_DIRECT, ANY, NULL, 0, ALL, spread_all_to_all },
-	{ OP_GATHER, IN_SLOTS, 8 * KIB, slots_gather },
-	{ OP_GATHER, BY_READERS, readers_gather },
+	{ OP_GATHER, SLOTS, 0, 16 * KIB, slots_gather },
+	{ OP_GATHER, READERS, 2, ALL, readers_gather },
+	{ OP_GATHER, SLOTS, 0, 512 * KIB, slots_gather },
+	{ OP_GATHER, READERS, 0, ALL, readers_gather },
 	{ OP_GATHER, ALG_DIRECT, ANY, NULL, 0, ALL, spread_gather },
-	{ OP_SCATTER, IN_SLOTS, 16 * KIB, slots_scatter },
-	{ OP_SCATTER, BY_READERS, readers_scatter },
+	{ OP_SCATTER, SLOTS, 0, 16 * KIB, slots_scatter },
+	{ OP_SCATTER, READERS, 2, ALL, readers_scatter },
+	{ OP_SCATTER, SLOTS, 0, 128 * KIB, slots_scatter },
+	{ OP_SCATTER, READERS, 0, ALL, readers_scatter },
 	{ OP_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, spread_scatter },
-	{ OP_BARRIER, IN_SLOTS, ALL, slots_barrier },
+	{ OP_BARRIER, SLOTS, 0, ALL, slots_barrier },
 	{ OP_BARRIER, BY_LEADERS, ALL, leaders_barrier },
 	{ OP_BARRIER, ALG_TREE, ANY, NULL, 0, ALL, spread_barrier },
 	{ OP_P2P, ALG_DIRECT, ANY, NULL, 0, ALL, spread_p2p },
@@ -130,11 +141,20 @@ static bool is_choice(const struct algorithm *a, const struct comm *c, size_t by
 	return (!a->ranks || c->size <= a->ranks) && bytes <= a->bytes;
 }
 
+/* Buffers in windows are worth reading in place from few bytes on. Whether they are in windows is heard too late
+ * for the choice, but those of the last operation of the kind were the same on all ranks. */
+static bool windows_suit(const struct comm *c, enum op_kind kind, size_t bytes)
+{
+	return (c->in_windows >> kind & 1) && bytes > (size_t)(c->size - 1) * 2 * KIB;
+}
+
 static const struct algorithm *choose(const struct comm *c, const struct op *op, size_t bytes)
 {
-	int forced = c->world->algorithm;
-	for (int i = 0; forced != ALG_BY_TABLE && i < ROWS; i++)
-		if ((int)table[i].name == forced && can(&table[i], c, op->kind, bytes))
+	int wanted = c->world->algorithm;
+	if (wanted == ALG_BY_TABLE && windows_suit(c, op->kind, bytes))
+		wanted = ALG_READERS;
+	for (int i = 0; wanted != ALG_BY_TABLE && i < ROWS; i++)
+		if ((int)table[i].name == wanted && can(&table[i], c, op->kind, bytes))
 			return &table[i];
 	int i = 0; /* the last row of each kind fits always */
 	while (!can(&table[i], c, op->kind, bytes) || !is_choice(&table[i], c, bytes))
@@ -168,11 +188,11 @@ static int run_together(struct comm *c, const struct op *op, struct err *e)
 	if (world_over(c->world))
 		return world_error(c->world, e);
 	uint32_t number = op->kind == OP_P2P ? ++c->messages : ++c->seq;
-	struct op_signature sign = op_sign(op, number, c->size);
+	c->sign = op_sign(op, number, c->size);
 	c->deadline = c->grace = 0;
 	c->accused = -1;
-	const struct algorithm *a = choose(c, op, sign.bytes);
-	recorder_begin(c->recorder, op, &sign, names[a->name]);
+	const struct algorithm *a = choose(c, op, c->sign.bytes);
+	recorder_begin(c->recorder, op, &c->sign, names[a->name]);
 	int rc = a->run(c, op, &why);
 	recorder_end(c->recorder, rc < 0);
 	if (rc == 0) {

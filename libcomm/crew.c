@@ -37,6 +37,8 @@ int crew_step(struct crew *w, struct err *e)
 	inner->accused = -1;
 	atomic_store_explicit(&w->c->waits_for, -1, memory_order_relaxed);
 	inner->grace = first ? 0 : 2 * w->c->grace;
+	if (first)
+		inner->sign = op_sign(&op, inner->seq, inner->size);
 	int rc = first ? step_first(inner, &op, e) : step_pass(inner, e);
 	w->c->deadline = inner->deadline;
 	w->c->accused = inner->accused;

@@ -44,8 +44,10 @@ struct comm {
 	uint32_t step;            /* barriers of the segment so far */
 	uint32_t reach;           /* reach.c: whether all can read all, once known */
 	struct view *views;       /* peers' windows that this rank has mapped */
+	uint32_t in_windows;      /* by op_kind: whether all buffers of the last one were, on all ranks */
 
 	uint32_t seq, messages;   /* collectives, and calls that send and receive */
+	struct op_signature sign; /* of the operation under way */
 	uint32_t splits;
 	struct recorder *recorder;
 	bool *absent;             /* whom the operation waits for */

@@ -60,6 +60,42 @@ bool reach_works(struct comm *c)
 	return c->reach == WORKS;
 }
 
+struct reach_parts reach_parts(const struct comm *c, const struct op *op)
+{
+	size_t size = comm_type_size(op->type), n = (size_t)c->size, whole = op->count * size;
+	size_t mine = (op->counts ? op->counts[c->rank] : op->count) * size, all = op->counts ? 0 : n * whole;
+	bool root = op->root == c->rank;
+	for (int r = 0; op->counts && r < c->size; r++)
+		all += op->counts[r] * size;
+	switch (op->kind) {
+	case OP_ALL_REDUCE:
+		return (struct reach_parts){ op->in, op->out, whole, whole };
+	case OP_REDUCE:
+		return (struct reach_parts){ op->in, op->out, whole, root ? whole : 0 };
+	case OP_BROADCAST:
+		return (struct reach_parts){ op->out, NULL, root ? whole : 0, 0 };
+	case OP_ALL_GATHER:
+	case OP_GATHER:
+		return (struct reach_parts){ op->in, NULL, mine, 0 };
+	case OP_SCATTER:
+		return (struct reach_parts){ op->in, NULL, root ? all : 0, 0 };
+	case OP_REDUCE_SCATTER:
+	case OP_ALL_TO_ALL:
+		return (struct reach_parts){ op->in, NULL, all, 0 };
+	default:
+		return (struct reach_parts){ NULL, NULL, 0, 0 };
+	}
+}
+
+bool reach_in_windows(const struct comm *c, const struct op *op)
+{
+	if (!windows_live(c->world))
+		return false;
+	struct reach_parts p = reach_parts(c, op);
+	return (!p.in_bytes || reach_span(c, p.in, p.in_bytes).window) &&
+	       (!p.out_bytes || reach_span(c, p.out, p.out_bytes).window);
+}
+
 /* --- Windows ---------------------------------------------------------------------- */
 
 /* Takes the freed ones of rank out. */

@@ -34,6 +34,15 @@ void reach_close(struct comm *c);
  * the group is open on all. */
 bool reach_works(struct comm *c);
 
+/* What the others look at, and may write to, on this rank in an operation. No bytes: nothing. */
+struct reach_parts {
+	const void *in, *out;
+	size_t in_bytes, out_bytes;
+};
+struct reach_parts reach_parts(const struct comm *c, const struct op *op);
+/* Whether all of it lies in windows. */
+bool reach_in_windows(const struct comm *c, const struct op *op);
+
 /* This rank's buffer, to be told to peers. */
 static inline struct span reach_span(const struct comm *c, const void *data, size_t bytes)
 {

@@ -5,6 +5,7 @@
  * Where memory can be reached neither way the slots do it all.
  */
 #include "libcomm/algorithms.h"
+#include "libcomm/copy.h"
 #include "libcomm/reach.h"
 #include "libcomm/reduce.h"
 #include "libcomm/step.h"
@@ -24,6 +25,7 @@ enum {
 	CACHE_BYTES = 512 << 10, /* of pieces read for one reduction: they stay in the second-level cache */
 	PIECE_LEAST = 16 << 10, PIECE_MOST = 128 << 10,
 	WRITE_PIECE = 16 << 10,  /* summed, then written to all while it is in the first-level cache */
+	FAR_BYTES = 32 << 20,
 	HALF_BYTES = 1 << 20,    /* of a share that waits for its root to read it */
 };
 
@@ -34,14 +36,13 @@ static size_t least(size_t a, size_t b)
 
 /* --- Telling and hearing ------------------------------------------------------------ */
 
-/* This rank's buffers; no bytes: nobody looks at that one. */
-static void tell(struct comm *c, const void *in, size_t in_bytes, const void *out, size_t out_bytes)
+static void tell(struct comm *c, const struct op *op)
 {
 	struct seg_cell *me = step_mine(c);
-	me->span[IN] = reach_span(c, in, in_bytes);
-	me->span[OUT] = reach_span(c, out, out_bytes);
-	me->open = (!in_bytes || me->span[IN].window) && (!out_bytes || me->span[OUT].window);
-	atomic_fetch_add_explicit(&c->sent, in_bytes, memory_order_relaxed);
+	struct reach_parts p = reach_parts(c, op);
+	me->span[IN] = reach_span(c, p.in, p.in_bytes);
+	me->span[OUT] = reach_span(c, p.out, p.out_bytes);
+	atomic_fetch_add_explicit(&c->sent, p.in_bytes, memory_order_relaxed);
 }
 
 /* After the first step: the same on all ranks. */
@@ -53,10 +54,9 @@ static enum way hear(struct comm *c)
 	return open ? IN_WINDOWS : reach_works(c) ? BY_READING : OVER_SLOTS;
 }
 
-static enum way begin(struct comm *c, const struct op *op, const void *in, size_t in_bytes, const void *out,
-		      size_t out_bytes, struct err *e)
+static enum way begin(struct comm *c, const struct op *op, struct err *e)
 {
-	tell(c, in, in_bytes, out, out_bytes);
+	tell(c, op);
 	return step_first(c, op, e) < 0 ? FAILED : hear(c);
 }
 
@@ -81,7 +81,7 @@ struct fold {
 	size_t at;      /* of the share in the whole vector */
 	size_t piece;
 	const char *own;
-	char *room;     /* for pieces of the ranks whose memory is not mapped */
+	char *room;     /* for pieces of the ranks whose memory is not mapped, and for a sum */
 	const char *mapped[SLOTS_RANKS];
 };
 
@@ -141,7 +141,7 @@ int readers_reduce_scatter(struct comm *c, const struct op *op, struct err *e)
 	struct fold f;
 	op_blocks(op, op->counts, c->size, c->off);
 	size_t at = c->off[c->rank], mine = c->off[c->rank + 1] - at;
-	enum way way = begin(c, op, op->in, c->off[c->size], NULL, 0, e);
+	enum way way = begin(c, op, e);
 	if (way <= OVER_SLOTS)
 		return way == FAILED ? -1 : slots_reduce_scatter(c, op, e);
 	if (mine && (fold_begin(c, &f, op, at, mine, 0, e) < 0 || fold_run(c, &f, 0, mine, op->out, e) < 0))
@@ -155,28 +155,29 @@ static int fold_into_all(struct comm *c, const struct op *op, const bool *wants,
 {
 	struct fold f;
 	char *out[SLOTS_RANKS];
+	size_t all = bytes * (size_t)c->size;
+	bool far = all >= FAR_BYTES; /* even the sum would leave the cache before the others are served */
+	int home = -1;
 	if (fold_begin(c, &f, op, at, bytes, 0, e) < 0)
 		return -1;
-	int direct = -1;
-	for (int i = 0; i < c->size; i++) {
+	for (int i = c->size - 1; i >= 0; i--) {
 		int r = after(c, i);
 		out[r] = NULL;
 		if (!wants[r])
 			continue;
 		out[r] = r == c->rank ? op->out : reach_map(c, r, told(c, f.first, r, OUT), at + bytes);
-		if (!out[r] || !f.mapped[r])
+		if (!out[r])
 			return reach_no_map(c, r, e);
-		if (direct < 0)
-			direct = r;
+		home = r;
 	}
 	for (size_t done = 0; done < bytes; done += f.piece) {
 		size_t len = least(bytes - done, f.piece);
-		char *sum = out[direct] + at + done;
+		char *sum = far ? f.room : out[home] + at + done;
 		if (fold_piece(c, &f, done, len, sum, e) < 0)
 			return -1;
 		for (int r = 0; r < c->size; r++)
-			if (out[r] && r != direct)
-				memcpy(out[r] + at + done, sum, len);
+			if (out[r] && (far || r != home))
+				copy_part(out[r] + at + done, sum, len, all);
 	}
 	return 0;
 }
@@ -184,9 +185,9 @@ static int fold_into_all(struct comm *c, const struct op *op, const bool *wants,
 int readers_all_reduce(struct comm *c, const struct op *op, struct err *e)
 {
 	struct fold f;
-	size_t size = comm_type_size(op->type), bytes = op->count * size;
+	size_t size = comm_type_size(op->type);
 	char *out = op->out;
-	enum way way = begin(c, op, op->in, bytes, op->out, bytes, e);
+	enum way way = begin(c, op, e);
 	if (way <= OVER_SLOTS)
 		return way == FAILED ? -1 : slots_reduce(c, op, e);
 	uint32_t first = c->step;
@@ -250,13 +251,13 @@ static int reduce_in_rounds(struct comm *c, const struct op *op, char *halves, s
 
 int readers_reduce(struct comm *c, const struct op *op, struct err *e)
 {
-	size_t size = comm_type_size(op->type), bytes = op->count * size;
+	size_t size = comm_type_size(op->type);
 	bool root = op->root == c->rank, wants[SLOTS_RANKS] = { false };
 	/* All of it at once: what has been told may not move. */
 	char *halves = group_scratch(c, 2 * HALF_BYTES + (size_t)c->size * PIECE_MOST, e);
 	if (!halves)
 		return -1;
-	tell(c, op->in, bytes, root ? op->out : NULL, root ? bytes : 0);
+	tell(c, op);
 	if (!root)
 		step_mine(c)->span[OUT] = reach_span(c, halves, 2 * HALF_BYTES);
 	if (step_first(c, op, e) < 0)
@@ -276,23 +277,42 @@ int readers_reduce(struct comm *c, const struct op *op, struct err *e)
 
 /* --- Data that is not reduced ----------------------------------------------------------- */
 
+/* to[bytes] = what rank told as its input, from byte `at` on; of `all` that this rank takes. */
+static int fetch(struct comm *c, uint32_t first, int rank, size_t at, void *to, size_t bytes, size_t all,
+		 struct err *e)
+{
+	const struct span *s = told(c, first, rank, IN);
+	const char *base = reach_map(c, rank, s, at + bytes);
+	if (!base)
+		return reach_get(c, rank, s, at, to, bytes, e);
+	copy_part(to, base + at, bytes, all);
+	return 0;
+}
+
+/* This rank's own block, when it is not in its place already. */
+static void keep(void *to, const void *from, size_t bytes, size_t all)
+{
+	if (bytes && to != from)
+		copy_part(to, from, bytes, all);
+}
+
 /* all_gather and gather: everybody tells its block, `wanted` says who takes them. */
 static int collect(struct comm *c, const struct op *op, bool wanted, algorithm_fn *over_slots, struct err *e)
 {
 	char *out = op->out;
 	op_blocks(op, op->counts, c->size, c->off);
 	size_t at = c->off[c->rank], mine = c->off[c->rank + 1] - at;
-	enum way way = begin(c, op, op->in, mine, NULL, 0, e);
+	enum way way = begin(c, op, e);
 	if (way <= OVER_SLOTS)
 		return way == FAILED ? -1 : over_slots(c, op, e);
 	uint32_t first = c->step;
 	for (int i = 1; wanted && i < c->size; i++) {
 		int r = after(c, i);
-		if (reach_get(c, r, told(c, first, r, IN), 0, out + c->off[r], c->off[r + 1] - c->off[r], e) < 0)
+		if (fetch(c, first, r, 0, out + c->off[r], c->off[r + 1] - c->off[r], c->off[c->size], e) < 0)
 			return -1;
 	}
-	if (wanted && mine && op->in != out + at)
-		memmove(out + at, op->in, mine);
+	if (wanted)
+		keep(out + at, op->in, mine, c->off[c->size]);
 	return step_pass(c, e);
 }
 
@@ -311,13 +331,13 @@ int readers_scatter(struct comm *c, const struct op *op, struct err *e)
 	bool root = op->root == c->rank;
 	op_blocks(op, op->counts, c->size, c->off);
 	size_t at = c->off[c->rank], mine = c->off[c->rank + 1] - at;
-	enum way way = begin(c, op, op->in, root ? c->off[c->size] : 0, NULL, 0, e);
+	enum way way = begin(c, op, e);
 	if (way <= OVER_SLOTS)
 		return way == FAILED ? -1 : slots_scatter(c, op, e);
-	if (!root && reach_get(c, op->root, told(c, c->step, op->root, IN), at, op->out, mine, e) < 0)
+	if (!root && fetch(c, c->step, op->root, at, op->out, mine, mine, e) < 0)
 		return -1;
-	if (root && mine && op->out != (const char *)op->in + at)
-		memmove(op->out, (const char *)op->in + at, mine);
+	if (root)
+		keep(op->out, (const char *)op->in + at, mine, mine);
 	return step_pass(c, e);
 }
 
@@ -325,10 +345,10 @@ int readers_broadcast(struct comm *c, const struct op *op, struct err *e)
 {
 	size_t bytes = op->count * comm_type_size(op->type);
 	bool root = op->root == c->rank;
-	enum way way = begin(c, op, op->out, root ? bytes : 0, NULL, 0, e);
+	enum way way = begin(c, op, e);
 	if (way <= OVER_SLOTS)
 		return way == FAILED ? -1 : slots_broadcast(c, op, e);
-	if (!root && reach_get(c, op->root, told(c, c->step, op->root, IN), 0, op->out, bytes, e) < 0)
+	if (!root && fetch(c, c->step, op->root, 0, op->out, bytes, bytes, e) < 0)
 		return -1;
 	return step_pass(c, e);
 }
@@ -336,63 +356,76 @@ int readers_broadcast(struct comm *c, const struct op *op, struct err *e)
 /* --- all_to_all: only the two ranks of a block know its size ----------------------------- */
 
 /* A rank with few bytes gives them at the first step, the sizes of its blocks before them; one with many
- * tells where they are and gives the sizes alone. */
-enum { FEW_BYTES = 16 << 10, IN_CELL = 0, IN_SLOT, IN_PLACE };
+ * tells where they are and gives the sizes alone. Bytes in a window are many sooner. For each peer: */
+enum { FEW_BYTES = 16 << 10, FEW_IN_WINDOWS = 2 << 10 };
+enum { GIVEN, IN_PLACE, IN_WINDOW }; /* in need */
 
-static size_t table_size(const struct comm *c)
+/* A rank's offer: the sizes of its blocks, then the blocks, as far as it goes in the cell, else in the slot. */
+struct offer {
+	char *sizes, *blocks;
+};
+
+static struct offer place_offer(const struct comm *c, struct seg_cell *cell, char *slot, size_t bytes)
 {
-	return ((size_t)c->size * sizeof(uint64_t) + 15) & ~(size_t)15;
+	size_t table = (size_t)c->size * sizeof(uint64_t);
+	if (table > SEG_INLINE)
+		return (struct offer){ slot, slot + ((table + 63) & ~(size_t)63) };
+	return (struct offer){ cell->data, bytes <= SEG_INLINE - table ? cell->data + table : slot };
 }
 
 static void offer_blocks(struct comm *c, const struct op *op)
 {
-	size_t table = table_size(c), all = c->off[c->size];
+	size_t all = c->off[c->size], peers = (size_t)c->size - 1, most = least(peers * FEW_BYTES, SEG_SLOT - 1024);
 	struct seg_cell *me = step_mine(c);
-	bool few = all <= FEW_BYTES;
-	size_t room = few ? table + all : SEG_SLOT;
-	char *slot = step_my_room(c, room);
-	if (few)
-		atomic_fetch_add_explicit(&c->sent, all, memory_order_relaxed);
-	else
-		tell(c, op->in, all, NULL, 0);
-	me->need = !few ? IN_PLACE : room <= SEG_INLINE ? IN_CELL : IN_SLOT;
+	struct offer o = place_offer(c, me, segment_slot(&c->segment, c->step + 1, c->rank), all);
+	bool open = all > peers * FEW_IN_WINDOWS && reach_in_windows(c, op);
 	for (int r = 0; r < c->size; r++) {
 		uint64_t bytes = c->off[r + 1] - c->off[r];
-		memcpy(slot + (size_t)r * sizeof bytes, &bytes, sizeof bytes);
+		memcpy(o.sizes + (size_t)r * sizeof bytes, &bytes, sizeof bytes);
 	}
-	if (few && all)
-		memcpy(slot + table, op->in, all);
+	me->need = open ? IN_WINDOW : all > most ? IN_PLACE : GIVEN;
+	if (me->need != GIVEN) {
+		tell(c, op);
+		return;
+	}
+	/* All but its own. */
+	size_t mine = c->off[c->rank], next = c->off[c->rank + 1];
+	if (mine)
+		memcpy(o.blocks, op->in, mine);
+	if (all > next)
+		memcpy(o.blocks + next, (const char *)op->in + next, all - next);
+	atomic_fetch_add_explicit(&c->sent, all, memory_order_relaxed);
 }
 
-/* Where rank's block for this rank lies in its vector. */
-static int find_block(struct comm *c, int rank, const char *slot, size_t *at, struct err *e)
+/* Of what a rank gives: where the block for this one begins, and how much it is in all. */
+static int read_sizes(struct comm *c, int rank, const char *sizes, size_t *at, size_t *all, struct err *e)
 {
-	uint64_t bytes = 0;
-	*at = 0;
-	for (int r = 0; r <= c->rank; r++) {
-		memcpy(&bytes, slot + (size_t)r * sizeof bytes, sizeof bytes);
-		if (r < c->rank)
-			*at += bytes;
+	uint64_t bytes, here = 0;
+	*all = *at = 0;
+	for (int r = 0; r < c->size; r++) {
+		memcpy(&bytes, sizes + (size_t)r * sizeof bytes, sizeof bytes);
+		if (r == c->rank) {
+			*at = *all;
+			here = bytes;
+		}
+		*all += bytes;
 	}
-	return slots_check_size(c, rank, bytes, e);
+	return slots_check_size(c, rank, here, e);
 }
 
 static int take_blocks(struct comm *c, const struct op *op, uint32_t first, struct err *e)
 {
 	for (int i = 1; i < c->size; i++) {
 		int r = after(c, i);
-		const struct seg_cell *cell = segment_cell(&c->segment, first, r);
-		const char *slot = cell->need == IN_CELL ? cell->data : segment_slot(&c->segment, first, r);
-		char *to = (char *)op->out + c->off2[r];
-		size_t at, bytes = c->off2[r + 1] - c->off2[r];
-		if (find_block(c, r, slot, &at, e) < 0)
+		struct seg_cell *cell = segment_cell(&c->segment, first, r);
+		char *slot = segment_slot(&c->segment, first, r), *to = (char *)op->out + c->off2[r];
+		size_t at, all, bytes = c->off2[r + 1] - c->off2[r];
+		if (read_sizes(c, r, place_offer(c, cell, slot, 0).sizes, &at, &all, e) < 0)
 			return -1;
-		if (cell->need == IN_PLACE) {
-			if (reach_get(c, r, &cell->span[IN], at, to, bytes, e) < 0)
-				return -1;
-		} else if (bytes) {
-			memcpy(to, slot + table_size(c) + at, bytes);
-		}
+		if (cell->need == GIVEN)
+			keep(to, place_offer(c, cell, slot, all).blocks + at, bytes, 0);
+		else if (fetch(c, first, r, at, to, bytes, c->off2[c->size], e) < 0)
+			return -1;
 	}
 	return 0;
 }
@@ -407,15 +440,14 @@ int readers_all_to_all(struct comm *c, const struct op *op, struct err *e)
 	if (step_first(c, op, e) < 0)
 		return -1;
 	for (int r = 0; r < c->size; r++)
-		if (step_of(c, r)->need == IN_PLACE) {
+		if (step_of(c, r)->need >= IN_PLACE) {
 			wait = true;
-			open &= step_of(c, r)->open;
+			open &= step_of(c, r)->need == IN_WINDOW;
 		}
 	if (wait && !open && !reach_works(c))
 		return slots_all_to_all(c, op, e);
 	if (slots_check_size(c, c->rank, mine, e) < 0 || take_blocks(c, op, c->step, e) < 0)
 		return -1;
-	if (mine)
-		memcpy((char *)op->out + c->off2[c->rank], (const char *)op->in + c->off[c->rank], mine);
+	keep((char *)op->out + c->off2[c->rank], (const char *)op->in + c->off[c->rank], mine, c->off2[c->size]);
 	return wait ? step_pass(c, e) : 0;
 }

@@ -25,7 +25,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { SEG_NONCE = 32, SEG_SLOT = 256 << 10, SEG_INLINE = 208, SEG_REASON = 300 };
+enum { SEG_NONCE = 32, SEG_SLOT = 256 << 10, SEG_INLINE = 32, SEG_REASON = 300 };
 
 enum seg_state { SEG_HERE, SEG_FAILED, SEG_LEFT };
 
@@ -47,17 +47,16 @@ struct span {
 	int32_t fd;
 };
 
-/* Written by its rank alone; what goes with a step before the step itself. Few bytes
- * travel in the same lines. */
+/* Written by its rank alone; what goes with a step before the step itself. The others look at the
+ * first line until the step comes, so that nothing else may lie in it or in the one beside it, which
+ * their caches take along. */
 struct seg_cell {
-	_Alignas(256) _Atomic uint32_t step; /* it has come to this one */
-	uint32_t open;                       /* readers.c: its buffers lie in windows */
+	_Alignas(128) _Atomic uint32_t step; /* it has come to this one */
+	uint32_t open : 1;                   /* with sign: its buffers lie in windows */
+	uint32_t need : 31;                  /* steps that its part of an all_to_all takes, or where it is */
 	struct op_signature sign;            /* of an operation's first step */
-	uint64_t need;                       /* steps that its part of an all_to_all takes; 0: all is in data */
-	union {
-		struct span span[2];
-		_Alignas(16) char data[SEG_INLINE];
-	};
+	char data[SEG_INLINE];               /* the line's rest: what few bytes a rank has to give */
+	_Alignas(128) struct span span[2];
 };
 
 struct seg_head {

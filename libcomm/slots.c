@@ -259,7 +259,7 @@ int slots_all_to_all(struct comm *c, const struct op *op, struct err *e)
 	op_blocks(op, op->counts, c->size, c->off);
 	op_blocks(op, op->out_counts, c->size, c->off2);
 	size_t each = piece_size(c, table_size(c)), steps = 1, mine = c->off[c->rank + 1] - c->off[c->rank];
-	step_mine(c)->need = pieces(largest_block(c), each);
+	step_mine(c)->need = (uint32_t)pieces(largest_block(c), each);
 	for (size_t k = 0; k < steps; k++) {
 		char *slot = step_my_room(c, SEG_SLOT);
 		if (k == 0)

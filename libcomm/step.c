@@ -1,6 +1,9 @@
 #include "libcomm/step.h"
 
+#include "libcomm/reach.h"
 #include "libcomm/wait.h"
+
+enum { FEW_BYTES = 2 << 10 }; /* so few are copied wherever they lie */
 
 /* The first rank from r on that has not come; size: all have. */
 static int next_absent(const struct comm *c, int r)
@@ -51,6 +54,8 @@ int step_pass(struct comm *c, struct err *e)
 	for (struct wait w = { 0 }; r < c->size; r = next_absent(c, r))
 		if (!wait_looks(&w, c->world))
 			return sleep_until_all(c, e);
+	/* The others last looked at this one two steps ago. */
+	__builtin_prefetch(step_mine(c), 1);
 	return 0;
 }
 
@@ -62,19 +67,24 @@ static bool same_signature(const struct op_signature *a, const struct op_signatu
 
 int step_first(struct comm *c, const struct op *op, struct err *e)
 {
-	struct op_signature mine = op_sign(op, c->seq, c->size);
-	step_mine(c)->sign = mine;
+	bool large = c->sign.bytes > FEW_BYTES, open = true;
+	uint32_t mine = large && reach_in_windows(c, op);
+	step_mine(c)->sign = c->sign;
+	step_mine(c)->open = mine;
 	if (step_pass(c, e) < 0)
 		return -1;
 	for (int r = 0; r < c->size; r++) {
 		const struct op_signature *theirs = &step_of(c, r)->sign;
-		if (same_signature(&mine, theirs))
+		open &= step_of(c, r)->open;
+		if (same_signature(&c->sign, theirs))
 			continue;
 		char here[120], there[120], who[160];
-		op_signature_text(&mine, here);
+		op_signature_text(&c->sign, here);
 		op_signature_text(theirs, there);
 		return err_set(e, ERR_PROTO, "%s calls another operation: %s, here %s; all ranks of a group "
 			       "must call the same ones in the same order", group_rank_text(c, r, who), there, here);
 	}
+	if (large)
+		c->in_windows = open ? c->in_windows | 1u << op->kind : c->in_windows & ~(1u << op->kind);
 	return 0;
 }

@@ -7,7 +7,7 @@
  * parities are enough and one step a chunk is all that a pipeline needs.
  *
  * A rank says in its cell which step it has come to, and looks at the cells of the others: what is
- * said with a step, and up to SEG_INLINE bytes of data, travels in the lines that it looks at anyway.
+ * said with a step, and up to SEG_INLINE bytes of data, travels in the line that it looks at anyway.
  */
 #ifndef MUSTER_LIBCOMM_STEP_H
 #define MUSTER_LIBCOMM_STEP_H

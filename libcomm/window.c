@@ -165,6 +165,7 @@ int comm_alloc(struct comm *c, size_t bytes, void **out, struct err *e)
 	new->number = ++w->window_count;
 	new->next = w->windows;
 	w->windows = new;
+	atomic_fetch_add(&w->windows_live, 1);
 	pthread_mutex_unlock(&w->lock);
 	*out = new->base;
 	return 0;
@@ -191,6 +192,7 @@ void comm_free(struct comm *c, void *memory)
 		if ((*p)->base == memory) {
 			x = *p;
 			*p = x->next;
+			atomic_fetch_sub(&w->windows_live, 1);
 		} else {
 			p = &(*p)->next;
 		}
@@ -212,6 +214,8 @@ struct span window_span(struct world *w, const void *data, size_t bytes)
 {
 	const char *at = data;
 	struct span s = { .address = (uintptr_t)data };
+	if (!windows_live(w))
+		return s;
 	pthread_mutex_lock(&w->lock);
 	for (const struct window *x = w->windows; x; x = x->next) {
 		if (x->fd < 0 || at < x->base || at > x->base + x->size || bytes > (size_t)(x->base + x->size - at))

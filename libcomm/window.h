@@ -17,6 +17,12 @@
 
 #include "libcomm/world.h"
 
+/* Whether there are any. */
+static inline bool windows_live(struct world *w)
+{
+	return atomic_load_explicit(&w->windows_live, memory_order_relaxed) > 0;
+}
+
 /* What to tell of a buffer. From any thread. */
 struct span window_span(struct world *w, const void *data, size_t bytes);
 

@@ -65,6 +65,7 @@ struct world {
 	struct arrival *arrivals;
 	struct window *windows; /* of comm_alloc */
 	uint32_t window_count;  /* ever made */
+	_Atomic uint32_t windows_live;
 };
 
 /* Keeps the first error and ends every operation; the later ones are forgotten. */
