@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FRAME_MAGIC = 0x4d53, PIECES = 16 };
+enum { FRAME_MAGIC = 0x4d53, PIECES = 32 };
 
 void exchange_begin(struct comm *c)
 {
@@ -110,14 +110,14 @@ static size_t share(const struct transfer *t, const struct link *l, int lane)
 }
 
 /* What is left of them: of the frame, then of the rest. */
-static int pieces(struct transfer *t, const struct link *l, int lane, size_t done, struct iovec v[PIECES])
+static int pieces(struct transfer *t, const struct link *l, int lane, size_t done, struct iovec *v, int most)
 {
 	int n = 0;
 	size_t head = frame_on(lane), rest = done < head ? 0 : done - head;
 	if (done < head)
 		v[n++] = (struct iovec){ (char *)(t->send ? &t->frame : &t->got) + done, head - done };
 	if (t->way == WAY_STREAM)
-		return n + lane_pieces(t->data, t->bytes, l->lanes, lane, rest, v + n, PIECES - n);
+		return n + lane_pieces(t->data, t->bytes, l->lanes, lane, rest, v + n, most - n);
 	if (t->way == WAY_SPAN)
 		v[n++] = (struct iovec){ (char *)&t->span + rest, sizeof t->span - rest };
 	return n;
@@ -152,17 +152,35 @@ static int framed(struct comm *c, struct transfer *t, struct err *e)
 	return 0;
 }
 
-/* Moves bytes of a message on a lane; returns how many, 0 for none now, -1. */
-static ssize_t move_bytes(struct link *l, int lane, struct transfer *t, struct cursor *k, struct err *e)
+/* What goes next over a lane: of a message to be received, of several to be sent. */
+static int gather(struct link *l, int lane, const struct cursor *k, struct iovec v[PIECES])
 {
-	struct iovec v[PIECES];
-	int n = pieces(t, l, lane, k->done, v);
-	ssize_t got = (t->send ? l->ops->put : l->ops->get)(l, lane, v, n, e);
-	if (got <= 0)
-		return got;
-	bool before = k->done >= frame_on(lane);
-	k->done += (size_t)got;
-	return !before && k->done >= frame_on(lane) && framed(l->c, t, e) < 0 ? -1 : got;
+	int n = 0;
+	size_t done = k->done;
+	for (int i = k->at; i >= 0 && n + 2 <= PIECES; done = 0) {
+		struct transfer *t = &l->c->transfers[i];
+		n += pieces(t, l, lane, done, v + n, PIECES - n);
+		i = t->send ? t->next : -1;
+	}
+	return n;
+}
+
+/* `got` bytes went through. */
+static int advance(struct link *l, int lane, struct cursor *k, size_t got, struct err *e)
+{
+	while (k->at >= 0) {
+		struct transfer *t = &l->c->transfers[k->at];
+		size_t head = frame_on(lane), left = share(t, l, lane) - k->done, part = got < left ? got : left;
+		bool before = k->done < head;
+		k->done += part;
+		got -= part;
+		if (before && k->done >= head && framed(l->c, t, e) < 0)
+			return -1;
+		if (k->done < share(t, l, lane) || (!t->send && t->way == WAY_SPAN))
+			return 0;
+		*k = (struct cursor){ t->next, 0 };
+	}
+	return 0;
 }
 
 /* Moves one direction of a lane as far as it goes; *moved when at all. */
@@ -171,10 +189,14 @@ static int move_lane(struct comm *c, struct link *l, int lane, struct cursor *k,
 	while (k->at >= 0) {
 		struct transfer *t = &c->transfers[k->at];
 		if (k->done < share(t, l, lane)) {
-			ssize_t got = move_bytes(l, lane, t, k, e);
+			struct iovec v[PIECES];
+			int n = gather(l, lane, k, v);
+			ssize_t got = (t->send ? l->ops->put : l->ops->get)(l, lane, v, n, e);
 			if (got <= 0)
 				return (int)got;
 			*moved = true;
+			if (advance(l, lane, k, (size_t)got, e) < 0)
+				return -1;
 			continue;
 		}
 		if (!t->send && t->way == WAY_SPAN) {
@@ -304,7 +326,7 @@ static int run_links(struct comm *c, int active, struct err *e)
 	int left = 1;
 	while (left > 0) {
 		bool moved = false;
-		left = move_all(c, active, &moved, e);
+		left = world_failed(c->world) ? world_error(c->world, e) : move_all(c, active, &moved, e);
 		if (moved || (left > 0 && help_others(c, active, &idle)))
 			idle = (struct wait){ 0 };
 		else if (left > 0 && !wait_looks(&idle, c->world))

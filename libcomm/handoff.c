@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* The system call's price is that of copying some KiB; two at work pay from some hundred on. */
-enum { HANDOFF_FROM = 16 << 10, CHUNK_LEAST = 256 << 10, CHUNK_MOST = 512 << 10, GRACE_NS = 1000000000 };
+enum { HANDOFF_FROM = 8 << 10, CHUNK_LEAST = 256 << 10, CHUNK_MOST = 512 << 10, GRACE_NS = 1000000000 };
 
 static const uint64_t CLOSED = UINT32_MAX; /* no such chunk */
 

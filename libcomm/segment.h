@@ -75,8 +75,12 @@ struct handoff {
 	_Atomic uint32_t left;                  /* the chunk that it could not write, + 1; set before writing is 0 */
 };
 
+enum { RING_LAST = 112 }; /* with the two words before it, the line of the head and the next */
+
 struct ring { /* bytes written and read so far; the data follows */
 	_Alignas(128) _Atomic uint64_t head; /* the writer's */
+	_Atomic uint64_t last_end;           /* head << 8 | how many of the last bytes are also here: a short */
+	_Atomic uint64_t last[RING_LAST / 8]; /* message comes with the news of it */
 	_Alignas(128) _Atomic uint64_t tail; /* the reader's */
 	struct handoff handoff;
 	_Alignas(128) char data[];

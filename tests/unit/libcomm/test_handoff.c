@@ -1,4 +1,4 @@
-/* Long messages between ranks of one host, which are copied once, and what stops them. */
+/* Messages between ranks of one host: short ones through the ring, long ones copied once, and what stops them. */
 #include "tests/unit/libcomm/ranks.h"
 
 #include "libcomm/exchange.h"
@@ -18,7 +18,7 @@
 enum { KIB = 1024, MIB = 1024 * 1024, LONGEST = 4 * MIB + 7 };
 
 /* Around the lengths at which messages change their way, and between them. */
-static const size_t sizes[] = { 0, 1, 4095, 16 * KIB - 1, 16 * KIB, 16 * KIB + 1, 256 * KIB, 256 * KIB + 1,
+static const size_t sizes[] = { 0, 1, 4095, 8 * KIB - 1, 8 * KIB, 8 * KIB + 1, 256 * KIB, 256 * KIB + 1,
 				512 * KIB + 1, 1 * MIB + 3, LONGEST };
 
 enum { SIZES = sizeof sizes / sizeof *sizes };
@@ -121,6 +121,84 @@ static void a_sent_buffer_is_free(void **state)
 {
 	(void)state;
 	struct ranks r = { .n = 2, .fn = one_way, .timeout_s = 20 };
+	assert_int_equal(ranks_run(&r), 0);
+}
+
+enum { SHORTEST = 300, AT_ONCE = 7 };
+
+/* Rank 0 runs ahead, so that a message finds the ring empty or not. */
+static int short_ones(struct comm *w, void *arg)
+{
+	struct err e = ERR_INIT;
+	char data[AT_ONCE][SHORTEST];
+	struct comm_p2p ops[AT_ONCE];
+	bool send = comm_rank(w) == 0;
+	(void)arg;
+	for (int round = 0; round < 20; round++)
+		for (int bytes = 0; bytes < SHORTEST; bytes++) {
+			int n = 1 + (bytes + round) % AT_ONCE;
+			for (int i = 0; i < n; i++) {
+				fill(data[i], (size_t)bytes, send ? 0 : 1, round + i);
+				ops[i] = (struct comm_p2p){ send, data[i], (size_t)bytes, COMM_U8, send };
+			}
+			RANK_CHECK(comm_group(w, ops, n, &e) == 0, "%s", e.text);
+			for (int i = 0; i < n && !send; i++)
+				RANK_CHECK(wrong(data[i], (size_t)bytes, 0, round + i) == 0, "%d bytes are wrong",
+					   bytes);
+		}
+	return 0;
+}
+
+/* The sender overwrites the last bytes while the receiver reads them. */
+static int counted(struct comm *w, void *arg)
+{
+	struct err e = ERR_INIT;
+	uint64_t word[12];
+	(void)arg;
+	for (uint64_t i = 0; i < 200000; i++) {
+		for (int k = 0; k < 12; k++)
+			word[k] = comm_rank(w) ? 0 : i;
+		int rc = comm_rank(w) ? comm_recv(w, word, 12, COMM_I64, 0, &e)
+				      : comm_send(w, word, 12, COMM_I64, 1, &e);
+		RANK_CHECK(rc == 0, "%s", e.text);
+		for (int k = 0; k < 12; k++)
+			RANK_CHECK(word[k] == i, "message %d has %d in word %d", (int)i, (int)word[k], k);
+	}
+	return 0;
+}
+
+static void short_messages_keep_their_order(void **state)
+{
+	(void)state;
+	struct ranks r = { .n = 2, .fn = counted, .timeout_s = 20 };
+	assert_int_equal(ranks_run(&r), 0);
+}
+
+/* The writer has begun to say the next ones while the reader still takes these. */
+static void last_bytes_of_another_head_are_not_believed(void **state)
+{
+	(void)state;
+	enum { RING = 64 * KIB };
+	struct ring *r = aligned_alloc(128, sizeof *r + RING);
+	struct seg_line line = { 0 };
+	struct err e = ERR_INIT;
+	uint64_t in = 0x1234567, out = 0;
+	struct iovec from = { &in, sizeof in }, to = { &out, sizeof out };
+	memset(r, 0, sizeof *r);
+	struct link l = { .ring = { .tx = r, .rx = r, .line = &line, .bytes = RING, .bell = -1 } };
+	assert_int_equal(ring_ops.put(&l, 0, &from, 1, &e), sizeof in);
+	atomic_store(&r->last_end, atomic_load(&r->last_end) + (sizeof in << 8));
+	atomic_store(&r->last[0], 99);
+	assert_int_equal(ring_ops.get(&l, 0, &to, 1, &e), sizeof out);
+	assert_int_equal(out, in);
+	assert_int_equal(ring_ops.get(&l, 0, &to, 1, &e), 0);
+	free(r);
+}
+
+static void short_messages_arrive(void **state)
+{
+	(void)state;
+	struct ranks r = { .n = 2, .fn = short_ones, .timeout_s = 20 };
 	assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -361,6 +439,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(long_messages_arrive),
+		cmocka_unit_test(last_bytes_of_another_head_are_not_believed),
+		cmocka_unit_test(short_messages_arrive),
+		cmocka_unit_test(short_messages_keep_their_order),
 		cmocka_unit_test(a_sent_buffer_is_free),
 		cmocka_unit_test(where_memory_may_not_be_read_the_ring_carries_all),
 		cmocka_unit_test(where_memory_may_not_be_written_the_receiver_fetches_all),
