@@ -84,12 +84,13 @@ $(BUILD)/muster-agent: $(BUILD)/obj/agent/main.o $(call archives,$(below_agent))
 
 # --- Unit tests: tests/unit/<floor>/test_*.c links the archives of its floor and of those below ---
 
-UNIT_SRC  := $(wildcard tests/unit/*/test_*.c tests/conform/test_*.c)
+UNIT_SRC  := $(wildcard tests/unit/*/test_*.c tests/conform/test_*.c tests/fault/test_*.c)
 UNIT_BIN  := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 
 # What several tests of one folder use: its other .c files.
 shared = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(1)/test_%,$(wildcard $(1)/*.c)) $(shared_$(call flat,$(1))))
 shared_tests-unit-agent := tests/golden/ref64.c
+shared_tests-fault := tests/conform/comm_forms.c tests/conform/comm_reference.c
 
 define unit_rule
 $(BUILD)/$(1)/%: $(BUILD)/obj/$(1)/%.o $(call shared,$(1)) $(call archives,$(2))
@@ -99,6 +100,7 @@ endef
 $(foreach f,base topo plan libcomm kernels agent launcher,\
 	$(eval $(call unit_rule,tests/unit/$(f),$(sort $(filter $(f) $(f)/%,$(ROOMS)) $(below_$(f))))))
 $(eval $(call unit_rule,tests/conform,kernels libcomm base))
+$(eval $(call unit_rule,tests/fault,libcomm base))
 
 # Small programs that the bats files use.
 TOOL_BIN := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))

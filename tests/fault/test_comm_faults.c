@@ -1,0 +1,486 @@
+/*
+ * What a rank's end in the middle of any operation does to the others.
+ *
+ * A trial is a world whose ranks run one form of comm_forms.h again and again until the victim's fault: it is
+ * killed, is stopped, aborts from another thread, leaves, or calls nothing more. The moment is thrown by dice: after
+ * some operations and some microseconds of the next. Then each survivor must get an error that says what it was in
+ * and whom it missed; what it was given before must be right to the byte; nothing of the world may be left in
+ * its process; and with the other survivors it opens a new world at once.
+ *
+ * MUSTER_COMM_SEED=N throws other dice.
+ */
+#include "tests/conform/comm_forms.h"
+#include "tests/unit/libcomm/ranks.h"
+
+#include "base/clock.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define COUNT(a) (int)(sizeof(a) / sizeof *(a))
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { ROUNDS = 1 };
+#else
+enum { ROUNDS = 4 };
+#endif
+
+enum { RANKS = 4, LARGEST = 200003, LONG_S = 30 };
+enum { SPLITS = -1 }; /* in place of a form: groups are split off, used and closed */
+
+enum fault { KILLED, STOPPED, ABORTS, LEAVES, CALLS_NOTHING };
+
+struct trial { /* shared by the test and its ranks */
+	int backend, form; /* of comm_forms, or SPLITS */
+	enum fault fault;
+	int victim, before; /* operations that the victim ends before its fault */
+	int64_t delay_ns;   /* and how far it gets into the next */
+	size_t count;
+	uint32_t dice;
+	struct ranks first, second; /* the world, and the survivors' */
+	_Atomic int64_t fault_ns;
+	_Atomic int64_t late_ns[RANKS], reopen_ns[RANKS];
+	_Atomic int named, timed_out, aborted, over;
+};
+
+static struct reference *references[RANKS + 1];
+static const char reason[] = "the supervisor says stop";
+
+static uint32_t mix(uint32_t a, uint32_t b)
+{
+	uint32_t x = (a + 1) * 0x9e3779b1u ^ (b + 1) * 0x85ebca77u;
+	x = (x ^ x >> 15) * 0x2c1b3c6du;
+	return x ^ x >> 13;
+}
+
+/* --- What a process has ------------------------------------------------------------------- */
+
+struct belongings {
+	int descriptors, threads, mappings; /* mappings that are shared */
+};
+
+static int entries(const char *path)
+{
+	int n = 0;
+	DIR *d = opendir(path);
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static int shared_mappings(void)
+{
+	char line[512], access[8];
+	int n = 0;
+	FILE *f = fopen("/proc/self/maps", "r");
+	while (f && fgets(line, sizeof line, f))
+		n += sscanf(line, "%*s %7s", access) == 1 && access[3] == 's';
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static struct belongings take_stock(void)
+{
+	return (struct belongings){ entries("/proc/self/fd"), entries("/proc/self/task"), shared_mappings() };
+}
+
+/* A thread that was joined may be listed a moment longer. */
+static int compare_stock(struct belongings before, const char *when)
+{
+	struct belongings now = take_stock();
+	for (int i = 0; i < 5000 && now.threads > before.threads; i++) {
+		usleep(1000);
+		now = take_stock();
+	}
+	RANK_CHECK(now.descriptors == before.descriptors, "%s: %d descriptors where %d were", when, now.descriptors,
+		   before.descriptors);
+	RANK_CHECK(now.threads == before.threads, "%s: %d threads where %d were", when, now.threads, before.threads);
+	RANK_CHECK(now.mappings == before.mappings, "%s: %d shared mappings where %d were", when, now.mappings,
+		   before.mappings);
+	return 0;
+}
+
+/* --- The victim ------------------------------------------------------------------------------ */
+
+struct striker {
+	struct trial *t;
+	struct comm *world;
+	pthread_t id;
+};
+
+static void *strike(void *arg)
+{
+	struct striker *s = arg;
+	int64_t until = clock_ns() + s->t->delay_ns;
+	while (clock_ns() < until)
+		continue;
+	atomic_store(&s->t->fault_ns, clock_ns());
+	if (s->t->fault == ABORTS)
+		comm_abort(s->world, reason);
+	else
+		kill(getpid(), s->t->fault == KILLED ? SIGKILL : SIGSTOP);
+	return NULL;
+}
+
+/* The fault's time has come: 1, when the rank does nothing more. */
+static int meet_fault(struct striker *s)
+{
+	struct trial *t = s->t;
+	if (t->fault == LEAVES || t->fault == CALLS_NOTHING) {
+		atomic_store(&t->fault_ns, clock_ns());
+		while (t->fault == CALLS_NOTHING && atomic_load(&t->over) < RANKS - 1)
+			usleep(1000);
+		return 1;
+	}
+	pthread_create(&s->id, NULL, strike, s);
+	return 0;
+}
+
+/* --- Operations until one fails --------------------------------------------------------------- */
+
+static int memory_open(struct comm *world, struct cell_memory *m, struct err *e)
+{
+	size_t room = cell_room(&comm_forms[2], RANKS, LARGEST / RANKS, 8);
+	for (int i = 0; i < 2; i++) {
+		void *shared;
+		m->plain[i] = malloc(room);
+		if (!m->plain[i] || comm_alloc(world, room, &shared, e) < 0)
+			return -1;
+		m->shared[i] = shared;
+	}
+	return 0;
+}
+
+static void memory_close(struct cell_memory *m) /* the shared memory goes with the world */
+{
+	for (int i = 0; i < 2; i++)
+		free(m->plain[i]);
+}
+
+static int split_once(struct comm *world, struct err *e)
+{
+	struct comm *half;
+	int me = comm_rank(world), one = 1, sum = 0;
+	if (comm_split(world, me % 2, 0, "half", &half, e) < 0)
+		return -1;
+	int rc = comm_all_reduce(half, &one, &sum, 1, COMM_I32, COMM_SUM, e);
+	comm_close(half);
+	return rc;
+}
+
+/* The i-th operation: 0 done, -1 failed as it may, 1 wrong. */
+static int operate(struct comm *world, const struct trial *t, int i, const struct cell_memory *memory, struct err *e)
+{
+	struct comm_request *req = NULL;
+	if (t->form == SPLITS)
+		return split_once(world, e);
+	uint32_t x = mix(t->dice, (uint32_t)i), mine = mix(x, (uint32_t)comm_rank(world));
+	const struct form *form = &comm_forms[t->form];
+	struct cell cell = {
+		.c = world, .ref = references[comm_size(world)], .form = form, .type = (enum comm_type)(x % REF_TYPES),
+		.op = (enum comm_op)(x / 8 % REF_REDOPS), .choice = x >> 8, .in_place = x >> 6 & 1, .start = x >> 7 & 1,
+		.count = form->traits & FORM_BLOCKS ? t->count / RANKS : t->count,
+		.shared = { mine & 1, mine >> 1 & 1 }, .shifted = mine >> 2 & 1,
+	};
+	cell_prepare(&cell, memory);
+	if (cell_call(&cell, &req, e) < 0 || (cell.start && comm_wait(req, e) < 0))
+		return -1;
+	return cell_check(&cell);
+}
+
+/* What the errors call the form's operation. */
+static const char *word_of(int form)
+{
+	static const char *const words[] = { "all_reduce", "reduce_scatter", "reduce", "broadcast", "all_gather", "gather",
+					     "scatter", "all_to_all", "barrier" };
+	for (int i = 0; form != SPLITS && i < COUNT(words); i++)
+		if (!strncmp(comm_forms[form].name, words[i], strlen(words[i])))
+			return words[i];
+	return form == SPLITS ? "of group" : "send/recv";
+}
+
+static int check_error(struct comm *world, struct trial *t, const struct err *e)
+{
+	struct err again = ERR_INIT;
+	char who[32];
+	bool victim = comm_rank(world) == t->victim;
+	atomic_store(&t->late_ns[comm_rank(world)], clock_ns() - atomic_load(&t->fault_ns));
+	RANK_CHECK(e->code == ERR_PEER || (e->code == ERR_ABORTED && victim) ||
+		   (e->code == ERR_TIMEOUT && (t->fault == STOPPED || t->fault == CALLS_NOTHING)),
+		   "%s: %s", err_word(e->code), e->text);
+	/* Of an abort it may have heard between two operations. */
+	bool within = t->fault != ABORTS;
+	RANK_CHECK(!within || strstr(e->text, word_of(t->form)), "the operation is not named: %s", e->text);
+	RANK_CHECK(!within || (strstr(e->text, "of group ") && (t->form == SPLITS || strstr(e->text, " number "))),
+		   "the operation's group and number are not named: %s", e->text);
+	snprintf(who, sizeof who, "(world rank %d,", t->victim);
+	atomic_fetch_add(&t->named, strstr(e->text, who) != NULL);
+	atomic_fetch_add(&t->timed_out, e->code == ERR_TIMEOUT && strstr(e->text, who) && strstr(e->text, "did not come within"));
+	atomic_fetch_add(&t->aborted, strstr(e->text, reason) != NULL);
+	RANK_CHECK(comm_barrier(world, &again) < 0 && again.code == e->code, "a later call: %s", again.text);
+	return 0;
+}
+
+static int until_the_fault(struct comm *world, struct trial *t)
+{
+	struct striker striker = { .t = t, .world = world };
+	struct cell_memory memory = { { NULL, NULL }, { NULL, NULL } };
+	struct err e = ERR_INIT;
+	int rc = memory_open(world, &memory, &e);
+	bool gone = false, victim = comm_rank(world) == t->victim;
+	for (int i = 0; rc == 0 && !gone; i++) {
+		gone = victim && i == t->before && meet_fault(&striker);
+		if (!gone)
+			rc = operate(world, t, i, &memory, &e);
+	}
+	if (striker.id)
+		pthread_join(striker.id, NULL);
+	memory_close(&memory);
+	if (gone)
+		return 0;
+	return rc > 0 ? 1 : check_error(world, t, &e);
+}
+
+/* --- A rank ---------------------------------------------------------------------------------------- */
+
+static int start_again(struct trial *t, int rank)
+{
+	struct comm *world;
+	struct err e = ERR_INIT;
+	int one = 1, sum = 0, me = rank - (rank > t->victim);
+	int64_t begin = clock_ns();
+	RANK_CHECK(ranks_open(&t->second, me, &world, &e) == 0, "the survivors' world: %s", e.text);
+	RANK_CHECK(comm_all_reduce(world, &one, &sum, 1, COMM_I32, COMM_SUM, &e) == 0, "the survivors: %s", e.text);
+	RANK_CHECK(sum == RANKS - 1, "the survivors' sum is %d", sum);
+	comm_close(world);
+	atomic_store(&t->reopen_ns[rank], clock_ns() - begin);
+	return 0;
+}
+
+static int live(struct trial *t, int rank)
+{
+	struct comm *world;
+	struct err e = ERR_INIT;
+	alarm(RANKS_ALARM_S);
+	struct belongings stock = take_stock();
+	RANK_CHECK(ranks_open(&t->first, rank, &world, &e) == 0, "%s", e.text);
+	int rc = until_the_fault(world, t);
+	comm_close(world);
+	atomic_fetch_add(&t->over, 1);
+	if (rc || compare_stock(stock, "after the world") || rank == t->victim)
+		return rc;
+	if (start_again(t, rank))
+		return 1;
+	return compare_stock(stock, "after the survivors' world");
+}
+
+/* --- A trial ------------------------------------------------------------------------------------------ */
+
+static const char *const hosts[] = { NULL, NULL, "aabb" };
+static const char *const backends[] = { "shm", "tcp", NULL };
+static const char *const backend_names[] = { "shm", "tcp", "hybrid" };
+enum { BACKENDS = COUNT(hosts) };
+
+static uint32_t seed(void)
+{
+	const char *s = getenv("MUSTER_COMM_SEED");
+	return s ? (uint32_t)strtoul(s, NULL, 0) : 1;
+}
+
+static void choose(struct trial *t, int backend, int form, enum fault fault, uint32_t number, double timeout_s)
+{
+	static const size_t counts[] = { 5, 3001, 40009, LARGEST };
+	uint32_t x = mix(seed(), number);
+	*t = (struct trial){
+		.backend = backend, .form = form, .fault = fault, .victim = (int)(x % RANKS), .before = (int)(x / 8 % 6), .dice = x,
+		.delay_ns = (int64_t)(mix(x, 3) % (1u << (mix(x, 4) % 22))), /* up to 4 ms, of all magnitudes */
+		.count = counts[x / 64 % COUNT(counts)],
+	};
+	t->first = (struct ranks){ .n = RANKS, .backend = backends[backend], .hosts = hosts[backend], .timeout_s = timeout_s };
+	t->second = t->first;
+	t->second.n = RANKS - 1;
+	t->second.timeout_s = LONG_S;
+	t->first.board = ranks_shared(sizeof *t->first.board);
+	t->second.board = ranks_shared(sizeof *t->second.board);
+	assert_non_null(t->first.board);
+	assert_non_null(t->second.board);
+}
+
+static void run_trial(struct trial *t)
+{
+	int status, bad = 0;
+	pid_t pid[RANKS];
+	fflush(NULL);
+	for (int i = 0; i < RANKS; i++) {
+		pid[i] = fork();
+		if (pid[i] == 0)
+			_exit(live(t, i));
+	}
+	for (int i = 0; i < RANKS; i++)
+		if (i != t->victim)
+			bad += waitpid(pid[i], &status, 0) != pid[i] || status;
+	if (t->fault == STOPPED)
+		kill(pid[t->victim], SIGKILL);
+	bool by_signal = t->fault == KILLED || t->fault == STOPPED;
+	bad += waitpid(pid[t->victim], &status, 0) != pid[t->victim] || status != (by_signal ? SIGKILL : 0);
+	munmap(t->first.board, sizeof *t->first.board);
+	munmap(t->second.board, sizeof *t->second.board);
+	if (bad)
+		fail_msg("%s over %s, fault %d of rank %d after %d operations and %lld ns, %zu elements, dice %u",
+			 t->form == SPLITS ? "split" : comm_forms[t->form].name, backend_names[t->backend], t->fault,
+			 t->victim, t->before, (long long)t->delay_ns, t->count, t->dice);
+}
+
+static struct trial *trial_new(void)
+{
+	struct trial *t = ranks_shared(sizeof *t);
+	assert_non_null(t);
+	return t;
+}
+
+/* --- Kills ------------------------------------------------------------------------------------------------ */
+
+struct times {
+	int64_t ns[1024];
+	int n;
+};
+
+static int by_value(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return (x > y) - (x < y);
+}
+
+static void times_add(struct times *times, const _Atomic int64_t *ns, int victim)
+{
+	for (int r = 0; r < RANKS; r++)
+		if (r != victim && times->n < COUNT(times->ns))
+			times->ns[times->n++] = atomic_load(&ns[r]);
+}
+
+static double times_ms(struct times *times, double quantile)
+{
+	qsort(times->ns, (size_t)times->n, sizeof *times->ns, by_value);
+	return (double)times->ns[(int)(quantile * (times->n - 1))] * 1e-6;
+}
+
+static void a_killed_rank_ends_every_operation(void **state)
+{
+	(void)state;
+	static struct times late[BACKENDS], reopen;
+	struct trial *t = trial_new();
+	int kills = 0;
+	for (int round = 0; round < ROUNDS; round++)
+		for (int form = SPLITS; form < comm_form_count; form++)
+			for (int b = 0; b < BACKENDS; b++, kills++) {
+				choose(t, b, form, KILLED, (uint32_t)kills, LONG_S);
+				run_trial(t);
+				/* On one host everybody knows; else a rank may only know who gave up because of it. */
+				assert_in_range(atomic_load(&t->named), b == 0 ? RANKS - 1 : 1, RANKS);
+				times_add(&late[b], t->late_ns, t->victim);
+				times_add(&reopen, t->reopen_ns, t->victim);
+			}
+	for (int b = 0; b < BACKENDS; b++) {
+		printf("# figure: %s: after a kill the others have their error in %.2f ms (median), %.2f (99 of 100), %.2f "
+		       "(worst)\n", backend_names[b], times_ms(&late[b], 0.5), times_ms(&late[b], 0.99), times_ms(&late[b], 1));
+		assert_true(times_ms(&late[b], 1) < LONG_S * 1e3 / 3); /* told, not timed out */
+	}
+	printf("# figure: %d kills; the survivors' new world opens, sums and closes in %.2f ms (median)\n", kills,
+	       times_ms(&reopen, 0.5));
+	munmap(t, sizeof *t);
+}
+
+/* --- Others ---------------------------------------------------------------------------------------------------- */
+
+/* Each form once, over the backends in turn; by: how many of the forms are left out. */
+static void each_form(enum fault fault, double timeout_s, int by, void (*check)(const struct trial *t, int backend))
+{
+	struct trial *t = trial_new();
+	for (int form = SPLITS, b = 0; form < comm_form_count; form += by, b = (b + 1) % BACKENDS) {
+		choose(t, b, form, fault, 1000u * (uint32_t)fault + (uint32_t)form, timeout_s);
+		run_trial(t);
+		check(t, b);
+	}
+	munmap(t, sizeof *t);
+}
+
+static void is_named_as_late(const struct trial *t, int backend)
+{
+	(void)backend;
+	assert_true(atomic_load(&t->timed_out) >= 1);
+}
+
+static void a_stopped_rank_is_named_after_the_time_out(void **state)
+{
+	(void)state;
+	each_form(STOPPED, 0.7, 2, is_named_as_late);
+}
+
+static void a_rank_that_calls_nothing_is_named(void **state)
+{
+	(void)state;
+	each_form(CALLS_NOTHING, 0.7, 3, is_named_as_late);
+}
+
+static void is_heard(const struct trial *t, int backend)
+{
+	/* The one that aborts knows why; on one host the others do too. */
+	assert_in_range(atomic_load(&t->aborted), backend == 0 ? 2 : 1, RANKS);
+}
+
+static void an_abort_from_another_thread_ends_every_operation(void **state)
+{
+	(void)state;
+	each_form(ABORTS, LONG_S, 1, is_heard);
+	each_form(ABORTS, 0, 1, is_heard); /* without a time-out nothing else could end it */
+}
+
+static void is_missed(const struct trial *t, int backend)
+{
+	assert_in_range(atomic_load(&t->named), backend == 0 ? RANKS - 1 : 1, RANKS - 1);
+}
+
+static void a_rank_that_leaves_is_missed(void **state)
+{
+	(void)state;
+	each_form(LEAVES, LONG_S, 1, is_missed);
+}
+
+static int prepare(void **state)
+{
+	(void)state;
+	for (int n = 1; n <= RANKS; n++)
+		if (!(references[n] = reference_open(n)))
+			return -1;
+	return 0;
+}
+
+static int finish(void **state)
+{
+	(void)state;
+	for (int n = 1; n <= RANKS; n++)
+		reference_close(references[n]);
+	return waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0 : -1; /* no process is left */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_killed_rank_ends_every_operation),
+		cmocka_unit_test(a_stopped_rank_is_named_after_the_time_out),
+		cmocka_unit_test(a_rank_that_calls_nothing_is_named),
+		cmocka_unit_test(an_abort_from_another_thread_ends_every_operation),
+		cmocka_unit_test(a_rank_that_leaves_is_missed),
+	};
+	return cmocka_run_group_tests_name("comm faults in every operation", tests, prepare, finish);
+}
