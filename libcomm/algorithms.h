@@ -20,6 +20,10 @@
 	X(ALG_DIRECT, "direct") /* everybody to whom it concerns, at once */                     \
 	X(ALG_TREE, "tree")     /* log n messages on the longest way, whole vectors */           \
 	X(ALG_SHARES, "shares") /* a share a rank, then all gather */                            \
+	X(ALG_DOUBLING, "doubling") /* 2^k ranks: k messages, whole vectors */                   \
+	X(ALG_HALVING, "halving") /* 2^k ranks: 2 k messages, of half a vector and less */        \
+	X(ALG_RING, "ring")     /* from rank to rank; no reductions: it has another order than comm.h */ \
+	X(ALG_PAIRWISE, "pairwise") /* a few partners at a time */                               \
 	X(ALG_LEADERS, "leaders") /* several hosts: one rank of each speaks for it */            \
 	X(ALG_HYBRID, "hybrid") /* several hosts: once a host, all its ranks carry a part */
 
@@ -57,6 +61,13 @@ algorithm_fn combine_all_reduce_direct; /* everybody gets everything and sums it
 algorithm_fn combine_all_reduce_tree;   /* partial sums up the tree, the result down */
 algorithm_fn combine_all_reduce_shares; /* a share a rank, then all gather */
 algorithm_fn combine_reduce_tree, combine_reduce_shares, combine_reduce_scatter;
+
+/* halving.c: over messages, in groups of 2^k ranks. */
+bool halving_fits(const struct comm *c, size_t bytes);
+algorithm_fn doubling_all_reduce, doubling_all_gather, halving_all_reduce;
+
+/* chain.c: over messages, few at a time. */
+algorithm_fn chain_all_gather, chain_broadcast, pairwise_all_to_all;
 
 /* hybrid.c: several hosts of several ranks. */
 bool hybrid_scatter_fits(const struct comm *c, size_t bytes);
