@@ -19,12 +19,15 @@
 static const struct split {
 	int n;
 	const char *backend, *hosts;
+	bool forced; /* each algorithm is forced here */
 } splits[] = {
-	{ 8, "shm", NULL }, { 8, "tcp", NULL },
-	{ 8, NULL, "abbbbbbb" }, { 8, NULL, "aaaaaaab" }, { 8, NULL, "aabbbbbb" }, { 8, NULL, "aaaabbbb" },
-	{ 8, NULL, "abababab" }, { 8, NULL, "abbaabba" }, { 8, NULL, "aabbccdd" }, { 8, NULL, "abcdaabb" },
-	{ 7, "tcp", NULL }, { 7, NULL, "aaabbcc" }, { 7, NULL, "abbbbbc" }, { 7, NULL, "abcabca" },
-	{ 5, NULL, "abcde" }, { 5, NULL, "aaaab" }, { 3, NULL, "aba" },
+	{ 8, "shm", NULL, true },        { 8, "tcp", NULL, true },
+	{ 8, NULL, "abbbbbbb", true },   { 8, NULL, "aabbbbbb", true }, { 8, NULL, "aaaabbbb", true },
+	{ 8, NULL, "abbaabba", true },   { 7, NULL, "aaabbcc", true },  { 7, "tcp", NULL, true },
+	{ 8, NULL, "aaaaaaab", false },  { 8, NULL, "abababab", false }, { 8, NULL, "aabbccdd", false },
+	{ 8, NULL, "abcdeaab", false },  { 8, NULL, "abcdeffa", false }, { 7, NULL, "abbbbbc", false },
+	{ 7, NULL, "abcabca", false },   { 5, NULL, "abcde", false },   { 5, NULL, "aaaab", false },
+	{ 3, NULL, "aba", false },
 };
 
 enum { SLOT = 256 << 10, ROOM = 2 * SLOT + 4096 };
@@ -132,7 +135,8 @@ static void every_algorithm_gives_the_documented_bits(void **state)
 	(void)state;
 	for (const char *const *name = comm_algorithms(); *name; name++)
 		for (int i = 0; i < COUNT(splits); i++)
-			run_split(&splits[i], *name);
+			if (splits[i].forced)
+				run_split(&splits[i], *name);
 }
 
 static void an_unknown_algorithm_is_refused_with_the_known_ones(void **state)
