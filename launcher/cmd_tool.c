@@ -1,5 +1,9 @@
-/* ckpt, data, bench — run by the agent's program, which has the checkpoint, data and kernel code. */
+/*
+ * ckpt, data, bench — run by the agent's program, which has the checkpoint, data and kernel code. Inside a Slurm
+ * allocation `bench comm` runs on all of its devices, unless its words say how many ranks this host shall have.
+ */
 #include "launcher/command.h"
+#include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
 
 #include <errno.h>
@@ -10,12 +14,33 @@
 #include <string.h>
 #include <unistd.h>
 
+static bool begins(const char *word, const char *with)
+{
+	return !strncmp(word, with, strlen(with));
+}
+
+static bool over_allocation(int argc, char **argv)
+{
+	const char *job = getenv("SLURM_JOB_ID");
+	if (!job || !*job || argc < 2 || strcmp(argv[0], "bench") || strcmp(argv[1], "comm") || command_wants_help(argc, argv))
+		return false;
+	for (int i = 2; i < argc; i++)
+		if (begins(argv[i], "--ranks") || begins(argv[i], "--hosts"))
+			return false;
+	return true;
+}
+
 int cmd_tool(int argc, char **argv)
 {
 	struct err e = ERR_INIT;
 	char agent[PATH_MAX];
 	if (command_agent(agent, sizeof agent, &e))
 		return command_fail(&e);
+	signal(SIGPIPE, SIG_DFL);
+	if (over_allocation(argc, argv)) {
+		slurm_tool(agent, argc, argv, &e);
+		return command_fail(&e);
+	}
 	char **words = calloc((size_t)argc + 2, sizeof *words);
 	if (!words) {
 		err_set(&e, ERR_NOMEM, "no memory to start %s", agent);
@@ -23,7 +48,6 @@ int cmd_tool(int argc, char **argv)
 	}
 	words[0] = agent;
 	memcpy(words + 1, argv, (size_t)argc * sizeof *words);
-	signal(SIGPIPE, SIG_DFL);
 	execv(agent, words);
 	err_errno(&e, ERR_NOTFOUND, "%s: cannot execute", agent);
 	free(words);

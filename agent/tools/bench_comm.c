@@ -40,8 +40,7 @@ static const char page[] =
 	"OPTIONS\n"
 	"  --ops LIST         all, or some of all_reduce,reduce,broadcast,all_gather,reduce_scatter,all_to_all,gather,scatter,\n"
 	"                     send_recv,ping_pong,barrier (default all_reduce)\n"
-	"  --ranks N          ranks on this host, 1 to 256 (default one a core, at least 2); under Slurm, of the allocation's\n"
-	"                     devices only the first N\n"
+	"  --ranks N          ranks on this host, 1 to 256 (default one a core, at least 2), also inside an allocation\n"
 	"  --hosts A+B…       ranks on this host that act as if A of them were on one host, B on another: shared memory inside\n"
 	"                     each, TCP over the loopback address across\n"
 	"  --min-bytes SIZE   smallest size (default 8); K, M, G are powers of 1024\n"
@@ -240,8 +239,8 @@ static int check_words(struct bench *b, struct err *e)
 		return err_set(e, ERR_USAGE, "--min-bytes %zu is above --max-bytes %zu", b->loop.least, b->loop.most);
 	if (b->ranks_given && b->hosts_given)
 		return err_set(e, ERR_USAGE, "--hosts tells how many ranks there are: leave --ranks out");
-	if (b->hosts_given && crew_invited())
-		return err_set(e, ERR_USAGE, "--hosts is for one host; in a Slurm allocation the nodes are the hosts");
+	if ((b->ranks_given || b->hosts_given) && crew_invited())
+		return err_set(e, ERR_USAGE, "the launcher says how many ranks there are, and where: leave --ranks and --hosts out");
 	return 0;
 }
 
@@ -277,12 +276,18 @@ static int work(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
+/* What is wrong with the words is the same in every rank. */
+static int misused(const struct err *e)
+{
+	return crew_speaks() ? tool_fail(&tool_bench_comm, e) : TOOL_USAGE;
+}
+
 static int run_bench(struct bench *b)
 {
 	struct err e = ERR_INIT;
 	int rank = 0;
 	if (check_words(b, &e))
-		return tool_fail(&tool_bench_comm, &e);
+		return misused(&e);
 	b->crew.work = work;
 	b->crew.arg = b;
 	if (!(crew_invited() ? crew_join(&b->crew, &rank, &e) : crew_run(&b->crew, &e)))
@@ -305,9 +310,9 @@ static int run(int argc, char **argv)
 	opterr = 0;
 	for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
 		if (c < O_OPS)
-			return tool_option(&tool_bench_comm, c, argv);
+			return crew_speaks() ? tool_option(&tool_bench_comm, c, argv) : TOOL_USAGE;
 		if (read_option(&b, c, optarg, &e))
-			return tool_fail(&tool_bench_comm, &e);
+			return misused(&e);
 	}
 	if (optind != argc)
 		return tool_usage(&tool_bench_comm, "%s is no option", argv[optind]);

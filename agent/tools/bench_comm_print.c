@@ -35,6 +35,7 @@ int bench_report_open(const struct bench_comm *b, struct comm *world, struct ben
 	if (!b->json)
 		printf("# muster bench comm: %d rank%s, %s%s%s; times are medians of %d blocks, of each the slowest rank\n", r->ranks,
 		       human_s(r->ranks), r->backend, b->shared ? ", shared buffers" : "", b->async ? ", asynchronous" : "", BENCH_BLOCKS);
+	fflush(stdout);
 	*out = r;
 	return 0;
 }

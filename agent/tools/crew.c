@@ -248,6 +248,11 @@ bool crew_invited(void)
 	return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE");
 }
 
+bool crew_speaks(void)
+{
+	return !crew_invited() || !strcmp(getenv("PMIX_RANK"), "0");
+}
+
 int crew_join(const struct crew *crew, int *rank, struct err *e)
 {
 	struct boot *boot;

@@ -28,8 +28,9 @@ struct crew {
 
 int crew_run(const struct crew *crew, struct err *e);
 
-/* Whether a launcher offers PMIx to this process. */
+/* Whether a launcher offers PMIx to this process; and whether it is that step's first rank, which speaks for all. */
 bool crew_invited(void);
+bool crew_speaks(void);
 /* *rank is set as soon as it is known, also on failure; else it is -1. */
 int crew_join(const struct crew *crew, int *rank, struct err *e);
 

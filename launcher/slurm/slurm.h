@@ -7,6 +7,7 @@
  *     srun.c      that step's command line, environment and host file
  *     auth.c      whether the control channel's ends show MUNGE credentials
  *     address.c   where the supervisor can be reached from the allocation's nodes
+ *     tool.c      one of the agent's tools as a step of the allocation
  *     child.c     Slurm's commands as child processes
  *
  * No shell is involved anywhere, and no command line holds a secret.
@@ -33,5 +34,9 @@ int slurm_address(char out[NET_ADDR_MAX], struct err *e);
  * made here: nobody on the network can bring that about, and the agents are told so over Slurm.
  */
 void slurm_auth(char word[MUNGE_WORD], struct err *warning);
+
+/* Becomes srun, which runs `agent argv[0] argv[1] …` once a device of the allocation, with PMIx. Returns only when it
+ * cannot. */
+int slurm_tool(const char *agent, int argc, char **argv, struct err *e);
 
 #endif

@@ -47,8 +47,8 @@ static int write_hosts(const struct launch_request *r, const char *path, struct 
 	return rc;
 }
 
-/* Variables that srun reads as options about tasks, by prefix; and those of another PMIx job or launch. */
-static bool removed(const char *word)
+/* By prefix. */
+bool srun_removes(const char *word)
 {
 	static const char *const names[] = {
 		"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_CPUS_PER_TASK", "SLURM_CPUS_PER_GPU",
@@ -108,7 +108,7 @@ static int fill_env(const struct launch_request *r, const char *hosts, struct sr
 		return err_set(e, ERR_NOMEM, "srun: no memory for its environment");
 	size_t n = 0;
 	for (char **at = environ; *at; at++)
-		if (!removed(*at))
+		if (!srun_removes(*at))
 			s->env[n++] = *at;
 	for (int i = 0; i < s->n_own; i++) {
 		if (!s->own[i])

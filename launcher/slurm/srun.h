@@ -13,6 +13,8 @@
 
 #include "launcher/launch.h"
 
+#include <stdbool.h>
+
 enum { SRUN_WORDS = 32, SRUN_NAME = 48, SRUN_OPTION = 96, SRUN_OPTIONS = 4 };
 
 struct srun {
@@ -24,6 +26,10 @@ struct srun {
 	char *own[8];
 	int n_own;
 };
+
+/* Whether a word of the environment stays away from a step: what srun reads as options about tasks, and what belongs to
+ * another PMIx job or launch. */
+bool srun_removes(const char *word);
 
 /* Writes the host file, logs/hosts-<generation> of the run folder. */
 int srun_prepare(const struct launch_request *r, struct srun *s, struct err *e);

@@ -43,6 +43,9 @@ teardown() {
 	wait_for 30 no_jobs
 }
 
+# A field of the JSON object that the last command printed.
+jq_field() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1" <<<"$output"; }
+
 no_jobs() { [[ -z $(squeue -h -o %i) ]]; }
 
 # submit NAME WORD...: hands the tiny job in as NAME; its id is $id.
@@ -268,4 +271,21 @@ kill_rank() {
 	ends_with 0
 	[[ $(event_field srun first-step generation) == 2 ]]
 	"$losses" repeats "$(run_folder srun)/metrics.jsonl"
+}
+
+@test "bench comm runs over all of an allocation, as many tasks as each node has, and every element is right" {
+	run salloc -Q -N3 --ntasks-per-node=2 "$MUSTER" bench comm --ops all --max-bytes 4096 --factor 16 --seconds 0.005 --json
+	[[ $status -eq 0 ]]
+	[[ $(jq_field ranks) == 6 && $(jq_field backend) == hybrid && $(jq_field wrong) == 0 ]]
+	run salloc -Q -N2 -n3 "$MUSTER" bench comm --max-bytes 64 --seconds 0.005 --json
+	[[ $status -eq 0 && $(jq_field ranks) == 3 ]]
+	run salloc -Q -N2 -n2 "$MUSTER" bench comm --ranks 3 --max-bytes 64 --seconds 0.005 --json
+	[[ $status -eq 0 && $(jq_field ranks) == 3 && $(jq_field backend) == shm ]]
+}
+
+@test "a mistyped option of bench comm is said once, whatever the number of tasks" {
+	run salloc -Q -N2 --ntasks-per-node=2 "$MUSTER" bench comm --max-byts 64
+	[[ $status -eq 2 ]]
+	[[ $(grep -c -e "--max-byts is no option" <<<"$output") == 1 ]]
+	none_left
 }

@@ -1,0 +1,94 @@
+/*
+ * tool — one of the agent's tools as a step over all of the allocation's devices.
+ *
+ * This process becomes srun, which passes on Ctrl-C and ends all tasks when one fails.
+ */
+#include "launcher/slurm/slurm.h"
+#include "launcher/slurm/srun.h"
+#include "topo/cluster.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { OWN_WORDS = 16, LIST_MOST = 100000 };
+
+static int devices_on(const struct cluster *c, int node)
+{
+	return c->kinds[c->nodes[node].kind].devices;
+}
+
+/* One task a device, nodes in order: as many on each, or by a list that names a node once a task. */
+static int place(const struct cluster *c, struct buf *tasks, struct buf *where, struct err *e)
+{
+	bool even = true;
+	for (int i = 0; i < c->n_nodes; i++)
+		even &= devices_on(c, i) == devices_on(c, 0);
+	buf_printf(tasks, "--ntasks=%d", cluster_devices(c));
+	if (even)
+		buf_printf(where, "--ntasks-per-node=%d", devices_on(c, 0));
+	for (int i = 0; i < c->n_nodes && !even; i++)
+		for (int k = 0; k < devices_on(c, i); k++)
+			buf_printf(where, "%s%s", where->len ? "," : "--distribution=arbitrary\n--nodelist=", c->nodes[i].name);
+	if (buf_failed(tasks) || buf_failed(where))
+		return err_set(e, ERR_NOMEM, "srun: no memory for the list of nodes");
+	if (where->len > LIST_MOST)
+		return err_set(e, ERR_UNSUPPORTED, "srun: the nodes have unequal numbers of tasks and their list is too long; "
+			       "ask for as many tasks on each node");
+	return 0;
+}
+
+/* The environment without what srun would take for its options. */
+static char **step_environment(void)
+{
+	size_t n = 0;
+	while (environ[n])
+		n++;
+	char **env = calloc(n + 1, sizeof *env);
+	for (size_t i = 0, k = 0; env && i < n; i++)
+		if (!srun_removes(environ[i]))
+			env[k++] = environ[i];
+	return env;
+}
+
+static int become_srun(const char *agent, int argc, char **argv, const char *tasks, char *where, struct err *e)
+{
+	static const char *const fixed[] = { "srun", "--kill-on-bad-exit=1", "--quit-on-interrupt", "--mpi=pmix", "--overlap",
+					     "--overcommit", "--export=ALL", "--job-name=muster-bench" };
+	enum { FIXED = sizeof fixed / sizeof *fixed };
+	char **words = calloc((size_t)argc + OWN_WORDS, sizeof *words), **env = step_environment();
+	int n = FIXED;
+	if (words && env) {
+		memcpy(words, fixed, sizeof fixed);
+		words[n++] = (char *)(uintptr_t)tasks;
+		for (char *at = where; at; words[n++] = strsep(&at, "\n"))
+			;
+		words[n++] = (char *)(uintptr_t)agent;
+		memcpy(words + n, argv, (size_t)argc * sizeof *words);
+		execvpe("srun", words, env);
+		err_errno(e, ERR_NOTFOUND, "srun: cannot execute");
+	} else {
+		err_set(e, ERR_NOMEM, "srun: no memory for its words");
+	}
+	free(words);
+	free(env);
+	return -1;
+}
+
+int slurm_tool(const char *agent, int argc, char **argv, struct err *e)
+{
+	struct cluster cluster;
+	struct buf tasks = BUF_INIT, where = BUF_INIT;
+	if (cluster_open("slurm", 0, &cluster, e))
+		return -1;
+	int rc = place(&cluster, &tasks, &where, e);
+	cluster_free(&cluster);
+	if (!rc)
+		rc = become_srun(agent, argc, argv, buf_str(&tasks), where.data, e);
+	buf_fini(&tasks);
+	buf_fini(&where);
+	return rc;
+}

@@ -1,0 +1,113 @@
+#!/usr/bin/env bats
+# muster bench comm: its words, its columns, and what it does when a rank dies.
+
+load ../helpers
+
+comm() { "$MUSTER" bench comm "$@"; }
+quick="--max-bytes 20000 --factor 13 --iters 2"
+
+# A Python expression over the JSON object d that the last command printed.
+holds() { python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not eval(sys.argv[1]))' "$1" <<<"$output"; }
+
+@test "every operation, alone, on one host, over several, over TCP: no element is wrong" {
+	local words
+	for words in "--ranks 1" "--ranks 3" "--hosts 1+2" "--ranks 3 --backend tcp --sockets 2" "--ranks 2 --shared" "--ranks 3 --async" \
+		"--ranks 4 --algorithm tree"; do
+		local ops=all
+		[[ $words == "--ranks 1" ]] && ops=all_reduce,reduce,broadcast,all_gather,reduce_scatter,all_to_all,gather,scatter,send_recv,barrier
+		# shellcheck disable=SC2086 # lists of words
+		run comm $words --ops $ops --min-bytes 0 $quick --json
+		echo "$words: $output"
+		[[ $status -eq 0 ]]
+		holds 'd["wrong"] == 0 and all(p["time_s"] > 0 and p["best_s"] <= p["time_s"] for r in d["results"] for p in (r["out_of_place"], r["in_place"]) if p)'
+	done
+}
+
+@test "every type and reduction is right to the bit" {
+	local type redop
+	for type in float double bfloat16 half int32 int64 uint8; do
+		for redop in sum avg max min prod; do
+			# shellcheck disable=SC2086
+			run comm --ranks 3 --ops all_reduce,reduce_scatter --type $type --redop $redop $quick
+			echo "$type $redop: $output"
+			[[ $status -eq 0 && $output == *"# wrong elements: 0 OK"* ]]
+		done
+	done
+}
+
+@test "size is that of all blocks, count that of one; the bus factors are those of nccl-tests" {
+	run comm --ranks 4 --ops all_reduce,all_gather,broadcast --min-bytes 4096 --max-bytes 4096 --iters 3 --json
+	[[ $status -eq 0 ]]
+	holds '[(r["op"], r["bytes"], r["count"], r["root"]) for r in d["results"]] == [("all_reduce", 4096, 1024, -1), ("broadcast", 4096, 1024, 0), ("all_gather", 4096, 256, -1)]'
+	holds 'all(abs(r["in_place"]["busbw"] / r["in_place"]["algbw"] - f) < 1e-9 for r, f in zip(d["results"], (1.5, 1, 0.75)))'
+	holds 'd["results"][1]["out_of_place"] is None'
+}
+
+@test "the table has a line a size" {
+	run comm --ranks 2 --min-bytes 8 --max-bytes 1K --factor 4 --iters 2
+	[[ $status -eq 0 ]]
+	[[ $(grep -v '^#' <<<"$output" | awk '{ print $1, $2, $3, $4 }' | tr '\n' ';') == \
+		"8 2 float sum;32 8 float sum;128 32 float sum;512 128 float sum;" ]]
+}
+
+@test "words that are wrong are refused before anything starts" {
+	refused() { # cause word...
+		local cause=$1
+		shift
+		run comm "$@"
+		echo "$* -> $output"
+		[[ $status -eq 2 && $(wc -l <<<"$output") == 1 && $output == "muster bench comm: "*"$cause"* ]]
+	}
+	refused "is no option" --rnks 2
+	refused "is no option" all_reduce
+	refused "needs a value" --ranks
+	refused "is no whole number" --ranks 0
+	refused "is no whole number" --ranks 2x
+	refused "1 to 256" --ranks 257
+	refused '"al_reduce" is no operation' --ops al_reduce
+	refused '"" is no operation' --ops all_reduce,
+	refused "is no size" --min-bytes 4Q
+	refused "is no size" --max-bytes -1
+	refused "is no size" --max-bytes 99999999999G
+	refused "is above" --min-bytes 64 --max-bytes 8
+	refused "is no number" --factor 1
+	refused 'there is no "fp99"' --type fp99
+	refused 'there is no "xor"' --redop xor
+	refused "is no list such as 1+7" --hosts 1+
+	refused "is no list such as 1+7" --hosts 200+200
+	refused "leave --ranks out" --hosts 1+1 --ranks 2
+	refused "is none of the ranks" --ranks 2 --ops reduce --root 2
+	refused "needs 2 ranks" --ranks 1 --ops ping_pong
+	refused "nope" --ranks 2 --backend nope
+	refused "nope" --ranks 2 --algorithm nope
+}
+
+@test "a rank that is killed ends the others, and is named" {
+	"$MUSTER" bench comm --ranks 3 --seconds 30 >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+	local tool=$!
+	wait_for 10 grep -q "3 ranks" "$BATS_TEST_TMPDIR/out"
+	local ranks
+	ranks=$(pgrep -P "$tool")
+	[[ $(wc -l <<<"$ranks") == 3 ]]
+	kill -9 "$(tail -n 1 <<<"$ranks")"
+	run wait "$tool"
+	[[ $status -eq 1 ]]
+	grep -q "rank 2 was killed by signal 9" "$BATS_TEST_TMPDIR/out"
+	! pgrep -P "$tool"
+}
+
+@test "whatever ends the tool ends its ranks" {
+	local signal
+	for signal in INT TERM KILL; do
+		# A shell without job control starts what runs beside it deaf to Ctrl-C.
+		env --default-signal=INT "$MUSTER" bench comm --ranks 3 --seconds 30 >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+		local tool=$! ranks
+		wait_for 10 grep -q "3 ranks" "$BATS_TEST_TMPDIR/out"
+		ranks=$(pgrep -P "$tool" | tr '\n' ' ')
+		kill -s $signal "$tool"
+		wait_for 5 all_gone $ranks
+		rm "$BATS_TEST_TMPDIR/out"
+	done
+}
+
+all_gone() { ! kill -0 "$@" 2>/dev/null; }
