@@ -65,7 +65,7 @@ struct op_signature {
 	uint64_t bytes; /* of the whole vector; 0 where ranks may differ */
 };
 
-/* Of the whole vector; of `in` in an all_to_all. Not for messages. */
+/* Of count elements, or of all counts (of `in` in an all_to_all). Not for messages. */
 uint64_t op_bytes(const struct op *op, int ranks);
 struct op_signature op_sign(const struct op *op, uint32_t seq, int ranks);
 /* "all_reduce number 7 of 4096 bytes, f32, sum, root 0" */

@@ -24,7 +24,7 @@
  *     {"number": 1 for the group's first, "op": op_word, "state": "queued" | "running" | "done" | "failed",
  *      "seq": number among the collectives, or the send/recv calls; absent while queued,
  *      "type", "redop" (of reductions), "root" (of those that have one; rank in the group),
- *      "bytes": of the whole vector, of what this rank gives in an all_to_all, of all messages,
+ *      "bytes": of count elements; of all counts where they are given by rank, of this rank's in an all_to_all; of all messages,
  *      "algorithm", "queued_us", "start_us", "end_us": what it has,
  *      "messages": how many, "peers": [{"to" | "from": rank in the group, "nth": of all messages to or from it,
  *      "bytes"}, …], RECORDER_MESSAGES at most; of a send/recv that has begun}

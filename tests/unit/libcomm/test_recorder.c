@@ -1,0 +1,415 @@
+/* The flight recorder: what it keeps, who may read it when, and what mismatched programs leave behind. */
+#include "base/buf.h"
+#include "base/file.h"
+#include "libcomm/diagnose.h"
+#include "tests/unit/libcomm/ranks.h"
+#include "tests/unit/tmpdir.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+static char dir[200];
+
+#define TAKEN(call)                                                                       \
+	do {                                                                              \
+		struct err why = ERR_INIT;                                                \
+		RANK_CHECK((call) == 0, "%s: %s", #call, why.text);                       \
+	} while (0)
+
+/* --- The ring ----------------------------------------------------------------------------- */
+
+static const struct op reduction = { .kind = OP_ALL_REDUCE, .count = 4, .type = COMM_I64, .redop = COMM_MAX };
+
+static void go_through(struct recorder *r, struct op op, uint32_t seq, bool failed)
+{
+	struct op_signature sign = op_sign(&op, seq, 2);
+	recorder_begin(r, &op, &sign, "tree");
+	recorder_end(r, failed);
+}
+
+static void the_last_operations_are_kept(void **state)
+{
+	static struct record out[RECORDER_OPS];
+	struct recorder *r;
+	(void)state;
+	assert_int_equal(recorder_open(2, &r, NULL), 0);
+	assert_int_equal(recorder_read(r, out), 0);
+	for (uint32_t i = 1; i <= 1000; i++)
+		go_through(r, reduction, i, i == 999);
+	assert_int_equal(recorder_read(r, out), RECORDER_OPS);
+	for (uint32_t i = 0; i < RECORDER_OPS; i++) {
+		assert_int_equal(out[i].number, 1000 - RECORDER_OPS + 1 + i);
+		assert_int_equal(out[i].seq, out[i].number);
+		assert_int_equal(out[i].state, out[i].seq == 999 ? RECORD_FAILED : RECORD_DONE);
+		assert_int_equal(out[i].bytes, 32);
+		assert_true(out[i].start > 0 && out[i].end >= out[i].start && !out[i].queued);
+		assert_string_equal(out[i].algorithm, "tree");
+	}
+	recorder_close(r);
+}
+
+static void messages_are_counted_by_peer(void **state)
+{
+	static struct record out[RECORDER_OPS];
+	float data[4];
+	struct comm_p2p list[] = { { true, data, 4, COMM_F32, 1 }, { false, data, 2, COMM_F32, 1 }, { true, data, 1, COMM_F32, 1 } };
+	struct op op = { .kind = OP_P2P, .p2p = list, .n = 3 };
+	struct recorder *r;
+	(void)state;
+	assert_int_equal(recorder_open(2, &r, NULL), 0);
+	go_through(r, op, 1, false);
+	go_through(r, op, 2, false);
+	assert_int_equal(recorder_read(r, out), 2);
+	assert_int_equal(out[1].listed, 3);
+	assert_int_equal(out[1].bytes, 28);
+	assert_true(out[1].message[2].send && out[1].message[2].nth == 4 && out[1].message[2].bytes == 4);
+	assert_true(!out[1].message[1].send && out[1].message[1].nth == 2);
+	recorder_close(r);
+}
+
+/* More of them than the ring has room for: those that have not ended keep their place. */
+static void what_is_queued_is_not_overwritten(void **state)
+{
+	static struct record out[RECORDER_OPS];
+	enum { QUEUED = RECORDER_OPS + 50 };
+	struct recorder *r;
+	uint64_t number[QUEUED];
+	(void)state;
+	assert_int_equal(recorder_open(2, &r, NULL), 0);
+	for (int i = 0; i < QUEUED; i++)
+		number[i] = recorder_queue(r, &reduction);
+	assert_int_equal(recorder_read(r, out), RECORDER_OPS);
+	assert_int_equal(out[0].number, 1);
+	assert_int_equal(out[0].state, RECORD_QUEUED);
+	for (int i = 0; i < QUEUED; i++) {
+		struct op op = reduction;
+		op.record = number[i];
+		go_through(r, op, (uint32_t)i + 1, false);
+	}
+	assert_int_equal(recorder_read(r, out), RECORDER_OPS);
+	assert_int_equal(out[RECORDER_OPS - 1].number, QUEUED);
+	for (int i = 0; i < RECORDER_OPS; i++)
+		assert_int_equal(out[i].state, RECORD_DONE);
+	recorder_close(r);
+}
+
+struct pair {
+	struct recorder *r;
+	atomic_bool leave;
+};
+
+static void *write_on(void *arg)
+{
+	struct pair *p = arg;
+	for (uint32_t i = 1; !atomic_load(&p->leave); i++) {
+		struct op op = reduction;
+		op.count = i; /* what is read must fit together */
+		go_through(p->r, op, i, false);
+	}
+	return NULL;
+}
+
+static void reading_meets_no_half_written_operation(void **state)
+{
+	static struct record out[RECORDER_OPS];
+	struct pair p = { .leave = false };
+	pthread_t writer;
+	(void)state;
+	assert_int_equal(recorder_open(2, &p.r, NULL), 0);
+	assert_int_equal(pthread_create(&writer, NULL, write_on, &p), 0);
+	for (int times = 0; times < 300; times++)
+		for (int i = 0, n = recorder_read(p.r, out); i < n; i++) {
+			assert_int_equal(out[i].seq, out[i].number);
+			assert_int_equal(out[i].bytes, out[i].number * 8);
+		}
+	atomic_store(&p.leave, true);
+	pthread_join(writer, NULL);
+	recorder_close(p.r);
+}
+
+/* --- Dumps of a world ------------------------------------------------------------------- */
+
+static void path_of(int rank, char out[300])
+{
+	snprintf(out, 300, "%s/comm-%d.json", dir, rank);
+}
+
+static int read_dump(struct trace *t, int rank, struct err *e)
+{
+	char path[300];
+	struct buf text = BUF_INIT;
+	path_of(rank, path);
+	int rc = file_slurp(path, TRACE_FILE, &text, e);
+	if (rc == 0)
+		rc = trace_add(t, text.data, text.len, path, e);
+	buf_fini(&text);
+	return rc;
+}
+
+static void *dump_on(void *arg)
+{
+	struct comm *w = arg;
+	struct err e = ERR_INIT;
+	char path[300];
+	path_of(comm_rank(w), path);
+	for (int i = 0; i < 50; i++)
+		if (comm_dump(w, path, &e))
+			return strdup(e.text);
+	return NULL;
+}
+
+/* Blocking and asynchronous operations and groups that come and go, while another thread dumps. */
+static int busy(struct comm *w, void *arg)
+{
+	pthread_t thread;
+	void *failed;
+	int64_t v[64] = { 0 };
+	(void)arg;
+	RANK_CHECK(pthread_create(&thread, NULL, dump_on, w) == 0, "no thread");
+	for (int round = 0; round < 12; round++) {
+		struct comm *g;
+		struct comm_request *req[40];
+		TAKEN(comm_split(w, comm_rank(w) % 2, 0, "a \"name\"\n", &g, &why));
+		for (int i = 0; i < 40; i++)
+			TAKEN(comm_all_reduce_start(g, v, v, 64, COMM_I64, COMM_SUM, &req[i], &why));
+		for (int i = 0; i < 40; i++)
+			TAKEN(comm_wait(req[i], &why));
+		struct comm_p2p ring[] = { { true, v, 8, COMM_I64, 1 - comm_rank(g) }, { false, v + 8, 8, COMM_I64, 1 - comm_rank(g) } };
+		TAKEN(comm_group(g, ring, 2, &why));
+		TAKEN(comm_barrier(w, &why));
+		if (round < 11)
+			comm_close(g);
+	}
+	RANK_CHECK(pthread_join(thread, &failed) == 0 && !failed, "%s", (char *)failed);
+	RANK_CHECK(!dump_on(w), "the last dump");
+	return 0;
+}
+
+static void dumping_disturbs_nothing(void **state)
+{
+	struct ranks r = { .n = 4, .timeout_s = 30, .fn = busy };
+	struct trace t = { 0 };
+	struct diagnosis d;
+	struct err e = ERR_INIT;
+	(void)state;
+	assert_int_equal(ranks_run(&r), 0);
+	for (int rank = 0; rank < 4; rank++)
+		if (read_dump(&t, rank, &e))
+			fail_msg("%s", e.text);
+	assert_int_equal(t.n, 3); /* the world and two halves */
+	assert_int_equal(t.ranks[0].n, 2);
+	assert_int_equal(t.ranks[0].parts[0].n, 41);
+	assert_string_equal(t.ranks[0].parts[0].group->name, "a \"name\"\n");
+	assert_int_equal(diagnose(&t, &d, &e), 0);
+	assert_int_equal(d.finding, FINDING_NONE);
+	diagnosis_fini(&d);
+	trace_fini(&t);
+}
+
+static int dump_nowhere(struct comm *w, void *arg)
+{
+	struct err e = ERR_INIT;
+	(void)arg;
+	RANK_CHECK(comm_dump(w, "/nonexistent/dump.json", &e) < 0 && e.code == ERR_IO && strstr(e.text, "/nonexistent"), "%s", e.text);
+	return 0;
+}
+
+static void a_dump_that_cannot_be_written_is_an_error_of_its_own(void **state)
+{
+	struct ranks r = { .n = 1, .fn = dump_nowhere };
+	(void)state;
+	assert_int_equal(ranks_run(&r), 0);
+}
+
+/* --- Programs that are wrong on purpose ---------------------------------------------------- */
+
+static int other_op(struct comm *w, void *arg)
+{
+	float v[16] = { 0 }, out[64];
+	struct err e = ERR_INIT;
+	(void)arg;
+	TAKEN(comm_barrier(w, &why));
+	int rc = comm_rank(w) == 2 ? comm_all_gather(w, v, out, 16, COMM_F32, &e) : comm_all_reduce(w, v, v, 16, COMM_F32, COMM_SUM, &e);
+	RANK_CHECK(rc < 0, "two operations at once went well");
+	return 0;
+}
+
+static int other_size(struct comm *w, void *arg)
+{
+	float v[16] = { 0 };
+	struct err e = ERR_INIT;
+	(void)arg;
+	TAKEN(comm_barrier(w, &why));
+	RANK_CHECK(comm_all_reduce(w, v, v, comm_rank(w) == 1 ? 15 : 16, COMM_F32, COMM_SUM, &e) < 0, "two sizes at once went well");
+	return 0;
+}
+
+/* Rank 3 takes the two in the other order. */
+static int other_order(struct comm *w, void *arg)
+{
+	float v[16] = { 0 };
+	struct err e = ERR_INIT;
+	(void)arg;
+	TAKEN(comm_barrier(w, &why));
+	int rc = comm_rank(w) == 3 ? comm_broadcast(w, v, 16, COMM_F32, 0, &e) : comm_all_reduce(w, v, v, 16, COMM_F32, COMM_SUM, &e);
+	if (rc == 0)
+		rc = comm_rank(w) == 3 ? comm_all_reduce(w, v, v, 16, COMM_F32, COMM_SUM, &e) : comm_broadcast(w, v, 16, COMM_F32, 0, &e);
+	RANK_CHECK(rc < 0, "two orders at once went well");
+	return 0;
+}
+
+static int other_op_of_two(struct comm *w, void *arg)
+{
+	struct err e = ERR_INIT;
+	float v = 0;
+	(void)arg;
+	int rc = comm_rank(w) ? comm_barrier(w, &e) : comm_all_reduce(w, &v, &v, 1, COMM_F32, COMM_SUM, &e);
+	RANK_CHECK(rc < 0 && e.code != ERR_USAGE, "two operations at once went well");
+	return 0;
+}
+
+static int says_why(struct comm *w, void *arg)
+{
+	struct err e = ERR_INIT;
+	(void)arg;
+	comm_abort(w, "enough");
+	RANK_CHECK(comm_barrier(w, &e) < 0 && e.code == ERR_ABORTED, "%s", e.text);
+	RANK_CHECK(strstr(e.text, "enough") && strstr(e.text, "/dev/null/trace"), "%s", e.text);
+	return 0;
+}
+
+/* Rank 1 is busy elsewhere until the others have given up. */
+static int one_missing(struct comm *w, void *arg)
+{
+	atomic_int *given_up = arg;
+	float v[16] = { 0 };
+	char path[300];
+	struct err e = ERR_INIT;
+	TAKEN(comm_barrier(w, &why));
+	TAKEN(comm_all_reduce(w, v, v, 16, COMM_F32, COMM_SUM, &why));
+	if (comm_rank(w) != 1) {
+		RANK_CHECK(comm_barrier(w, &e) < 0, "it went well without rank 1");
+		atomic_fetch_add(given_up, 1);
+		return 0;
+	}
+	while (atomic_load(given_up) < comm_size(w) - 1)
+		usleep(1000);
+	path_of(1, path);
+	TAKEN(comm_dump(w, path, &why));
+	return 0;
+}
+
+static int across_groups(struct comm *w, void *arg)
+{
+	struct comm *a, *b;
+	struct err e = ERR_INIT;
+	(void)arg;
+	TAKEN(comm_split(w, 0, 0, "a", &a, &why));
+	TAKEN(comm_split(w, 0, 0, "b", &b, &why));
+	RANK_CHECK(comm_barrier(comm_rank(w) ? a : b, &e) < 0 || comm_barrier(comm_rank(w) ? b : a, &e) < 0, "it did not block");
+	return 0;
+}
+
+static const struct program {
+	int (*fn)(struct comm *w, void *arg);
+	int ranks;
+	const char *begin, *end; /* of the sentence; between them it may say for how long */
+} programs[] = {
+	{ other_op, 4, "group world: rank 2 called all_gather of 64 bytes as number 3 where ranks 0-1, 3 called all_reduce of 64 bytes", "" },
+	{ other_size, 4, "group world: rank 1 called all_reduce of 60 bytes as number 3 where ranks 0, 2-3 called all_reduce of 64 bytes", "" },
+	{ other_order, 4, "group world: rank 3 called broadcast of 64 bytes as number 3 where ranks 0-2 called all_reduce of 64 bytes", "" },
+	{ one_missing, 4, "rank 1 (host-a) never came to barrier number 4 of group world, on which ranks 0, 2-3 wait since ",
+	  " s; its last operation was all_reduce number 3 of group world, done" },
+	{ across_groups, 2, "ranks wait for each other: rank 0 in barrier number 1 of group b for rank 1, rank 1 in barrier number 1 of "
+			    "group a for rank 0", "" },
+};
+
+static void diagnose_program(const struct program *p, const char *backend)
+{
+	atomic_int *given_up = ranks_shared(sizeof *given_up);
+	struct ranks r = { .n = p->ranks, .timeout_s = 1, .fn = p->fn, .arg = given_up, .backend = backend, .dump_dir = dir };
+	struct trace t = { 0 };
+	struct diagnosis d;
+	struct err e = ERR_INIT;
+	assert_int_equal(ranks_run(&r), 0);
+	for (int rank = 0; rank < p->ranks; rank++)
+		if (read_dump(&t, rank, &e))
+			fail_msg("%s", e.text);
+	assert_int_equal(diagnose(&t, &d, &e), 0);
+	const char *text = buf_str(&d.text);
+	size_t begin = strlen(p->begin), end = strlen(p->end), n = strlen(text);
+	if (n < begin + end || strncmp(text, p->begin, begin) || strcmp(text + n - end, p->end) || (!end && n != begin))
+		fail_msg("%s: %s\nin place of\n%s … %s", backend, text, p->begin, p->end);
+	diagnosis_fini(&d);
+	trace_fini(&t);
+	munmap(given_up, sizeof *given_up);
+}
+
+static void a_mismatched_program_is_told_in_one_sentence(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+		diagnose_program(&programs[i], "shm");
+		diagnose_program(&programs[i], "tcp");
+	}
+}
+
+static void dumps_are_private_and_leave_nothing_half(void **state)
+{
+	struct ranks r = { .n = 2, .timeout_s = 20, .fn = other_op_of_two, .dump_dir = dir };
+	char path[300], command[300], left[8] = "";
+	struct stat st;
+	(void)state;
+	assert_int_equal(ranks_run(&r), 0);
+	path_of(0, path);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	snprintf(command, sizeof command, "ls %s | grep -vc '^comm-[0-9]*\\.json$'", dir);
+	FILE *ls = popen(command, "r");
+	assert_true(ls && fgets(left, sizeof left, ls));
+	pclose(ls);
+	assert_string_equal(left, "0\n");
+}
+
+static void a_folder_that_cannot_be_made_is_said_with_the_error(void **state)
+{
+	struct ranks r = { .n = 2, .timeout_s = 20, .fn = says_why, .dump_dir = "/dev/null/trace" };
+	(void)state;
+	assert_int_equal(ranks_run(&r), 0);
+}
+
+static int make_dir(void **state)
+{
+	(void)state;
+	return tmpdir_make(dir, sizeof dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+	char command[300];
+	(void)state;
+	snprintf(command, sizeof command, "rm -rf '%s'", dir);
+	return system(command);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_last_operations_are_kept),
+		cmocka_unit_test(messages_are_counted_by_peer),
+		cmocka_unit_test(what_is_queued_is_not_overwritten),
+		cmocka_unit_test(reading_meets_no_half_written_operation),
+		cmocka_unit_test(dumping_disturbs_nothing),
+		cmocka_unit_test(a_dump_that_cannot_be_written_is_an_error_of_its_own),
+		cmocka_unit_test(a_mismatched_program_is_told_in_one_sentence),
+		cmocka_unit_test(dumps_are_private_and_leave_nothing_half),
+		cmocka_unit_test(a_folder_that_cannot_be_made_is_said_with_the_error),
+	};
+	return cmocka_run_group_tests_name("flight recorder", tests, make_dir, remove_dir);
+}
