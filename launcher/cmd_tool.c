@@ -1,5 +1,5 @@
 /*
- * ckpt, data, bench — run by the agent's program, which has the checkpoint, data and kernel code. Inside a Slurm
+ * ckpt, data, bench, trace — run by the agent's program, which has the checkpoint, data and kernel code. Inside a Slurm
  * allocation `bench comm` runs on all of its devices, unless its words say how many ranks this host shall have.
  */
 #include "launcher/command.h"

@@ -34,6 +34,8 @@ int tool_main(int argc, char **argv)
 	for (int i = 0; i < N_TOOLS && argc > 1; i++) {
 		if (strcmp(tools[i]->group, argv[1]))
 			continue;
+		if (!tools[i]->name)
+			return tools[i]->main(argc - 1, argv + 1);
 		group = tools[i]->group;
 		if (argc > 2 && !strcmp(tools[i]->name, argv[2]))
 			return tools[i]->main(argc - 2, argv + 2);
@@ -50,20 +52,29 @@ int tool_main(int argc, char **argv)
 	return TOOL_USAGE;
 }
 
+/* "data pack", "trace" */
+static const char *command_of(const struct tool *t, char out[64])
+{
+	snprintf(out, 64, "%s%s%s", t->group, t->name ? " " : "", t->name ? t->name : "");
+	return out;
+}
+
 int tool_usage(const struct tool *t, const char *fmt, ...)
 {
 	va_list ap;
-	fprintf(stderr, "muster %s %s: ", t->group, t->name);
+	char command[64];
+	fprintf(stderr, "muster %s: ", command_of(t, command));
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "; see `muster %s %s --help`\n", t->group, t->name);
+	fprintf(stderr, "; see `muster %s --help`\n", command);
 	return TOOL_USAGE;
 }
 
 int tool_fail(const struct tool *t, const struct err *e)
 {
-	fprintf(stderr, "muster %s %s: %s\n", t->group, t->name, e->text);
+	char command[64];
+	fprintf(stderr, "muster %s: %s\n", command_of(t, command), e->text);
 	return e->code == ERR_USAGE ? TOOL_USAGE : TOOL_FAILED;
 }
 
@@ -72,7 +83,8 @@ int tool_print_json(const struct tool *t, json_t *value)
 	int rc = value ? json_dumpf(value, stdout, JSON_INDENT(2)) : -1;
 	json_decref(value);
 	if (rc || putchar('\n') == EOF || fflush(stdout)) {
-		fprintf(stderr, "muster %s %s: cannot print: %s\n", t->group, t->name, value ? strerror(errno) : "no memory");
+		char command[64];
+		fprintf(stderr, "muster %s: cannot print: %s\n", command_of(t, command), value ? strerror(errno) : "no memory");
 		return TOOL_FAILED;
 	}
 	return TOOL_OK;

@@ -21,7 +21,7 @@
 enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_UNKNOWN = 127 };
 
 struct tool {
-	const char *group, *name;             /* "data", "pack" */
+	const char *group, *name;             /* "data", "pack"; without a name the group's only tool, "trace" */
 	int (*main)(int argc, char **argv);   /* argv[0] is the name */
 	const char *summary;                  /* one line */
 	const char *page;                     /* what --help prints */
@@ -35,7 +35,8 @@ struct tool {
 	X(ckpt_verify)   \
 	X(bench_step)    \
 	X(bench_gemm)    \
-	X(bench_comm)
+	X(bench_comm)    \
+	X(trace)
 
 #define TOOL_EXTERN(name) extern const struct tool tool_##name;
 TOOLS(TOOL_EXTERN)

@@ -1,0 +1,180 @@
+#include "agent/tools/tools.h"
+#include "base/file.h"
+#include "libcomm/diagnose.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char page[] =
+	"muster trace — who held up a run's communication\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster trace RUN|DIR|FILE … [--json]\n"
+	"\n"
+	"DESCRIPTION\n"
+	"  Every rank records its last operations of each group of ranks, and writes them to a file when one fails, or when the\n"
+	"  launcher asks for it because nothing goes on. This command reads the files of all ranks and says in one sentence what\n"
+	"  they disagree on: ranks that called different operations as the same one (another one, another size, type or\n"
+	"  root), a send and a recv of different sizes, ranks that wait for each other in a circle, or the rank that never\n"
+	"  came. A rank that was killed leaves no file; it is named where others wait for it.\n"
+	"\n"
+	"  RUN is a run's folder: the newest files under RUN/trace are read. DIR holds the files comm-RANK.json of one world,\n"
+	"  FILE is one of them.\n"
+	"\n"
+	"OPTIONS\n"
+	"  --json        print as JSON: {finding: none|mismatch|message|circle|missing, text, group, op, number, ranks: who is to\n"
+	"                blame, world, missing: ranks without a file}\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster trace runs/demo\n"
+	"  muster trace runs/demo/trace/gen-3 --json\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0  the ranks do not disagree\n"
+	"  1  they do\n"
+	"  2  usage, or the files cannot be read\n";
+
+/* --- Finding the files ------------------------------------------------------------- */
+
+static bool is_folder(const char *path)
+{
+	struct stat st;
+	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+static int add_file(struct trace *t, const char *path, struct err *e)
+{
+	struct buf text = BUF_INIT;
+	int rc = file_slurp(path, TRACE_FILE, &text, e);
+	if (!rc)
+		rc = trace_add(t, buf_str(&text), text.len, path, e);
+	buf_fini(&text);
+	return rc;
+}
+
+/* N of the name `before`N`after`, -1: it is another name. */
+static long numbered(const char *name, const char *before, const char *after)
+{
+	size_t n = strlen(before);
+	const char *digits = name + n;
+	size_t wide = strncmp(name, before, n) ? 0 : strspn(digits, "0123456789");
+	return wide >= 1 && wide <= 9 && !strcmp(digits + wide, after) ? strtol(digits, NULL, 10) : -1;
+}
+
+/* All files of the folder; *found: how many. */
+static int add_folder(struct trace *t, const char *dir, int *found, struct err *e)
+{
+	char path[PATH_MAX];
+	int rc = 0;
+	DIR *d = opendir(dir);
+	if (!d)
+		return err_errno(e, ERR_IO, "%s: cannot read the folder", dir);
+	*found = 0;
+	for (struct dirent *at; !rc && (at = readdir(d));) {
+		if (numbered(at->d_name, "comm-", ".json") < 0)
+			continue;
+		snprintf(path, sizeof path, "%.3000s/%.255s", dir, at->d_name);
+		rc = add_file(t, path, e);
+		++*found;
+	}
+	closedir(d);
+	return rc;
+}
+
+/* The newest generation's folder in a run's; false: there is none. */
+static bool newest_in(const char *run, char out[PATH_MAX])
+{
+	char trace[PATH_MAX];
+	long newest = -1;
+	snprintf(trace, sizeof trace, "%.3000s/trace", run);
+	DIR *d = opendir(trace);
+	for (struct dirent *at; d && (at = readdir(d));) {
+		long n = numbered(at->d_name, "gen-", "");
+		newest = n > newest ? n : newest;
+	}
+	if (d)
+		closedir(d);
+	snprintf(out, PATH_MAX, "%.3500s/gen-%ld", trace, newest);
+	return newest >= 0;
+}
+
+static int add_word(struct trace *t, const char *word, struct err *e)
+{
+	char newest[PATH_MAX];
+	int found;
+	if (!is_folder(word))
+		return add_file(t, word, e);
+	if (add_folder(t, word, &found, e))
+		return -1;
+	if (!found && newest_in(word, newest) && add_folder(t, newest, &found, e))
+		return -1;
+	return found ? 0 : err_set(e, ERR_NOTFOUND, "%s: neither the folder nor its trace/gen-N holds files comm-RANK.json: no "
+				   "operation of a run there has failed", word);
+}
+
+/* --- Printing ------------------------------------------------------------------------ */
+
+static json_t *as_json(const struct trace *t, struct diagnosis *d)
+{
+	json_t *ranks = json_array(), *missing = json_array();
+	for (int i = 0; i < d->n; i++)
+		json_array_append_new(ranks, json_integer(d->ranks[i]));
+	for (int r = 0; r < t->size; r++)
+		if (!t->ranks[r].there)
+			json_array_append_new(missing, json_integer(r));
+	return json_pack("{s:s, s:s, s:s?, s:s?, s:I, s:o, s:i, s:o}", "finding", finding_word(d->finding), "text", buf_str(&d->text),
+			 "group", d->group ? d->group->name : NULL, "op", d->op ? op_word(d->op->kind) : NULL, "number",
+			 (json_int_t)(d->op ? d->op->seq : 0), "ranks", ranks, "world", t->size, "missing", missing);
+}
+
+static int print(const struct trace *t, struct diagnosis *d, bool json)
+{
+	if (json && tool_print_json(&tool_trace, as_json(t, d)))
+		return TOOL_USAGE;
+	if (!json)
+		printf("%s\n", buf_str(&d->text));
+	return d->finding == FINDING_NONE ? TOOL_OK : TOOL_FAILED;
+}
+
+static int tell(char **words, int n, bool json)
+{
+	struct err e = ERR_INIT;
+	struct trace t = { 0 };
+	struct diagnosis d;
+	int status = TOOL_USAGE, rc = 0;
+	for (int i = 0; i < n && !rc; i++)
+		rc = add_word(&t, words[i], &e);
+	if (!rc && !diagnose(&t, &d, &e)) {
+		status = print(&t, &d, json);
+		diagnosis_fini(&d);
+	} else {
+		tool_fail(&tool_trace, &e);
+	}
+	trace_fini(&t);
+	return status;
+}
+
+static int run(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
+	};
+	bool json = false;
+	opterr = 0;
+	for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
+		if (c != 'j')
+			return tool_option(&tool_trace, c, argv);
+		json = true;
+	}
+	if (optind == argc)
+		return tool_usage(&tool_trace, "whose? A run's folder, or files");
+	return tell(argv + optind, argc - optind, json);
+}
+
+const struct tool tool_trace = { "trace", NULL, run, "who held up a run's communication", page };
