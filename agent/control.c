@@ -31,12 +31,14 @@ struct control {
 	double next_beat, next_look; /* the control thread's */
 	uint64_t told;               /* the count that the supervisor has heard of */
 
-	pthread_mutex_t lock;     /* link, leaving, reason, on_abort */
+	pthread_mutex_t lock;     /* link, leaving, reason, on_abort, on_dump */
 	struct link *link;
 	bool leaving;
 	char reason[sizeof(((struct err *)0)->text)];
 	void (*on_abort)(const char *reason, void *arg);
 	void *on_abort_arg;
+	int (*on_dump)(void *arg, struct err *e);
+	void *on_dump_arg;
 
 	atomic_bool closing, finished;
 	atomic_int stop;
@@ -100,6 +102,26 @@ void control_on_abort(struct control *c, void (*fn)(const char *reason, void *ar
 	pthread_mutex_unlock(&c->lock);
 }
 
+void control_on_dump(struct control *c, int (*fn)(void *arg, struct err *e), void *arg)
+{
+	pthread_mutex_lock(&c->lock);
+	c->on_dump = fn;
+	c->on_dump_arg = arg;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static int on_dump_message(struct control *c, const struct msg *m, struct err *e)
+{
+	struct err why = ERR_INIT;
+	(void)m;
+	(void)e;
+	pthread_mutex_lock(&c->lock);
+	int rc = c->on_dump ? c->on_dump(c->on_dump_arg, &why) : 0;
+	pthread_mutex_unlock(&c->lock);
+	control_send(c, MSG_DUMPED, rc ? json_pack("{s:s}", "error", why.text) : json_object());
+	return 0;
+}
+
 static int on_stop(struct control *c, const struct msg *m, struct err *e)
 {
 	(void)e;
@@ -118,6 +140,7 @@ static int on_abort_message(struct control *c, const struct msg *m, struct err *
 static int (*const handlers[MSG_COUNT])(struct control *c, const struct msg *m, struct err *e) = {
 	[MSG_STOP] = on_stop,
 	[MSG_ABORT] = on_abort_message,
+	[MSG_DUMP] = on_dump_message,
 };
 
 /* Moves bytes and acts on what came; an error means that the agent must leave. */

@@ -48,6 +48,10 @@ const char *control_local_address(const struct control *c);
  * It may neither log nor send. NULL: nothing is called any more once this has returned. */
 void control_on_abort(struct control *c, void (*fn)(const char *reason, void *arg), void *arg);
 
+/* fn writes the flight recorder, on the control thread, whenever the supervisor asks for it; it may neither log nor send. NULL, as
+ * above. */
+void control_on_dump(struct control *c, int (*fn)(void *arg, struct err *e), void *arg);
+
 /* Any thread. Steals the reference to body. Before "failed" goes where the trainer is. */
 void control_send(struct control *c, enum msg_type type, json_t *body);
 /* Where the trainer is: cheap, no system call. The supervisor hears of it with every heartbeat and, when it changes, up to

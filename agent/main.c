@@ -155,18 +155,35 @@ static void abort_world(const char *reason, void *arg)
 	comm_abort(arg, reason);
 }
 
+static void trace_dir(const struct agent *a, char out[2 * JOB_PATH])
+{
+	snprintf(out, 2 * JOB_PATH, "%s/trace/gen-%" PRIu32, a->run_dir, a->generation);
+}
+
+static int dump_world(void *arg, struct err *e)
+{
+	struct agent *a = arg;
+	char dir[2 * JOB_PATH], path[2 * JOB_PATH + 32];
+	trace_dir(a, dir);
+	snprintf(path, sizeof path, "%s/comm-%d.json", dir, a->rank);
+	return file_make_dirs(dir, e) || comm_dump(a->world, path, e) ? -1 : 0;
+}
+
 /* Endpoints through PMIx, which is then over: from here on a dead rank takes nobody along. */
 static int wire_up(struct agent *a, struct err *e)
 {
+	char dumps[2 * JOB_PATH];
+	trace_dir(a, dumps);
 	struct comm_options opt = {
 		.host = a->host, .interface = a->job.network.interface,
 		.address_hint = control_local_address(a->control),
 		.timeout_s = a->job.network.timeout, .backend = a->job.network.backend,
-		.sockets = (int)a->job.network.sockets,
+		.sockets = (int)a->job.network.sockets, .dump_dir = dumps,
 	};
 	if (comm_open(boot_bootstrap(a->boot), &opt, &a->world, e))
 		return err_prefix(e, "wiring up");
 	control_on_abort(a->control, abort_world, a->world);
+	control_on_dump(a->control, dump_world, a);
 	boot_finish(a->boot);
 	a->boot = NULL;
 	return 0;
@@ -210,8 +227,10 @@ static void say_failed(struct agent *a, const struct err *e)
 static void agent_close(struct agent *a)
 {
 	log_hook(LOG_ERROR, NULL, NULL);
-	if (a->control)
+	if (a->control) {
 		control_on_abort(a->control, NULL, NULL);
+		control_on_dump(a->control, NULL, NULL);
+	}
 	boot_finish(a->boot);
 	comm_close(a->world);
 	control_close(a->control);

@@ -42,11 +42,13 @@ enum { MSG_MAX = 1 << 20, MSG_VERSION = 1 };
  *   signal    {number}                                       the agent got SIGTERM, SIGINT, SIGUSR1
  *   failed    {code, text}                                   the agent cannot go on; it exits after this
  *   finished  {step, peak_bytes, phases}                     the agent has done what was asked; it exits after this
+ *   dumped    {error: text, when it failed}                  the answer to dump
  * supervisor to agent
  *   welcome   {job: text of the resolved INI, threads, run: folder, resume, coords: {tp, dp, pp}, node, heartbeat_s}
  *             resume: "none", the folder of a checkpoint, or "auto": the agent looks for the newest valid one itself (world rank 0, which tells the others)
  *   stop      {reason, checkpoint: true|false}               stop at the next step boundary, all ranks at the same one
  *   abort     {reason}                                       leave at once
+ *   dump      {}                                             write the flight recorder (libcomm/recorder.h) into RUN/trace/gen-<generation>
  */
 #define MSG_TYPES(X)            \
 	X(MSG_HELLO, "hello")       \
@@ -61,7 +63,9 @@ enum { MSG_MAX = 1 << 20, MSG_VERSION = 1 };
 	X(MSG_FINISHED, "finished") \
 	X(MSG_WELCOME, "welcome")   \
 	X(MSG_STOP, "stop")         \
-	X(MSG_ABORT, "abort")
+	X(MSG_ABORT, "abort")       \
+	X(MSG_DUMP, "dump")         \
+	X(MSG_DUMPED, "dumped")
 
 enum msg_type {
 	MSG_NONE,

@@ -163,6 +163,19 @@ void child_signal(struct child *c, int signal)
 	pidfd_send_signal(c->p.pidfd, signal, NULL, 0);
 }
 
+static void nobody_listens(void *arg, int status, const char *output)
+{
+	(void)arg;
+	(void)status;
+	(void)output;
+}
+
+void child_forget(struct child *c)
+{
+	c->ended = nobody_listens;
+	uv_unref((uv_handle_t *)&c->poll);
+}
+
 /* The last line that is not empty, without its newline. */
 static void last_line(struct buf *output, const char **line, int *len)
 {

@@ -29,6 +29,8 @@ int child_watch(uv_loop_t *loop, const struct child_command *c,
 		void (*ended)(void *arg, int status, const char *output), void *arg, struct child **out, struct err *e);
 /* To the process alone. */
 void child_signal(struct child *c, int signal);
+/* `ended` does not run any more, and the loop does not wait for it. */
+void child_forget(struct child *c);
 
 /* Waits; a command that takes longer than timeout_s is killed: ERR_TIMEOUT. A status other than 0 is
  * an error that quotes the last line of the output. */

@@ -215,6 +215,17 @@ static bool on_finished(struct supervisor *s, struct link *l, const json_t *body
 	return true;
 }
 
+static bool on_dumped(struct supervisor *s, struct link *l, const json_t *body)
+{
+	int rank = link_rank(l);
+	const char *error = get_text(body, "error", NULL);
+	s->ranks[rank].dumped = true;
+	if (error)
+		report_event(s, "log", json_pack("{s:i, s:s, s:s, s:s}", "rank", rank, "node", sup_node(s, rank), "level", "warn", "text", error));
+	sup_handle(s, EV_DUMPED, NULL, NULL);
+	return true;
+}
+
 /* What agents may send. false: malformed, or out of its turn. */
 static const struct {
 	bool (*fn)(struct supervisor *, struct link *, const json_t *body);
@@ -230,6 +241,7 @@ static const struct {
 	[MSG_SIGNAL] = { on_signal, false },
 	[MSG_FAILED] = { on_failed, false },
 	[MSG_FINISHED] = { on_finished, false },
+	[MSG_DUMPED] = { on_dumped, false },
 };
 
 void sup_message(void *supervisor, struct link *l, const struct msg *m)

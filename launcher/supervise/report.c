@@ -63,6 +63,14 @@ void report_loss(struct supervisor *s)
 	report_event(s, "rank-lost", fields);
 }
 
+void report_verdict(struct supervisor *s, json_t *verdict)
+{
+	const char *finding = json_string_value(json_object_get(verdict, "finding"));
+	report_event(s, "verdict", json_incref(verdict));
+	if (finding && strcmp(finding, "none"))
+		terminal_event(s->o.term, TONE_BAD, "verdict", "%s", json_string_value(json_object_get(verdict, "text")));
+}
+
 void report_exit(struct supervisor *s, int rank)
 {
 	json_t *fields = rank_fields(s, rank);

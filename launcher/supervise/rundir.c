@@ -159,6 +159,38 @@ uint32_t rundir_next_submission(const char *path)
 	return next_number(path, "submit-", ".ini");
 }
 
+/* Only what the agents name so: another thing in the folder keeps it. */
+static void remove_trace(const char *dir)
+{
+	char path[2 * PATH_MAX];
+	DIR *d = opendir(dir);
+	for (struct dirent *at; d && (at = readdir(d));)
+		if (!strncmp(at->d_name, "comm-", 5)) {
+			snprintf(path, sizeof path, "%s/%s", dir, at->d_name);
+			unlink(path);
+		}
+	if (d)
+		closedir(d);
+	rmdir(dir);
+}
+
+void rundir_prune_traces(const struct rundir *r, uint32_t generation)
+{
+	char trace[PATH_MAX + 16], path[PATH_MAX + 300];
+	snprintf(trace, sizeof trace, "%s/trace", r->path);
+	DIR *d = opendir(trace);
+	for (struct dirent *at; d && (at = readdir(d));) {
+		char *end;
+		unsigned long n = strncmp(at->d_name, "gen-", 4) ? 0 : strtoul(at->d_name + 4, &end, 10);
+		if (!n || *end || n + RUNDIR_TRACES > generation)
+			continue;
+		snprintf(path, sizeof path, "%s/%s", trace, at->d_name);
+		remove_trace(path);
+	}
+	if (d)
+		closedir(d);
+}
+
 /* There is none, or muster wrote it. */
 static bool may_replace(const char *path)
 {

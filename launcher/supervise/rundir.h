@@ -11,6 +11,8 @@
  *     metrics.jsonl           one line a step, as the agents send it (base/msg.h), with time and generation; after a
  *                             restart steps come again: the later line counts
  *     logs/                   <node>-<rank>.log of each agent, launch-<generation>.log of what they print outside it
+ *     trace/                  gen-<generation>/comm-<rank>.json: the ranks' flight recorders, where an operation failed
+ *                             or nothing went on; those of the last RUNDIR_TRACES generations
  *     ckpt/                   checkpoints, unless the job says another folder
  *     .pmix/                  the embedded PMIx server's, while it runs
  *     lock                    held by the muster that runs here; its pid is inside
@@ -34,6 +36,7 @@
  *     eval              {step, loss}
  *     log               {rank, node, level, text}
  *     rank-lost         {rank, node, how: closed|exited|failed|protocol|silent|hung, status, code, text, step, phase}
+ *     verdict           {finding, text, group, op, number, ranks, world, missing} of `muster trace --json`, or {error}
  *     exit              {rank, status | signal}          of a rank that was lost or ended badly
  *     restart           {generation, delay_s, futile}
  *     stop              {reason, checkpoint}
@@ -49,6 +52,8 @@
 #include <stdint.h>
 
 #define RUNDIR_MARK "; written by muster"
+
+enum { RUNDIR_TRACES = 8 };
 
 struct rundir;
 
@@ -67,6 +72,8 @@ uint32_t rundir_next_submission(const char *path);
  * when the number is taken by now. */
 int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *text, struct err *e);
 int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e);
+/* Before a generation starts: removes the flight recorders of those that are too old. */
+void rundir_prune_traces(const struct rundir *r, uint32_t generation);
 /* Appends a line; adds time, mono and generation. Steal the reference to
  * `fields`, which may be NULL. A line that cannot be written (a full disk) is lost, and
  * rundir_lost counts it: the run itself goes on. */

@@ -5,6 +5,7 @@
  *     states.c      the table: state × event → what to do
  *     messages.c    the agents' messages
  *     watch.c       who is silent, who hangs
+ *     trace.c       the flight recorders
  *     report.c      events.jsonl and the terminal
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_STATE_H
@@ -20,6 +21,8 @@ enum sup_state {
 	SUP_TRAINING,
 	SUP_STOPPING, /* asked to write a checkpoint and leave */
 	SUP_LEAVING,  /* all have finished; their processes end */
+	SUP_ASKING,   /* lost, in a way that the flight recorders may explain; the agents write them */
+	SUP_JUDGING,  /* they are read */
 	SUP_DRAINING, /* killed; waiting until none is left */
 	SUP_BACKOFF,  /* waiting before the next generation */
 	SUP_DONE,
@@ -34,6 +37,8 @@ enum sup_event {
 	EV_STOP,      /* stop when it suits: reason */
 	EV_STOP_NOW,  /* stop at once: reason */
 	EV_TIMEOUT,   /* the state's deadline is over */
+	EV_DUMPED,    /* a rank has written its flight recorder */
+	EV_VERDICT,   /* the recorders have been read */
 	EV_ALL_GONE,  /* no process of the generation is left */
 	SUP_EVENT_COUNT
 };
@@ -53,13 +58,15 @@ enum verdict { VERDICT_NONE, VERDICT_RETRY, VERDICT_STOPPED, VERDICT_FINISHED };
 
 struct rank_state {
 	struct link *link; /* NULL before hello and after the connection is gone */
-	bool hello, ready, finished, exited;
+	bool hello, ready, finished, exited, dumped;
 	int status;        /* as of waitpid, when exited */
 	int64_t step;
 	char phase[32];
 	int64_t count;      /* the agent's own, of all that it did */
 	double moved, beat; /* when step, phase or count changed; when anything came */
 };
+
+struct child;
 
 struct supervisor {
 	struct supervise_options o;
@@ -79,6 +86,8 @@ struct supervisor {
 	bool lost;
 	double settle_at;   /* believe `loss` then; 0: no loss is waiting */
 	enum verdict verdict;
+	struct child *tracer; /* reads the flight recorders; NULL: does not run */
+	bool gone;          /* no process of the generation is left, and that is still to be dealt with */
 	char reason[1000];  /* of the stop or of the end */
 	int refusals;       /* told so far, of this generation */
 
@@ -112,11 +121,18 @@ void sup_message(void *supervisor, struct link *l, const struct msg *m);
 /* watch.c */
 void sup_watch(struct supervisor *s);
 
+/* trace.c */
+void trace_ask(struct supervisor *s);
+bool trace_complete(const struct supervisor *s); /* who is connected has answered */
+bool trace_judge(struct supervisor *s);          /* EV_VERDICT follows; false: there is nothing to read */
+void trace_stop(struct supervisor *s);
+
 /* report.c */
 void report_event(struct supervisor *s, const char *event, json_t *fields /* stolen, may be NULL */);
 void report_started(struct supervisor *s, const char *resume);
 void report_loss(struct supervisor *s);   /* at once: the event */
 void report_blame(struct supervisor *s);  /* once the generation is gone: what it was, for people */
+void report_verdict(struct supervisor *s, json_t *verdict); /* muster trace's */
 void report_exit(struct supervisor *s, int rank);
 void report_refused(struct supervisor *s, const char *why);
 void report_trouble(struct supervisor *s, const char *why);

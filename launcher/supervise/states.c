@@ -147,6 +147,61 @@ static bool blames_another(const struct loss *l)
 	       (l->code == ERR_PEER || l->code == ERR_ABORTED || l->code == ERR_NET || l->code == ERR_TIMEOUT);
 }
 
+/* The flight recorders say more of a wait than of a death. A generation that has not met has none. */
+static bool worth_a_trace(const struct supervisor *s)
+{
+	const struct loss *l = &s->loss;
+	return s->state != SUP_STARTING && (l->how == LOSS_HUNG || l->how == LOSS_SILENT ||
+	       (l->how == LOSS_FAILED && (blames_another(l) || l->code == ERR_PROTO)));
+}
+
+/* The generation is lost because of s->loss. */
+static void lose(struct supervisor *s)
+{
+	bool trace = worth_a_trace(s);
+	s->lost = true;
+	s->settle_at = 0;
+	s->verdict = s->state == SUP_STOPPING ? VERDICT_STOPPED : VERDICT_RETRY;
+	report_loss(s);
+	if (!trace) {
+		drain(s, s->verdict);
+		return;
+	}
+	enter(s, SUP_ASKING, s->o.limits.trace);
+	trace_ask(s);
+}
+
+static void do_traced(struct supervisor *s, const struct cause *c)
+{
+	trace_stop(s);
+	if (s->gone)
+		do_gone(s, c);
+	else
+		drain(s, s->verdict);
+}
+
+static void do_judge(struct supervisor *s, const struct cause *c)
+{
+	enter(s, SUP_JUDGING, s->o.limits.trace);
+	if (!trace_judge(s))
+		do_traced(s, c);
+}
+
+/* An agent has answered, or will not any more. */
+static void do_count(struct supervisor *s, const struct cause *c)
+{
+	if (trace_complete(s))
+		do_judge(s, c);
+}
+
+/* Every process is gone: nobody is left to be asked or killed, but what they wrote is still there. */
+static void do_note_gone(struct supervisor *s, const struct cause *c)
+{
+	s->gone = true;
+	if (s->state == SUP_ASKING)
+		do_judge(s, c);
+}
+
 static void do_lose(struct supervisor *s, const struct cause *c)
 {
 	if (blames_another(c->loss)) {
@@ -160,17 +215,7 @@ static void do_lose(struct supervisor *s, const struct cause *c)
 	if (s->settle_at && c->loss->rank == s->loss.rank && c->loss->how != LOSS_HUNG)
 		return;
 	s->loss = *c->loss;
-	s->lost = true;
-	report_loss(s);
-	drain(s, s->state == SUP_STOPPING ? VERDICT_STOPPED : VERDICT_RETRY);
-}
-
-static void do_believe(struct supervisor *s)
-{
-	s->settle_at = 0;
-	s->lost = true;
-	report_loss(s);
-	drain(s, s->state == SUP_STOPPING ? VERDICT_STOPPED : VERDICT_RETRY);
+	lose(s);
 }
 
 static void do_late(struct supervisor *s, const struct cause *c)
@@ -225,6 +270,12 @@ static void do_stop_after(struct supervisor *s, const struct cause *c)
 	s->verdict = VERDICT_STOPPED;
 }
 
+static void do_quit_tracing(struct supervisor *s, const struct cause *c)
+{
+	do_stop_after(s, c);
+	do_traced(s, c);
+}
+
 static void do_stop_waiting(struct supervisor *s, const struct cause *c)
 {
 	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
@@ -266,6 +317,14 @@ static void (*const table[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct supervisor *
 	[SUP_LEAVING] = {
 		[EV_STOP_NOW] = do_kill, [EV_TIMEOUT] = do_kill, [EV_ALL_GONE] = do_gone,
 	},
+	[SUP_ASKING] = {
+		[EV_DUMPED] = do_count, [EV_LOST] = do_count, [EV_TIMEOUT] = do_judge, [EV_ALL_GONE] = do_note_gone,
+		[EV_STOP] = do_stop_after, [EV_STOP_NOW] = do_quit_tracing,
+	},
+	[SUP_JUDGING] = {
+		[EV_VERDICT] = do_traced, [EV_TIMEOUT] = do_traced, [EV_ALL_GONE] = do_note_gone,
+		[EV_STOP] = do_stop_after, [EV_STOP_NOW] = do_quit_tracing,
+	},
 	[SUP_DRAINING] = {
 		[EV_STOP] = do_stop_after, [EV_STOP_NOW] = do_stop_after, [EV_TIMEOUT] = do_kill, [EV_ALL_GONE] = do_gone,
 	},
@@ -277,7 +336,7 @@ static void (*const table[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct supervisor *
 void sup_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss, const char *reason)
 {
 	if (ev == EV_TIMEOUT && s->settle_at && sup_now(s) >= s->settle_at) {
-		do_believe(s);
+		lose(s);
 		return;
 	}
 	if (table[s->state][ev])

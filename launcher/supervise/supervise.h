@@ -36,13 +36,14 @@ struct supervise_limits { /* seconds, but for strangers */
 	double start;     /* until every rank has said hello */
 	double stop;      /* for the agents to stop on request, at least; as long as [restart] hang_timeout and [slurm] signal_before */
 	double settle;    /* a rank that blames another one is believed after this, unless the culprit shows itself first */
+	double trace;     /* for the agents to write their flight recorders, and again for these to be read */
 	double drain;     /* for killed or finished processes to be gone, then they are killed again */
 	double handshake; /* for a connection to say who it is */
 	int strangers;    /* unclaimed connections at a time, above one for each rank */
 };
 
 #define SUPERVISE_LIMITS { \
-	.heartbeat = 0.5, .silent = 15, .start = 120, .stop = 120, .settle = 0.1, .drain = 10, .handshake = 10, .strangers = 32 }
+	.heartbeat = 0.5, .silent = 15, .start = 120, .stop = 120, .settle = 0.1, .trace = 1, .drain = 10, .handshake = 10, .strangers = 32 }
 
 /* Everything is borrowed until supervisor_close, but for the listener, which is taken over. */
 struct supervise_options {

@@ -106,7 +106,7 @@ static void reset_generation(struct supervisor *s)
 	for (int r = 0; r < s->world; r++)
 		s->ranks[r] = (struct rank_state){ .step = -1 };
 	s->hellos = s->readies = s->finishes = s->refusals = 0;
-	s->lost = s->stepped = false;
+	s->lost = s->stepped = s->gone = false;
 	s->settle_at = 0;
 	s->verdict = VERDICT_NONE;
 }
@@ -119,6 +119,7 @@ int sup_launch(struct supervisor *s, struct err *e)
 	s->first = s->generation == 0;
 	s->generation = s->first ? rundir_next_generation(s->o.run) : s->generation + 1;
 	reset_generation(s);
+	rundir_prune_traces(s->o.run, s->generation);
 	s->loss.at = lost_at; /* first-step tells how long it took */
 	s->started = sup_now(s);
 	report_started(s, sup_resume(s));
@@ -223,6 +224,7 @@ void supervisor_close(struct supervisor *s)
 {
 	if (!s)
 		return;
+	trace_stop(s);
 	links_close(s->links);
 	free(s->ranks);
 	free(s);

@@ -31,7 +31,7 @@ ended() { # expected exit status of $pid
 }
 
 @test "--help of each command reads like a man page" {
-	for command in run plan topo submit; do
+	for command in run plan topo submit trace; do
 		run "$MUSTER" $command --help
 		[[ $status -eq 0 && $output == "muster $command"*SYNOPSIS*"EXIT STATUS"* ]]
 		run "$MUSTER" help $command
@@ -168,6 +168,14 @@ assert c["kinds"][0]["nodes"] == 4 and c["kinds"][0]["device_memory"] == 80 << 3
 	wait_for 20 event hung restart
 	event hung rank-lost
 	[[ $(event hung rank-lost) == *'"rank":2,'*'"how":"hung"'* ]]
+	# The stopped one could not write its flight recorder; those of the others say whom they wait for.
+	event hung verdict
+	[[ $(event hung verdict) == *'"generation":1,'*'"finding":"missing"'*" for rank 2, of which there is no dump"*'"ranks":[2]'* ]]
+	grep -q "verdict.* for rank 2" "$BATS_FILE_TMPDIR/hung.out"
+	run "$MUSTER" trace "$(run_folder hung)"
+	echo "$output"
+	[[ $status -eq 1 && $output == *" for rank 2, of which there is no dump" ]]
+	[[ $(stat -c %a "$(run_folder hung)/trace/gen-1") == 700 ]]
 	wait_for 20 bash -c "grep '\"generation\":2' '$(run_folder hung)/metrics.jsonl'"
 	kill -TERM "$pid"
 	ended 75

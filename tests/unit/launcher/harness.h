@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -28,7 +29,7 @@ enum { WORLD = 2, PEERS = 8 };
 struct peer {
 	int fd;
 	struct channel *channel;
-	bool closed, welcomed, stopped, aborted, checkpoint;
+	bool closed, welcomed, stopped, aborted, checkpoint, asked, mute; /* mute: does not answer when asked for its dump */
 	char resume[256];
 };
 
@@ -39,7 +40,7 @@ struct launch {
 static struct harness {
 	uv_loop_t loop;
 	double now;
-	char dir[256];
+	char dir[256], agent[300];
 	struct job job;
 	struct cluster_node node;
 	struct cluster cluster;
@@ -136,6 +137,9 @@ static void peer_read(struct peer *p)
 		p->welcomed |= m.type == MSG_WELCOME;
 		p->stopped |= m.type == MSG_STOP;
 		p->aborted |= m.type == MSG_ABORT;
+		p->asked |= m.type == MSG_DUMP;
+		if (m.type == MSG_DUMP && !p->mute)
+			channel_send(p->channel, MSG_DUMPED, NULL, NULL);
 		if (m.type == MSG_WELCOME)
 			snprintf(p->resume, sizeof p->resume, "%s", json_string_value(json_object_get(m.body, "resume")));
 		if (m.type == MSG_STOP)
@@ -247,6 +251,7 @@ static inline int setup(void **state)
 	if (!tmpdir_make(h.dir, sizeof h.dir) || uv_loop_init(&h.loop) || rundir_open(h.dir, "run", &h.run, NULL))
 		return -1;
 	struct terminal_options look = { .fd = open("/dev/null", O_WRONLY | O_CLOEXEC), .every = 1, .steps = 10 };
+	snprintf(h.agent, sizeof h.agent, "%s/agent", h.dir);
 	doc = doc ? doc : json_pack("{s:i}", "world", WORLD);
 	snprintf(h.node.name, sizeof h.node.name, "here");
 	snprintf(h.job.checkpoint.resume, sizeof h.job.checkpoint.resume, "none");
@@ -261,7 +266,7 @@ static inline int setup(void **state)
 	h.now = 1000;
 	const struct supervise_options o = {
 		.loop = &h.loop, .job = &h.job, .cluster = &h.cluster, .plan = &h.plan, .job_text = "[job]\n", .plan_doc = doc,
-		.ops = &fake_ops, .agent = "/nonexistent", .run = h.run, .listener = -1, .address = "127.0.0.1:1",
+		.ops = &fake_ops, .agent = h.agent, .run = h.run, .listener = -1, .address = "127.0.0.1:1",
 		.limits = SUPERVISE_LIMITS, .now = fake_now,
 		.term = terminal_open(&look, &h.term, NULL) ? NULL : h.term,
 	};

@@ -224,6 +224,75 @@ static void a_hang_names_the_rank_that_is_behind(void **state)
 	assert_int_equal(h.starts, 2);
 }
 
+/* Both ranks stop moving; the supervisor finds that out. */
+static void hang(void)
+{
+	start_training();
+	h.job.restart.hang_timeout = 5;
+	pass(5.2);
+	assert_int_equal(told("\"how\":\"hung\"", ""), 1);
+}
+
+static void flight_recorders_are_waited_for_but_not_for_ever(void **state)
+{
+	(void)state;
+	start_training();
+	h.peers[1].mute = true;
+	h.keep_running = true;
+	h.job.restart.hang_timeout = 5;
+	pass(5.2);
+	assert_true(h.peers[0].asked && h.peers[1].asked);
+	assert_int_equal(h.kills, 0);
+	pass(1.1);
+	assert_int_equal(h.kills, 1);
+}
+
+/* What answers in the place of `muster-agent trace`. */
+static void write_agent(const char *script)
+{
+	char dir[600];
+	FILE *out = fopen(h.agent, "w");
+	assert_true(out && fprintf(out, "#!/bin/sh\n%s\n", script) > 0 && !fclose(out) && !chmod(h.agent, 0700));
+	snprintf(dir, sizeof dir, "mkdir -p %s/run/trace/gen-1", h.dir);
+	assert_int_equal(system(dir), 0);
+}
+
+static void the_verdict_is_kept_with_the_generation_it_is_about(void **state)
+{
+	(void)state;
+	write_agent("echo \"{\\\"finding\\\": \\\"missing\\\", \\\"text\\\": \\\"rank 1 never came: $*\\\"}\"; exit 1");
+	hang();
+	for (int i = 0; i < 1000 && !h.kills; i++) /* a real process: it takes the time it takes */
+		uv_run(&h.loop, UV_RUN_ONCE);
+	settle();
+	assert_int_equal(told("\"event\":\"verdict\"", "\"generation\":1,"), 1);
+	assert_int_equal(told("\"event\":\"verdict\"", "rank 1 never came: trace --json "), 1);
+	assert_int_equal(h.starts, 2);
+}
+
+static void a_verdict_that_takes_long_holds_up_nothing(void **state)
+{
+	(void)state;
+	write_agent("exec sleep 1000");
+	hang();
+	assert_int_equal(h.starts, 1);
+	pass(1.1);
+	assert_int_equal(told("\"event\":\"verdict\"", ""), 0);
+	assert_int_equal(h.starts, 2);
+}
+
+static void all_gone_while_the_recorders_are_read_is_not_forgotten(void **state)
+{
+	(void)state;
+	write_agent("exec sleep 1000");
+	hang();
+	h.keep_running = true;
+	process_ends(0, 0);
+	process_ends(1, 0);
+	pass(1.1);
+	assert_int_equal(h.starts, 2);
+}
+
 /* Such as a checkpoint that takes long to be written. */
 static void who_moves_within_a_phase_is_not_hung(void **state)
 {
@@ -426,6 +495,10 @@ int main(void)
 		T(a_stop_after_the_last_step_is_a_finished_job),
 		T(a_signal_that_an_agent_got_stops_all),
 		T(a_hang_names_the_rank_that_is_behind),
+		T(flight_recorders_are_waited_for_but_not_for_ever),
+		T(the_verdict_is_kept_with_the_generation_it_is_about),
+		T(a_verdict_that_takes_long_holds_up_nothing),
+		T(all_gone_while_the_recorders_are_read_is_not_forgotten),
 		T(who_moves_within_a_phase_is_not_hung),
 		T(a_rank_without_heartbeats_is_lost),
 		T(sleep_of_the_supervisor_is_nobody_s_fault),

@@ -1,0 +1,59 @@
+#!/usr/bin/env bats
+# What `muster trace` reads, says and refuses.
+
+load ../helpers
+
+# dump RANK STATE OP: a rank's flight recorder, of a world of two.
+dump() {
+	echo "{\"muster_comm_dump\": 1, \"rank\": $1, \"size\": 2, \"host\": \"h\", \"time_us\": 20000000, \"groups\": [{\"name\": \"world\"," \
+		"\"id\": \"0000000000000001\", \"backend\": \"shm\", \"rank\": $1, \"members\": [0, 1], \"seq\": 1, \"messages\": 0, \"ops\":" \
+		"[{\"number\": 1, \"op\": \"$3\", \"state\": \"$2\", \"seq\": 1, \"type\": \"f32\", \"redop\": \"sum\", \"bytes\": 8," \
+		"\"start_us\": 10000000}]}]}"
+}
+
+setup() {
+	dir=$BATS_TEST_TMPDIR/dumps
+	mkdir -p "$dir"
+}
+
+@test "ranks that disagree are told in one sentence, exit 1" {
+	dump 0 running all_reduce >"$dir/comm-0.json"
+	dump 1 running all_gather >"$dir/comm-1.json"
+	run "$MUSTER" trace "$dir"
+	echo "$output"
+	[[ $status -eq 1 && $output == "group world: rank 1 called all_gather of 8 bytes as number 1 where rank 0 called all_reduce of 8 bytes" ]]
+	run "$MUSTER" trace --json "$dir"/comm-*.json
+	[[ $status -eq 1 ]]
+	python3 -c 'import json, sys; v = json.load(sys.stdin); assert v["finding"] == "mismatch" and v["ranks"] == [1] and v["missing"] == []' <<<"$output"
+}
+
+@test "ranks that agree: exit 0" {
+	dump 0 done all_reduce >"$dir/comm-0.json"
+	dump 1 done all_reduce >"$dir/comm-1.json"
+	run "$MUSTER" trace "$dir"
+	[[ $status -eq 0 && $output == "no disagreement: every operation that was begun has ended" ]]
+}
+
+@test "of a run the newest generation counts" {
+	mkdir -p "$dir/trace/gen-9" "$dir/trace/gen-10"
+	dump 0 running all_reduce >"$dir/trace/gen-9/comm-0.json"
+	dump 0 running barrier >"$dir/trace/gen-10/comm-0.json"
+	run "$MUSTER" trace "$dir"
+	echo "$output"
+	[[ $status -eq 1 && $output == "rank 0 waits since 10 s in barrier number 1 of group world for rank 1, of which there is no dump" ]]
+}
+
+@test "what cannot be read is named, exit 2" {
+	run "$MUSTER" trace
+	[[ $status -eq 2 && $output == *"--help"* ]]
+	run "$MUSTER" trace "$dir"
+	[[ $status -eq 2 && $output == *"$dir"* ]]
+	run "$MUSTER" trace "$dir/nothing.json"
+	[[ $status -eq 2 && $output == *"nothing.json"* ]]
+	echo '{"rank": 0}' >"$dir/comm-0.json"
+	run "$MUSTER" trace "$dir"
+	[[ $status -eq 2 && $output == *"comm-0.json is no flight recorder's dump"* ]]
+	dump 0 done barrier >"$dir/comm-0.json"
+	run "$MUSTER" trace "$dir" "$dir/comm-0.json"
+	[[ $status -eq 2 && $output == *"a second dump of rank 0"* ]]
+}
