@@ -78,6 +78,8 @@ struct device_collectives {
 	int (*queue)(struct device_comm *dc, const struct op *op, void *stream, struct err *e);
 	/* 1: what was begun has come to its end and nothing has failed since; 0: not yet; -1: it failed, or what was queued has. */
 	int (*ready)(struct device_comm *dc, struct err *e);
+	/* Begins: sends what peers still need of the operations that are done here. Nothing but close comes after. */
+	int (*finish)(struct device_comm *dc, struct err *e);
 	/* Ends what is under way, here alone. */
 	void (*close)(struct device_comm *dc);
 };

@@ -94,11 +94,13 @@ static void flight_pop(struct comm *c)
 	n->count--;
 }
 
-/* Lets go of what the device has done. */
+/* Lets go of what the device has done. Once the library has been ended, what is in flight ends without being done. */
 static int reap(struct comm *c, struct err *e)
 {
 	struct ondevice *d = c->ondevice;
 	struct native *n = d->native;
+	if (!n->dc)
+		return world_error(c->world, e);
 	while (n->count && n->flight[n->first].queued) {
 		int rc = d->api->event_done(d->device, n->flight[n->first].mark->end, e);
 		if (rc <= 0)
@@ -153,10 +155,10 @@ static bool is_gone(struct comm *c, const struct flight *f, int rank, struct err
 	struct seg_line *line = line_of(c, rank);
 	if (!line || group_rank_gone(c, rank, true, e) == 0)
 		return false;
-	/* Of who has closed the group one cannot tell whether it has sent its message. */
-	if (f->kind == OP_P2P)
-		return atomic_load_explicit(&line->state, memory_order_acquire) != SEG_LEFT;
-	return !reached(&line->device_done, f->number);
+	if (atomic_load_explicit(&line->state, memory_order_acquire) != SEG_LEFT)
+		return true;
+	/* It has closed the group: what it had to do for a message one cannot tell. */
+	return f->kind != OP_P2P && !reached(&line->device_done, f->number);
 }
 
 /* Whether it makes sense to wait on for the oldest flight. */
@@ -435,34 +437,44 @@ static bool all_leave(const struct comm *c)
 	return true;
 }
 
-/* An operation that is done here may still be under way at a peer, out of this rank's memory: all leave together, or
- * after a moment. */
-static void part(struct comm *c)
+enum parting { UNDER_WAY, FINISHING, GONE_QUIET };
+
+/* One look further: all done here; then all of it sent; then the peers of this host as well. */
+static int part_further(struct comm *c, enum parting *at, struct err *e)
 {
 	struct native *n = c->ondevice->native;
 	struct seg_line *me = line_of(c, c->rank);
+	int rc = reap(c, e);
+	if (rc == 0 && *at == UNDER_WAY && !n->count) {
+		*at = FINISHING;
+		rc = library(c)->finish(n->dc, e);
+	} else if (rc == 0 && *at == FINISHING && (rc = library(c)->ready(n->dc, e)) == 1) {
+		*at = GONE_QUIET;
+		if (me)
+			atomic_store_explicit(&me->device_leaves, true, memory_order_release);
+	}
+	return rc;
+}
+
+/* An operation that is done here may still be under way at a peer, out of this rank's memory or not yet sent: all leave
+ * together, or after a moment. */
+static void part(struct comm *c)
+{
+	struct native *n = c->ondevice->native;
 	struct patience p = { .deadline = clock_ns() + PARTING_NS };
 	struct err why = ERR_INIT;
-	for (bool said = false; !world_failed(c->world);) {
+	enum parting at = UNDER_WAY;
+	while (!world_failed(c->world) && !(at == GONE_QUIET && all_leave(c))) {
 		lock(c);
-		int rc = reap(c, &why), left = n->count;
+		int rc = part_further(c, &at, &why);
 		unlock(c);
-		if (rc < 0)
+		if (rc < 0 || patience_look(c, &p, "closing", &why) < 0)
 			break;
-		if (!left && me && !said)
-			atomic_store_explicit(&me->device_leaves, true, memory_order_release);
-		said = !left;
-		if (said && all_leave(c))
-			return;
-		if (patience_look(c, &p, "closing", &why) < 0) {
-			if (said)
-				return;
-			break;
-		}
 	}
+	if (at != UNDER_WAY || world_failed(c->world))
+		return;
 	err_set(&why, ERR_ABORTED, "group %s was closed while %d operations were under way", c->name, n->count);
-	if (n->count)
-		world_fail(c->world, &why);
+	world_fail(c->world, &why);
 }
 
 void native_close(struct comm *c)

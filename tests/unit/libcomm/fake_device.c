@@ -44,6 +44,7 @@ struct area { /* a communicator, shared by its ranks */
 	_Atomic uint32_t opened, came[RANKS], left[RANKS];
 	_Atomic int color[RANKS], key[RANKS];
 	_Atomic uint32_t posted[RANKS];
+	_Atomic int ended; /* ranks that have closed it: from then on all wait for ever */
 	char slot[2][RANKS][ROOM];
 };
 
@@ -54,6 +55,7 @@ struct device_comm {
 	int color, key;
 	uint32_t queued, splits;
 	int looks;  /* until what was begun is done */
+	bool finishing;
 	bool ended; /* closed; kept until nothing in a stream speaks of it */
 };
 
@@ -165,6 +167,8 @@ static bool operate(struct action *a)
 	struct area *area = dc->area;
 	if (dc->ended)
 		return true;
+	if (atomic_load(&area->ended))
+		return false;
 	if (!a->came) {
 		if (a->number > 2 && !all_at_least(dc, area->left, a->number - 2))
 			return false;
@@ -406,7 +410,7 @@ static int library_open(struct device *d, const unsigned char key[DEVICE_KEY], i
 static int library_split(struct device_comm *parent, int color, int key, struct device_comm **out, struct err *e)
 {
 	(void)e;
-	struct device_comm *dc = *out = comm_new(parent->index * 8 + 16 + color);
+	struct device_comm *dc = *out = comm_new(16 + 4 * (int)parent->splits + color);
 	if (parent->looks)
 		wrong("a split of a communicator that is not ready");
 	dc->parent = parent;
@@ -457,6 +461,8 @@ static int library_ready(struct device_comm *dc, struct err *e)
 		dc->looks--;
 		return 0;
 	}
+	if (dc->finishing) /* a peer that has not taken everything would wait for ever */
+		return all_at_least(dc, dc->area->left, dc->queued);
 	if (dc->parent) {
 		for (int r = 0; r < dc->parent->ranks; r++)
 			if (atomic_load(&dc->parent->area->posted[r]) < dc->parent->splits)
@@ -467,9 +473,19 @@ static int library_ready(struct device_comm *dc, struct err *e)
 	return dc->color < 0 || atomic_load(&dc->area->opened) >= (uint32_t)dc->ranks;
 }
 
+static int library_finish(struct device_comm *dc, struct err *e)
+{
+	(void)e;
+	if (dc->looks || dc->parent || dc->finishing)
+		wrong("an end of a communicator that is not ready");
+	dc->finishing = true;
+	return 0;
+}
+
 static void library_close(struct device_comm *dc)
 {
 	pthread_mutex_lock(&lock);
+	atomic_fetch_add(&dc->area->ended, 1);
 	dc->ended = true; /* its operations in the streams let go; the memory is the process's */
 	things--;
 	pthread_mutex_unlock(&lock);
@@ -483,6 +499,7 @@ static const struct device_collectives library = {
 	.split = library_split,
 	.queue = library_queue,
 	.ready = library_ready,
+	.finish = library_finish,
 	.close = library_close,
 };
 
