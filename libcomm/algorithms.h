@@ -41,7 +41,7 @@ int algorithm_named(const char *word, int *out, struct err *e);
 typedef int algorithm_fn(struct comm *c, const struct op *op, struct err *e);
 
 /* slots.c: all ranks on one host, over shared slots, a step a chunk. */
-enum { SLOTS_RANKS = 64 }; /* at most; a slot is cut into a piece a rank */
+enum { SLOTS_RANKS = 256 }; /* at most: a slot is cut into a piece a rank, at each step a rank looks at every other */
 algorithm_fn slots_all_reduce_once; /* one step: everybody sums everything */
 algorithm_fn slots_reduce;          /* all_reduce and reduce: everybody sums a share */
 algorithm_fn slots_reduce_scatter, slots_all_gather, slots_gather, slots_scatter, slots_broadcast,

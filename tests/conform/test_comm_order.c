@@ -139,6 +139,51 @@ static void every_algorithm_gives_the_documented_bits(void **state)
 				run_split(&splits[i], *name);
 }
 
+/* --- Many ranks, whose inputs each of them makes for itself -------------------------------- */
+
+enum { MANY = 72, FEW = 777 };
+
+static int many_ranks(struct comm *world, void *arg)
+{
+	static float in[MANY][FEW], want[FEW], out[FEW];
+	const void *src[MANY];
+	struct err e = ERR_INIT;
+	int n = comm_size(world), rank = comm_rank(world);
+	(void)arg;
+	uint32_t x = 7;
+	for (int r = 0; r < n; r++) {
+		src[r] = in[r];
+		for (int i = 0; i < FEW; i++) {
+			x = x * 1664525 + 1013904223;
+			in[r][i] = (float)(x >> 8) / (float)(1 + (x & 0xfff)) - 4096;
+		}
+	}
+	reference_reduce(COMM_F32, COMM_AVG, src, n, want, FEW);
+	for (int count = FEW; count > 0; count /= 50) {
+		RANK_CHECK(comm_all_reduce(world, in[rank], out, (size_t)count, COMM_F32, COMM_AVG, &e) == 0, "%s", e.text);
+		RANK_CHECK(!memcmp(out, want, (size_t)count * sizeof *out), "%d elements on %d ranks", count, n);
+	}
+	return 0;
+}
+
+static void many_ranks_give_the_documented_bits(void **state)
+{
+	(void)state;
+	static const struct {
+		int n, hosts;
+		const char *algorithm;
+	} rows[] = { { MANY, 1, NULL }, { MANY, 1, "tree" }, { MANY, 2, NULL }, { MANY, 9, NULL }, { MANY, 9, "hybrid" },
+		     { 64, 1, "halving" }, { 64, 1, "doubling" } };
+	for (int i = 0; i < COUNT(rows); i++) {
+		char hosts[MANY + 1] = "";
+		for (int r = 0; r < rows[i].n; r++)
+			hosts[r] = (char)('a' + r * rows[i].hosts / rows[i].n);
+		struct ranks r = { .n = rows[i].n, .hosts = hosts, .algorithm = rows[i].algorithm, .timeout_s = 50,
+				   .fn = many_ranks };
+		assert_int_equal(ranks_run(&r), 0);
+	}
+}
+
 static void an_unknown_algorithm_is_refused_with_the_known_ones(void **state)
 {
 	(void)state;
@@ -164,6 +209,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_split_gives_the_documented_bits),
 		cmocka_unit_test(every_algorithm_gives_the_documented_bits),
+		cmocka_unit_test(many_ranks_give_the_documented_bits),
 		cmocka_unit_test(an_unknown_algorithm_is_refused_with_the_known_ones),
 	};
 	return cmocka_run_group_tests_name("the order of reductions", tests, NULL, close_references);
