@@ -58,6 +58,7 @@ CFLAGS_launcher-pmix  := $(PMIX_CFLAGS)
 CFLAGS_tests-unit-launcher := $(PMIX_CFLAGS)
 CFLAGS_agent          := $(PMIX_CFLAGS)
 -include kernels/kernels.mk
+-include libcomm/cuda/cuda.mk
 
 define room_rule
 $(BUILD)/lib/$(call flat,$(1)).a: $$(patsubst %.c,$(BUILD)/obj/%.o,$$(filter-out %/main.c,$$(wildcard $(1)/*.c))) $$(objs_$(call flat,$(1)))
@@ -74,7 +75,7 @@ link = $(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^
 PROGRAMS := $(BUILD)/muster $(BUILD)/muster-agent
 
 .PHONY: all
-all: $(PROGRAMS)
+all: $(PROGRAMS) $(CUDA_SO)
 
 $(BUILD)/muster: $(BUILD)/obj/launcher/main.o $(call archives,$(below_launcher))
 	$(link) $(call syslibs,$(below_launcher))
@@ -209,7 +210,7 @@ bench-comm: setup
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/muster $(DESTDIR)$(PREFIX)/share/muster/templates/jobs
 	install $(BUILD)/muster $(DESTDIR)$(PREFIX)/bin
-	install $(BUILD)/muster-agent $(DESTDIR)$(PREFIX)/libexec/muster
+	install $(BUILD)/muster-agent $(CUDA_SO) $(DESTDIR)$(PREFIX)/libexec/muster
 	install -m 644 templates/sbatch.in $(DESTDIR)$(PREFIX)/share/muster/templates
 	install -m 644 templates/jobs/*.ini $(DESTDIR)$(PREFIX)/share/muster/templates/jobs
 
