@@ -52,10 +52,14 @@ struct comm_options {
 	const char *host;      /* this rank's host; ranks with equal names use shared memory */
 	const char *interface; /* network interface for TCP, "" = the address of `address_hint` */
 	const char *address_hint; /* host name or address of this host, NULL = loopback */
-	double timeout_s;      /* longest wait inside one operation; 0 = without end */
+	/* Longest wait inside one operation; 0 = without end. A host that does not answer at all over the network is
+	 * lost after half of it, and after a minute at the most. */
+	double timeout_s;
 	const char *backend;   /* "auto", "shm", "tcp" (also inside a host, for tests) */
 	const char *algorithm; /* NULL or "" = by the table; else a name of comm_algorithms, used wherever it fits */
-	int sockets;           /* TCP connections a pair of ranks, 1 to COMM_SOCKETS_MOST; 0 = the default */
+	/* TCP connections a pair of ranks and group, 1 to COMM_SOCKETS_MOST, on every rank the same; 0 = the default, 1: between
+	 * two hosts of one machine, where the processor is what limits, 1, 2 and 4 are as fast. */
+	int sockets;
 	const char *dump_dir;  /* where the flight recorder goes when an operation fails, NULL = nowhere */
 };
 

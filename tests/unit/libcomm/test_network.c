@@ -2,8 +2,6 @@
 #include "tests/unit/libcomm/network.h"
 #include "tests/unit/libcomm/ranks.h"
 
-#include "base/clock.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,9 +39,9 @@ static void need_network(void)
 enum { LONG_S = 30, CUT_S = 6 }; /* time-outs: one that no test waits for, and one for cut lines */
 
 struct stage { /* shared by the test and its ranks */
-	_Atomic int64_t begun_ns;
 	_Atomic int turns, named;
 	int victim;
+	bool cut;              /* the network is, nobody is killed */
 	bool idle;             /* nobody sends: the line is silent when it is cut */
 };
 
@@ -186,14 +184,14 @@ static int until_it_fails(struct comm *w, void *arg)
 		if (rc == 0 && s->idle && turn == TURNS) /* each waits for the one after it, and nobody sends */
 			rc = comm_recv(w, a, 1, COMM_F32, (me + 1) % n, &e);
 	}
-	double late = (double)(clock_ns() - atomic_load(&s->begun_ns)) * 1e-9;
 	char who[32];
 	snprintf(who, sizeof who, "world rank %d,", s->victim);
 	RANK_CHECK(strstr(e.text, "of group world"), "the group is not named: %s", e.text);
 	/* The one that is cut off itself names another. */
 	RANK_CHECK(strstr(e.text, me == s->victim ? "world rank" : who), "%s", e.text);
 	RANK_CHECK(strstr(e.text, "host host-"), "%s", e.text);
-	RANK_CHECK(late < CUT_S + 5, "learned of it after %.3f s", late); /* much less; machines may be busy */
+	/* The kernel found it, before the time-out. */
+	RANK_CHECK(!s->cut || (e.code == ERR_PEER && strstr(e.text, "has not answered for 3 s")), "%s", e.text);
 	atomic_fetch_add(&s->named, 1);
 	free(a);
 	free(b);
@@ -206,12 +204,12 @@ static void cut_a_line(bool idle)
 	struct ranks r = { .n = 3, .hosts = "abc", .interface = "net0", .timeout_s = CUT_S, .fn = until_it_fails, .arg = s,
 			   .enter = enter_host };
 	s->victim = 2;
+	s->cut = true;
 	s->idle = idle;
 	ranks_start(&r);
 	while (atomic_load(&s->turns) < TURNS * r.n)
 		usleep(1000);
 	assert_int_equal(network_cut(&net, s->victim), 0);
-	atomic_store(&s->begun_ns, clock_ns());
 	assert_int_equal(ranks_finish(&r), 0);
 	assert_int_equal(atomic_load(&s->named), r.n);
 	munmap(s, sizeof *s);
@@ -249,8 +247,7 @@ static void a_killed_rank_is_named_on_every_host(void **state)
 		while (atomic_load(&s->turns) < 20)
 			usleep(100);
 		kill(r.pid[s->victim], SIGKILL);
-		atomic_store(&s->begun_ns, clock_ns());
-		for (int i = 0; i < r.n; i++)
+			for (int i = 0; i < r.n; i++)
 			assert_int_equal(ranks_end(&r, i), i == s->victim ? -SIGKILL : 0);
 		assert_int_equal(atomic_load(&s->named), r.n - 1);
 		munmap(r.board, sizeof *r.board);
