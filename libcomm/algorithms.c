@@ -52,6 +52,7 @@ static bool hybrid_fits(const struct comm *c, size_t bytes)
  * cores, which is no network: α is a wake-up there and β a copy.
  */
 static const struct algorithm table[] = {
+	{ OP_P2P, ALG_DIRECT, ANY, NULL, 0, ALL, spread_p2p },
 	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 2, 128 * KIB, slots_all_reduce_once },
 	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 0, 4 * KIB, slots_all_reduce_once },
 	{ OP_ALL_REDUCE, SLOTS, 0, 128 * KIB, slots_reduce },
@@ -112,7 +113,6 @@ static const struct algorithm table[] = {
 	{ OP_BARRIER, SLOTS, 0, ALL, slots_barrier },
 	{ OP_BARRIER, BY_LEADERS, ALL, leaders_barrier },
 	{ OP_BARRIER, ALG_TREE, ANY, NULL, 0, ALL, spread_barrier },
-	{ OP_P2P, ALG_DIRECT, ANY, NULL, 0, ALL, spread_p2p },
 };
 
 enum { ROWS = sizeof table / sizeof *table };
@@ -200,7 +200,9 @@ void even_shares(const struct comm *c, size_t count, size_t element, size_t *off
 
 static int run_together(struct comm *c, const struct op *op, struct err *e)
 {
-	struct err why = ERR_INIT;
+	struct err why; /* empty, without zeroing a thousand bytes of text for each short message */
+	why.code = ERR_NONE;
+	why.text[0] = '\0';
 	if (world_over(c->world))
 		return world_error(c->world, e);
 	uint32_t number = op->kind == OP_P2P ? ++c->messages : ++c->seq;
