@@ -248,6 +248,22 @@ static int wait_for_stop(struct stage *s, struct control *c, json_t *welcome)
 	return checkpoint ? AS_IT_MUST : AS_IT_MUST + 1;
 }
 
+/* The first dump works, the second does not. */
+static int dump_once(void *arg, struct err *e)
+{
+	int *times = arg;
+	return ++*times == 1 ? 0 : err_set(e, ERR_IO, "the disk is full");
+}
+
+static int dump_until_stop(struct stage *s, struct control *c, json_t *welcome)
+{
+	int times = 0;
+	control_on_dump(c, dump_once, &times);
+	int rc = wait_for_stop(s, c, welcome);
+	control_on_dump(c, NULL, NULL);
+	return times == 2 ? rc : 1;
+}
+
 /* The abort came together with the stop, before anybody asks to be told of it. */
 static int ask_late(struct stage *s, struct control *c, json_t *welcome)
 {
@@ -463,6 +479,27 @@ static void stop_reaches_the_trainer(bool checkpoint, int status)
 	end(&v);
 }
 
+static void dumps_are_written_on_demand_and_answered(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	begin(&v, agent_main, dump_until_stop);
+	let_in(&v);
+	for (int i = 0; i < 2; i++) {
+		tell(&v, MSG_DUMP, json_object());
+		struct msg m = expect(&v, MSG_DUMPED);
+		const char *error = json_string_value(json_object_get(m.body, "error"));
+		assert_true(i ? error && strstr(error, "disk is full") : !error);
+		msg_fini(&m);
+	}
+	tell(&v, MSG_STOP, json_pack("{s:s, s:b}", "reason", "time is up", "checkpoint", 1));
+	struct msg m = expect(&v, MSG_FINISHED);
+	msg_fini(&m);
+	hang_up(&v);
+	assert_int_equal(status_of(&v), AS_IT_MUST);
+	end(&v);
+}
+
 static void stops_tell_whether_to_save(void **state)
 {
 	(void)state;
@@ -524,6 +561,7 @@ int main(void)
 		cmocka_unit_test(a_message_that_only_agents_send_ends_the_agent),
 		cmocka_unit_test(after_finished_a_lost_supervisor_is_no_failure),
 		cmocka_unit_test(who_asks_late_is_told_at_once),
+		cmocka_unit_test(dumps_are_written_on_demand_and_answered),
 		cmocka_unit_test(stops_tell_whether_to_save),
 		cmocka_unit_test(signals_are_reported_and_survived),
 		cmocka_unit_test(a_refusal_gives_its_reason),

@@ -190,11 +190,25 @@ static void a_full_disk_loses_lines_and_says_so(void **state)
 	buf_fini(&text);
 }
 
+static void old_flight_recorders_go_and_nothing_else(void **state)
+{
+	(void)state;
+	char command[800];
+	snprintf(command, sizeof command, "cd '%s' && mkdir trace && cd trace && mkdir gen-1 gen-2 gen-3 gen-x other && "
+		 "touch gen-1/comm-0.json gen-1/comm-0.json.77-0 gen-2/mine gen-2/comm-1.json gen-3/comm-0.json", rundir_path(run));
+	assert_int_equal(system(command), 0);
+	rundir_prune_traces(run, 2 + RUNDIR_TRACES);
+	snprintf(command, sizeof command, "cd '%s/trace' && test \"$(echo * */*)\" = \"gen-2 gen-3 gen-x other gen-2/mine gen-3/comm-0.json\"",
+		 rundir_path(run));
+	assert_int_equal(system(command), 0);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		T(old_flight_recorders_go_and_nothing_else),
 		T(a_second_muster_is_told_who_holds_the_lock),
 		T(folders_and_files_are_private),
 		T(a_folder_that_others_may_write_to_is_refused),
