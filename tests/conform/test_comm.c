@@ -44,20 +44,22 @@ static const struct size {
 static const struct world {
 	int n;
 	const char *backend, *hosts;
+	int sockets; /* 0: the default */
 } worlds[] = {
-	{ 1, "shm", NULL }, { 1, "tcp", NULL },
-	{ 2, "shm", NULL }, { 2, "tcp", NULL }, { 2, NULL, "ab" },
-	{ 3, "shm", NULL }, { 3, "tcp", NULL }, { 3, NULL, "abb" }, { 3, NULL, "aba" },
-	{ 4, "shm", NULL }, { 4, "tcp", NULL }, { 4, NULL, "abbb" }, { 4, NULL, "aabb" },
-	{ 7, "shm", NULL }, { 7, "tcp", NULL }, { 7, NULL, "aaabbbb" }, { 7, NULL, "abcabca" },
-	{ 8, "shm", NULL }, { 8, "tcp", NULL }, { 8, NULL, "abbbbbbb" }, { 8, NULL, "aabbbbbb" },
-	{ 8, NULL, "aaaabbbb" }, { 8, NULL, "aabbccdd" },
+	{ 1, "shm", NULL, 0 }, { 1, "tcp", NULL, 0 },
+	{ 2, "shm", NULL, 0 }, { 2, "tcp", NULL, 0 }, { 2, NULL, "ab", 0 },
+	{ 3, "shm", NULL, 0 }, { 3, "tcp", NULL, 0 }, { 3, NULL, "abb", 0 }, { 3, NULL, "aba", 0 },
+	{ 4, "shm", NULL, 0 }, { 4, "tcp", NULL, 0 }, { 4, NULL, "abbb", 0 }, { 4, NULL, "aabb", 0 },
+	{ 7, "shm", NULL, 0 }, { 7, "tcp", NULL, 0 }, { 7, NULL, "aaabbbb", 0 }, { 7, NULL, "abcabca", 0 },
+	{ 8, "shm", NULL, 0 }, { 8, "tcp", NULL, 0 }, { 8, NULL, "abbbbbbb", 0 }, { 8, NULL, "aabbbbbb", 0 },
+	{ 8, NULL, "aaaabbbb", 0 }, { 8, NULL, "aabbccdd", 0 },
+	{ 2, "tcp", NULL, 3 }, { 3, "tcp", NULL, 2 }, { 4, NULL, "aabb", 4 }, { 7, NULL, "abcabca", COMM_SOCKETS_MOST },
 };
 
 /* Where each algorithm is forced once; of the cells of one rank's world each eleventh. */
 static const struct world forced[] = {
-	{ 2, "shm", NULL }, { 3, NULL, "aab" }, { 4, "tcp", NULL }, { 7, "shm", NULL },
-	{ 7, NULL, "abbcccc" }, { 8, "tcp", NULL }, { 8, NULL, "aaaabbbb" },
+	{ 2, "shm", NULL, 0 }, { 3, NULL, "aab", 0 }, { 4, "tcp", NULL, 0 }, { 7, "shm", NULL, 0 },
+	{ 7, NULL, "abbcccc", 0 }, { 8, "tcp", NULL, 0 }, { 8, NULL, "aaaabbbb", 0 },
 };
 enum { FORCED_SHARE = 11 };
 
@@ -212,8 +214,8 @@ static void run_world(const struct world *w, const char *algorithm, int share)
 		references[w->n] = reference_open(w->n);
 	assert_non_null(references[w->n]);
 	run.ref = references[w->n];
-	struct ranks r = { .n = w->n, .backend = w->backend, .hosts = w->hosts, .algorithm = algorithm, .timeout_s = 30,
-			   .fn = conform, .arg = &run };
+	struct ranks r = { .n = w->n, .backend = w->backend, .hosts = w->hosts, .sockets = w->sockets, .algorithm = algorithm,
+			   .timeout_s = 30, .fn = conform, .arg = &run };
 	if (ranks_run(&r))
 		fail_msg("%d ranks, backend %s, hosts %s, algorithm %s", w->n, w->backend ? w->backend : "auto",
 			 w->hosts ? w->hosts : "one", algorithm ? algorithm : "by the table");
