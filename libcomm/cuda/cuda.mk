@@ -23,3 +23,24 @@ $(BUILD)/obj/cuda/%.o: %.c
 
 $(BUILD)/libmuster-cuda.so: $(CUDA_SRC:%.c=$(BUILD)/obj/cuda/%.o)
 	$(CC) $(LDFLAGS) -shared -Wl,-z,defs -o $@ $^ $(CUDA_LIB) -ldl -lrt -lm
+
+# make check-gpu, on a machine with CUDA and a compiler alone: no package of Debian is needed; libsodium is used when it is
+# there, else tests/gpu/standin is.
+GPU_SRC := tests/gpu/conform.c tests/conform/comm_forms.c tests/conform/comm_reference.c base/buf.c base/err.c base/file.c \
+	base/net.c $(filter-out libcomm/trace.c libcomm/diagnose.c,$(wildcard libcomm/*.c))
+GPU_SODIUM := $(if $(wildcard /usr/include/sodium.h),-lsodium)
+
+$(BUILD)/gpu-conform: $(GPU_SRC) $(wildcard libcomm/*.h tests/conform/*.h tests/gpu/standin/*.h)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -O3 -isystem $(CUDA_HOME)/include $(if $(GPU_SODIUM),,-Itests/gpu/standin) $(LDFLAGS) \
+		-o $@ $(GPU_SRC) $(CUDA_LIB) $(GPU_SODIUM) -ldl -lrt -lm
+
+.PHONY: check-gpu
+ifdef CUDA_SO
+check-gpu: $(CUDA_SO) $(BUILD)/gpu-conform
+	$(BUILD)/gpu-conform $(CUDA_SO)
+else
+check-gpu:
+	@echo 'skip   the GPU checks: there is no CUDA 12 or newer here (CUDA_HOME=)'
+	@echo '0 passed, 0 failed, 1 skipped'
+endif
