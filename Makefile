@@ -148,7 +148,7 @@ demo: setup
 
 BATS := $(wildcard tests/cli/*.bats tests/fault/*.bats tests/slurm/*.bats)
 
-.PHONY: check check-unit check-san fuzz bench bench-comm
+.PHONY: check check-unit check-san fuzz bench bench-comm bench-network
 check: setup-check
 	@$(MAKE) --no-print-directory all unit-bins $(TOOL_BIN)
 	@tests/run tests/floors $(UNIT_BIN) $(BATS)
@@ -204,6 +204,16 @@ bench-comm: setup
 	mpicc -O2 -Wall -Wextra -o $(BUILD)/tests/bench/mpi_loop tests/bench/mpi_loop.c
 	tests/bench/beside_mpi $(BUILD)/muster $(BUILD)/tests/bench/mpi_loop $(BENCH_RANKS)
 
+# libcomm between two network namespaces beside a plain stream; needs root.
+bench-network: setup
+	@$(MAKE) --no-print-directory $(BUILD)/tests/bench/network
+	$(BUILD)/tests/bench/network $(BENCH_SOCKETS)
+
+$(BUILD)/tests/bench/network: $(BUILD)/obj/tests/bench/network.o $(BUILD)/obj/tests/unit/libcomm/network.o \
+		$(call archives,libcomm base)
+	@mkdir -p $(@D)
+	$(link) $(libs_base) $(libs_libcomm)
+
 # --- Install ----------------------------------------------------------------------
 
 .PHONY: install
@@ -224,6 +234,7 @@ help:
 	@echo 'make fuzz       every reader of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each'
 	@echo 'make bench      speed, as shares of what this machine can do'
 	@echo 'make bench-comm the collectives beside those of Open MPI, where it is installed'
+	@echo 'make bench-network  TCP between network namespaces beside a plain stream (root)'
 	@echo 'make install    into PREFIX=/usr/local (DESTDIR is honoured)'
 	@echo 'make clean      remove build/'
 
