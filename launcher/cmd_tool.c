@@ -1,6 +1,6 @@
 /*
  * ckpt, data, bench, trace — run by the agent's program, which has the checkpoint, data and kernel code. Inside a Slurm
- * allocation `bench comm` runs on all of its devices, unless its words say how many ranks this host shall have.
+ * allocation `bench comm` runs on all of its devices, unless its words are about this host's ranks.
  */
 #include "launcher/command.h"
 #include "launcher/slurm/slurm.h"
@@ -25,7 +25,7 @@ static bool over_allocation(int argc, char **argv)
 	if (!job || !*job || argc < 2 || strcmp(argv[0], "bench") || strcmp(argv[1], "comm") || command_wants_help(argc, argv))
 		return false;
 	for (int i = 2; i < argc; i++)
-		if (begins(argv[i], "--ranks") || begins(argv[i], "--hosts"))
+		if (begins(argv[i], "--ranks") || begins(argv[i], "--hosts") || begins(argv[i], "--calibrate"))
 			return false;
 	return true;
 }

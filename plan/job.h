@@ -80,6 +80,7 @@ struct job {
 		int64_t threads;  /* threads an agent; 0: cores / agents, at least 1 */
 		enum job_bind bind;
 		char cluster[JOB_TEXT]; /* for plan: auto, local, or a preset such as dgx-h100:128 */
+		char calibration[JOB_PATH]; /* auto, none, or a file (calibration.h) */
 	} launch;
 	struct {
 		int64_t nodes, gpus_per_node, cpus_per_task;

@@ -127,6 +127,8 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 	if (k->device_flops > 0 && strcmp(k->device, "cpu"))
 		buf_printf(out, " (%.0f %% of %s)", 100 * done / k->device_flops, k->device);
 	buf_puts(out, "\n");
+	if (*c->figures)
+		buf_printf(out, "  %s\n", c->figures);
 }
 
 void plan_print(const struct job *job, const struct cluster *cluster, const struct plan *p, struct buf *out)

@@ -35,6 +35,7 @@ struct cluster {
 	int n_kinds;
 	struct cluster_node *nodes;
 	int n_nodes;
+	char figures[320];   /* where figures come from that are neither a preset's nor estimates, or "" */
 };
 
 void cluster_free(struct cluster *c);

@@ -1,5 +1,4 @@
 #include "agent/tools/bench_comm.h"
-#include "agent/tools/crew.h"
 #include "agent/tools/tools.h"
 
 #include <errno.h>
@@ -16,6 +15,7 @@ static const char page[] =
 	"\n"
 	"SYNOPSIS\n"
 	"  muster bench comm [--ops LIST] [--ranks N | --hosts A+B…] [OPTION …]\n"
+	"  muster bench comm --calibrate[=FILE] [--ranks N]\n"
 	"\n"
 	"DESCRIPTION\n"
 	"  Runs collective operations and messages over libcomm, checks every element of every result, and prints a line a\n"
@@ -60,6 +60,10 @@ static const char page[] =
 	"  --place P          out (two buffers), in (one), both (default both)\n"
 	"  --shared           buffers that the ranks of a host can read in place (comm_alloc)\n"
 	"  --async            start each operation and wait for it\n"
+	"  --calibrate[=FILE] measure all-reduces of groups of 2, 4, … N ranks of this host (all groups at once; give N as many\n"
+	"                     as agents shall run here) over shared memory and over TCP, fit a latency and a time a byte, and\n"
+	"                     keep them for muster plan and muster run (default $XDG_CONFIG_HOME/muster/calibration.json, or\n"
+	"                     below ~/.config; [launch] calibration chooses)\n"
 	"  --json             print as JSON; times in seconds, bandwidths in bytes/s\n"
 	"\n"
 	"EXAMPLES\n"
@@ -77,6 +81,8 @@ struct bench {
 	struct crew crew;
 	int hosts[CREW_MOST]; /* of each rank */
 	bool ranks_given, hosts_given;
+	bool calibrate;
+	const char *calibration; /* file, NULL: the default one */
 	uint64_t wrong;
 };
 
@@ -187,7 +193,7 @@ static int read_place(const char *text, struct bench_comm *l, struct err *e)
 }
 
 enum { O_OPS = 256, O_RANKS, O_HOSTS, O_MIN, O_MAX, O_FACTOR, O_TYPE, O_REDOP, O_ROOT, O_SECONDS, O_ITERS, O_WARMUP, O_BACKEND,
-       O_ALGORITHM, O_SOCKETS, O_INTERFACE, O_TIMEOUT, O_PLACE, O_SHARED, O_ASYNC, O_JSON };
+       O_ALGORITHM, O_SOCKETS, O_INTERFACE, O_TIMEOUT, O_PLACE, O_SHARED, O_ASYNC, O_CALIBRATE, O_JSON };
 
 static const struct option options[] = {
 	{ "ops", required_argument, NULL, O_OPS }, { "ranks", required_argument, NULL, O_RANKS },
@@ -199,7 +205,8 @@ static const struct option options[] = {
 	{ "backend", required_argument, NULL, O_BACKEND }, { "algorithm", required_argument, NULL, O_ALGORITHM },
 	{ "sockets", required_argument, NULL, O_SOCKETS }, { "interface", required_argument, NULL, O_INTERFACE },
 	{ "timeout", required_argument, NULL, O_TIMEOUT }, { "place", required_argument, NULL, O_PLACE }, { "shared", no_argument, NULL, O_SHARED },
-	{ "async", no_argument, NULL, O_ASYNC }, { "json", no_argument, NULL, O_JSON },
+	{ "async", no_argument, NULL, O_ASYNC }, { "calibrate", optional_argument, NULL, O_CALIBRATE },
+	{ "json", no_argument, NULL, O_JSON },
 	{ "help", no_argument, NULL, TOOL_HELP }, { 0 },
 };
 
@@ -228,6 +235,7 @@ static int read_option(struct bench *b, int c, const char *text, struct err *e)
 	case O_PLACE: return read_place(text, l, e);
 	case O_SHARED: l->shared = true; break;
 	case O_ASYNC: l->async = true; break;
+	case O_CALIBRATE: b->calibrate = true; b->calibration = text; break;
 	case O_JSON: l->json = true; break;
 	}
 	return 0;
@@ -239,8 +247,10 @@ static int check_words(struct bench *b, struct err *e)
 		return err_set(e, ERR_USAGE, "--min-bytes %zu is above --max-bytes %zu", b->loop.least, b->loop.most);
 	if (b->ranks_given && b->hosts_given)
 		return err_set(e, ERR_USAGE, "--hosts tells how many ranks there are: leave --ranks out");
-	if ((b->ranks_given || b->hosts_given) && crew_invited())
-		return err_set(e, ERR_USAGE, "the launcher says how many ranks there are, and where: leave --ranks and --hosts out");
+	if (b->calibrate && (b->hosts_given || b->loop.json))
+		return err_set(e, ERR_USAGE, "--calibrate is for the ranks of one host, and writes a file: leave --hosts and --json out");
+	if ((b->ranks_given || b->hosts_given || b->calibrate) && crew_invited())
+		return err_set(e, ERR_USAGE, "the launcher says how many ranks there are, and where: leave --ranks, --hosts and --calibrate out");
 	return 0;
 }
 
@@ -288,6 +298,8 @@ static int run_bench(struct bench *b)
 	int rank = 0;
 	if (check_words(b, &e))
 		return misused(&e);
+	if (b->calibrate)
+		return bench_calibrate(&b->crew, b->calibration, &e) ? tool_fail(&tool_bench_comm, &e) : TOOL_OK;
 	b->crew.work = work;
 	b->crew.arg = b;
 	if (!(crew_invited() ? crew_join(&b->crew, &rank, &e) : crew_run(&b->crew, &e)))

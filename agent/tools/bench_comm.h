@@ -6,12 +6,14 @@
  *     bench_comm_values.c  what the ranks put in, and what must come out
  *     bench_comm_loop.c    sizes, iterations, times: all ranks together
  *     bench_comm_print.c   nccl-tests' table, and JSON
+ *     bench_comm_fit.c     --calibrate
  *
  * Every rank runs the same code with the same settings; all that steers a loop is agreed on by an all-reduce.
  */
 #ifndef MUSTER_AGENT_TOOLS_BENCH_COMM_H
 #define MUSTER_AGENT_TOOLS_BENCH_COMM_H
 
+#include "agent/tools/crew.h"
 #include "libcomm/comm.h"
 
 #include <stdbool.h>
@@ -132,5 +134,10 @@ void bench_report_row(void *report, const struct bench_row *row);
 /* Ends table or JSON; *wrong: how many elements were, in all. */
 int bench_report_end(struct bench_report *r, uint64_t *wrong, struct err *e);
 void bench_report_close(struct bench_report *r);
+
+/* --- Calibration ------------------------------------------------------------------------------------------- */
+
+/* Measures with this crew's ranks and options, prints, and writes the file (NULL: the default one). */
+int bench_calibrate(const struct crew *crew, const char *file, struct err *e);
 
 #endif

@@ -111,3 +111,21 @@ holds() { python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not e
 }
 
 all_gone() { ! kill -0 "$@" 2>/dev/null; }
+
+@test "what --calibrate measured is what a plan says it reckons with, and another machine's is refused" {
+	export XDG_CONFIG_HOME=$BATS_TEST_TMPDIR
+	local job=$top/templates/jobs/demo.ini file=$BATS_TEST_TMPDIR/muster/calibration.json
+	run comm --calibrate --ranks 2
+	[[ $status -eq 0 && $output == *"written to $file"* ]]
+	run "$MUSTER" plan "$job"
+	[[ $status -eq 0 && $output == *"links inside a node as measured with 2 ranks"* ]]
+	run "$MUSTER" plan "$job" launch.calibration=none
+	[[ $status -eq 0 && $output != *"as measured"* ]]
+	sed -i 's/"cores": [0-9]*/"cores": 4093/' "$file"
+	run "$MUSTER" plan "$job"
+	[[ $status -eq 0 && $output == *"are estimates"*"4093 cores"* ]]
+	run "$MUSTER" plan "$job" "launch.calibration=$file"
+	[[ $status -eq 2 && $output == *"[launch] calibration: $file was measured on"* ]]
+	run comm --calibrate --hosts 1+1
+	[[ $status -eq 2 ]]
+}

@@ -1,0 +1,129 @@
+/*
+ * --calibrate: all-reduces of groups of 2, 4, … ranks, all groups of a size at once as in a training step, over shared
+ * memory and over TCP, fitted to the planner's model of them.
+ */
+#include "agent/tools/bench_comm.h"
+#include "agent/tools/tools.h"
+#include "base/file.h"
+#include "plan/calibration.h"
+
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { SAMPLES_MOST = 128 };
+
+static const char *const backends[CALIBRATION_TRANSPORTS] = { "shm", "tcp" };
+
+/* In memory that the ranks share: the first one writes. */
+struct notes {
+	struct calibration_sample samples[SAMPLES_MOST];
+	int n;
+};
+
+struct pass {
+	struct bench_comm loop;
+	struct notes *notes;
+	int group;
+};
+
+static void note(void *arg, const struct bench_row *row)
+{
+	struct pass *p = arg;
+	if (!p->notes || p->notes->n == SAMPLES_MOST)
+		return;
+	p->notes->samples[p->notes->n++] =
+		(struct calibration_sample){ .ranks = p->group, .bytes = (double)row->bytes, .seconds = row->in_place.median };
+}
+
+/* Groups of `size`; ranks that are left over wait. */
+static int one_size(struct comm *world, struct pass *p, int size, struct err *e)
+{
+	struct comm *group;
+	int rank = comm_rank(world), whole = comm_size(world) / size * size;
+	struct pass mine = { .loop = p->loop, .notes = rank == 0 ? p->notes : NULL, .group = size };
+	if (comm_split(world, rank < whole ? rank / size : -1, rank, "calibration", &group, e))
+		return -1;
+	int rc = group ? bench_comm_loop(group, &mine.loop, note, &mine, e) : 0;
+	if (!rc)
+		rc = comm_barrier(world, e);
+	comm_close(group);
+	return rc;
+}
+
+static int measure(struct comm *world, void *arg, struct err *e)
+{
+	for (int size = 2; size <= comm_size(world); size *= 2)
+		if (one_size(world, arg, size, e))
+			return -1;
+	return 0;
+}
+
+static void print_fit(const char *backend, const struct notes *notes, const struct calibration_link *link)
+{
+	printf("# %s: alpha %.2f us, beta %.4f ns/B (%.2f GB/s), off by %.0f %% in the mean\n", backend, link->alpha * 1e6, link->beta * 1e9,
+	       link->beta > 0 ? 1e-9 / link->beta : 0, 100 * link->error);
+	printf("# %6s %10s %12s %12s\n", "ranks", "bytes", "measured us", "fitted us");
+	for (int i = 0; i < notes->n; i++) {
+		const struct calibration_sample *s = &notes->samples[i];
+		printf("  %6d %10.0f %12.2f %12.2f\n", s->ranks, s->bytes, s->seconds * 1e6,
+		       calibration_predict(link, s->ranks, s->bytes) * 1e6);
+	}
+	fflush(stdout);
+}
+
+static int one_transport(struct crew crew, struct pass *p, int transport, struct calibration *c, struct err *e)
+{
+	p->notes->n = 0;
+	crew.comm.backend = backends[transport];
+	crew.work = measure;
+	crew.arg = p;
+	if (crew_run(&crew, e))
+		return -1;
+	if (!calibration_fit(p->notes->samples, p->notes->n, &c->links[transport]))
+		return err_set(e, ERR_NUMERIC, "the times over %s fit nothing; run it again on a quiet machine", backends[transport]);
+	print_fit(backends[transport], p->notes, &c->links[transport]);
+	return 0;
+}
+
+static int save(const struct calibration *c, const char *path, struct err *e)
+{
+	char folder[PATH_MAX];
+	struct buf text = BUF_INIT;
+	snprintf(folder, sizeof folder, "%s", path);
+	calibration_write(c, &text);
+	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "no memory for the calibration") : file_make_dirs(dirname(folder), e);
+	if (!rc)
+		rc = file_replace(path, text.data, text.len, e);
+	buf_fini(&text);
+	return rc;
+}
+
+int bench_calibrate(const struct crew *crew, const char *file, struct err *e)
+{
+	char path[PATH_MAX];
+	struct calibration c = { .ranks = crew->ranks };
+	snprintf(path, sizeof path, "%s", file ? file : "");
+	if (!file)
+		calibration_default(path, sizeof path);
+	if (!*path)
+		return err_set(e, ERR_USAGE, "--calibrate: neither XDG_CONFIG_HOME nor HOME is set; give a file, as --calibrate=FILE");
+	if (crew->ranks < 2)
+		return err_set(e, ERR_USAGE, "--calibrate needs 2 ranks");
+	struct pass p = { .loop = { .ops = 1, .least = 1024, .most = 4 << 20, .factor = 8, .type = COMM_F32, .redop = COMM_SUM,
+				    .seconds = 0.1, .in_place = true } };
+	p.notes = mmap(NULL, sizeof *p.notes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (p.notes == MAP_FAILED)
+		return err_errno(e, ERR_NOMEM, "no memory for the calibration");
+	int rc = calibration_here(&c, e);
+	for (int t = 0; t < CALIBRATION_TRANSPORTS && !rc; t++)
+		rc = one_transport(*crew, &p, t, &c, e);
+	munmap(p.notes, sizeof *p.notes);
+	if (!rc)
+		rc = save(&c, path, e);
+	if (!rc)
+		printf("# written to %s\n", path);
+	return rc;
+}

@@ -1,0 +1,172 @@
+/* Measured links: the fit, the file, and which machine's plan takes them. */
+#include "plan/calibration.h"
+
+#include "base/file.h"
+#include "tests/unit/tmpdir.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const struct calibration_link truth = { .known = true, .alpha = 3e-6, .beta = 2.5e-10 };
+
+static struct calibration sample_file(void)
+{
+	struct calibration c = { .ranks = 8 };
+	assert_int_equal(calibration_here(&c, NULL), 0);
+	c.links[CALIBRATION_SHM] = (struct calibration_link){ .known = true, .alpha = 3e-6, .beta = 2.5e-10, .error = 0.1, .points = 9 };
+	c.links[CALIBRATION_TCP] = (struct calibration_link){ .known = true, .alpha = 2e-5, .beta = 1e-9, .error = 0.2, .points = 9 };
+	return c;
+}
+
+static void a_law_is_found_again_in_its_own_times(void **state)
+{
+	(void)state;
+	struct calibration_sample samples[16];
+	struct calibration_link got;
+	int n = 0;
+	for (int ranks = 2; ranks <= 8; ranks *= 2)
+		for (double bytes = 1024; bytes <= 1 << 22; bytes *= 16, n++)
+			samples[n] = (struct calibration_sample){ ranks, bytes, calibration_predict(&truth, ranks, bytes) };
+	assert_true(calibration_fit(samples, n, &got));
+	assert_float_equal(got.alpha / truth.alpha, 1, 1e-6);
+	assert_float_equal(got.beta / truth.beta, 1, 1e-6);
+	assert_true(got.error < 1e-6);
+}
+
+static void what_tells_nothing_is_not_fitted(void **state)
+{
+	(void)state;
+	const struct calibration_sample same[] = { { 2, 1024, 1e-5 }, { 2, 1024, 1e-5 } };
+	struct calibration_link got = { .points = 77 };
+	assert_false(calibration_fit(same, 1, &got));
+	assert_false(calibration_fit(same, 0, &got));
+	assert_int_equal(got.points, 77);
+}
+
+/* Times that fall with the size would need a negative time a byte. */
+static void alpha_and_beta_are_never_negative(void **state)
+{
+	(void)state;
+	const struct calibration_sample falling[] = { { 2, 1024, 1e-4 }, { 2, 65536, 5e-5 }, { 2, 1 << 20, 2e-5 } };
+	const struct calibration_sample steep[] = { { 2, 1024, 1e-9 }, { 2, 65536, 1e-4 }, { 2, 1 << 20, 1e-2 } };
+	struct calibration_link got;
+	assert_true(calibration_fit(falling, 3, &got));
+	assert_true(got.alpha > 0 && got.beta >= 0);
+	assert_true(calibration_fit(steep, 3, &got));
+	assert_true(got.alpha >= 0 && got.beta > 0);
+}
+
+static void a_file_reads_back_and_no_part_of_it_does(void **state)
+{
+	(void)state;
+	struct calibration c = sample_file(), back;
+	struct buf text = BUF_INIT;
+	calibration_write(&c, &text);
+	assert_int_equal(calibration_parse(text.data, text.len, "f", &back, NULL), 0);
+	assert_string_equal(back.cpu, c.cpu);
+	assert_string_equal(back.date, c.date);
+	assert_int_equal(back.cores, c.cores);
+	assert_true(back.links[CALIBRATION_TCP].alpha == 2e-5 && back.links[CALIBRATION_SHM].beta == 2.5e-10);
+	for (size_t n = 0; n + 2 < text.len; n++) {
+		struct err e = ERR_INIT;
+		assert_int_equal(calibration_parse(text.data, n, "some/file", &back, &e), -1);
+		assert_int_equal(e.code, ERR_USAGE);
+		assert_memory_equal(e.text, "some/file: ", 11);
+	}
+	buf_fini(&text);
+}
+
+static void figures_out_of_range_are_refused(void **state)
+{
+	(void)state;
+	static const char form[] = "{\"version\":%s,\"kind\":\"%s\",\"host\":\"h\",\"cpu\":\"c\",\"cores\":2,\"ranks\":8,\"date\":\"d\",\"links\":"
+				   "[{\"transport\":\"%s\",\"pattern\":\"all_reduce\",\"alpha_s\":%s,\"beta_s_per_byte\":1e-9,\"error\":0.1,\"points\":9}]}";
+	static const struct { const char *version, *kind, *transport, *alpha; int rc; } rows[] = {
+		{ "1", "muster-calibration", "shm", "1e-6", 0 },
+		{ "2", "muster-calibration", "shm", "1e-6", -1 },
+		{ "1", "recipe", "shm", "1e-6", -1 },
+		{ "1", "muster-calibration", "pigeon", "1e-6", -1 },
+		{ "1", "muster-calibration", "shm", "-1e-6", -1 },
+		{ "1", "muster-calibration", "shm", "11", -1 },
+		{ "1", "muster-calibration", "shm", "\"1\"", -1 },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char text[1024];
+		struct calibration c;
+		int n = snprintf(text, sizeof text, form, rows[i].version, rows[i].kind, rows[i].transport, rows[i].alpha);
+		assert_int_equal(calibration_parse(text, (size_t)n, "f", &c, NULL), rows[i].rc);
+	}
+}
+
+/* --- In a plan ---------------------------------------------------------------------------------------------- */
+
+static void write_file(const char *path, const struct calibration *c)
+{
+	struct buf text = BUF_INIT;
+	calibration_write(c, &text);
+	assert_int_equal(file_replace(path, text.data, text.len, NULL), 0);
+	buf_fini(&text);
+}
+
+static void a_plan_takes_the_figures_of_its_own_machine_only(void **state)
+{
+	(void)state;
+	char dir[128], muster[160], path[200];
+	struct cluster c;
+	struct err e = ERR_INIT;
+	assert_non_null(tmpdir_make(dir, sizeof dir));
+	snprintf(muster, sizeof muster, "%s/muster", dir);
+	snprintf(path, sizeof path, "%s/calibration.json", muster);
+	assert_int_equal(file_make_dirs(muster, NULL), 0);
+	setenv("XDG_CONFIG_HOME", dir, 1);
+	struct calibration file = sample_file();
+	write_file(path, &file);
+
+	assert_int_equal(cluster_open("local", 2, &c, NULL), 0);
+	double estimate = c.kinds[0].link_bandwidth;
+	assert_int_equal(calibration_apply("none", "auto", &c, &e), 0);
+	assert_float_equal(c.kinds[0].link_bandwidth, estimate, 0);
+	assert_int_equal(calibration_apply("auto", "auto", &c, &e), 0);
+	assert_float_equal(c.kinds[0].link_bandwidth, 4e9, 1);
+	assert_non_null(strstr(c.figures, "8 ranks"));
+	assert_int_equal(calibration_apply(path, "tcp", &c, &e), 0);
+	assert_float_equal(c.kinds[0].link_bandwidth, 1e9, 1);
+	cluster_free(&c);
+
+	file.cores++;
+	write_file(path, &file);
+	assert_int_equal(cluster_open("local", 2, &c, NULL), 0);
+	assert_int_equal(calibration_apply("auto", "auto", &c, &e), 0);
+	assert_float_equal(c.kinds[0].link_bandwidth, estimate, 0);
+	assert_non_null(strstr(c.figures, "estimates"));
+	assert_int_equal(calibration_apply(path, "auto", &c, &e), -1);
+	assert_int_equal(e.code, ERR_USAGE);
+	cluster_free(&c);
+
+	assert_int_equal(cluster_open("dgx-h100:2", 0, &c, NULL), 0);
+	estimate = c.kinds[0].link_bandwidth;
+	assert_int_equal(calibration_apply(path, "auto", &c, &e), 0);
+	assert_float_equal(c.kinds[0].link_bandwidth, estimate, 0);
+	cluster_free(&c);
+	remove(path);
+	remove(muster);
+	remove(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_law_is_found_again_in_its_own_times),
+		cmocka_unit_test(what_tells_nothing_is_not_fitted),
+		cmocka_unit_test(alpha_and_beta_are_never_negative),
+		cmocka_unit_test(a_file_reads_back_and_no_part_of_it_does),
+		cmocka_unit_test(figures_out_of_range_are_refused),
+		cmocka_unit_test(a_plan_takes_the_figures_of_its_own_machine_only),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
