@@ -16,16 +16,17 @@ PREFIX   ?= /usr/local
 # --- The floors: a room is a folder, built into one archive. -----------------
 # A room may include from the rooms it lists and from nothing else (tests/floors checks it).
 
+COMM_ROOMS     := libcomm/shm libcomm/link libcomm/tcp libcomm/algo libcomm/flight libcomm/device libcomm
 AGENT_ROOMS    := agent/data agent/ckpt agent/parallel agent/model agent/pipeline agent/optim agent/metrics agent/tools agent
 LAUNCHER_ROOMS := launcher/pmix launcher/slurm launcher/supervise launcher
-ROOMS          := base topo plan libcomm kernels $(AGENT_ROOMS) $(LAUNCHER_ROOMS)
+ROOMS          := base topo plan $(COMM_ROOMS) kernels $(AGENT_ROOMS) $(LAUNCHER_ROOMS)
 
 below_base     :=
 below_topo     := base
 below_plan     := topo base
 below_libcomm  := base
 below_kernels  := base
-below_agent    := $(AGENT_ROOMS) libcomm kernels plan topo base
+below_agent    := $(AGENT_ROOMS) $(COMM_ROOMS) kernels plan topo base
 below_launcher := $(LAUNCHER_ROOMS) plan topo base
 
 libs_base     := -lsodium -ljansson -lm -ldl
@@ -52,13 +53,13 @@ $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(CFLAGS_$(call flat,$(patsubst %/,%,$(dir $<)))) -MMD -MP -c $< -o $@
 
-CFLAGS_libcomm        := -O3
+$(foreach r,$(COMM_ROOMS),$(eval CFLAGS_$(call flat,$(r)) := -O3))
 PMIX_CFLAGS           := $(shell pkg-config --cflags pmix 2>/dev/null)
 CFLAGS_launcher-pmix  := $(PMIX_CFLAGS)
 CFLAGS_tests-unit-launcher := $(PMIX_CFLAGS)
 CFLAGS_agent          := $(PMIX_CFLAGS)
 -include kernels/kernels.mk
--include libcomm/cuda/cuda.mk
+-include libcomm/device/cuda/cuda.mk
 
 define room_rule
 $(BUILD)/lib/$(call flat,$(1)).a: $$(patsubst %.c,$(BUILD)/obj/%.o,$$(filter-out %/main.c,$$(wildcard $(1)/*.c))) $$(objs_$(call flat,$(1)))
@@ -100,8 +101,8 @@ $(BUILD)/$(1)/%: $(BUILD)/obj/$(1)/%.o $(call shared,$(1)) $(call archives,$(2))
 endef
 $(foreach f,base topo plan libcomm kernels agent launcher,\
 	$(eval $(call unit_rule,tests/unit/$(f),$(sort $(filter $(f) $(f)/%,$(ROOMS)) $(below_$(f))))))
-$(eval $(call unit_rule,tests/conform,kernels libcomm base))
-$(eval $(call unit_rule,tests/fault,libcomm base))
+$(eval $(call unit_rule,tests/conform,kernels $(COMM_ROOMS) base))
+$(eval $(call unit_rule,tests/fault,$(COMM_ROOMS) base))
 
 # Small programs that the bats files use.
 TOOL_BIN := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
@@ -183,7 +184,7 @@ fuzz: setup-fuzz
 .PHONY: fuzz-bins
 fuzz-bins: $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-FUZZ_ROOMS := agent/ckpt agent/data libcomm plan topo base
+FUZZ_ROOMS := agent/ckpt agent/data $(COMM_ROOMS) plan topo base
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZ_ROOMS))
 	@mkdir -p $(@D)
 	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash
@@ -210,7 +211,7 @@ bench-network: setup
 	$(BUILD)/tests/bench/network $(BENCH_SOCKETS)
 
 $(BUILD)/tests/bench/network: $(BUILD)/obj/tests/bench/network.o $(BUILD)/obj/tests/unit/libcomm/network.o \
-		$(call archives,libcomm base)
+		$(call archives,$(COMM_ROOMS) base)
 	@mkdir -p $(@D)
 	$(link) $(libs_base) $(libs_libcomm)
 

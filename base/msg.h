@@ -48,7 +48,7 @@ enum { MSG_MAX = 1 << 20, MSG_VERSION = 1 };
  *             resume: "none", the folder of a checkpoint, or "auto": the agent looks for the newest valid one itself (world rank 0, which tells the others)
  *   stop      {reason, checkpoint: true|false}               stop at the next step boundary, all ranks at the same one
  *   abort     {reason}                                       leave at once
- *   dump      {}                                             write the flight recorder (libcomm/recorder.h) into RUN/trace/gen-<generation>
+ *   dump      {}                                             write the flight recorder (libcomm/flight/recorder.h) into RUN/trace/gen-<generation>
  */
 #define MSG_TYPES(X)            \
 	X(MSG_HELLO, "hello")       \

@@ -1,7 +1,7 @@
 #include "libcomm/async.h"
 
-#include "libcomm/ondevice.h"
-#include "libcomm/recorder.h"
+#include "libcomm/device/ondevice.h"
+#include "libcomm/flight/recorder.h"
 
 #include <signal.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* The API: each call becomes a struct op, see op.h. */
 #include "libcomm/async.h"
-#include "libcomm/ondevice.h"
+#include "libcomm/device/ondevice.h"
 
 /* Runs an operation now. */
 static int run(struct comm *c, struct op op, struct err *e)

@@ -2,12 +2,12 @@
 
 #include "base/clock.h"
 #include "libcomm/async.h"
-#include "libcomm/exchange.h"
-#include "libcomm/futex.h"
-#include "libcomm/ondevice.h"
-#include "libcomm/hosts.h"
-#include "libcomm/reach.h"
-#include "libcomm/recorder.h"
+#include "libcomm/link/exchange.h"
+#include "libcomm/shm/futex.h"
+#include "libcomm/device/ondevice.h"
+#include "libcomm/algo/hosts.h"
+#include "libcomm/shm/reach.h"
+#include "libcomm/flight/recorder.h"
 
 #include <poll.h>
 #include <stdio.h>

@@ -1,13 +1,18 @@
 /*
  * group — the inside of a struct comm.
  *
- * A group has two ways to move data, and every algorithm stands on one of them:
- * the steps of step.h (all ranks on one host: shared slots and a barrier) and
- * the exchange of exchange.h (messages over links, a ring or a TCP connection a
- * peer). algorithms.c says which algorithm serves which operation.
+ * The way of an operation: comm.c makes it a struct op (op.h), on a thread of the group's own if it is asynchronous
+ * (async.h); algorithms.h has the table that says which algorithm serves it, and each of these stands on one of
+ * a group's two ways to move data, or on both:
  *
- * A group over several hosts, some of which hold several of its ranks, is hybrid: it has both, the steps
- * through its inner group, which is made of this host's ranks and knows nothing of the others.
+ *     shm/      memory that the ranks of a host share: steps (a barrier), slots, windows, reading a peer's buffers
+ *     link/     messages: an exchange of many at once over the links to other ranks, a ring of shared memory
+ *     tcp/      or TCP connections each; what ranks tell each other beside the data
+ *     algo/     the table, and the algorithms over messages and over several hosts
+ *     device/   groups whose buffers are a device's memory: staged through the host, or the device's library
+ *     flight/   the recorder of operations, and what all ranks' records come to
+ *
+ * A world (world.h) is what all groups of a process share: its peers, the first error.
  */
 #ifndef MUSTER_LIBCOMM_GROUP_H
 #define MUSTER_LIBCOMM_GROUP_H

@@ -1,9 +1,9 @@
 /* Opening and closing the world and its groups. */
-#include "libcomm/acceptor.h"
-#include "libcomm/algorithms.h"
-#include "libcomm/dump.h"
-#include "libcomm/ondevice.h"
-#include "libcomm/reach.h"
+#include "libcomm/tcp/acceptor.h"
+#include "libcomm/algo/algorithms.h"
+#include "libcomm/flight/dump.h"
+#include "libcomm/device/ondevice.h"
+#include "libcomm/shm/reach.h"
 
 #include <sodium.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 #include "libcomm/world.h"
 
-#include "libcomm/acceptor.h"
-#include "libcomm/dump.h"
+#include "libcomm/tcp/acceptor.h"
+#include "libcomm/flight/dump.h"
 #include "libcomm/group.h"
-#include "libcomm/side.h"
-#include "libcomm/window.h"
+#include "libcomm/tcp/side.h"
+#include "libcomm/shm/window.h"
 
 #include <sodium.h>
 #include <stdio.h>

@@ -11,9 +11,9 @@
 #define MUSTER_LIBCOMM_WORLD_H
 
 #include "base/net.h"
-#include "libcomm/bell.h"
+#include "libcomm/link/bell.h"
 #include "libcomm/comm.h"
-#include "libcomm/segment.h"
+#include "libcomm/shm/segment.h"
 
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
 #include "agent/tools/crew.h"
 
 #include "agent/boot.h"
-#include "libcomm/futex.h"
+#include "libcomm/shm/futex.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "agent/tools/tools.h"
 #include "base/file.h"
-#include "libcomm/diagnose.h"
+#include "libcomm/flight/diagnose.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* What a stranger may say to a rank's listener: it is shut out or goes unheard, and nothing breaks. */
-#include "libcomm/handshake.h"
+#include "libcomm/tcp/handshake.h"
 
 #include <sodium.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* What a rank may say beside its data: nonsense ends the connection, and every text that is kept is printable. */
-#include "libcomm/side.h"
+#include "libcomm/tcp/side.h"
 
 #include <ctype.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* Any bytes as the dumps of two ranks, a zero byte between them: refused, or diagnosed. */
-#include "libcomm/diagnose.h"
+#include "libcomm/flight/diagnose.h"
 
 #include <stdint.h>
 #include <string.h>

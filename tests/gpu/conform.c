@@ -8,7 +8,7 @@
  * again, byte by byte. Of NCCL's reductions over more than one rank those are checked that no order changes: of
  * integers, maxima and minima.
  */
-#include "libcomm/device.h"
+#include "libcomm/device/device.h"
 #include "tests/conform/comm_forms.h"
 #include "tests/unit/libcomm/ranks.h"
 

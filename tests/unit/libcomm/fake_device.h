@@ -9,7 +9,7 @@
 #ifndef MUSTER_TESTS_FAKE_DEVICE_H
 #define MUSTER_TESTS_FAKE_DEVICE_H
 
-#include "libcomm/device.h"
+#include "libcomm/device/device.h"
 
 extern const struct comm_device fake_device;
 

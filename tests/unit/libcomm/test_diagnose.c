@@ -1,6 +1,6 @@
 /* Dumps and the sentence that they come to. */
 #include "base/buf.h"
-#include "libcomm/diagnose.h"
+#include "libcomm/flight/diagnose.h"
 
 #include <ctype.h>
 #include <setjmp.h>

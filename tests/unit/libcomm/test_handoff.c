@@ -1,8 +1,8 @@
 /* Messages between ranks of one host: short ones through the ring, long ones copied once, and what stops them. */
 #include "tests/unit/libcomm/ranks.h"
 
-#include "libcomm/exchange.h"
-#include "libcomm/futex.h"
+#include "libcomm/link/exchange.h"
+#include "libcomm/shm/futex.h"
 
 #include <errno.h>
 #include <linux/filter.h>

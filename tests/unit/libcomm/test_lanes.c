@@ -1,6 +1,6 @@
 /* How messages are dealt over the lanes of a link, and put together again. */
-#include "libcomm/exchange.h"
-#include "libcomm/lanes.h"
+#include "libcomm/link/exchange.h"
+#include "libcomm/link/lanes.h"
 
 #include <limits.h>
 #include <setjmp.h>

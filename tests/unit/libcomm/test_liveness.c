@@ -2,7 +2,7 @@
 #include "tests/unit/libcomm/ranks.h"
 
 #include "base/net.h"
-#include "libcomm/step.h"
+#include "libcomm/shm/step.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* Reading a neighbour's memory: windows of comm_alloc, process_vm_readv, and where either is not to be had. */
 #include "tests/unit/libcomm/ranks.h"
 
-#include "libcomm/reach.h"
+#include "libcomm/shm/reach.h"
 
 #include <errno.h>
 #include <linux/filter.h>

@@ -1,7 +1,7 @@
 /* The flight recorder: what it keeps, who may read it when, and what mismatched programs leave behind. */
 #include "base/buf.h"
 #include "base/file.h"
-#include "libcomm/diagnose.h"
+#include "libcomm/flight/diagnose.h"
 #include "tests/unit/libcomm/ranks.h"
 #include "tests/unit/tmpdir.h"
 

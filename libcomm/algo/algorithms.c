@@ -1,0 +1,243 @@
+#include "libcomm/algo/algorithms.h"
+#include "libcomm/algo/inner.h"
+#include "libcomm/device/ondevice.h"
+#include "libcomm/flight/recorder.h"
+#include "libcomm/tcp/verdict.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ANY = GROUP_SHM | GROUP_TCP | GROUP_HYBRID, KIB = 1024 };
+
+static const size_t ALL = (size_t)-1;
+
+struct algorithm {
+	enum op_kind kind;
+	enum algorithm_name name;
+	unsigned backends;                             /* what it needs, */
+	bool (*fits)(const struct comm *c, size_t bytes); /* beyond that; NULL: nothing */
+	int ranks;                                     /* and up to where it is chosen; 0: any number */
+	size_t bytes;                                  /* of the whole vector */
+	algorithm_fn *run;
+};
+
+static bool slots_fit(const struct comm *c, size_t bytes)
+{
+	(void)bytes;
+	return c->size <= SLOTS_RANKS;
+}
+
+static bool one_slot_fits(const struct comm *c, size_t bytes)
+{
+	return c->size <= SLOTS_RANKS && bytes <= SEG_SLOT;
+}
+
+static bool hybrid_fits(const struct comm *c, size_t bytes)
+{
+	(void)bytes;
+	return crew_fits(c);
+}
+
+#define SLOTS ALG_SLOTS, GROUP_SHM, slots_fit
+#define READERS ALG_READERS, GROUP_SHM, slots_fit
+#define BY_CREWS ALG_HYBRID, GROUP_HYBRID, hybrid_fits, 0, ALL
+#define BY_LEADERS ALG_LEADERS, GROUP_HYBRID, leaders_fit, 0
+
+/*
+ * Over messages a way costs α for each message on its longest chain and β for each byte that a rank sends, V being
+ * the vector: all_reduce by doubling log n (α + Vβ), by halving 2 log n α + 2Vβ, by tree 2 log n (α + Vβ), direct
+ * α + (n - 1)Vβ, by shares 2α + 2Vβ but 2(n - 1) messages, whose own cost decides where cores are few. Over
+ * H hosts leaders cost α + (H - 1)Vβ, or the tree's once there are more than a few, and crews 2α + 2(H - 1)/H Vβ,
+ * the least that is possible. The limits were measured with 4, 8 and 16 ranks over TCP on the loopback of two
+ * cores, which is no network: α is a wake-up there and β a copy.
+ */
+static const struct algorithm table[] = {
+	{ OP_P2P, ALG_DIRECT, ANY, NULL, 0, ALL, spread_p2p },
+	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 2, 128 * KIB, slots_all_reduce_once },
+	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 0, 4 * KIB, slots_all_reduce_once },
+	{ OP_ALL_REDUCE, SLOTS, 0, 128 * KIB, slots_reduce },
+	{ OP_ALL_REDUCE, READERS, 3, ALL, readers_all_reduce },
+	{ OP_ALL_REDUCE, SLOTS, 0, ALL, slots_reduce },
+	{ OP_ALL_REDUCE, BY_LEADERS, 64 * KIB, leaders_reduce },
+	{ OP_ALL_REDUCE, BY_CREWS, hybrid_flow },
+	{ OP_ALL_REDUCE, ALG_DOUBLING, ANY, halving_fits, 0, 16 * KIB, doubling_all_reduce },
+	{ OP_ALL_REDUCE, ALG_HALVING, ANY, halving_fits, 0, 1024 * KIB, halving_all_reduce },
+	{ OP_ALL_REDUCE, ALG_DIRECT, ANY, NULL, 4, 16 * KIB, combine_all_reduce_direct },
+	{ OP_ALL_REDUCE, ALG_TREE, ANY, NULL, 0, 64 * KIB, combine_all_reduce_tree },
+	{ OP_ALL_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, combine_all_reduce_shares },
+	{ OP_REDUCE, SLOTS, 0, 128 * KIB, slots_reduce },
+	{ OP_REDUCE, READERS, 3, ALL, readers_reduce },
+	{ OP_REDUCE, SLOTS, 0, ALL, slots_reduce },
+	{ OP_REDUCE, BY_LEADERS, 64 * KIB, leaders_reduce },
+	{ OP_REDUCE, BY_CREWS, hybrid_flow },
+	{ OP_REDUCE, ALG_TREE, ANY, NULL, 0, 16 * KIB, combine_reduce_tree },
+	{ OP_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, combine_reduce_shares },
+	{ OP_REDUCE_SCATTER, SLOTS, 0, 16 * KIB, slots_reduce_scatter },
+	{ OP_REDUCE_SCATTER, READERS, 2, ALL, readers_reduce_scatter },
+	{ OP_REDUCE_SCATTER, SLOTS, 0, ALL, slots_reduce_scatter },
+	{ OP_REDUCE_SCATTER, ALG_HYBRID, GROUP_HYBRID, hybrid_scatter_fits, 0, ALL, hybrid_reduce_scatter },
+	{ OP_REDUCE_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, combine_reduce_scatter },
+	{ OP_BROADCAST, SLOTS, 0, ALL, slots_broadcast },
+	{ OP_BROADCAST, READERS, 0, ALL, readers_broadcast },
+	{ OP_BROADCAST, BY_LEADERS, 64 * KIB, leaders_broadcast },
+	{ OP_BROADCAST, BY_CREWS, hybrid_flow },
+	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 2, ALL, spread_broadcast_tree },
+	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 0, 64 * KIB, spread_broadcast_tree },
+	{ OP_BROADCAST, ALG_SHARES, ANY, NULL, 0, 4096 * KIB, spread_broadcast_shares },
+	{ OP_BROADCAST, ALG_RING, ANY, NULL, 16, ALL, chain_broadcast },
+	{ OP_BROADCAST, ALG_SHARES, ANY, NULL, 0, ALL, spread_broadcast_shares },
+	{ OP_ALL_GATHER, SLOTS, 0, 8 * KIB, slots_all_gather },
+	{ OP_ALL_GATHER, READERS, 2, ALL, readers_all_gather },
+	{ OP_ALL_GATHER, SLOTS, 0, 256 * KIB, slots_all_gather },
+	{ OP_ALL_GATHER, READERS, 4, ALL, readers_all_gather },
+	{ OP_ALL_GATHER, SLOTS, 0, ALL, slots_all_gather },
+	{ OP_ALL_GATHER, ALG_HYBRID, GROUP_HYBRID, hybrid_gather_fits, 0, ALL, hybrid_all_gather },
+	{ OP_ALL_GATHER, ALG_DOUBLING, ANY, halving_fits, 0, 256 * KIB, doubling_all_gather },
+	{ OP_ALL_GATHER, ALG_DIRECT, ANY, NULL, 64, ALL, spread_all_gather },
+	{ OP_ALL_GATHER, ALG_DIRECT, ANY, NULL, 0, 1024 * KIB, spread_all_gather },
+	{ OP_ALL_GATHER, ALG_RING, ANY, NULL, 0, ALL, chain_all_gather },
+	{ OP_ALL_TO_ALL, READERS, 0, ALL, readers_all_to_all },
+	{ OP_ALL_TO_ALL, SLOTS, 0, ALL, slots_all_to_all },
+	{ OP_ALL_TO_ALL, ALG_DIRECT, ANY, NULL, 32, ALL, spread_all_to_all },
+	{ OP_ALL_TO_ALL, ALG_PAIRWISE, ANY, NULL, 0, ALL, pairwise_all_to_all },
+	{ OP_GATHER, SLOTS, 0, 16 * KIB, slots_gather },
+	{ OP_GATHER, READERS, 2, ALL, readers_gather },
+	{ OP_GATHER, SLOTS, 0, 512 * KIB, slots_gather },
+	{ OP_GATHER, READERS, 0, ALL, readers_gather },
+	{ OP_GATHER, ALG_DIRECT, ANY, NULL, 0, ALL, spread_gather },
+	{ OP_SCATTER, SLOTS, 0, 16 * KIB, slots_scatter },
+	{ OP_SCATTER, READERS, 2, ALL, readers_scatter },
+	{ OP_SCATTER, SLOTS, 0, 128 * KIB, slots_scatter },
+	{ OP_SCATTER, READERS, 0, ALL, readers_scatter },
+	{ OP_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, spread_scatter },
+	{ OP_BARRIER, SLOTS, 0, ALL, slots_barrier },
+	{ OP_BARRIER, BY_LEADERS, ALL, leaders_barrier },
+	{ OP_BARRIER, ALG_TREE, ANY, NULL, 0, ALL, spread_barrier },
+};
+
+enum { ROWS = sizeof table / sizeof *table };
+
+static const char *const names[] = {
+#define ALG_WORD(name, word) word,
+	ALGORITHMS(ALG_WORD)
+#undef ALG_WORD
+	NULL,
+};
+
+const char *const *comm_algorithms(void)
+{
+	return names;
+}
+
+int algorithm_named(const char *word, int *out, struct err *e)
+{
+	*out = ALG_BY_TABLE;
+	if (!word || !*word)
+		return 0;
+	for (int i = 0; i < ALG_COUNT; i++)
+		if (!strcmp(names[i], word))
+			*out = i;
+	if (*out != ALG_BY_TABLE)
+		return 0;
+	char list[400] = "";
+	for (int i = 0; i < ALG_COUNT; i++) {
+		size_t used = strlen(list);
+		snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", names[i]);
+	}
+	return err_set(e, ERR_USAGE, "algorithm \"%s\" is none of %s", word, list);
+}
+
+static bool can(const struct algorithm *a, const struct comm *c, enum op_kind kind, size_t bytes)
+{
+	return a->kind == kind && (a->backends & c->backend) && (!a->fits || a->fits(c, bytes));
+}
+
+static bool is_choice(const struct algorithm *a, const struct comm *c, size_t bytes)
+{
+	return (!a->ranks || c->size <= a->ranks) && bytes <= a->bytes;
+}
+
+/* Buffers in windows are worth reading in place from few bytes on. Whether they are in windows is heard too late
+ * for the choice, but those of the last operation of the kind were the same on all ranks. */
+static bool windows_suit(const struct comm *c, enum op_kind kind, size_t bytes)
+{
+	return (c->in_windows >> kind & 1) && bytes > (size_t)(c->size - 1) * 2 * KIB;
+}
+
+static const struct algorithm *choose(const struct comm *c, const struct op *op, size_t bytes)
+{
+	int wanted = c->world->algorithm;
+	if (wanted == ALG_BY_TABLE && windows_suit(c, op->kind, bytes))
+		wanted = ALG_READERS;
+	for (int i = 0; wanted != ALG_BY_TABLE && i < ROWS; i++)
+		if ((int)table[i].name == wanted && can(&table[i], c, op->kind, bytes))
+			return &table[i];
+	int i = 0; /* the last row of each kind fits always */
+	while (!can(&table[i], c, op->kind, bytes) || !is_choice(&table[i], c, bytes))
+		i++;
+	return &table[i];
+}
+
+/* A group of one: what comes in goes out. */
+static void run_alone(const struct op *op)
+{
+	size_t count = op->counts ? op->counts[0] : op->count;
+	size_t bytes = count * comm_type_size(op->type);
+	if (bytes && op->in && op->out && op->in != op->out)
+		memmove(op->out, op->in, bytes);
+}
+
+void even_shares(const struct comm *c, size_t count, size_t element, size_t *off)
+{
+	size_t line = 64 / element; /* whole cache lines */
+	size_t each = (count + (size_t)c->size - 1) / (size_t)c->size;
+	each = (each + line - 1) / line * line;
+	for (int r = 0; r <= c->size; r++) {
+		size_t at = each * (size_t)r;
+		off[r] = (at < count ? at : count) * element;
+	}
+}
+
+static int run_together(struct comm *c, const struct op *op, struct err *e)
+{
+	struct err why; /* empty, without zeroing a thousand bytes of text for each short message */
+	why.code = ERR_NONE;
+	why.text[0] = '\0';
+	if (world_over(c->world))
+		return world_error(c->world, e);
+	uint32_t number = op->kind == OP_P2P ? ++c->messages : ++c->seq;
+	c->sign = op_sign(op, number, c->size);
+	c->deadline = c->grace = 0;
+	c->accused = -1;
+	const struct algorithm *a = choose(c, op, c->sign.bytes);
+	recorder_begin(c->recorder, op, &c->sign, names[a->name]);
+	int rc = a->run(c, op, &why);
+	recorder_end(c->recorder, rc < 0);
+	if (rc == 0) {
+		atomic_store_explicit(&c->waits_for, -1, memory_order_relaxed);
+		return 0;
+	}
+	verdict_settle(c, &why);
+	/* Once the world has failed, its sockets are shut: what the operation saw is only the echo. */
+	if (world_failed(c->world))
+		world_error(c->world, &why);
+	err_prefix(&why, "%s number %u of group %s (rank %d of %d)", op_word(op->kind), number, c->name, c->rank,
+		   c->size);
+	world_fail(c->world, &why);
+	return world_tell(c->world, &why, e);
+}
+
+int group_run_host(struct comm *c, const struct op *op, struct err *e)
+{
+	if (c->size > 1 || op->kind == OP_P2P)
+		return run_together(c, op, e);
+	if (world_over(c->world))
+		return world_error(c->world, e);
+	run_alone(op);
+	return 0;
+}
+
+int group_run(struct comm *c, const struct op *op, struct err *e)
+{
+	return c->ondevice ? ondevice_run(c, op, e) : group_run_host(c, op, e);
+}

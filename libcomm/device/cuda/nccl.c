@@ -1,0 +1,326 @@
+/* NCCL 2.18 or newer, by dlopen; what NCCL has no call for is a group of broadcasts, reductions or messages. */
+#include "libcomm/device/cuda/cuda.h"
+
+#include <dlfcn.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OLDEST = 21800 };
+
+#define FUNCTIONS(X)                                                                                       \
+	X(GetVersion) X(GetUniqueId) X(CommInitRankConfig) X(CommSplit) X(CommFinalize) X(CommAbort)       \
+	X(CommGetAsyncError) X(CommCount) X(CommUserRank) X(GetErrorString) X(GetLastError) X(GroupStart)  \
+	X(GroupEnd) X(AllReduce) X(Reduce) X(Broadcast) X(AllGather) X(ReduceScatter) X(Send) X(Recv)
+
+static struct {
+#define FIELD(f) __typeof__(&nccl##f) f;
+	FUNCTIONS(FIELD)
+#undef FIELD
+} nccl;
+
+static struct err load_error; /* of the one try */
+static pthread_once_t loaded = PTHREAD_ONCE_INIT;
+
+struct device_comm {
+	ncclComm_t comm;            /* NULL: a split that this rank has no part in */
+	struct device device;
+	struct device_comm *parent; /* until it has been split off */
+	void *byte;                 /* of the device, for barriers */
+};
+
+/* --- Loading ------------------------------------------------------------------------- */
+
+static void load(void)
+{
+	void *lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+	if (!lib) {
+		err_set(&load_error, ERR_NOTFOUND, "NCCL cannot be loaded: %s", dlerror());
+		return;
+	}
+	const char *missing = NULL;
+#define FIND(f)                                                                    \
+	if (!(*(void **)(void *)&nccl.f = dlsym(lib, "nccl" #f)))                  \
+		missing = "nccl" #f;
+	FUNCTIONS(FIND)
+#undef FIND
+	int version = 0;
+	if (!nccl.GetVersion || nccl.GetVersion(&version) != ncclSuccess || version < OLDEST || missing)
+		err_set(&load_error, ERR_UNSUPPORTED, "NCCL's version is %d, at least %d is needed%s%s", version, OLDEST,
+			missing ? ", without " : "", missing ? missing : "");
+}
+
+static int nccl_usable(struct device *d, struct err *e)
+{
+	(void)d;
+	pthread_once(&loaded, load);
+	return load_error.code ? err_set(e, load_error.code, "%s", load_error.text) : 0;
+}
+
+/* What is under way is no error. */
+static int check(ncclResult_t rc, struct device_comm *dc, const char *what, struct err *e)
+{
+	if (rc == ncclSuccess || rc == ncclInProgress)
+		return 0;
+	const char *detail = dc && dc->comm ? nccl.GetLastError(dc->comm) : NULL;
+	return err_set(e, rc == ncclRemoteError ? ERR_PEER : ERR_NET, "NCCL: %s: %s%s%s", what, nccl.GetErrorString(rc),
+		       detail && *detail ? ": " : "", detail ? detail : "");
+}
+
+/* --- Communicators ---------------------------------------------------------------------- */
+
+static int nccl_new_key(struct device *d, unsigned char key[DEVICE_KEY], struct err *e)
+{
+	ncclUniqueId id;
+	_Static_assert(sizeof id <= DEVICE_KEY, "the id travels as the key");
+	if (cuda_use(d, e) < 0 || check(nccl.GetUniqueId(&id), NULL, "making an id", e) < 0)
+		return -1;
+	memcpy(key, &id, sizeof id);
+	return 0;
+}
+
+static int dc_new(const struct device *d, struct device_comm **out, struct err *e)
+{
+	struct device_comm *dc = calloc(1, sizeof *dc);
+	if (!dc)
+		return err_set(e, ERR_NOMEM, "no memory for a communicator");
+	dc->device = *d;
+	*out = dc;
+	return cuda_use(d, e) < 0 ? -1 : cuda_check(cudaMalloc(&dc->byte, 1), "a byte for barriers", e);
+}
+
+static int nccl_open(struct device *d, const unsigned char key[DEVICE_KEY], int ranks, int rank,
+		     struct device_comm **out, struct err *e)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	ncclUniqueId id;
+	config.blocking = 0;
+	memcpy(&id, key, sizeof id);
+	if (dc_new(d, out, e) < 0)
+		return -1;
+	return check(nccl.CommInitRankConfig(&(*out)->comm, ranks, id, rank, &config), *out, "opening", e);
+}
+
+static int nccl_split(struct device_comm *parent, int color, int key, struct device_comm **out, struct err *e)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	config.blocking = 0;
+	if (dc_new(&parent->device, out, e) < 0)
+		return -1;
+	(*out)->parent = parent;
+	return check(nccl.CommSplit(parent->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &(*out)->comm, &config),
+		     parent, "splitting", e);
+}
+
+/* 1 ready, 0 under way. */
+static int state_of(struct device_comm *dc, struct err *e)
+{
+	ncclResult_t state = ncclSuccess;
+	if (!dc->comm)
+		return 1;
+	if (check(nccl.CommGetAsyncError(dc->comm, &state), dc, "asking for errors", e) < 0 ||
+	    check(state, dc, "an operation", e) < 0)
+		return -1;
+	return state == ncclSuccess;
+}
+
+static int nccl_ready(struct device_comm *dc, struct err *e)
+{
+	if (cuda_use(&dc->device, e) < 0)
+		return -1;
+	if (dc->parent) {
+		int rc = state_of(dc->parent, e);
+		if (rc <= 0)
+			return rc;
+		dc->parent = NULL;
+	}
+	return state_of(dc, e);
+}
+
+static int nccl_finish(struct device_comm *dc, struct err *e)
+{
+	return cuda_use(&dc->device, e) < 0 ? -1 : check(nccl.CommFinalize(dc->comm), dc, "finishing", e);
+}
+
+static void nccl_close(struct device_comm *dc)
+{
+	if (cuda_use(&dc->device, NULL) == 0) {
+		if (dc->comm)
+			nccl.CommAbort(dc->comm);
+		cudaFree(dc->byte);
+	}
+	free(dc);
+}
+
+/* --- Operations ----------------------------------------------------------------------------- */
+
+static const ncclDataType_t types[] = {
+	[COMM_F32] = ncclFloat32, [COMM_F64] = ncclFloat64, [COMM_BF16] = ncclBfloat16, [COMM_F16] = ncclFloat16,
+	[COMM_I32] = ncclInt32,	  [COMM_I64] = ncclInt64,   [COMM_U8] = ncclUint8,
+};
+
+static const ncclRedOp_t redops[] = {
+	[COMM_SUM] = ncclSum, [COMM_AVG] = ncclAvg, [COMM_MAX] = ncclMax, [COMM_MIN] = ncclMin, [COMM_PROD] = ncclProd,
+};
+
+struct job { /* one operation, and what its parts need */
+	const struct op *op;
+	struct device_comm *dc;
+	cudaStream_t stream;
+	int rank, ranks;
+	ncclResult_t rc; /* the first that is an error */
+};
+
+static void note(struct job *j, ncclResult_t rc)
+{
+	if (j->rc == ncclSuccess && rc != ncclInProgress)
+		j->rc = rc;
+}
+
+static size_t count_of(const struct job *j, const size_t *counts, int rank)
+{
+	return counts ? counts[rank] : j->op->count;
+}
+
+/* Where rank's block begins. */
+static char *block_of(const struct job *j, const void *base, const size_t *counts, int rank)
+{
+	size_t at = 0;
+	for (int r = 0; r < rank; r++)
+		at += count_of(j, counts, r);
+	return (char *)(uintptr_t)base + at * comm_type_size(j->op->type);
+}
+
+static void send(struct job *j, const void *data, size_t count, enum comm_type type, int to)
+{
+	if (count)
+		note(j, nccl.Send(data, count, types[type], to, j->dc->comm, j->stream));
+}
+
+static void recv(struct job *j, void *data, size_t count, enum comm_type type, int from)
+{
+	if (count)
+		note(j, nccl.Recv(data, count, types[type], from, j->dc->comm, j->stream));
+}
+
+static void all_reduce(struct job *j)
+{
+	const struct op *op = j->op;
+	note(j, nccl.AllReduce(op->in, op->out, op->count, types[op->type], redops[op->redop], j->dc->comm, j->stream));
+}
+
+static void reduce(struct job *j)
+{
+	const struct op *op = j->op;
+	note(j, nccl.Reduce(op->in, op->out, op->count, types[op->type], redops[op->redop], op->root, j->dc->comm,
+			    j->stream));
+}
+
+static void broadcast(struct job *j)
+{
+	const struct op *op = j->op;
+	note(j, nccl.Broadcast(op->in, op->out, op->count, types[op->type], op->root, j->dc->comm, j->stream));
+}
+
+static void all_gather(struct job *j)
+{
+	const struct op *op = j->op;
+	if (!op->counts)
+		note(j, nccl.AllGather(op->in, op->out, op->count, types[op->type], j->dc->comm, j->stream));
+	for (int r = 0; op->counts && r < j->ranks; r++)
+		if (op->counts[r])
+			note(j, nccl.Broadcast(op->in, block_of(j, op->out, op->counts, r), op->counts[r], types[op->type],
+					       r, j->dc->comm, j->stream));
+}
+
+static void reduce_scatter(struct job *j)
+{
+	const struct op *op = j->op;
+	if (!op->counts)
+		note(j, nccl.ReduceScatter(op->in, op->out, op->count, types[op->type], redops[op->redop], j->dc->comm,
+					   j->stream));
+	for (int r = 0; op->counts && r < j->ranks; r++)
+		if (op->counts[r])
+			note(j, nccl.Reduce(block_of(j, op->in, op->counts, r), op->out, op->counts[r], types[op->type],
+					    redops[op->redop], r, j->dc->comm, j->stream));
+}
+
+static void all_to_all(struct job *j)
+{
+	const struct op *op = j->op;
+	for (int r = 0; r < j->ranks; r++) {
+		send(j, block_of(j, op->in, op->counts, r), count_of(j, op->counts, r), op->type, r);
+		recv(j, block_of(j, op->out, op->out_counts, r), count_of(j, op->out_counts, r), op->type, r);
+	}
+}
+
+/* A block that lies where it belongs stays there. */
+static void gather(struct job *j)
+{
+	const struct op *op = j->op;
+	bool here = j->rank == op->root && op->in == block_of(j, op->out, op->counts, j->rank);
+	if (!here)
+		send(j, op->in, count_of(j, op->counts, j->rank), op->type, op->root);
+	for (int r = 0; j->rank == op->root && r < j->ranks; r++)
+		if (r != j->rank || !here)
+			recv(j, block_of(j, op->out, op->counts, r), count_of(j, op->counts, r), op->type, r);
+}
+
+static void scatter(struct job *j)
+{
+	const struct op *op = j->op;
+	bool here = j->rank == op->root && op->out == block_of(j, op->in, op->counts, j->rank);
+	for (int r = 0; j->rank == op->root && r < j->ranks; r++)
+		if (r != j->rank || !here)
+			send(j, block_of(j, op->in, op->counts, r), count_of(j, op->counts, r), op->type, r);
+	if (!here)
+		recv(j, op->out, count_of(j, op->counts, j->rank), op->type, op->root);
+}
+
+static void barrier(struct job *j)
+{
+	note(j, nccl.AllReduce(j->dc->byte, j->dc->byte, 1, ncclUint8, ncclMax, j->dc->comm, j->stream));
+}
+
+static void messages(struct job *j)
+{
+	for (int i = 0; i < j->op->n; i++) {
+		const struct comm_p2p *p = &j->op->p2p[i];
+		if (p->send)
+			send(j, p->data, p->count, p->type, p->peer);
+		else
+			recv(j, p->data, p->count, p->type, p->peer);
+	}
+}
+
+static void (*const jobs[OP_KIND_COUNT])(struct job *) = {
+	[OP_ALL_REDUCE] = all_reduce,	  [OP_REDUCE] = reduce,		[OP_BROADCAST] = broadcast,
+	[OP_ALL_GATHER] = all_gather,	  [OP_REDUCE_SCATTER] = reduce_scatter, [OP_ALL_TO_ALL] = all_to_all,
+	[OP_GATHER] = gather,		  [OP_SCATTER] = scatter,	[OP_BARRIER] = barrier,
+	[OP_P2P] = messages,
+};
+
+static int nccl_queue(struct device_comm *dc, const struct op *op, void *stream, struct err *e)
+{
+	struct job j = { .op = op, .dc = dc, .stream = stream, .rc = ncclSuccess };
+	if (cuda_use(&dc->device, e) < 0 || check(nccl.CommCount(dc->comm, &j.ranks), dc, "counting ranks", e) < 0 ||
+	    check(nccl.CommUserRank(dc->comm, &j.rank), dc, "asking for the rank", e) < 0 ||
+	    check(nccl.GroupStart(), dc, "beginning", e) < 0)
+		return -1;
+	jobs[op->kind](&j);
+	note(&j, nccl.GroupEnd()); /* also after an error: it ends what was begun */
+	return check(j.rc, dc, op_word(op->kind), e);
+}
+
+const struct device_collectives cuda_nccl = {
+	.name = "nccl",
+	.usable = nccl_usable,
+	.new_key = nccl_new_key,
+	.open = nccl_open,
+	.split = nccl_split,
+	.queue = nccl_queue,
+	.ready = nccl_ready,
+	.finish = nccl_finish,
+	.close = nccl_close,
+};

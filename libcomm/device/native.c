@@ -1,0 +1,503 @@
+/*
+ * Operations by the device's own library (NCCL): the caller queues, and a thread of the group watches.
+ *
+ * The library can neither tell which rank did not come nor, everywhere, that one has died. So each rank says in its line of
+ * the segment which operation it has come to, and the watcher looks there, at the processes of its host,
+ * at the library's own errors and at the clock. What it finds ends the world; then it ends the
+ * communicator, which frees the device from kernels that would wait for a peer for ever. The clock of an operation
+ * runs from when its inputs are ready.
+ */
+#include "libcomm/device/ondevice.h"
+
+#include "base/clock.h"
+#include "libcomm/flight/recorder.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FLIGHTS = 64, LOOK_NS = 10000000, PARTING_NS = 1000000000, NAMED = 4 };
+
+struct flight { /* an operation that is not known to be done */
+	enum op_kind kind;
+	uint32_t number;
+	struct mark *mark;
+	bool queued;   /* the library has it, its events are recorded */
+	int64_t since; /* when the library or the device took it up; 0: not yet */
+	bool *with;    /* whom it needs, by rank */
+};
+
+struct native { /* under the group's lock */
+	struct device_comm *dc; /* NULL: ended */
+	void *stream;
+	uint32_t collectives, messages; /* called so far */
+	struct flight flight[FLIGHTS];  /* a ring */
+	int first, count;
+	bool *with; /* FLIGHTS rows */
+	pthread_t thread;
+	pthread_cond_t change;
+	bool watched, leave;
+};
+
+static const struct device_collectives *library(const struct comm *c)
+{
+	return c->ondevice->api->collectives;
+}
+
+static void lock(struct comm *c)
+{
+	pthread_mutex_lock(&c->ondevice->lock);
+}
+
+static void unlock(struct comm *c)
+{
+	pthread_mutex_unlock(&c->ondevice->lock);
+}
+
+/* NULL: a rank of another host, or one that is alone on its host. */
+static struct seg_line *line_of(const struct comm *c, int rank)
+{
+	return c->segment.head && c->local[rank] >= 0 ? &c->segment.line[c->local[rank]] : NULL;
+}
+
+/* --- What is in flight ------------------------------------------------------------ */
+
+static struct flight *flight_push(struct comm *c, const struct op *op, struct mark *m)
+{
+	struct native *n = c->ondevice->native;
+	struct seg_line *me = line_of(c, c->rank);
+	int i = (n->first + n->count++) % FLIGHTS;
+	struct flight *f = &n->flight[i];
+	bool message = op->kind == OP_P2P;
+	*f = (struct flight){ .kind = op->kind, .number = message ? ++n->messages : ++n->collectives, .mark = m,
+			      .since = clock_ns(), .with = n->with + (size_t)i * (size_t)c->size };
+	m->users++;
+	for (int r = 0; r < c->size; r++)
+		f->with[r] = !message && r != c->rank;
+	for (int k = 0; message && k < op->n; k++)
+		f->with[op->p2p[k].peer] = op->p2p[k].peer != c->rank;
+	if (me && !message)
+		atomic_store_explicit(&me->device_called, f->number, memory_order_release);
+	return f;
+}
+
+static void flight_pop(struct comm *c)
+{
+	struct native *n = c->ondevice->native;
+	struct flight *f = &n->flight[n->first];
+	struct seg_line *me = line_of(c, c->rank);
+	if (me && f->kind != OP_P2P)
+		atomic_store_explicit(&me->device_done, f->number, memory_order_release);
+	mark_drop(c->ondevice, f->mark);
+	n->first = (n->first + 1) % FLIGHTS;
+	n->count--;
+}
+
+/* Lets go of what the device has done. Once the library has been ended, what is in flight ends without being done. */
+static int reap(struct comm *c, struct err *e)
+{
+	struct ondevice *d = c->ondevice;
+	struct native *n = d->native;
+	if (!n->dc)
+		return world_error(c->world, e);
+	while (n->count && n->flight[n->first].queued) {
+		int rc = d->api->event_done(d->device, n->flight[n->first].mark->end, e);
+		if (rc <= 0)
+			return rc;
+		flight_pop(c);
+	}
+	return 0;
+}
+
+/* --- The watcher -------------------------------------------------------------------- */
+
+/* Whether the rank has come as far with collectives as `number`. */
+static bool reached(const _Atomic uint32_t *word, uint32_t number)
+{
+	return (int32_t)(atomic_load_explicit(word, memory_order_acquire) - number) >= 0;
+}
+
+static void append_rank(const struct comm *c, int rank, int nth, char *list, size_t size)
+{
+	char who[160];
+	size_t used = strlen(list);
+	if (nth <= NAMED)
+		snprintf(list + used, size - used, "%s%s", used ? ", " : "",
+			 nth == NAMED ? "others" : group_rank_text(c, rank, who));
+}
+
+/* Names who did not come, as far as one can know. */
+static int late(struct comm *c, const struct flight *f, struct err *e)
+{
+	char list[800] = "", far[800] = "";
+	int behind = 0, unknown = 0;
+	for (int r = 0; r < c->size; r++) {
+		struct seg_line *line = line_of(c, r);
+		if (!f->with[r])
+			continue;
+		if (!line || f->kind == OP_P2P)
+			append_rank(c, r, unknown++, far, sizeof far);
+		else if (!reached(&line->device_called, f->number))
+			append_rank(c, r, behind++, list, sizeof list);
+	}
+	double limit = c->world->timeout_s;
+	if (behind)
+		return err_set(e, ERR_TIMEOUT, "%s did not come within %g s", list, limit);
+	if (unknown)
+		return err_set(e, ERR_TIMEOUT, "it did not end within %g s; who did not come is among %s", limit, far);
+	return err_set(e, ERR_TIMEOUT, "all ranks came, but %s did not end it within %g s", library(c)->name, limit);
+}
+
+/* Whether a rank of this host can no longer do its part of the flight. */
+static bool is_gone(struct comm *c, const struct flight *f, int rank, struct err *e)
+{
+	struct seg_line *line = line_of(c, rank);
+	if (!line || group_rank_gone(c, rank, true, e) == 0)
+		return false;
+	if (atomic_load_explicit(&line->state, memory_order_acquire) != SEG_LEFT)
+		return true;
+	/* It has closed the group: what it had to do for a message one cannot tell. */
+	return f->kind != OP_P2P && !reached(&line->device_done, f->number);
+}
+
+/* Whether it makes sense to wait on for the oldest flight. */
+static int look_at(struct comm *c, struct flight *f, struct err *e)
+{
+	struct ondevice *d = c->ondevice;
+	int64_t now = clock_ns(), limit = (int64_t)(c->world->timeout_s * 1e9);
+	if (!f->since) {
+		int rc = d->api->event_done(d->device, f->mark->begin, e);
+		if (rc <= 0)
+			return rc;
+		f->since = now;
+	}
+	for (int r = 0; r < c->size; r++)
+		if (f->with[r] && is_gone(c, f, r, e))
+			return -1;
+	return limit > 0 && now - f->since > limit ? late(c, f, e) : 0;
+}
+
+static int look(struct comm *c, struct err *e)
+{
+	struct native *n = c->ondevice->native;
+	if (reap(c, e) < 0 || library(c)->ready(n->dc, e) < 0)
+		return -1;
+	return n->count ? look_at(c, &n->flight[n->first], e) : 0;
+}
+
+/* The lock is free meanwhile: the world's is taken before it. */
+static void report(struct comm *c, struct err *why)
+{
+	struct native *n = c->ondevice->native;
+	const struct flight *f = n->count ? &n->flight[n->first] : NULL;
+	if (f)
+		err_prefix(why, "%s number %u of group %s (rank %d of %d)", op_word(f->kind), f->number, c->name,
+			   c->rank, c->size);
+	else
+		err_prefix(why, "group %s (rank %d of %d)", c->name, c->rank, c->size);
+	unlock(c);
+	world_fail(c->world, why);
+	lock(c);
+}
+
+static void end_library(struct comm *c)
+{
+	struct native *n = c->ondevice->native;
+	if (n->dc)
+		library(c)->close(n->dc);
+	n->dc = NULL;
+}
+
+/* A look's time, or until something changes. */
+static void doze(struct comm *c)
+{
+	struct native *n = c->ondevice->native;
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_nsec += LOOK_NS;
+	t.tv_sec += t.tv_nsec / 1000000000;
+	t.tv_nsec %= 1000000000;
+	if (n->count)
+		pthread_cond_timedwait(&n->change, &c->ondevice->lock, &t);
+	else
+		pthread_cond_wait(&n->change, &c->ondevice->lock);
+}
+
+static void *watch(void *arg)
+{
+	struct comm *c = arg;
+	struct native *n = c->ondevice->native;
+	lock(c);
+	while (!n->leave && n->dc) {
+		struct err why = ERR_INIT;
+		if (world_failed(c->world))
+			end_library(c);
+		else if (look(c, &why) < 0 && !world_failed(c->world))
+			report(c, &why);
+		else
+			doze(c);
+	}
+	unlock(c);
+	return NULL;
+}
+
+static int start_watcher(struct comm *c, struct err *e)
+{
+	struct native *n = c->ondevice->native;
+	/* Signals belong to the threads that the program made. */
+	sigset_t all, old;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	int rc = pthread_create(&n->thread, NULL, watch, c);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (rc)
+		return err_set(e, ERR_NOMEM, "cannot start the thread that watches group %s: %s", c->name, strerror(rc));
+	n->watched = true;
+	return 0;
+}
+
+/* Without the lock, see ondevice.h: a wake-up that is lost costs a look's time, or nothing where nothing is in flight. */
+void native_cut(struct comm *c)
+{
+	if (c->ondevice->native)
+		pthread_cond_signal(&c->ondevice->native->change);
+}
+
+/* --- Operations --------------------------------------------------------------------- */
+
+/* The watcher ends the wait when it takes too long. */
+static int settle(struct comm *c, struct err *e)
+{
+	struct native *n = c->ondevice->native;
+	struct patience p = { 0 };
+	for (;;) {
+		lock(c);
+		int rc = n->dc ? library(c)->ready(n->dc, e) : 0;
+		unlock(c);
+		if (rc)
+			return rc < 0 ? -1 : 0;
+		if (patience_look(c, &p, "", e) < 0)
+			return -1;
+	}
+}
+
+/* Until at most `most` operations are in flight. */
+static int drain(struct comm *c, int most, struct err *e)
+{
+	struct native *n = c->ondevice->native;
+	struct patience p = { 0 };
+	for (;;) {
+		lock(c);
+		int rc = reap(c, e), left = n->count;
+		unlock(c);
+		if (rc < 0)
+			return -1;
+		if (left <= most)
+			return 0;
+		if (patience_look(c, &p, "", e) < 0)
+			return -1;
+	}
+}
+
+int native_sync(struct comm *c, struct err *e)
+{
+	return drain(c, 0, e);
+}
+
+/* Under the lock. */
+static int hand_over(struct comm *c, const struct op *op, struct mark *m, struct err *e)
+{
+	struct ondevice *d = c->ondevice;
+	struct native *n = d->native;
+	struct op_signature sign = op_sign(op, flight_push(c, op, m)->number, c->size);
+	recorder_begin(c->recorder, op, &sign, library(c)->name);
+	pthread_cond_signal(&n->change);
+	if (d->api->stream_wait(d->device, n->stream, m->begin, e) < 0)
+		return -1;
+	return library(c)->queue(n->dc, op, n->stream, e);
+}
+
+int native_run(struct comm *c, const struct op *op, struct mark *m, struct err *e)
+{
+	struct ondevice *d = c->ondevice;
+	struct native *n = d->native;
+	if (drain(c, FLIGHTS - 1, e) < 0)
+		return -1;
+	lock(c);
+	if (!n->dc) {
+		unlock(c);
+		return world_error(c->world, e);
+	}
+	int rc = hand_over(c, op, m, e);
+	unlock(c);
+	if (rc == 0)
+		rc = settle(c, e);
+	recorder_end(c->recorder, rc < 0); /* queued is all that this thread knows of it */
+	if (rc < 0)
+		return -1;
+	lock(c);
+	struct flight *f = &n->flight[(n->first + n->count - 1) % FLIGHTS];
+	rc = d->api->event_record(d->device, m->end, n->stream, e);
+	f->queued = rc == 0;
+	f->since = 0;
+	unlock(c);
+	return rc;
+}
+
+/* --- Opening and closing --------------------------------------------------------------- */
+
+static bool someone_is_gone(struct comm *c, struct err *e)
+{
+	for (int r = 0; r < c->size; r++)
+		if (r != c->rank && line_of(c, r) && group_rank_gone(c, r, true, e) < 0)
+			return true;
+	return false;
+}
+
+/* Until a new communicator is ready. parent: it is split from that one, whose lock guards both. */
+static int await_start(struct comm *c, struct comm *parent, struct device_comm *dc, struct err *e)
+{
+	char what[80];
+	struct patience p;
+	snprintf(what, sizeof what, "the start of %s", library(c)->name);
+	patience_begin(c, &p);
+	for (;;) {
+		if (parent)
+			lock(parent);
+		int rc = library(c)->ready(dc, e);
+		if (parent)
+			unlock(parent);
+		if (rc)
+			return rc < 0 ? -1 : 0;
+		if (patience_look(c, &p, what, e) < 0 || someone_is_gone(c, e))
+			return -1;
+	}
+}
+
+static int native_new(struct comm *c, struct err *e)
+{
+	struct ondevice *d = c->ondevice;
+	struct native *n = calloc(1, sizeof *n);
+	if (n)
+		n->with = calloc((size_t)c->size * FLIGHTS, sizeof *n->with);
+	if (!n || !n->with) {
+		free(n);
+		return err_set(e, ERR_NOMEM, "no memory for operations of %s", library(c)->name);
+	}
+	pthread_condattr_t monotonic;
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&n->change, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	pthread_mutex_lock(&c->world->lock);
+	d->native = n;
+	pthread_mutex_unlock(&c->world->lock);
+	return d->api->stream_open(d->device, &n->stream, e);
+}
+
+int native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct err *e)
+{
+	struct ondevice *d = c->ondevice;
+	if (native_new(c, e) < 0)
+		return -1;
+	if (library(c)->open(d->device, key, c->size, c->rank, &d->native->dc, e) < 0 ||
+	    await_start(c, NULL, d->native->dc, e) < 0)
+		return -1;
+	return start_watcher(c, e);
+}
+
+int native_split(struct comm *parent, int color, int key, struct comm *c, struct err *e)
+{
+	struct device_comm *dc = NULL;
+	if ((c && native_new(c, e) < 0) || native_sync(parent, e) < 0)
+		return -1;
+	lock(parent);
+	struct native *from = parent->ondevice->native;
+	int rc = from->dc ? library(parent)->split(from->dc, color, key, &dc, e) : world_error(parent->world, e);
+	unlock(parent);
+	if (rc == 0)
+		rc = await_start(c ? c : parent, parent, dc, e);
+	if (c)
+		c->ondevice->native->dc = dc;
+	else if (dc)
+		library(parent)->close(dc);
+	return rc < 0 || !c ? rc : start_watcher(c, e);
+}
+
+/* Whether a rank of this host may still read what this rank's library holds. */
+static bool all_leave(const struct comm *c)
+{
+	for (int r = 0; r < c->size; r++) {
+		struct seg_line *line = line_of(c, r);
+		if (line && !atomic_load_explicit(&line->device_leaves, memory_order_acquire) &&
+		    atomic_load_explicit(&line->state, memory_order_acquire) == SEG_HERE)
+			return false;
+	}
+	return true;
+}
+
+enum parting { UNDER_WAY, FINISHING, GONE_QUIET };
+
+/* One look further: all done here; then all of it sent; then the peers of this host as well. */
+static int part_further(struct comm *c, enum parting *at, struct err *e)
+{
+	struct native *n = c->ondevice->native;
+	struct seg_line *me = line_of(c, c->rank);
+	int rc = reap(c, e);
+	if (rc == 0 && *at == UNDER_WAY && !n->count) {
+		*at = FINISHING;
+		rc = library(c)->finish(n->dc, e);
+	} else if (rc == 0 && *at == FINISHING && (rc = library(c)->ready(n->dc, e)) == 1) {
+		*at = GONE_QUIET;
+		if (me)
+			atomic_store_explicit(&me->device_leaves, true, memory_order_release);
+	}
+	return rc;
+}
+
+/* An operation that is done here may still be under way at a peer, out of this rank's memory or not yet sent: all leave
+ * together, or after a moment. */
+static void part(struct comm *c)
+{
+	struct native *n = c->ondevice->native;
+	struct patience p = { .deadline = clock_ns() + PARTING_NS };
+	struct err why = ERR_INIT;
+	enum parting at = UNDER_WAY;
+	while (!world_failed(c->world) && !(at == GONE_QUIET && all_leave(c))) {
+		lock(c);
+		int rc = part_further(c, &at, &why);
+		unlock(c);
+		if (rc < 0 || patience_look(c, &p, "closing", &why) < 0)
+			break;
+	}
+	if (at != UNDER_WAY || world_failed(c->world))
+		return;
+	err_set(&why, ERR_ABORTED, "group %s was closed while %d operations were under way", c->name, n->count);
+	world_fail(c->world, &why);
+}
+
+void native_close(struct comm *c)
+{
+	struct ondevice *d = c->ondevice;
+	struct native *n = d->native;
+	if (!n)
+		return;
+	if (n->watched) {
+		part(c);
+		lock(c);
+		n->leave = true;
+		pthread_cond_signal(&n->change);
+		unlock(c);
+		pthread_join(n->thread, NULL);
+	}
+	end_library(c);
+	if (n->stream)
+		d->api->stream_close(d->device, n->stream);
+	pthread_mutex_lock(&c->world->lock);
+	d->native = NULL;
+	pthread_mutex_unlock(&c->world->lock);
+	pthread_cond_destroy(&n->change);
+	free(n->with);
+	free(n);
+}

@@ -1,0 +1,412 @@
+/*
+ * Operations on device memory through the host: each block of the operation is cut into slices, and the
+ * k-th slices of all blocks are a chunk: copied into pinned memory, given to the group's host operation, and the
+ * result copied back. Two slots take turns, so that the copies of the next chunk and of the one before go on
+ * while the host computes. Since an element's reduction depends on nothing but the ranks, the result is
+ * that of the same operation on host memory, bit for bit.
+ *
+ * An all_to_all travels as messages, because only the two ranks concerned know how many slices there are; a slice of
+ * a message has the same size on both sides.
+ */
+#include "libcomm/device/ondevice.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 1 << 20, MESSAGE = 256 << 10, ALIGN = 64 };
+
+struct block { /* of device memory */
+	char *data;
+	size_t bytes;
+	int peer; /* of a message */
+};
+
+struct buffer { /* pinned */
+	void *memory;
+	size_t size;
+};
+
+struct slot {
+	struct buffer in, out;
+	void *loaded, *stored; /* events: the copies to, from this slot */
+};
+
+struct staged {
+	struct slot slot[2];
+	void *load, *store;   /* streams */
+	struct block *ins, *outs;
+	int in_count, out_count, block_room;
+	size_t *counts;       /* of a chunk's host operation, by rank */
+	struct comm_p2p *messages;
+};
+
+/* An operation cut up. */
+struct cut {
+	const struct op *op;
+	size_t element, slice; /* bytes */
+	size_t chunks;
+};
+
+/* --- Blocks ------------------------------------------------------------------------ */
+
+static int blocks_room(struct staged *s, int want, struct err *e)
+{
+	if (want <= s->block_room)
+		return 0;
+	struct block *ins = realloc(s->ins, (size_t)want * sizeof *ins);
+	if (ins)
+		s->ins = ins;
+	struct block *outs = realloc(s->outs, (size_t)want * sizeof *outs);
+	if (outs)
+		s->outs = outs;
+	struct comm_p2p *messages = realloc(s->messages, 2 * (size_t)want * sizeof *messages);
+	if (messages)
+		s->messages = messages;
+	if (!ins || !outs || !messages)
+		return err_set(e, ERR_NOMEM, "no memory for %d blocks", want);
+	s->block_room = want;
+	return 0;
+}
+
+static void add_in(struct staged *s, const void *data, size_t bytes, int peer)
+{
+	s->ins[s->in_count++] = (struct block){ (char *)(uintptr_t)data, bytes, peer };
+}
+
+static void add_out(struct staged *s, void *data, size_t bytes, int peer)
+{
+	s->outs[s->out_count++] = (struct block){ data, bytes, peer };
+}
+
+static size_t count_of(const struct op *op, const size_t *counts, int rank)
+{
+	return counts ? counts[rank] : op->count;
+}
+
+/* A block a rank, one after the other. */
+static void add_all(struct comm *c, const struct op *op, bool in, const size_t *counts)
+{
+	struct staged *s = c->ondevice->staged;
+	char *at = in ? (char *)(uintptr_t)op->in : op->out;
+	for (int r = 0; r < c->size; r++) {
+		size_t bytes = count_of(op, counts, r) * comm_type_size(op->type);
+		if (in)
+			add_in(s, at, bytes, r);
+		else
+			add_out(s, at, bytes, r);
+		at += bytes;
+	}
+}
+
+static void list_messages(struct staged *s, const struct op *op)
+{
+	for (int i = 0; i < op->n; i++) {
+		const struct comm_p2p *p = &op->p2p[i];
+		size_t bytes = p->count * comm_type_size(p->type);
+		if (p->send)
+			add_in(s, p->data, bytes, p->peer);
+		else
+			add_out(s, p->data, bytes, p->peer);
+	}
+}
+
+static void list_blocks(struct comm *c, const struct op *op)
+{
+	struct staged *s = c->ondevice->staged;
+	size_t mine = count_of(op, op->counts, c->rank) * comm_type_size(op->type);
+	bool root = c->rank == op->root;
+	s->in_count = s->out_count = 0;
+	switch (op->kind) {
+	case OP_ALL_REDUCE:
+	case OP_REDUCE:
+		add_in(s, op->in, mine, 0);
+		if (root || op->kind == OP_ALL_REDUCE)
+			add_out(s, op->out, mine, 0);
+		break;
+	case OP_BROADCAST:
+		if (root)
+			add_in(s, op->in, mine, 0);
+		else
+			add_out(s, op->out, mine, 0);
+		break;
+	case OP_ALL_GATHER:
+	case OP_GATHER:
+		add_in(s, op->in, mine, 0);
+		if (root || op->kind == OP_ALL_GATHER)
+			add_all(c, op, false, op->counts);
+		break;
+	case OP_REDUCE_SCATTER:
+		add_all(c, op, true, op->counts);
+		add_out(s, op->out, mine, 0);
+		break;
+	case OP_SCATTER:
+		if (root)
+			add_all(c, op, true, op->counts);
+		add_out(s, op->out, mine, 0);
+		break;
+	case OP_ALL_TO_ALL:
+		add_all(c, op, true, op->counts);
+		add_all(c, op, false, op->out_counts);
+		break;
+	case OP_P2P:
+		list_messages(s, op);
+		break;
+	case OP_BARRIER:
+	case OP_KIND_COUNT:
+		break;
+	}
+}
+
+static bool is_messages(const struct op *op)
+{
+	return op->kind == OP_P2P || op->kind == OP_ALL_TO_ALL;
+}
+
+/* The size of a slice, and how many there are: of a collective the same on all ranks. */
+static struct cut cut_up(struct comm *c, const struct op *op)
+{
+	struct staged *s = c->ondevice->staged;
+	struct cut cut = { .op = op, .element = comm_type_size(op->type), .slice = MESSAGE };
+	size_t longest = 0;
+	if (is_messages(op)) {
+		for (int i = 0; i < s->in_count; i++)
+			longest = s->ins[i].bytes > longest ? s->ins[i].bytes : longest;
+		for (int i = 0; i < s->out_count; i++)
+			longest = s->outs[i].bytes > longest ? s->outs[i].bytes : longest;
+	} else {
+		bool one = op->kind == OP_ALL_REDUCE || op->kind == OP_REDUCE || op->kind == OP_BROADCAST;
+		cut.slice = CHUNK / (size_t)(one ? 1 : c->size) / ALIGN * ALIGN;
+		cut.slice = cut.slice ? cut.slice : ALIGN;
+		for (int r = 0; r < c->size; r++) {
+			size_t bytes = count_of(op, op->counts, r) * cut.element;
+			longest = bytes > longest ? bytes : longest;
+		}
+	}
+	cut.chunks = (longest + cut.slice - 1) / cut.slice;
+	cut.chunks = cut.chunks ? cut.chunks : 1; /* even nothing is something all have to come to */
+	return cut;
+}
+
+static size_t slice_of(const struct cut *cut, size_t bytes, size_t k)
+{
+	size_t at = k * cut->slice;
+	size_t left = bytes > at ? bytes - at : 0;
+	return left < cut->slice ? left : cut->slice;
+}
+
+/* --- Pinned memory ------------------------------------------------------------------- */
+
+static void buffer_close(struct comm *c, struct buffer *b)
+{
+	if (!b->memory)
+		return;
+	c->ondevice->api->unpin(c->ondevice->device, b->memory);
+	comm_free(c, b->memory);
+	*b = (struct buffer){ NULL, 0 };
+}
+
+/* Memory that the device copies fast and that the host's operations read in place. */
+static int buffer_room(struct comm *c, struct buffer *b, size_t want, struct err *e)
+{
+	if (want <= b->size)
+		return 0;
+	void *memory;
+	buffer_close(c, b);
+	if (comm_alloc(c, want, &memory, e) < 0)
+		return -1;
+	if (c->ondevice->api->pin(c->ondevice->device, memory, want, e) < 0) {
+		comm_free(c, memory);
+		return -1;
+	}
+	*b = (struct buffer){ memory, want };
+	return 0;
+}
+
+static size_t padded(size_t bytes)
+{
+	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* What the first slices of these blocks need, which are the largest ones. */
+static size_t chunk_bytes(const struct cut *cut, const struct block *b, int n)
+{
+	size_t sum = 0;
+	for (int i = 0; i < n; i++)
+		sum += padded(slice_of(cut, b[i].bytes, 0));
+	return sum;
+}
+
+static int slots_room(struct comm *c, const struct cut *cut, struct err *e)
+{
+	struct staged *s = c->ondevice->staged;
+	size_t in = chunk_bytes(cut, s->ins, s->in_count), out = chunk_bytes(cut, s->outs, s->out_count);
+	for (size_t i = 0; i < 2 && i < cut->chunks; i++) {
+		struct slot *slot = &s->slot[i];
+		if (out > slot->out.size && ondevice_await(c, slot->stored, "the copy to the device", e) < 0)
+			return -1;
+		if (buffer_room(c, &slot->in, in, e) < 0 || buffer_room(c, &slot->out, out, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* --- A chunk ----------------------------------------------------------------------------- */
+
+static int load(struct comm *c, const struct cut *cut, size_t k, struct err *e)
+{
+	struct ondevice *d = c->ondevice;
+	struct staged *s = d->staged;
+	struct slot *slot = &s->slot[k % 2];
+	char *at = slot->in.memory;
+	for (int i = 0; i < s->in_count; i++) {
+		size_t bytes = slice_of(cut, s->ins[i].bytes, k);
+		if (bytes && d->api->copy(d->device, at, s->ins[i].data + k * cut->slice, bytes, s->load, e) < 0)
+			return -1;
+		at += bytes;
+	}
+	return d->api->event_record(d->device, slot->loaded, s->load, e);
+}
+
+static int store(struct comm *c, const struct cut *cut, size_t k, struct err *e)
+{
+	struct ondevice *d = c->ondevice;
+	struct staged *s = d->staged;
+	struct slot *slot = &s->slot[k % 2];
+	const char *at = slot->out.memory;
+	for (int i = 0; i < s->out_count; i++) {
+		size_t bytes = slice_of(cut, s->outs[i].bytes, k);
+		if (bytes && d->api->copy(d->device, s->outs[i].data + k * cut->slice, at, bytes, s->store, e) < 0)
+			return -1;
+		at += bytes;
+	}
+	return d->api->event_record(d->device, slot->stored, s->store, e);
+}
+
+static int add_messages(const struct cut *cut, size_t k, const struct block *b, int count, bool send, char *at,
+			struct comm_p2p *out)
+{
+	int n = 0;
+	for (int i = 0; i < count; i++) {
+		size_t bytes = slice_of(cut, b[i].bytes, k);
+		/* One that is empty as a whole is a message all the same. */
+		if (bytes || (k == 0 && cut->op->kind == OP_P2P))
+			out[n++] = (struct comm_p2p){ send, at, bytes, COMM_U8, b[i].peer };
+		at += bytes;
+	}
+	return n;
+}
+
+static int exchange_chunk(struct comm *c, const struct cut *cut, size_t k, struct err *e)
+{
+	struct staged *s = c->ondevice->staged;
+	struct slot *slot = &s->slot[k % 2];
+	int n = add_messages(cut, k, s->ins, s->in_count, true, slot->in.memory, s->messages);
+	n += add_messages(cut, k, s->outs, s->out_count, false, slot->out.memory, s->messages + n);
+	struct op op = { .kind = OP_P2P, .p2p = s->messages, .n = n, .record = k ? 0 : cut->op->record };
+	return group_run_host(c, &op, e);
+}
+
+/* The k-th slices by the operation itself. */
+static int host_chunk(struct comm *c, const struct cut *cut, size_t k, struct err *e)
+{
+	struct staged *s = c->ondevice->staged;
+	struct slot *slot = &s->slot[k % 2];
+	if (is_messages(cut->op))
+		return exchange_chunk(c, cut, k, e);
+	struct op op = *cut->op;
+	op.mark = NULL;
+	op.record = k ? 0 : op.record;
+	op.in = s->in_count ? slot->in.memory : NULL;
+	op.out = s->out_count ? slot->out.memory : NULL;
+	if (op.kind == OP_BROADCAST)
+		op.in = op.out = c->rank == op.root ? slot->in.memory : slot->out.memory;
+	op.count = slice_of(cut, op.count * cut->element, k) / cut->element;
+	for (int r = 0; op.counts && r < c->size; r++)
+		s->counts[r] = slice_of(cut, cut->op->counts[r] * cut->element, k) / cut->element;
+	if (op.counts)
+		op.counts = s->counts;
+	return group_run_host(c, &op, e);
+}
+
+/* The host's part of chunk k, while the device loads the next one and stores the one before. */
+static int turn(struct comm *c, const struct cut *cut, size_t k, struct err *e)
+{
+	struct slot *slot = &c->ondevice->staged->slot[k % 2];
+	if (k + 1 < cut->chunks && load(c, cut, k + 1, e) < 0)
+		return -1;
+	if (ondevice_await(c, slot->loaded, "the device's work before it, or the copy from the device", e) < 0 ||
+	    ondevice_await(c, slot->stored, "the copy to the device", e) < 0 || host_chunk(c, cut, k, e) < 0)
+		return -1;
+	return store(c, cut, k, e);
+}
+
+int staged_run(struct comm *c, const struct op *op, struct mark *m, struct err *e)
+{
+	struct ondevice *d = c->ondevice;
+	struct staged *s = d->staged;
+	if (blocks_room(s, op->kind == OP_P2P ? op->n : c->size, e) < 0)
+		return -1;
+	list_blocks(c, op);
+	struct cut cut = cut_up(c, op);
+	if (slots_room(c, &cut, e) < 0 || d->api->stream_wait(d->device, s->load, m->begin, e) < 0 ||
+	    d->api->stream_wait(d->device, s->store, m->begin, e) < 0 || load(c, &cut, 0, e) < 0)
+		return -1;
+	for (size_t k = 0; k < cut.chunks; k++)
+		if (turn(c, &cut, k, e) < 0)
+			return -1;
+	return d->api->event_record(d->device, m->end, s->store, e);
+}
+
+int staged_sync(struct comm *c, struct err *e)
+{
+	struct staged *s = c->ondevice->staged;
+	for (int i = 0; i < 2; i++)
+		if (ondevice_await(c, s->slot[i].stored, "the copy to the device", e) < 0)
+			return -1;
+	return 0;
+}
+
+/* --- Opening and closing --------------------------------------------------------------- */
+
+int staged_open(struct comm *c, struct err *e)
+{
+	struct ondevice *d = c->ondevice;
+	struct staged *s = d->staged = calloc(1, sizeof *s);
+	if (s)
+		s->counts = calloc((size_t)c->size, sizeof *s->counts);
+	if (!s || !s->counts)
+		return err_set(e, ERR_NOMEM, "no memory for copies of device memory");
+	if (d->api->stream_open(d->device, &s->load, e) < 0 || d->api->stream_open(d->device, &s->store, e) < 0)
+		return -1;
+	for (int i = 0; i < 2; i++)
+		if (d->api->event_open(d->device, &s->slot[i].loaded, e) < 0 ||
+		    d->api->event_open(d->device, &s->slot[i].stored, e) < 0)
+			return -1;
+	return 0;
+}
+
+void staged_close(struct comm *c)
+{
+	struct ondevice *d = c->ondevice;
+	struct staged *s = d->staged;
+	if (!s)
+		return;
+	if (s->load)
+		d->api->stream_close(d->device, s->load);
+	if (s->store)
+		d->api->stream_close(d->device, s->store);
+	for (int i = 0; i < 2; i++) {
+		buffer_close(c, &s->slot[i].in);
+		buffer_close(c, &s->slot[i].out);
+		if (s->slot[i].loaded)
+			d->api->event_close(d->device, s->slot[i].loaded);
+		if (s->slot[i].stored)
+			d->api->event_close(d->device, s->slot[i].stored);
+	}
+	free(s->ins);
+	free(s->outs);
+	free(s->counts);
+	free(s->messages);
+	free(s);
+	d->staged = NULL;
+}

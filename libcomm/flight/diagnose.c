@@ -1,0 +1,293 @@
+#include "libcomm/flight/diagnose_text.h"
+#include "libcomm/flight/waits.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+const char *finding_word(enum finding f)
+{
+	static const char *const words[] = { "none", "mismatch", "message", "circle", "missing" };
+	return words[f];
+}
+
+void diagnosis_fini(struct diagnosis *d)
+{
+	buf_fini(&d->text);
+	free(d->ranks);
+}
+
+/* --- Messages of different sizes -------------------------------------------------------- */
+
+static int say_message(const struct trace *t, const struct trace_part *p, const struct trace_op *op,
+		       const struct trace_message *m, const struct meeting *met, struct diagnosis *d, struct err *e)
+{
+	int from = p->group->members[p->rank], to = p->group->members[m->peer];
+	d->finding = FINDING_MESSAGE;
+	d->group = p->group;
+	d->op = op;
+	say_group(&d->text, t, p->group);
+	buf_printf(&d->text, ": rank %d sends %" PRId64 " bytes to rank %d in %s number %" PRId64 " where rank %d receives %"
+		   PRId64 " bytes in its number %" PRId64, from, m->bytes, to, op_word(op->kind), op->seq, to,
+		   met->message->bytes, met->op->seq);
+	return diagnosis_blame(d, from, e) || diagnosis_blame(d, to, e) ? -1 : 0;
+}
+
+static int look_in_sends(const struct trace *t, const struct trace_part *p, struct diagnosis *d, struct err *e)
+{
+	for (int i = 0; i < p->n && d->finding == FINDING_NONE; i++)
+		for (int k = 0; op_waits(&p->ops[i]) && k < p->ops[i].listed; k++) {
+			const struct trace_message *m = &p->ops[i].message[k];
+			struct meeting met = m->send ? message_meets(p, m) : (struct meeting){ .how = NOT_THERE };
+			if (met.how == MET && met.message->bytes != m->bytes)
+				return say_message(t, p, &p->ops[i], m, &met, d, e);
+		}
+	return 0;
+}
+
+static int look_for_message(const struct trace *t, struct diagnosis *d, struct err *e)
+{
+	int rc = 0;
+	for (int r = 0; r < t->size && rc == 0 && d->finding == FINDING_NONE; r++)
+		for (int i = 0; i < t->ranks[r].n && rc == 0 && d->finding == FINDING_NONE; i++)
+			rc = look_in_sends(t, &t->ranks[r].parts[i], d, e);
+	return rc;
+}
+
+/* --- Ranks that wait for each other ------------------------------------------------------- */
+
+static void put_wait(struct buf *b, const struct trace *t, const struct wait *w)
+{
+	buf_printf(b, "rank %d in ", w->rank);
+	say_op(b, t, w->in->group, w->what);
+	buf_printf(b, " for rank %d", w->whom);
+}
+
+static int say_circle(const struct trace *t, const struct wait *path, int n, struct diagnosis *d, struct err *e)
+{
+	d->finding = FINDING_CIRCLE;
+	d->group = path[0].in->group;
+	d->op = path[0].what;
+	buf_puts(&d->text, "ranks wait for each other: ");
+	for (int i = 0; i < n; i++) {
+		buf_puts(&d->text, i ? ", " : "");
+		put_wait(&d->text, t, &path[i]);
+		if (diagnosis_blame(d, path[i].rank, e))
+			return -1;
+	}
+	return 0;
+}
+
+enum { UNSEEN, ON_PATH, LEFT };
+
+/* Follows the waits from a rank; the path from where it met itself again is the circle. */
+static int follow(const struct trace *t, int from, struct wait *path, char *seen, struct diagnosis *d, struct err *e)
+{
+	int n = 0;
+	path[n++] = (struct wait){ .rank = from };
+	seen[from] = ON_PATH;
+	while (n > 0) {
+		struct wait *at = &path[n - 1];
+		if (!wait_next(t, at)) {
+			seen[at->rank] = LEFT;
+			n--;
+		} else if (seen[at->whom] == UNSEEN) {
+			seen[at->whom] = ON_PATH;
+			path[n++] = (struct wait){ .rank = at->whom };
+		} else if (seen[at->whom] == ON_PATH) {
+			int first = n - 1;
+			while (path[first].rank != at->whom)
+				first--;
+			return say_circle(t, &path[first], n - first, d, e);
+		}
+	}
+	return 0;
+}
+
+static int look_for_circle(const struct trace *t, struct diagnosis *d, struct err *e)
+{
+	struct wait *path = calloc((size_t)t->size, sizeof *path);
+	char *seen = calloc((size_t)t->size, 1);
+	int rc = path && seen ? 0 : err_set(e, ERR_NOMEM, "no memory for %d ranks", t->size);
+	for (int r = 0; r < t->size && rc == 0 && d->finding == FINDING_NONE; r++)
+		if (seen[r] == UNSEEN)
+			rc = follow(t, r, path, seen, d, e);
+	free(path);
+	free(seen);
+	return rc;
+}
+
+/* --- A rank that never came --------------------------------------------------------------- */
+
+enum { TOLD = 3 }; /* last operations, at most */
+
+static void put_last(struct buf *b, const struct trace *t, int rank)
+{
+	const struct trace_rank *r = &t->ranks[rank];
+	const struct trace_part *in = NULL;
+	const struct trace_op *last = NULL;
+	for (int i = 0; i < r->n; i++)
+		for (int k = 0; k < r->parts[i].n; k++)
+			if (!last || r->parts[i].ops[k].start_us >= last->start_us) {
+				in = &r->parts[i];
+				last = &in->ops[k];
+			}
+	if (!last) {
+		buf_puts(b, "it has called nothing");
+		return;
+	}
+	buf_puts(b, "its last operation was ");
+	say_op(b, t, in->group, last);
+	buf_printf(b, ", %s", last->state == RECORD_QUEUED ? "still queued" : "done");
+}
+
+/* Who is in the same operation as w's rank, and for how long at most; how many. */
+static int find_waiting(const struct trace *t, const struct wait *w, int *waiting, double *longest)
+{
+	const struct trace_group *g = w->in->group;
+	int n = 0;
+	*longest = 0;
+	for (int r = 0; r < g->size; r++)
+		for (int i = 0; g->part[r] && i < g->part[r]->n; i++) {
+			const struct trace_op *op = &g->part[r]->ops[i];
+			bool same = w->message ? op == w->what : op->kind != OP_P2P && op->seq == w->what->seq;
+			if (!same || !op_waits(op))
+				continue;
+			double s = waited_s(t, g->part[r], op);
+			*longest = s > *longest ? s : *longest;
+			waiting[n++] = g->members[r];
+			break;
+		}
+	return n;
+}
+
+/* "ranks 0-2 wait since 12.3 s in all_reduce number 40 of group world for rank 3, of which there is no dump" */
+static void put_undumped(struct buf *b, const struct trace *t, const struct wait *w, struct diagnosis *d, int *waiting)
+{
+	double s;
+	int n = find_waiting(t, w, waiting, &s);
+	say_ranks(b, waiting, n);
+	buf_printf(b, " wait%s since %.3g s in ", n == 1 ? "s" : "", s);
+	say_op(b, t, w->in->group, w->what);
+	buf_puts(b, " for ");
+	say_ranks(b, d->ranks, d->n);
+	buf_puts(b, ", of which there is no dump");
+}
+
+/* "rank 5 (b) never came to all_reduce number 40 of group tp1, on which ranks 4, 6-7 wait since 12.3 s" */
+static void put_missing(struct buf *b, const struct trace *t, const struct wait *w, struct diagnosis *d, int *waiting)
+{
+	const struct trace_message *m = w->message;
+	double s;
+	int n = find_waiting(t, w, waiting, &s);
+	if (d->n == 1)
+		say_rank(b, t, d->ranks[0]);
+	else
+		say_ranks(b, d->ranks, d->n);
+	buf_puts(b, " never came to ");
+	if (m)
+		buf_printf(b, "%s the %" PRId64 " bytes that rank %d %s in ", m->send ? "receive" : "send", m->bytes, w->rank,
+			   m->send ? "sends" : "waits for");
+	say_op(b, t, w->in->group, w->what);
+	if (!m) {
+		buf_puts(b, ", on which ");
+		say_ranks(b, waiting, n);
+		buf_puts(b, n == 1 ? " waits" : " wait");
+	}
+	buf_printf(b, " since %.3g s", s);
+	for (int i = 0; i < d->n && i < TOLD; i++) {
+		if (!t->ranks[d->ranks[i]].there) {
+			buf_printf(b, "; there is no dump of rank %d", d->ranks[i]);
+			continue;
+		}
+		buf_puts(b, "; ");
+		if (d->n > 1)
+			buf_printf(b, "rank %d: ", d->ranks[i]);
+		put_last(b, t, d->ranks[i]);
+	}
+}
+
+static int say_missing(const struct trace *t, const struct wait *w, const bool *waits, struct diagnosis *d, struct err *e)
+{
+	int *waiting = calloc((size_t)w->in->group->size, sizeof *waiting);
+	if (!waiting)
+		return err_set(e, ERR_NOMEM, "no memory for %d ranks", w->in->group->size);
+	int rc = 0;
+	bool dumped = false;
+	for (struct wait next = { .rank = w->rank }; rc == 0 && wait_next(t, &next);) {
+		if (next.what != w->what || (w->message && next.whom != w->whom) || waits[next.whom])
+			continue;
+		dumped |= t->ranks[next.whom].there;
+		rc = diagnosis_blame(d, next.whom, e);
+	}
+	d->finding = FINDING_MISSING;
+	d->group = w->in->group;
+	d->op = w->what;
+	(dumped ? put_missing : put_undumped)(&d->text, t, w, d, waiting);
+	free(waiting);
+	return rc;
+}
+
+/* Of all waits for a rank that waits for nobody, the one that began first. */
+static int look_for_missing(const struct trace *t, struct diagnosis *d, struct err *e)
+{
+	struct wait first = { .what = NULL };
+	bool *waits = calloc((size_t)t->size + 1, sizeof *waits);
+	if (!waits)
+		return err_set(e, ERR_NOMEM, "no memory for %d ranks", t->size);
+	for (int r = 0; r < t->size; r++)
+		waits[r] = rank_waits(t, r);
+	for (int r = 0; r < t->size; r++)
+		for (struct wait w = { .rank = r }; waits[r] && wait_next(t, &w);)
+			if ((!first.what || w.what->start_us < first.what->start_us) && !waits[w.whom])
+				first = w;
+	int rc = first.what ? say_missing(t, &first, waits, d, e) : 0;
+	free(waits);
+	return rc;
+}
+
+/* --- Nothing ------------------------------------------------------------------------------ */
+
+static void say_nothing(const struct trace *t, struct diagnosis *d)
+{
+	const struct trace_part *in = NULL;
+	const struct trace_op *first = NULL;
+	int there = 0;
+	for (int r = 0; r < t->size; r++) {
+		there += t->ranks[r].there;
+		for (int i = 0; i < t->ranks[r].n; i++)
+			for (int k = 0; k < t->ranks[r].parts[i].n; k++) {
+				const struct trace_op *op = &t->ranks[r].parts[i].ops[k];
+				if (!op_waits(op) || (first && first->start_us <= op->start_us))
+					continue;
+				in = &t->ranks[r].parts[i];
+				first = op;
+			}
+	}
+	if (first) {
+		buf_printf(&d->text, "no disagreement: all have come to ");
+		say_op(&d->text, t, in->group, first);
+		buf_printf(&d->text, ", which has taken %.3g s", waited_s(t, in, first));
+	} else {
+		buf_puts(&d->text, "no disagreement: every operation that was begun has ended");
+	}
+	if (there < t->size)
+		buf_printf(&d->text, "; there are dumps of %d of %d ranks", there, t->size);
+}
+
+int diagnose(const struct trace *t, struct diagnosis *d, struct err *e)
+{
+	static int (*const looks[])(const struct trace *, struct diagnosis *, struct err *) = {
+		look_for_mismatch, look_for_message, look_for_circle, look_for_missing,
+	};
+	*d = (struct diagnosis){ .text = BUF_INIT };
+	int rc = 0;
+	for (size_t i = 0; i < sizeof looks / sizeof *looks && rc == 0 && d->finding == FINDING_NONE; i++)
+		rc = looks[i](t, d, e);
+	if (rc == 0 && d->finding == FINDING_NONE)
+		say_nothing(t, d);
+	if (rc == 0 && buf_failed(&d->text))
+		rc = err_set(e, ERR_NOMEM, "no memory for the diagnosis");
+	if (rc)
+		diagnosis_fini(d);
+	return rc;
+}

@@ -1,0 +1,294 @@
+#include "libcomm/flight/dump.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "libcomm/group.h"
+#include "libcomm/flight/recorder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- The text ------------------------------------------------------------------------ */
+
+/* Bytes of the UTF-8 character at s, 0: it is none. */
+static int character(const unsigned char *s)
+{
+	int n = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : (*s & 0xf0) == 0xe0 ? 3 : *s >= 0xf0 && *s < 0xf5 ? 4 : 0;
+	for (int i = 1; i < n; i++)
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	/* Overlong forms and halves of UTF-16. */
+	if ((*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] >= 0xa0) || (*s == 0xf0 && s[1] < 0x90) ||
+	    (*s == 0xf4 && s[1] >= 0x90))
+		return 0;
+	return n;
+}
+
+/* What is no UTF-8, such as a host's odd name or a text cut off within a character, becomes question marks. */
+static void put_text(struct buf *b, const char *text)
+{
+	buf_puts(b, "\"");
+	for (const unsigned char *s = (const unsigned char *)text; *s;) {
+		int n = character(s);
+		if (*s < 0x20)
+			buf_printf(b, "\\u%04x", *s);
+		else if (*s == '"' || *s == '\\')
+			buf_printf(b, "\\%c", *s);
+		else if (n)
+			buf_add(b, s, (size_t)n);
+		else
+			buf_puts(b, "?");
+		s += n ? n : 1;
+	}
+	buf_puts(b, "\"");
+}
+
+struct moment {
+	int64_t mono, wall_us;
+};
+
+static void put_time(struct buf *b, const struct moment *now, const char *name, int64_t ns)
+{
+	if (ns)
+		buf_printf(b, ", \"%s\": %" PRId64, name, now->wall_us - (now->mono - ns) / 1000);
+}
+
+static void put_messages(struct buf *b, const struct record *r)
+{
+	buf_printf(b, ", \"messages\": %d, \"peers\": [", r->messages);
+	for (int i = 0; i < r->listed; i++)
+		buf_printf(b, "%s{\"%s\": %d, \"nth\": %" PRIu32 ", \"bytes\": %" PRIu64 "}", i ? ", " : "",
+			   r->message[i].send ? "to" : "from", r->message[i].peer, r->message[i].nth, r->message[i].bytes);
+	buf_puts(b, "]");
+}
+
+static void put_record(struct buf *b, const struct moment *now, const struct record *r)
+{
+	static const char *const states[] = {
+		[RECORD_NONE] = "none", [RECORD_QUEUED] = "queued", [RECORD_RUNNING] = "running", [RECORD_DONE] = "done",
+		[RECORD_FAILED] = "failed",
+	};
+	bool begun = r->state != RECORD_QUEUED;
+	buf_printf(b, "{\"number\": %" PRIu64 ", \"op\": \"%s\", \"state\": \"%s\"", r->number, op_word(r->kind), states[r->state]);
+	if (begun)
+		buf_printf(b, ", \"seq\": %" PRIu32 ", \"bytes\": %" PRIu64, r->seq, r->bytes);
+	if (r->kind != OP_P2P && r->kind != OP_BARRIER)
+		buf_printf(b, ", \"type\": \"%s\"", op_type_word(r->type));
+	if (op_reduces(r->kind))
+		buf_printf(b, ", \"redop\": \"%s\"", op_redop_word(r->redop));
+	if (op_has_root(r->kind))
+		buf_printf(b, ", \"root\": %d", r->root);
+	if (r->algorithm)
+		buf_printf(b, ", \"algorithm\": \"%s\"", r->algorithm);
+	put_time(b, now, "queued_us", r->queued);
+	put_time(b, now, "start_us", r->start);
+	put_time(b, now, "end_us", r->end);
+	if (begun && r->kind == OP_P2P)
+		put_messages(b, r);
+	buf_puts(b, "}");
+}
+
+static void put_group(struct buf *b, const struct moment *now, const struct comm *c, struct record *room)
+{
+	uint32_t seq = 0, messages = 0;
+	int n = recorder_read(c->recorder, room);
+	buf_puts(b, "{\"name\": ");
+	put_text(b, c->name);
+	buf_printf(b, ", \"id\": \"%016" PRIx64 "\", \"backend\": \"%s\", \"rank\": %d, \"members\": [", c->id,
+		   comm_backend(c), c->rank);
+	for (int r = 0; r < c->size; r++)
+		buf_printf(b, "%s%d", r ? ", " : "", c->members[r]);
+	/* The group's own counters belong to the thread that runs its operations. */
+	for (int i = 0; i < n; i++) {
+		uint32_t *last = room[i].kind == OP_P2P ? &messages : &seq;
+		*last = room[i].seq > *last ? room[i].seq : *last;
+	}
+	buf_printf(b, "],\n\"seq\": %" PRIu32 ", \"messages\": %" PRIu32 ", \"ops\": [", seq, messages);
+	for (int i = 0; i < n; i++) {
+		buf_puts(b, i ? ",\n" : "\n");
+		put_record(b, now, &room[i]);
+	}
+	buf_puts(b, "]}");
+}
+
+static void put_error(struct buf *b, struct world *w)
+{
+	buf_puts(b, "\"error\": ");
+	if (!world_failed(w)) {
+		buf_puts(b, "null,\n");
+		return;
+	}
+	buf_printf(b, "{\"code\": \"%s\", \"text\": ", err_word(w->first.code));
+	put_text(b, w->first.text);
+	buf_puts(b, "},\n");
+}
+
+static int put_world(struct buf *b, struct world *w, struct err *e)
+{
+	struct record *room = calloc(RECORDER_OPS, sizeof *room);
+	if (!room)
+		return err_set(e, ERR_NOMEM, "no memory for the flight recorder's text");
+	struct moment now = { .mono = clock_ns(), .wall_us = (int64_t)(clock_wall_s() * 1e6) };
+	buf_printf(b, "{\"muster_comm_dump\": 1, \"rank\": %d, \"size\": %d, \"host\": ", w->rank, w->size);
+	put_text(b, w->peers[w->rank].host);
+	buf_printf(b, ", \"pid\": %d, \"time_us\": %" PRId64 ",\n", (int)getpid(), now.wall_us);
+	put_error(b, w);
+	buf_puts(b, "\"groups\": [");
+	pthread_mutex_lock(&w->lock); /* groups come and go */
+	for (struct comm *c = w->groups; c; c = c->next) {
+		put_group(b, &now, c, room);
+		buf_puts(b, c->next ? ",\n" : "");
+	}
+	pthread_mutex_unlock(&w->lock);
+	buf_puts(b, "]}\n");
+	free(room);
+	return buf_failed(b) ? err_set(e, ERR_NOMEM, "no memory for the flight recorder's text") : 0;
+}
+
+/* --- The file ------------------------------------------------------------------------ */
+
+/* Whole or not at all; it need not outlast the machine, so nothing is synced. */
+static int write_file(const char *path, const struct buf *text, struct err *e)
+{
+	static _Atomic unsigned count;
+	char temporary[PATH_MAX];
+	if (snprintf(temporary, sizeof temporary, "%s.%d-%u", path, (int)getpid(), count++) >= (int)sizeof temporary)
+		return err_set(e, ERR_USAGE, "%s: the path is too long", path);
+	int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return err_errno(e, ERR_IO, "%s: cannot create the flight recorder's file", temporary);
+	int rc = file_write_full(fd, text->data, text->len);
+	int cause = errno;
+	close(fd);
+	if (!rc && !rename(temporary, path))
+		return 0;
+	cause = rc ? cause : errno;
+	unlink(temporary);
+	errno = cause;
+	return err_errno(e, ERR_IO, "%s: cannot write the flight recorder", path);
+}
+
+int comm_dump(struct comm *c, const char *path, struct err *e)
+{
+	struct buf text = BUF_INIT;
+	int rc = put_world(&text, c->world, e);
+	if (rc == 0)
+		rc = write_file(path, &text, e);
+	buf_fini(&text);
+	return rc;
+}
+
+/* --- At the first error ---------------------------------------------------------------- */
+
+enum { WRITING, WRITTEN, LEFT_ALONE };
+
+struct writing { /* freed by whoever of the two ends last */
+	struct buf text;
+	char dir[PATH_MAX], path[PATH_MAX + 32];
+	atomic_int state;
+	struct err err;
+};
+
+static void writing_free(struct writing *job)
+{
+	buf_fini(&job->text);
+	free(job);
+}
+
+static void *writer_main(void *arg)
+{
+	struct writing *job = arg;
+	if (file_make_dirs(job->dir, &job->err) == 0)
+		write_file(job->path, &job->text, &job->err);
+	if (atomic_exchange(&job->state, WRITTEN) == LEFT_ALONE)
+		writing_free(job);
+	return NULL;
+}
+
+/* What went wrong goes with the first error from now on. */
+static void keep_note(struct world *w, const char *text)
+{
+	snprintf(w->note, sizeof w->note, "%.*s", (int)sizeof w->note - 1, text);
+	atomic_store_explicit(&w->noted, true, memory_order_release);
+}
+
+static int start_writer(struct writing *job, pthread_t *thread)
+{
+	sigset_t all, old;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	int rc = pthread_create(thread, NULL, writer_main, job);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return rc;
+}
+
+/* Waits for it, but not for ever. */
+static void await_writer(struct world *w, struct writing *job, pthread_t thread)
+{
+	struct timespec until;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += DUMP_WAIT_MS / 1000;
+	if (pthread_timedjoin_np(thread, NULL, &until)) {
+		pthread_detach(thread);
+		keep_note(w, "the flight recorder could not be written in time");
+		if (atomic_exchange(&job->state, LEFT_ALONE) == WRITTEN)
+			writing_free(job);
+		return;
+	}
+	if (job->err.code)
+		keep_note(w, job->err.text);
+	writing_free(job);
+}
+
+void dump_first_error(struct world *w)
+{
+	pthread_t thread;
+	struct writing *job = w->dump_dir ? calloc(1, sizeof *job) : NULL;
+	if (!w->dump_dir)
+		return;
+	if (!job || put_world(&job->text, w, &job->err) < 0) {
+		keep_note(w, "there is no memory to write the flight recorder");
+		if (job)
+			writing_free(job);
+		return;
+	}
+	snprintf(job->dir, sizeof job->dir, "%s", w->dump_dir);
+	snprintf(job->path, sizeof job->path, "%s/comm-%d.json", w->dump_dir, w->rank);
+	if (start_writer(job, &thread) == 0) {
+		await_writer(w, job, thread);
+		return;
+	}
+	keep_note(w, "no thread could be started to write the flight recorder");
+	writing_free(job);
+}
+
+int dump_open(struct world *w, const char *dir, struct err *e)
+{
+	char path[PATH_MAX + 32];
+	pthread_mutex_init(&w->dump_lock, NULL);
+	if (!dir || !*dir)
+		return 0;
+	if (strlen(dir) >= PATH_MAX)
+		return err_set(e, ERR_USAGE, "dump_dir: the path is too long");
+	w->dump_dir = strdup(dir);
+	if (!w->dump_dir)
+		return err_set(e, ERR_NOMEM, "no memory for the name of the flight recorder's folder");
+	snprintf(path, sizeof path, "%s/comm-%d.json", dir, w->rank);
+	if (unlink(path) < 0 && errno != ENOENT && errno != ENOTDIR)
+		return err_errno(e, ERR_IO, "%s: cannot remove an earlier world's flight recorder", path);
+	return 0;
+}
+
+void dump_close(struct world *w)
+{
+	free(w->dump_dir);
+	pthread_mutex_destroy(&w->dump_lock);
+}

@@ -1,0 +1,263 @@
+#include "libcomm/flight/recorder.h"
+
+#include "base/clock.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <x86intrin.h>
+#endif
+
+enum { STATE_BITS = 3, TRIES = 1000 };
+
+struct slot { /* a cache line */
+	_Alignas(64) _Atomic uint64_t guard; /* number and state; 0: being written */
+	_Atomic uint64_t what;               /* kind, type, redop, root */
+	_Atomic uint64_t bytes;
+	_Atomic uint64_t seq;                /* and how many messages */
+	_Atomic uintptr_t algorithm;
+	_Atomic uint64_t queued, start, end; /* ticks; 0: not yet */
+};
+
+struct message_slot {
+	_Atomic uint64_t peer; /* and whether it is a send, and which */
+	_Atomic uint64_t bytes;
+};
+
+struct messages { /* made at the group's first send/recv */
+	struct message_slot of[RECORDER_OPS][RECORDER_MESSAGES];
+	uint32_t nth[]; /* [ranks][2]: how many from and to each rank so far */
+};
+
+struct recorder {
+	struct slot slots[RECORDER_OPS];
+	_Atomic(struct messages *) messages;
+	int ranks;
+	bool counter;     /* ticks are the processor's, else clock_ns */
+	uint64_t ticks0;  /* two readings of the same moment */
+	int64_t ns0;
+	uint64_t last;    /* number given */
+	uint64_t current; /* number of the operation that has begun */
+};
+
+/* --- Time ------------------------------------------------------------------------- */
+
+/* Whether the processor's counter runs evenly, whatever the core's speed and sleep. It takes half of what the clock does. */
+static bool counter_is_even(void)
+{
+#if defined(__x86_64__)
+	unsigned a, b, c, d;
+	return __get_cpuid(0x80000007, &a, &b, &c, &d) && d >> 8 & 1;
+#else
+	return false;
+#endif
+}
+
+static inline uint64_t ticks(const struct recorder *r)
+{
+#if defined(__x86_64__)
+	if (r->counter)
+		return __rdtsc();
+#endif
+	return (uint64_t)clock_ns();
+}
+
+struct timeline {
+	uint64_t ticks;
+	int64_t ns;
+	double ns_per_tick;
+};
+
+static struct timeline timeline_now(const struct recorder *r)
+{
+	struct timeline t = { .ticks = ticks(r), .ns = clock_ns(), .ns_per_tick = 1 };
+	if (r->counter && t.ticks > r->ticks0)
+		t.ns_per_tick = (double)(t.ns - r->ns0) / (double)(t.ticks - r->ticks0);
+	return t;
+}
+
+static int64_t when(const struct timeline *t, uint64_t at)
+{
+	return at ? t->ns - (int64_t)((double)(int64_t)(t->ticks - at) * t->ns_per_tick) : 0;
+}
+
+/* --- Writing ---------------------------------------------------------------------- */
+
+int recorder_open(int ranks, struct recorder **out, struct err *e)
+{
+	struct recorder *r = aligned_alloc(_Alignof(struct recorder), sizeof *r);
+	if (!r)
+		return err_set(e, ERR_NOMEM, "no memory for a flight recorder");
+	*r = (struct recorder){ .ranks = ranks, .counter = counter_is_even() };
+	r->ticks0 = ticks(r);
+	r->ns0 = clock_ns();
+	*out = r;
+	return 0;
+}
+
+void recorder_close(struct recorder *r)
+{
+	if (!r)
+		return;
+	free(atomic_load_explicit(&r->messages, memory_order_relaxed));
+	free(r);
+}
+
+static inline void put(_Atomic uint64_t *word, uint64_t value)
+{
+	/* Whoever reads this value reads the guard's, or a later one, after it. */
+	atomic_store_explicit(word, value, memory_order_release);
+}
+
+static inline uint64_t guard_of(uint64_t number, enum record_state state)
+{
+	return number << STATE_BITS | state;
+}
+
+static void put_what(struct slot *s, const struct op *op, uint64_t bytes, uint32_t seq)
+{
+	put(&s->what, (uint64_t)(uint32_t)op->root << 32 | (uint64_t)op->kind << 16 | (uint64_t)op->type << 8 | op->redop);
+	put(&s->bytes, bytes);
+	put(&s->seq, (uint64_t)seq << 32 | (uint32_t)op->n);
+}
+
+uint64_t recorder_queue(struct recorder *r, const struct op *op)
+{
+	uint64_t number = ++r->last;
+	struct slot *s = &r->slots[number % RECORDER_OPS];
+	uint64_t guard = atomic_load_explicit(&s->guard, memory_order_acquire);
+	uint64_t before = number > RECORDER_OPS ? number - RECORDER_OPS : 0;
+	if (guard && guard != guard_of(before, RECORD_DONE) && guard != guard_of(before, RECORD_FAILED))
+		return number;
+	put(&s->guard, 0);
+	put_what(s, op, 0, 0);
+	atomic_store_explicit(&s->algorithm, 0, memory_order_release);
+	put(&s->queued, ticks(r));
+	put(&s->start, 0);
+	put(&s->end, 0);
+	put(&s->guard, guard_of(number, RECORD_QUEUED));
+	return number;
+}
+
+static struct messages *messages_of(struct recorder *r)
+{
+	struct messages *m = atomic_load_explicit(&r->messages, memory_order_relaxed);
+	if (m)
+		return m;
+	m = calloc(1, sizeof *m + (size_t)r->ranks * 2 * sizeof m->nth[0]); /* without memory: no peers */
+	atomic_store_explicit(&r->messages, m, memory_order_release);
+	return m;
+}
+
+/* The list of a send/recv; all bytes of it. */
+static uint64_t put_messages(struct recorder *r, uint64_t number, const struct op *op)
+{
+	struct messages *m = messages_of(r);
+	uint64_t all = 0;
+	for (int i = 0; i < op->n; i++) {
+		const struct comm_p2p *p = &op->p2p[i];
+		uint64_t bytes = p->count * comm_type_size(p->type);
+		all += bytes;
+		if (!m)
+			continue;
+		uint32_t nth = ++m->nth[2 * p->peer + p->send];
+		if (i >= RECORDER_MESSAGES)
+			continue;
+		struct message_slot *s = &m->of[number % RECORDER_OPS][i];
+		put(&s->peer, (uint64_t)nth << 32 | (uint32_t)p->peer << 1 | p->send);
+		put(&s->bytes, bytes);
+	}
+	return all;
+}
+
+void recorder_begin(struct recorder *r, const struct op *op, const struct op_signature *sign, const char *algorithm)
+{
+	if (!r)
+		return;
+	uint64_t number = op->record ? op->record : ++r->last;
+	struct slot *s = &r->slots[number % RECORDER_OPS];
+	bool queued = atomic_load_explicit(&s->guard, memory_order_relaxed) == guard_of(number, RECORD_QUEUED);
+	bool messages = op->kind == OP_P2P;
+	r->current = number;
+	put(&s->guard, 0);
+	put_what(s, op, messages ? put_messages(r, number, op) : op_bytes(op, r->ranks), sign->seq);
+	atomic_store_explicit(&s->algorithm, (uintptr_t)algorithm, memory_order_release);
+	if (!queued)
+		put(&s->queued, 0);
+	put(&s->start, ticks(r));
+	put(&s->end, 0);
+	put(&s->guard, guard_of(number, RECORD_RUNNING));
+}
+
+void recorder_end(struct recorder *r, bool failed)
+{
+	if (!r)
+		return;
+	struct slot *s = &r->slots[r->current % RECORDER_OPS];
+	put(&s->end, ticks(r));
+	put(&s->guard, guard_of(r->current, failed ? RECORD_FAILED : RECORD_DONE));
+}
+
+/* --- Reading ---------------------------------------------------------------------- */
+
+static inline uint64_t take(const _Atomic uint64_t *word)
+{
+	return atomic_load_explicit(word, memory_order_acquire);
+}
+
+static void take_messages(const struct recorder *r, int slot, struct record *out)
+{
+	const struct messages *m = atomic_load_explicit(&r->messages, memory_order_acquire);
+	out->listed = m && out->messages > 0 ? out->messages : 0;
+	if (out->listed > RECORDER_MESSAGES)
+		out->listed = RECORDER_MESSAGES;
+	for (int i = 0; i < out->listed; i++) {
+		uint64_t peer = take(&m->of[slot][i].peer);
+		out->message[i] = (struct record_message){
+			.send = peer & 1, .peer = (int)((uint32_t)peer >> 1), .nth = (uint32_t)(peer >> 32),
+			.bytes = take(&m->of[slot][i].bytes),
+		};
+	}
+}
+
+/* False: it was being written. */
+static bool take_slot(const struct recorder *r, int slot, const struct timeline *t, struct record *out)
+{
+	const struct slot *s = &r->slots[slot];
+	uint64_t guard = take(&s->guard), what = take(&s->what), seq = take(&s->seq);
+	if (!guard)
+		return false;
+	*out = (struct record){
+		.number = guard >> STATE_BITS, .state = guard & ((1 << STATE_BITS) - 1),
+		.kind = what >> 16 & 0xff, .type = what >> 8 & 0xff, .redop = what & 0xff, .root = (int)(what >> 32),
+		.seq = (uint32_t)(seq >> 32), .messages = (int)(uint32_t)seq, .bytes = take(&s->bytes),
+		.algorithm = (const char *)atomic_load_explicit(&s->algorithm, memory_order_acquire),
+		.queued = when(t, take(&s->queued)), .start = when(t, take(&s->start)), .end = when(t, take(&s->end)),
+	};
+	if (out->kind == OP_P2P && out->state != RECORD_QUEUED)
+		take_messages(r, slot, out);
+	if (out->state == RECORD_RUNNING)
+		out->end = 0;
+	return atomic_load_explicit(&s->guard, memory_order_relaxed) == guard;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	const struct record *x = a, *y = b;
+	return (x->number > y->number) - (x->number < y->number);
+}
+
+int recorder_read(const struct recorder *r, struct record *out)
+{
+	struct timeline now = timeline_now(r);
+	int n = 0;
+	for (int i = 0; i < RECORDER_OPS; i++)
+		for (int tries = 0; tries < TRIES; tries++)
+			if (take_slot(r, i, &now, &out[n])) {
+				n++;
+				break;
+			}
+	qsort(out, (size_t)n, sizeof *out, by_number);
+	return n;
+}

@@ -1,0 +1,67 @@
+/*
+ * trace — what the dumps of a world's ranks say, read from their files (recorder.h has the format).
+ *
+ * The files may be anything: lengths, numbers, words and what must fit together are checked, and who reads a trace may rely on
+ * that: ranks lie in the world, a group has the same members in every dump, each of them once, ops are in the order of
+ * their numbers.
+ */
+#ifndef MUSTER_LIBCOMM_FLIGHT_TRACE_H
+#define MUSTER_LIBCOMM_FLIGHT_TRACE_H
+
+#include "libcomm/flight/recorder.h"
+
+enum { TRACE_RANKS = 1 << 17, TRACE_GROUPS = 4096 /* of a rank */, TRACE_FILE = 256 << 20 /* bytes */ }; /* at most */
+
+struct trace_message {
+	bool send;
+	int peer; /* in the group */
+	int64_t nth, bytes;
+};
+
+struct trace_op {
+	enum op_kind kind;
+	enum record_state state;
+	enum comm_type type;
+	enum comm_op redop;
+	int root; /* -1: it has none */
+	int64_t number, seq, bytes, start_us, end_us; /* 0: not there */
+	int messages, listed;
+	struct trace_message message[RECORDER_MESSAGES];
+};
+
+struct trace_part { /* a group, as one of its ranks has it */
+	struct trace_group *group;
+	int rank;
+	int64_t seq; /* collectives begun */
+	struct trace_op *ops;
+	int n;
+};
+
+struct trace_group {
+	uint64_t id;
+	char name[64];
+	int size;
+	int *members;             /* world ranks */
+	struct trace_part **part; /* by rank in the group; NULL: no dump has it */
+};
+
+struct trace_rank {
+	bool there;
+	char *host;
+	int64_t time_us;
+	struct trace_part *parts;
+	int n;
+};
+
+struct trace {
+	int size;                 /* of the world; 0: no dump yet */
+	struct trace_rank *ranks;
+	struct trace_group **groups;
+	int n;
+};
+
+/* Adds a rank's dump; name: of the file, for errors. After an error the trace can only be closed. */
+int trace_add(struct trace *t, const char *text, size_t bytes, const char *name, struct err *e);
+void trace_fini(struct trace *t);
+
+#endif

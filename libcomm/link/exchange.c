@@ -1,0 +1,350 @@
+#include "libcomm/link/exchange.h"
+
+#include "libcomm/shm/futex.h"
+#include "libcomm/link/lanes.h"
+#include "libcomm/shm/wait.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FRAME_MAGIC = 0x4d53, PIECES = 32 };
+
+void exchange_begin(struct comm *c)
+{
+	c->transfer_count = 0;
+}
+
+static int add(struct comm *c, const struct op *op, bool send, int peer, void *data, size_t bytes, struct err *e)
+{
+	if (c->transfer_count == c->transfer_room) {
+		int room = c->transfer_room ? 2 * c->transfer_room : 16;
+		struct transfer *more = realloc(c->transfers, (size_t)room * sizeof *more);
+		if (!more)
+			return err_set(e, ERR_NOMEM, "no memory for %d messages", room);
+		c->transfers = more;
+		c->transfer_room = room;
+	}
+	c->transfers[c->transfer_count++] = (struct transfer){
+		.send = send, .peer = peer, .next = -1, .data = data, .bytes = bytes,
+		.frame = { FRAME_MAGIC, (uint8_t)op->kind, WAY_STREAM, op->kind == OP_P2P ? 0 : c->seq, bytes },
+	};
+	return 0;
+}
+
+int exchange_send(struct comm *c, const struct op *op, int peer, const void *data, size_t bytes, struct err *e)
+{
+	return add(c, op, true, peer, (void *)(uintptr_t)data, bytes, e);
+}
+
+int exchange_recv(struct comm *c, const struct op *op, int peer, void *data, size_t bytes, struct err *e)
+{
+	return add(c, op, false, peer, data, bytes, e);
+}
+
+/* --- Queues ----------------------------------------------------------------- */
+
+/* How the message goes. */
+static void choose_way(struct link *l, int i)
+{
+	struct transfer *t = &l->c->transfers[i];
+	if (!t->send)
+		t->way = handoff_fits(l, t->bytes) ? WAY_ASK : WAY_STREAM;
+	else if (handoff_offer(l, i))
+		t->way = t->frame.way = WAY_SPAN;
+}
+
+static void enqueue(struct comm *c, int i, int *active)
+{
+	struct transfer *t = &c->transfers[i];
+	struct link *l = &c->links[t->peer];
+	int *tail = t->send ? &l->out_tail : &l->in_tail;
+	for (int k = 0; *tail < 0 && k < l->lanes; k++)
+		*(t->send ? &l->lane[k].out : &l->lane[k].in) = (struct cursor){ i, 0 };
+	if (*tail >= 0)
+		c->transfers[*tail].next = i;
+	*tail = i;
+	choose_way(l, i);
+	if (!l->active) {
+		l->active = true;
+		l->next_active = *active;
+		*active = t->peer;
+	}
+}
+
+static void forget(struct comm *c, int active)
+{
+	for (int r = active; r >= 0; r = c->links[r].next_active) {
+		struct link *l = &c->links[r];
+		handoff_abandon(l);
+		l->active = false;
+		l->out_tail = l->in_tail = -1;
+		for (int k = 0; k < l->lanes; k++)
+			l->lane[k].out.at = l->lane[k].in.at = -1;
+	}
+	c->transfer_count = 0;
+}
+
+/* Whether one of its lanes is not through, or the peer has not taken all. */
+static bool unfinished(const struct link *l)
+{
+	if (l->handoff.oldest >= 0)
+		return true;
+	for (int k = 0; k < l->lanes; k++)
+		if (l->lane[k].out.at >= 0 || l->lane[k].in.at >= 0)
+			return true;
+	return false;
+}
+
+/* --- Moving bytes ------------------------------------------------------------ */
+
+static size_t frame_on(int lane)
+{
+	return lane == 0 ? sizeof(struct frame) : 0;
+}
+
+/* Bytes of a message on a lane, as far as they are known. */
+static size_t share(const struct transfer *t, const struct link *l, int lane)
+{
+	size_t data = t->way == WAY_ASK ? 0 : t->way == WAY_SPAN ? sizeof t->span : lane_share(t->bytes, l->lanes, lane);
+	return frame_on(lane) + data;
+}
+
+/* What is left of them: of the frame, then of the rest. */
+static int pieces(struct transfer *t, const struct link *l, int lane, size_t done, struct iovec *v, int most)
+{
+	int n = 0;
+	size_t head = frame_on(lane), rest = done < head ? 0 : done - head;
+	if (done < head)
+		v[n++] = (struct iovec){ (char *)(t->send ? &t->frame : &t->got) + done, head - done };
+	if (t->way == WAY_STREAM)
+		return n + lane_pieces(t->data, t->bytes, l->lanes, lane, rest, v + n, most - n);
+	if (t->way == WAY_SPAN)
+		v[n++] = (struct iovec){ (char *)&t->span + rest, sizeof t->span - rest };
+	return n;
+}
+
+static int check_frame(struct comm *c, const struct transfer *t, struct err *e)
+{
+	const struct frame *want = &t->frame, *got = &t->got;
+	char who[160];
+	bool known = got->magic == FRAME_MAGIC && got->kind < OP_KIND_COUNT;
+	bool due = got->kind == want->kind && got->seq == want->seq && got->bytes == want->bytes;
+	if (known && due && got->way <= (t->way == WAY_ASK ? WAY_SPAN : WAY_STREAM))
+		return 0;
+	if (!known || due)
+		return err_set(e, ERR_PROTO, "%s sent what is no message", group_rank_text(c, t->peer, who));
+	return err_set(e, ERR_PROTO, "%s sent %llu bytes of %s number %u where %llu bytes of %s number %u were due; "
+		       "all ranks of a group must call the same operations in the same order",
+		       group_rank_text(c, t->peer, who), (unsigned long long)got->bytes, op_word(got->kind), got->seq,
+		       (unsigned long long)want->bytes, op_word(want->kind), want->seq);
+}
+
+/* The frame is through. */
+static int framed(struct comm *c, struct transfer *t, struct err *e)
+{
+	if (t->send) {
+		atomic_fetch_add_explicit(&c->sent, t->bytes, memory_order_relaxed);
+		return 0;
+	}
+	if (check_frame(c, t, e) < 0)
+		return -1;
+	t->way = t->got.way;
+	return 0;
+}
+
+/* What goes next over a lane: of a message to be received, of several to be sent. */
+static int gather(struct link *l, int lane, const struct cursor *k, struct iovec v[PIECES])
+{
+	int n = 0;
+	size_t done = k->done;
+	for (int i = k->at; i >= 0 && n + 2 <= PIECES; done = 0) {
+		struct transfer *t = &l->c->transfers[i];
+		n += pieces(t, l, lane, done, v + n, PIECES - n);
+		i = t->send ? t->next : -1;
+	}
+	return n;
+}
+
+/* `got` bytes went through. */
+static int advance(struct link *l, int lane, struct cursor *k, size_t got, struct err *e)
+{
+	while (k->at >= 0) {
+		struct transfer *t = &l->c->transfers[k->at];
+		size_t head = frame_on(lane), left = share(t, l, lane) - k->done, part = got < left ? got : left;
+		bool before = k->done < head;
+		k->done += part;
+		got -= part;
+		if (before && k->done >= head && framed(l->c, t, e) < 0)
+			return -1;
+		if (k->done < share(t, l, lane) || (!t->send && t->way == WAY_SPAN))
+			return 0;
+		*k = (struct cursor){ t->next, 0 };
+	}
+	return 0;
+}
+
+/* Moves one direction of a lane as far as it goes; *moved when at all. */
+static int move_lane(struct comm *c, struct link *l, int lane, struct cursor *k, bool *moved, struct err *e)
+{
+	while (k->at >= 0) {
+		struct transfer *t = &c->transfers[k->at];
+		if (k->done < share(t, l, lane)) {
+			struct iovec v[PIECES];
+			int n = gather(l, lane, k, v);
+			ssize_t got = (t->send ? l->ops->put : l->ops->get)(l, lane, v, n, e);
+			if (got <= 0)
+				return (int)got;
+			*moved = true;
+			if (advance(l, lane, k, (size_t)got, e) < 0)
+				return -1;
+			continue;
+		}
+		if (!t->send && t->way == WAY_SPAN) {
+			int rc = handoff_fetch(l, t, moved, e);
+			if (rc <= 0)
+				return rc;
+			*moved = true;
+		}
+		*k = (struct cursor){ t->next, 0 };
+	}
+	return 0;
+}
+
+static int move_link(struct comm *c, struct link *l, bool *moved, struct err *e)
+{
+	for (int k = 0; k < l->lanes; k++)
+		if (move_lane(c, l, k, &l->lane[k].out, moved, e) < 0 || move_lane(c, l, k, &l->lane[k].in, moved, e) < 0)
+			return -1;
+	if (l->handoff.oldest >= 0)
+		handoff_settle(l);
+	return 0;
+}
+
+/* One look at every link: 1 something is left, 0 all done, -1. */
+static int move_all(struct comm *c, int active, bool *moved, struct err *e)
+{
+	int left = 0;
+	for (int r = active; r >= 0; r = c->links[r].next_active) {
+		struct link *l = &c->links[r];
+		if (move_link(c, l, moved, e) < 0)
+			return -1;
+		left |= unfinished(l);
+	}
+	return left;
+}
+
+/* Messages to oneself: the k-th sent is the k-th received. */
+static int move_self(struct comm *c, struct err *e)
+{
+	int *out = &c->links[c->rank].lane[0].out.at, *in = &c->links[c->rank].lane[0].in.at;
+	while (*out >= 0 || *in >= 0) {
+		struct transfer *s = *out >= 0 ? &c->transfers[*out] : NULL;
+		struct transfer *r = *in >= 0 ? &c->transfers[*in] : NULL;
+		if (!s || !r || s->bytes != r->bytes)
+			return err_set(e, ERR_USAGE, "a message from this rank to itself needs a send and a recv "
+				       "of the same size in one group call");
+		if (s->bytes)
+			memmove(r->data, s->data, s->bytes);
+		*out = s->next;
+		*in = r->next;
+	}
+	return 0;
+}
+
+/* --- Waiting ------------------------------------------------------------------ */
+
+static void mark_absent(struct comm *c, int active)
+{
+	memset(c->absent, 0, (size_t)c->size * sizeof *c->absent);
+	for (int r = active; r >= 0; r = c->links[r].next_active)
+		c->absent[r] = unfinished(&c->links[r]);
+}
+
+/* Sleeps in poll; false when nothing came. */
+static bool sleep_in_poll(struct comm *c, int active)
+{
+	struct pollfd *p = c->polls;
+	int n = 0;
+	p[n++] = (struct pollfd){ .fd = c->bell.rx, .events = POLLIN };
+	for (int r = active; r >= 0; r = c->links[r].next_active) {
+		const struct link *l = &c->links[r];
+		for (int k = 0; k < l->lanes; k++)
+			if ((l->lane[k].out.at >= 0 || l->lane[k].in.at >= 0) && l->ops->poll(l, k, &p[n]))
+				n++;
+	}
+	int64_t ms = group_nap(c) / 1000000;
+	int ready = poll(p, (nfds_t)n, (int)ms + 1);
+	if (ready > 0 && p[0].revents)
+		bell_hush(&c->bell);
+	return ready > 0;
+}
+
+/* Says that it sleeps, looks once more, sleeps. *slept_out: nothing came for a whole slice. */
+static int doze(struct comm *c, int active, bool *slept_out, struct err *e)
+{
+	struct seg_line *me = c->segment.head ? &c->segment.line[c->local[c->rank]] : NULL;
+	uint32_t rings = 0;
+	if (me) {
+		rings = atomic_load(&me->doorbell);
+		atomic_store(&me->sleeping, 1); /* see ring_wake */
+	}
+	bool moved = false;
+	int left = move_all(c, active, &moved, e);
+	if (left > 0 && !moved) {
+		mark_absent(c, active);
+		if (group_patience(c, *slept_out, e) < 0)
+			left = -1;
+		else if (c->suspect)
+			*slept_out = true;
+		else if (c->bell.rx >= 0)
+			*slept_out = !sleep_in_poll(c, active);
+		else {
+			futex_wait(&me->doorbell, rings, group_nap(c));
+			*slept_out = atomic_load(&me->doorbell) == rings;
+		}
+	} else {
+		c->suspect = *slept_out = false;
+	}
+	if (me)
+		atomic_store(&me->sleeping, 0);
+	return left;
+}
+
+/* Nothing of its own to move: whose messages it could help to receive. But first it lets others have the core. */
+static bool help_others(struct comm *c, int active, const struct wait *idle)
+{
+	bool moved = false;
+	for (int r = active; wait_began(idle) && !moved && r >= 0; r = c->links[r].next_active)
+		handoff_help(&c->links[r], &moved);
+	return moved;
+}
+
+static int run_links(struct comm *c, int active, struct err *e)
+{
+	struct wait idle = { 0 };
+	bool slept_out = false;
+	int left = 1;
+	while (left > 0) {
+		bool moved = false;
+		left = world_failed(c->world) ? world_error(c->world, e) : move_all(c, active, &moved, e);
+		if (moved || (left > 0 && help_others(c, active, &idle)))
+			idle = (struct wait){ 0 };
+		else if (left > 0 && !wait_looks(&idle, c->world))
+			left = doze(c, active, &slept_out, e);
+	}
+	c->suspect = false;
+	return left;
+}
+
+int exchange_run(struct comm *c, struct err *e)
+{
+	int self = -1, active = -1;
+	for (int i = 0; i < c->transfer_count; i++)
+		enqueue(c, i, c->transfers[i].peer == c->rank ? &self : &active);
+	int rc = move_self(c, e);
+	if (rc == 0)
+		rc = run_links(c, active, e);
+	forget(c, self);
+	forget(c, active);
+	return rc;
+}

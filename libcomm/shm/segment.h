@@ -1,0 +1,128 @@
+/*
+ * segment — the memory that a group's ranks on one host share.
+ *
+ * It has no name: the group's first rank on the host makes a memfd and the
+ * others open /proc/<pid>/fd/<n>, told by the bootstrap or by the parent
+ * group; a random nonce inside proves that it is the right one. So the kernel
+ * frees it with its last user, however that one ends. Pages exist once they
+ * are touched: what a group never uses costs nothing.
+ *
+ *     head                      where all ranks sleep
+ *     line[n]                   each rank's public state
+ *     cell[2][n]                what each rank says at a step, by its parity
+ *     slot[2][n][SEG_SLOT]      what each rank contributes to a step, by its parity
+ *     result[2][SEG_SLOT]       what the ranks made of it, a share each
+ *     ring[n][n]                messages from a rank to another
+ */
+#ifndef MUSTER_LIBCOMM_SHM_SEGMENT_H
+#define MUSTER_LIBCOMM_SHM_SEGMENT_H
+
+#include "base/err.h"
+#include "libcomm/op.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { SEG_NONCE = 32, SEG_SLOT = 256 << 10, SEG_INLINE = 32, SEG_REASON = 300 };
+
+enum seg_state { SEG_HERE, SEG_FAILED, SEG_LEFT };
+
+struct seg_line { /* written by its rank alone, but for the doorbell */
+	_Alignas(128) _Atomic uint32_t state; /* enum seg_state */
+	_Atomic uint32_t reach;               /* reach.c: what this rank can read */
+	_Atomic uint32_t device_called, device_done, device_leaves; /* native.c: how far with its collectives */
+	char reason[SEG_REASON];              /* once SEG_FAILED */
+	_Alignas(128) _Atomic uint32_t doorbell; /* peers add to it when they moved bytes in a ring */
+	_Atomic uint32_t sleeping;
+};
+
+/* A buffer, as its owner tells it to the ranks of its host; see reach.h. */
+struct span {
+	uint64_t address;
+	uint64_t offset;      /* in the window */
+	uint64_t size, inode; /* of the window: how much to map, and the proof that it is the right file */
+	uint32_t window;      /* its number, 0: the buffer lies in none */
+	int32_t fd;
+};
+
+/* Written by its rank alone; what goes with a step before the step itself. The others look at the
+ * first line until the step comes, so that nothing else may lie in it or in the one beside it, which
+ * their caches take along. */
+struct seg_cell {
+	_Alignas(128) _Atomic uint32_t step; /* it has come to this one */
+	uint32_t open : 1;                   /* with sign: its buffers lie in windows */
+	uint32_t need : 31;                  /* steps that its part of an all_to_all takes, or where it is */
+	struct op_signature sign;            /* of an operation's first step */
+	char data[SEG_INLINE];               /* the line's rest: what few bytes a rank has to give */
+	_Alignas(128) struct span span[2];
+};
+
+struct seg_head {
+	char magic[8];
+	unsigned char nonce[SEG_NONCE];
+	_Alignas(128) _Atomic uint32_t sleepers; /* ranks that sleep on `wakes`, or are about to */
+	_Atomic uint32_t wakes;
+};
+
+/* Of the long messages from a rank to another: see handoff.h. */
+struct handoff {
+	_Alignas(128) _Atomic uint64_t claim;   /* number of the message << 32 | the chunk to be taken next */
+	struct span to;                         /* where the receiver wants it; set before claim */
+	_Atomic uint32_t taken;                 /* how many messages the receiver is through with */
+	_Alignas(128) _Atomic uint32_t writing; /* 1: the sender has claimed a chunk, or is about to */
+	_Atomic uint32_t left;                  /* the chunk that it could not write, + 1; set before writing is 0 */
+};
+
+enum { RING_LAST = 112 }; /* with the two words before it, the line of the head and the next */
+
+struct ring { /* bytes written and read so far; the data follows */
+	_Alignas(128) _Atomic uint64_t head; /* the writer's */
+	_Atomic uint64_t last_end;           /* head << 8 | how many of the last bytes are also here: a short */
+	_Atomic uint64_t last[RING_LAST / 8]; /* message comes with the news of it */
+	_Alignas(128) _Atomic uint64_t tail; /* the reader's */
+	struct handoff handoff;
+	_Alignas(128) char data[];
+};
+
+struct segment {
+	struct seg_head *head; /* NULL: not attached */
+	struct seg_line *line;
+	struct seg_cell *cells;
+	char *slots, *results, *rings;
+	size_t size, ring_bytes;
+	int n;
+};
+
+/* A memfd that carries a fresh nonce. */
+int segment_offer(int *fd, unsigned char nonce[SEG_NONCE], struct err *e);
+/* Maps what process pid offered as its descriptor fd, for n ranks. */
+int segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], int n, struct err *e);
+void segment_detach(struct segment *s);
+
+/* Wakes all that sleep on the head, to look again. */
+void segment_wake(struct segment *s);
+
+static inline struct seg_cell *segment_cell(const struct segment *s, unsigned parity, int i)
+{
+	return &s->cells[(parity & 1) * (unsigned)s->n + (unsigned)i];
+}
+
+static inline char *segment_slot(const struct segment *s, unsigned parity, int i)
+{
+	return s->slots + ((size_t)(parity & 1) * (size_t)s->n + (size_t)i) * SEG_SLOT;
+}
+
+static inline char *segment_result(const struct segment *s, unsigned parity)
+{
+	return s->results + (size_t)(parity & 1) * SEG_SLOT;
+}
+
+static inline struct ring *segment_ring(const struct segment *s, int from, int to)
+{
+	size_t each = sizeof(struct ring) + s->ring_bytes;
+	return (struct ring *)(void *)(s->rings + ((size_t)from * (size_t)s->n + (size_t)to) * each);
+}
+
+#endif

@@ -1,0 +1,283 @@
+/* Collectives of ranks that share one host's memory: see step.h for the rule of the steps. */
+#include "libcomm/algo/algorithms.h"
+#include "libcomm/reduce.h"
+#include "libcomm/shm/step.h"
+
+#include <string.h>
+
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* The k-th piece of a block of `bytes`: its length. */
+static size_t piece(size_t bytes, size_t k, size_t each)
+{
+	return k * each < bytes ? least(bytes - k * each, each) : 0;
+}
+
+static size_t pieces(size_t bytes, size_t each)
+{
+	return (bytes + each - 1) / each;
+}
+
+/* What each rank may put into a slot for each other one. */
+static size_t piece_size(const struct comm *c, size_t head)
+{
+	return (SEG_SLOT - head) / (size_t)c->size & ~(size_t)63;
+}
+
+static size_t largest_block(const struct comm *c)
+{
+	size_t most = 0;
+	for (int r = 0; r < c->size; r++)
+		if (c->off[r + 1] - c->off[r] > most)
+			most = c->off[r + 1] - c->off[r];
+	return most;
+}
+
+static void give(struct comm *c, char *slot, const void *data, size_t bytes)
+{
+	if (!bytes)
+		return;
+	memcpy(slot, data, bytes);
+	atomic_fetch_add_explicit(&c->sent, bytes, memory_order_relaxed);
+}
+
+static int step(struct comm *c, const struct op *op, size_t k, struct err *e)
+{
+	return k == 0 ? step_first(c, op, e) : step_pass(c, e);
+}
+
+/* own: this rank's part, the others' lie at `at` of rooms of `room` bytes. */
+static void sum_rooms(const struct comm *c, const struct op *op, const void *own, size_t room, size_t at,
+		      size_t bytes, void *out)
+{
+	const void *src[SLOTS_RANKS];
+	for (int r = 0; r < c->size; r++)
+		src[r] = r == c->rank ? own : step_room(c, r, room) + at;
+	reduce_tree(op->type, op->redop, src, c->size, out, bytes / comm_type_size(op->type));
+}
+
+int slots_barrier(struct comm *c, const struct op *op, struct err *e)
+{
+	return step_first(c, op, e);
+}
+
+int slots_all_reduce_once(struct comm *c, const struct op *op, struct err *e)
+{
+	size_t bytes = op->count * comm_type_size(op->type);
+	give(c, step_my_room(c, bytes), op->in, bytes);
+	if (step_first(c, op, e) < 0)
+		return -1;
+	sum_rooms(c, op, op->in, bytes, 0, bytes, op->out);
+	return 0;
+}
+
+/* Step k: chunk k is in the slots and every rank sums its share of it; chunk
+ * k - 1 is summed and is copied out. */
+int slots_reduce(struct comm *c, const struct op *op, struct err *e)
+{
+	size_t size = comm_type_size(op->type), bytes = op->count * size, chunks = pieces(bytes, SEG_SLOT);
+	bool wanted = op->kind == OP_ALL_REDUCE || op->root == c->rank;
+	for (size_t k = 0; k <= chunks; k++) {
+		size_t len = piece(bytes, k, SEG_SLOT);
+		const char *in = (const char *)op->in + k * SEG_SLOT;
+		give(c, step_my_room(c, SEG_SLOT), in, len);
+		if (step(c, op, k, e) < 0)
+			return -1;
+		even_shares(c, len / size, size, c->off);
+		size_t at = c->off[c->rank], share = c->off[c->rank + 1] - at;
+		if (share)
+			sum_rooms(c, op, in + at, SEG_SLOT, at, share, segment_result(&c->segment, c->step) + at);
+		if (wanted && k > 0)
+			memcpy((char *)op->out + (k - 1) * SEG_SLOT, segment_result(&c->segment, c->step - 1),
+			       piece(bytes, k - 1, SEG_SLOT));
+	}
+	return 0;
+}
+
+/* A piece for each rank, of the blocks off[0..size]: one after the other when all of them fit at once. */
+struct layout {
+	size_t room, each; /* bytes in all, and of a rank's piece */
+	size_t steps;
+	bool whole;
+};
+
+static struct layout plan(const struct comm *c)
+{
+	size_t all = c->off[c->size], each = piece_size(c, 0);
+	if (all <= SEG_SLOT)
+		return (struct layout){ all, all, 1, true };
+	return (struct layout){ SEG_SLOT, each, pieces(largest_block(c), each), false };
+}
+
+static size_t place(const struct comm *c, const struct layout *l, int rank)
+{
+	return l->whole ? c->off[rank] : (size_t)rank * l->each;
+}
+
+/* To every other rank its k-th piece of `in`. */
+static void give_pieces(struct comm *c, const struct layout *l, const char *in, size_t k)
+{
+	char *room = step_my_room(c, l->room);
+	for (int r = 0; r < c->size; r++)
+		if (r != c->rank)
+			give(c, room + place(c, l, r), in + c->off[r] + k * l->each,
+			     piece(c->off[r + 1] - c->off[r], k, l->each));
+}
+
+int slots_reduce_scatter(struct comm *c, const struct op *op, struct err *e)
+{
+	op_blocks(op, op->counts, c->size, c->off);
+	struct layout l = plan(c);
+	const char *in = op->in;
+	for (size_t k = 0; k < l.steps; k++) {
+		give_pieces(c, &l, in, k);
+		if (step(c, op, k, e) < 0)
+			return -1;
+		size_t mine = piece(c->off[c->rank + 1] - c->off[c->rank], k, l.each);
+		if (mine)
+			sum_rooms(c, op, in + c->off[c->rank] + k * l.each, l.room, place(c, &l, c->rank), mine,
+				  (char *)op->out + k * l.each);
+	}
+	return 0;
+}
+
+/* all_gather and gather: everybody gives its block, `wanted` says who takes them. */
+static int collect(struct comm *c, const struct op *op, bool wanted, struct err *e)
+{
+	op_blocks(op, op->counts, c->size, c->off);
+	size_t mine = c->off[c->rank + 1] - c->off[c->rank], steps = pieces(largest_block(c), SEG_SLOT);
+	char *out = op->out;
+	if (wanted && mine && op->in != out + c->off[c->rank])
+		memmove(out + c->off[c->rank], op->in, mine);
+	for (size_t k = 0; k < steps || k == 0; k++) {
+		give(c, step_my_room(c, mine), (const char *)op->in + k * SEG_SLOT, piece(mine, k, SEG_SLOT));
+		if (step(c, op, k, e) < 0)
+			return -1;
+		for (int r = 0; wanted && r < c->size; r++) {
+			size_t block = c->off[r + 1] - c->off[r], len = piece(block, k, SEG_SLOT);
+			if (r != c->rank && len)
+				memcpy(out + c->off[r] + k * SEG_SLOT, step_room(c, r, block), len);
+		}
+	}
+	return 0;
+}
+
+int slots_all_gather(struct comm *c, const struct op *op, struct err *e)
+{
+	return collect(c, op, true, e);
+}
+
+int slots_gather(struct comm *c, const struct op *op, struct err *e)
+{
+	return collect(c, op, op->root == c->rank, e);
+}
+
+int slots_scatter(struct comm *c, const struct op *op, struct err *e)
+{
+	op_blocks(op, op->counts, c->size, c->off);
+	struct layout l = plan(c);
+	size_t bytes = c->off[c->rank + 1] - c->off[c->rank];
+	for (size_t k = 0; k < l.steps; k++) {
+		size_t len = piece(bytes, k, l.each);
+		if (op->root == c->rank)
+			give_pieces(c, &l, op->in, k);
+		if (step(c, op, k, e) < 0)
+			return -1;
+		if (op->root != c->rank && len)
+			memcpy((char *)op->out + k * l.each,
+			       step_room(c, op->root, l.room) + place(c, &l, c->rank), len);
+	}
+	if (op->root == c->rank && bytes && op->out != (const char *)op->in + c->off[c->rank])
+		memmove(op->out, (const char *)op->in + c->off[c->rank], bytes);
+	return 0;
+}
+
+int slots_broadcast(struct comm *c, const struct op *op, struct err *e)
+{
+	size_t bytes = op->count * comm_type_size(op->type), steps = pieces(bytes, SEG_SLOT);
+	for (size_t k = 0; k < steps || k == 0; k++) {
+		size_t len = piece(bytes, k, SEG_SLOT);
+		char *at = (char *)op->out + k * SEG_SLOT;
+		if (op->root == c->rank)
+			give(c, step_my_room(c, bytes), at, len);
+		if (step(c, op, k, e) < 0)
+			return -1;
+		if (op->root != c->rank && len)
+			memcpy(at, step_room(c, op->root, bytes), len);
+	}
+	return 0;
+}
+
+/* --- all_to_all: only the two ranks of a block know its size --------------------- */
+
+static size_t table_size(const struct comm *c)
+{
+	return ((size_t)c->size * sizeof(uint64_t) + 63) & ~(size_t)63;
+}
+
+/* Each slot begins with the sizes of the blocks that its rank gives. */
+static void give_sizes(struct comm *c, char *slot)
+{
+	for (int r = 0; r < c->size; r++) {
+		uint64_t bytes = c->off[r + 1] - c->off[r];
+		memcpy(slot + (size_t)r * sizeof bytes, &bytes, sizeof bytes);
+	}
+}
+
+/* 0, or the bytes from rank are not as many as expected. */
+int slots_check_size(struct comm *c, int rank, uint64_t given, struct err *e)
+{
+	char who[160];
+	uint64_t bytes = c->off2[rank + 1] - c->off2[rank];
+	if (given == bytes)
+		return 0;
+	return err_set(e, ERR_PROTO, "%s gives %llu bytes where this rank expects %llu",
+		       group_rank_text(c, rank, who), (unsigned long long)given, (unsigned long long)bytes);
+}
+
+static int take_blocks(struct comm *c, const struct op *op, size_t k, size_t each, struct err *e)
+{
+	for (int r = 0; r < c->size; r++) {
+		const char *slot = step_room(c, r, SEG_SLOT);
+		uint64_t theirs;
+		memcpy(&theirs, slot + (size_t)c->rank * sizeof theirs, sizeof theirs);
+		if (k == 0 && slots_check_size(c, r, theirs, e) < 0)
+			return -1;
+		size_t len = piece(c->off2[r + 1] - c->off2[r], k, each);
+		if (r != c->rank && len)
+			memcpy((char *)op->out + c->off2[r] + k * each,
+			       slot + table_size(c) + (size_t)c->rank * each, len);
+	}
+	return 0;
+}
+
+int slots_all_to_all(struct comm *c, const struct op *op, struct err *e)
+{
+	op_blocks(op, op->counts, c->size, c->off);
+	op_blocks(op, op->out_counts, c->size, c->off2);
+	size_t each = piece_size(c, table_size(c)), steps = 1, mine = c->off[c->rank + 1] - c->off[c->rank];
+	step_mine(c)->need = (uint32_t)pieces(largest_block(c), each);
+	for (size_t k = 0; k < steps; k++) {
+		char *slot = step_my_room(c, SEG_SLOT);
+		if (k == 0)
+			give_sizes(c, slot);
+		for (int r = 0; r < c->size; r++)
+			if (r != c->rank)
+				give(c, slot + table_size(c) + (size_t)r * each,
+				     (const char *)op->in + c->off[r] + k * each,
+				     piece(c->off[r + 1] - c->off[r], k, each));
+		if (step(c, op, k, e) < 0)
+			return -1;
+		for (int r = 0; k == 0 && r < c->size; r++)
+			if (step_of(c, r)->need > steps)
+				steps = step_of(c, r)->need;
+		if (take_blocks(c, op, k, each, e) < 0)
+			return -1;
+	}
+	if (mine)
+		memcpy((char *)op->out + c->off2[c->rank], (const char *)op->in + c->off[c->rank], mine);
+	return 0;
+}

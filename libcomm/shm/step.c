@@ -1,0 +1,90 @@
+#include "libcomm/shm/step.h"
+
+#include "libcomm/shm/reach.h"
+#include "libcomm/shm/wait.h"
+
+enum { FEW_BYTES = 2 << 10 }; /* so few are copied wherever they lie */
+
+/* The first rank from r on that has not come; size: all have. */
+static int next_absent(const struct comm *c, int r)
+{
+	while (r < c->size && atomic_load(&segment_cell(&c->segment, c->step, r)->step) == c->step)
+		r++;
+	return r;
+}
+
+static void mark_absent(struct comm *c)
+{
+	for (int r = 0; r < c->size; r++)
+		c->absent[r] = next_absent(c, r) == r;
+}
+
+static int sleep_until_all(struct comm *c, struct err *e)
+{
+	struct seg_head *h = c->segment.head;
+	int rc = 0;
+	bool slept_out = false;
+	atomic_fetch_add(&h->sleepers, 1);
+	for (;;) {
+		/* Whoever comes last from here on sees a sleeper and changes the word. */
+		uint32_t wakes = atomic_load(&h->wakes);
+		if (next_absent(c, 0) == c->size)
+			break;
+		mark_absent(c);
+		rc = group_patience(c, slept_out, e);
+		if (rc < 0)
+			break;
+		if (c->suspect)
+			continue;
+		futex_wait(&h->wakes, wakes, group_nap(c));
+		slept_out = atomic_load(&h->wakes) == wakes;
+	}
+	c->suspect = false;
+	atomic_fetch_sub(&h->sleepers, 1);
+	return rc;
+}
+
+int step_pass(struct comm *c, struct err *e)
+{
+	c->step++;
+	atomic_store(&segment_cell(&c->segment, c->step, c->rank)->step, c->step);
+	int r = next_absent(c, 0);
+	if (r == c->size && atomic_load(&c->segment.head->sleepers))
+		segment_wake(&c->segment);
+	for (struct wait w = { 0 }; r < c->size; r = next_absent(c, r))
+		if (!wait_looks(&w, c->world))
+			return sleep_until_all(c, e);
+	/* The others last looked at this one two steps ago. */
+	__builtin_prefetch(step_mine(c), 1);
+	return 0;
+}
+
+static bool same_signature(const struct op_signature *a, const struct op_signature *b)
+{
+	return a->seq == b->seq && a->kind == b->kind && a->type == b->type && a->redop == b->redop &&
+	       a->root == b->root && a->bytes == b->bytes;
+}
+
+int step_first(struct comm *c, const struct op *op, struct err *e)
+{
+	bool large = c->sign.bytes > FEW_BYTES, open = true;
+	uint32_t mine = large && reach_in_windows(c, op);
+	step_mine(c)->sign = c->sign;
+	step_mine(c)->open = mine;
+	if (step_pass(c, e) < 0)
+		return -1;
+	for (int r = 0; r < c->size; r++) {
+		const struct op_signature *theirs = &step_of(c, r)->sign;
+		open &= step_of(c, r)->open;
+		if (same_signature(&c->sign, theirs))
+			continue;
+		char here[120], there[120], who[160];
+		op_signature_text(&c->sign, here);
+		op_signature_text(theirs, there);
+		return err_set(e, ERR_PROTO, "%s calls another operation: %s, here %s; all ranks of a group "
+			       "must call the same ones in the same order", group_rank_text(c, r, who), there, here);
+	}
+	if (large)
+		c->in_windows = open ? c->in_windows | 1u << op->kind : c->in_windows & ~(1u << op->kind);
+	return 0;
+}

@@ -1,0 +1,319 @@
+#include "libcomm/tcp/acceptor.h"
+
+#include "base/clock.h"
+#include "libcomm/group.h"
+#include "libcomm/tcp/handshake.h"
+#include "libcomm/tcp/side.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum { STRANGERS = 64, PROVE_WITHIN_S = 30, EXHAUSTED_MS = 50, LAST_WORDS_MS = 100 };
+
+struct arrival {
+	struct arrival *next;
+	uint64_t group;
+	int from, lane, fd; /* -1: has said who it is and has yet to prove it */
+};
+
+struct guest { /* has yet to prove itself */
+	struct handshake *greeting;
+	struct arrival *coming; /* once it has said that it is a link */
+	int fd;
+	double until;
+};
+
+struct acceptor {
+	struct world *w;
+	pthread_t thread;
+	struct bell bell;
+	atomic_bool leave;
+	struct guest *guests;
+	struct pollfd *polls;
+	int count, room, poll_room;
+	struct side_lines *sides;
+	bool out_of_descriptors;
+	_Atomic uint32_t rounds; /* how often it has heard all guests */
+};
+
+/* Enters what a hello announces. */
+static struct arrival *arrival_expect(struct world *w, const struct hello *hello)
+{
+	struct arrival *new = malloc(sizeof *new);
+	if (!new)
+		return NULL;
+	*new = (struct arrival){ .group = hello->group, .from = (int)hello->from,
+				 .lane = hello->lane, .fd = -1 };
+	pthread_mutex_lock(&w->lock);
+	new->next = w->arrivals;
+	w->arrivals = new;
+	pthread_mutex_unlock(&w->lock);
+	return new;
+}
+
+static void arrival_cancel(struct world *w, struct arrival *a)
+{
+	pthread_mutex_lock(&w->lock);
+	for (struct arrival **p = &w->arrivals; *p; p = &(*p)->next)
+		if (*p == a) {
+			*p = a->next;
+			break;
+		}
+	pthread_mutex_unlock(&w->lock);
+	free(a);
+}
+
+/* It has proven itself: whoever waits for it may take it from here on. */
+static void arrival_admit(struct world *w, struct arrival *a, int fd)
+{
+	pthread_mutex_lock(&w->lock);
+	a->fd = fd;
+	if (world_failed(w))
+		shutdown(fd, SHUT_RDWR);
+	for (struct comm *c = w->groups; c; c = c->next)
+		if (c->id == a->group && c->bell.tx >= 0)
+			bell_ring(c->bell.tx);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void guest_drop(struct acceptor *a, int i)
+{
+	struct guest *g = &a->guests[i];
+	handshake_free(g->greeting);
+	if (g->coming)
+		arrival_cancel(a->w, g->coming);
+	/* In order of arrival: the oldest stranger comes first. */
+	memmove(g, g + 1, (size_t)(--a->count - i) * sizeof *g);
+}
+
+static bool make_room(struct acceptor *a)
+{
+	if (a->count < a->room)
+		return true;
+	int room = a->room ? 2 * a->room : 16;
+	struct guest *guests = realloc(a->guests, (size_t)room * sizeof *guests);
+	if (!guests)
+		return false;
+	a->guests = guests;
+	a->room = room;
+	return true;
+}
+
+static void drop_oldest(struct acceptor *a)
+{
+	if (a->count)
+		guest_drop(a, 0);
+}
+
+/* All ranks may knock at the same moment, for every lane and beside it, and strangers too. */
+static int heard_at_a_time(const struct world *w)
+{
+	return STRANGERS + (1 + w->sockets) * w->size;
+}
+
+static void welcome(struct acceptor *a)
+{
+	int fd;
+	a->out_of_descriptors = false;
+	for (;;) {
+		if (!make_room(a) || net_accept(a->w->listener, &fd, NULL) < 0) {
+			a->out_of_descriptors = true;
+			drop_oldest(a);
+			return;
+		}
+		if (fd < 0)
+			return;
+		if (a->count >= heard_at_a_time(a->w))
+			drop_oldest(a);
+		struct guest g = { .fd = fd, .until = clock_s() + PROVE_WITHIN_S };
+		if (handshake_accept(a->w, fd, &g.greeting, NULL) < 0)
+			return;
+		a->guests[a->count++] = g;
+	}
+}
+
+/* Goes on with one guest, which may leave the list. */
+static void hear(struct acceptor *a, int i)
+{
+	struct guest *g = &a->guests[i];
+	int rc = handshake_step(g->greeting, NULL);
+	const struct hello *hello = handshake_hello(g->greeting);
+	bool link = hello && hello->kind == HELLO_LINK;
+	if (link && !g->coming)
+		g->coming = arrival_expect(a->w, hello);
+	if (rc == 0 && clock_s() < g->until)
+		return;
+	if (rc <= 0 || (link && !g->coming)) {
+		guest_drop(a, i);
+		return;
+	}
+	struct guest proven = *g;
+	int from = (int)hello->from;
+	memmove(g, g + 1, (size_t)(--a->count - i) * sizeof *g);
+	handshake_finish(proven.greeting);
+	if (link)
+		arrival_admit(a->w, proven.coming, proven.fd);
+	else
+		side_adopt(a->sides, proven.fd, from);
+}
+
+/* How many there are; -1: no memory. */
+static int set_polls(struct acceptor *a)
+{
+	int need = 2 + a->count + side_count(a->sides), n = 0;
+	if (need > a->poll_room) {
+		struct pollfd *more = realloc(a->polls, 2 * (size_t)need * sizeof *more);
+		if (!more)
+			return -1;
+		a->polls = more;
+		a->poll_room = 2 * need;
+	}
+	a->polls[n++] = (struct pollfd){ .fd = a->bell.rx, .events = POLLIN };
+	a->polls[n++] = (struct pollfd){ .fd = a->out_of_descriptors ? -1 : a->w->listener, .events = POLLIN };
+	for (int i = 0; i < a->count; i++)
+		handshake_poll(a->guests[i].greeting, &a->polls[n++]);
+	side_polls(a->sides, &a->polls[n]);
+	return need;
+}
+
+/* Sleeps until somebody knocks, speaks or calls. */
+static void doze(struct acceptor *a, int longest_ms)
+{
+	int ms = a->out_of_descriptors ? EXHAUSTED_MS : a->count ? 1000 * PROVE_WITHIN_S : -1;
+	if (longest_ms >= 0 && (ms < 0 || longest_ms < ms))
+		ms = longest_ms;
+	int n = set_polls(a);
+	int ready = n < 0 ? poll(NULL, 0, EXHAUSTED_MS) : poll(a->polls, (nfds_t)n, ms);
+	if (n < 0 || (ready > 0 && a->polls[0].revents))
+		bell_hush(&a->bell);
+}
+
+static void work(struct acceptor *a)
+{
+	/* From the last on: what is dropped moves only what was looked at. */
+	for (int i = a->count - 1; i >= 0; i--)
+		hear(a, i);
+	side_work(a->sides);
+	atomic_fetch_add(&a->rounds, 1);
+	welcome(a);
+}
+
+static void *acceptor_main(void *arg)
+{
+	struct acceptor *a = arg;
+	while (!atomic_load(&a->leave)) {
+		doze(a, -1);
+		work(a);
+	}
+	/* Who is about to be reached by the last words shall hear them. */
+	int64_t until = clock_ns() + LAST_WORDS_MS * 1000000LL, left;
+	while (world_failed(a->w) && (a->count || side_calling(a->sides)) && (left = until - clock_ns()) > 0) {
+		doze(a, (int)(left / 1000000) + 1);
+		work(a);
+	}
+	while (a->count)
+		guest_drop(a, a->count - 1);
+	side_lines_free(a->sides);
+	/* Nobody may believe any more that this rank is there. */
+	shutdown(a->w->listener, SHUT_RDWR);
+	return NULL;
+}
+
+static void acceptor_free(struct acceptor *a)
+{
+	bell_close(&a->bell);
+	free(a->guests);
+	free(a->polls);
+	free(a);
+}
+
+static int start(struct acceptor *a, struct err *e)
+{
+	sigset_t all, old;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	int rc = pthread_create(&a->thread, NULL, acceptor_main, a);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return rc ? err_set(e, ERR_NOMEM, "cannot start the acceptor's thread: %s", strerror(rc)) : 0;
+}
+
+int acceptor_open(struct world *w, struct err *e)
+{
+	struct acceptor *a = calloc(1, sizeof *a);
+	if (!a)
+		return err_set(e, ERR_NOMEM, "no memory for the acceptor");
+	a->w = w;
+	a->bell = (struct bell)BELL_NONE;
+	w->sides = calloc((size_t)w->size, sizeof *w->sides);
+	a->sides = w->sides ? side_lines_new(w) : NULL;
+	if (!a->sides)
+		err_set(e, ERR_NOMEM, "no memory for the acceptor of %d ranks", w->size);
+	w->acceptor = a;
+	if (a->sides && bell_open(&a->bell, e) == 0 && start(a, e) == 0)
+		return 0;
+	w->acceptor = NULL;
+	side_lines_free(a->sides);
+	acceptor_free(a);
+	return -1;
+}
+
+void acceptor_close(struct world *w)
+{
+	struct acceptor *a = w->acceptor;
+	if (a) {
+		atomic_store(&a->leave, true);
+		bell_ring(a->bell.tx);
+		pthread_join(a->thread, NULL);
+		acceptor_free(a);
+		w->acceptor = NULL;
+	}
+	while (w->arrivals) {
+		struct arrival *next = w->arrivals->next;
+		close(w->arrivals->fd); /* proven: the thread has taken back all others */
+		free(w->arrivals);
+		w->arrivals = next;
+	}
+}
+
+int acceptor_take(struct world *w, uint64_t group, int from, int lane, bool *coming)
+{
+	int fd = -1;
+	*coming = false;
+	pthread_mutex_lock(&w->lock);
+	for (struct arrival **p = &w->arrivals; *p; p = &(*p)->next) {
+		struct arrival *a = *p;
+		if (a->group != group || a->from != from || a->lane != lane)
+			continue;
+		*coming = true;
+		if (a->fd < 0)
+			continue;
+		fd = a->fd;
+		*p = a->next;
+		free(a);
+		break;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return fd;
+}
+
+uint32_t acceptor_rounds(struct world *w)
+{
+	bell_ring(w->acceptor->bell.tx);
+	return atomic_load(&w->acceptor->rounds);
+}
+
+void acceptor_cut(struct world *w)
+{
+	for (struct arrival *a = w->arrivals; a; a = a->next)
+		if (a->fd >= 0)
+			shutdown(a->fd, SHUT_RDWR);
+	acceptor_wake(w);
+}
+
+void acceptor_wake(struct world *w)
+{
+	if (w->acceptor)
+		bell_ring(w->acceptor->bell.tx);
+}

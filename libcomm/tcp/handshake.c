@@ -1,0 +1,232 @@
+#include "libcomm/tcp/handshake.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const char magic[8] = "MUSTCOM";
+
+enum { NONCE = 32, TAG = crypto_auth_BYTES, REPLY = NONCE + TAG };
+_Static_assert(sizeof(struct hello) == 64, "a hello has no padding");
+_Static_assert(crypto_auth_KEYBYTES == SECRET_BYTES, "a secret is a key");
+
+struct handshake {
+	const struct world *w;
+	const char *address;            /* connector: whom it calls */
+	const unsigned char *secret;    /* the acceptor's */
+	int fd, phase, error;
+	const struct phase *phases;
+	struct hello hello;
+	unsigned char reply[REPLY];     /* nonce, proof of the acceptor */
+	unsigned char proof[TAG];       /* of the connector */
+	size_t done;                    /* bytes of this phase */
+};
+
+/* One message of the handshake, or the wait for the connection (size 0). */
+struct phase {
+	bool out;
+	size_t offset, size;
+	int (*finish)(struct handshake *h, struct err *e);
+};
+
+static void make_tag(const struct handshake *h, char side, unsigned char tag[TAG])
+{
+	unsigned char text[1 + sizeof h->hello + NONCE];
+	text[0] = (unsigned char)side;
+	memcpy(text + 1, &h->hello, sizeof h->hello);
+	memcpy(text + 1 + sizeof h->hello, h->reply, NONCE);
+	crypto_auth(tag, text, sizeof text, h->secret);
+}
+
+static int check_tag(const struct handshake *h, char side, const unsigned char *got, struct err *e)
+{
+	unsigned char want[TAG];
+	make_tag(h, side, want);
+	if (sodium_memcmp(want, got, TAG))
+		return err_set(e, ERR_AUTH, "the other end does not know this job's secret");
+	return 0;
+}
+
+static int connected(struct handshake *h, struct err *e)
+{
+	int rc = net_connect_done(h->fd, h->address, e);
+	h->error = rc < 0 ? errno : 0;
+	return rc;
+}
+
+static int check_reply(struct handshake *h, struct err *e)
+{
+	if (check_tag(h, 'A', h->reply + NONCE, e) < 0)
+		return -1;
+	make_tag(h, 'C', h->proof);
+	return 0;
+}
+
+static int check_hello(struct handshake *h, struct err *e)
+{
+	const struct hello *l = &h->hello;
+	int lanes = l->kind == HELLO_LINK ? h->w->sockets : 0; /* world_meet has seen to it that all ranks have as many */
+	if (memcmp(l->magic, magic, sizeof magic) || l->kind > HELLO_SIDE || l->lanes != lanes ||
+	    (l->lane && l->lane >= lanes) || l->to != (uint32_t)h->w->rank || l->from >= (uint32_t)h->w->size ||
+	    l->from == l->to)
+		return err_set(e, ERR_PROTO, "not a hello to this rank");
+	randombytes_buf(h->reply, NONCE);
+	make_tag(h, 'A', h->reply + NONCE);
+	return 0;
+}
+
+static int check_proof(struct handshake *h, struct err *e)
+{
+	return check_tag(h, 'C', h->proof, e);
+}
+
+#define FIELD(f) offsetof(struct handshake, f), sizeof(((struct handshake *)0)->f)
+
+static const struct phase connector[] = {
+	{ true, 0, 0, connected },
+	{ true, FIELD(hello), NULL },
+	{ false, FIELD(reply), check_reply },
+	{ true, FIELD(proof), NULL },
+	{ 0 },
+};
+
+static const struct phase acceptor[] = {
+	{ false, FIELD(hello), check_hello },
+	{ true, FIELD(reply), NULL },
+	{ false, FIELD(proof), check_proof },
+	{ 0 },
+};
+
+static bool over(const struct handshake *h)
+{
+	return !h->phases[h->phase].size && !h->phases[h->phase].finish;
+}
+
+static struct handshake *handshake_new(const struct world *w, const struct phase *phases, struct err *e)
+{
+	struct handshake *h = calloc(1, sizeof *h);
+	if (!h) {
+		err_set(e, ERR_NOMEM, "no memory for a connection");
+		return NULL;
+	}
+	h->w = w;
+	h->phases = phases;
+	h->fd = -1;
+	return h;
+}
+
+int handshake_connect(const struct world *w, const struct hello *what, struct handshake **out, struct err *e)
+{
+	struct handshake *h = handshake_new(w, connector, e);
+	if (!h)
+		return -1;
+	h->address = w->peers[what->to].address;
+	h->secret = w->peers[what->to].secret;
+	h->hello = *what;
+	h->hello.from = (uint32_t)w->rank;
+	memcpy(h->hello.magic, magic, sizeof magic);
+	randombytes_buf(h->hello.nonce, sizeof h->hello.nonce);
+	if (net_connect_start(h->address, &h->fd, e) < 0) {
+		handshake_free(h);
+		return -1;
+	}
+	*out = h;
+	return 0;
+}
+
+int handshake_accept(const struct world *w, int fd, struct handshake **out, struct err *e)
+{
+	struct handshake *h = handshake_new(w, acceptor, e);
+	if (!h) {
+		close(fd);
+		return -1;
+	}
+	h->fd = fd;
+	h->secret = w->peers[w->rank].secret;
+	*out = h;
+	return 0;
+}
+
+/* 1 the phase's bytes are through, 0 not yet, -1. */
+static int move(struct handshake *h, const struct phase *p, struct err *e)
+{
+	if (!p->size) {
+		struct pollfd ready = { .fd = h->fd, .events = POLLOUT };
+		return poll(&ready, 1, 0) == 1;
+	}
+	while (h->done < p->size) {
+		unsigned char *at = (unsigned char *)h + p->offset + h->done;
+		ssize_t n = p->out ? send(h->fd, at, p->size - h->done, MSG_DONTWAIT | MSG_NOSIGNAL)
+				   : recv(h->fd, at, p->size - h->done, MSG_DONTWAIT);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return 0;
+		if (n < 0)
+			return err_errno(e, ERR_NET, "the connection ended in its handshake");
+		if (n == 0)
+			return err_set(e, ERR_NET, "the other end closed the connection in its handshake");
+		h->done += (size_t)n;
+	}
+	return 1;
+}
+
+int handshake_step(struct handshake *h, struct err *e)
+{
+	while (!over(h)) {
+		const struct phase *p = &h->phases[h->phase];
+		int rc = move(h, p, e);
+		if (rc <= 0)
+			return rc;
+		if (p->finish && p->finish(h, e) < 0)
+			return -1;
+		h->phase++;
+		h->done = 0;
+	}
+	return 1;
+}
+
+bool handshake_connected(const struct handshake *h)
+{
+	return h->phases[h->phase].size || over(h);
+}
+
+int handshake_errno(const struct handshake *h)
+{
+	return h->error;
+}
+
+int handshake_fd(const struct handshake *h)
+{
+	return h->fd;
+}
+
+void handshake_poll(const struct handshake *h, struct pollfd *p)
+{
+	*p = (struct pollfd){ .fd = h->fd, .events = h->phases[h->phase].out ? POLLOUT : POLLIN };
+}
+
+const struct hello *handshake_hello(const struct handshake *h)
+{
+	return h->phases == acceptor && h->phase == 0 ? NULL : &h->hello;
+}
+
+int handshake_finish(struct handshake *h)
+{
+	int fd = h->fd;
+	free(h);
+	return fd;
+}
+
+void handshake_free(struct handshake *h)
+{
+	if (!h)
+		return;
+	if (h->fd >= 0)
+		close(h->fd);
+	free(h);
+}

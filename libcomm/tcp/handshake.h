@@ -1,0 +1,53 @@
+/*
+ * handshake — two ranks prove to each other that they belong to one world.
+ *
+ *     connector -> acceptor   hello, with a nonce
+ *     acceptor  -> connector  a nonce, HMAC(secret, "A" hello nonce)
+ *     connector -> acceptor   HMAC(secret, "C" hello nonce)
+ *
+ * secret is the acceptor's, 32 random bytes that only the bootstrap tells; HMAC
+ * is libsodium's crypto_auth, compared in constant time. Neither side
+ * waits: handshake_step does what can be done now.
+ */
+#ifndef MUSTER_LIBCOMM_TCP_HANDSHAKE_H
+#define MUSTER_LIBCOMM_TCP_HANDSHAKE_H
+
+#include "libcomm/world.h"
+
+#include <poll.h>
+
+enum hello_kind {
+	HELLO_LINK,  /* carries a group's messages from here on */
+	HELLO_SIDE,  /* carries notes, see side.h */
+};
+
+struct hello {
+	char magic[8];
+	uint64_t group;
+	uint32_t kind, from, to; /* world ranks */
+	uint16_t lane, lanes; /* of a link: which of how many */
+	unsigned char nonce[32];
+};
+
+struct handshake;
+
+/* Begins to connect to world rank what->to; of `what` also kind, and for a link group and lane, are set. */
+int handshake_connect(const struct world *w, const struct hello *what, struct handshake **out, struct err *e);
+/* Begins with a connection that came in; the descriptor is taken over in any case. */
+int handshake_accept(const struct world *w, int fd, struct handshake **out, struct err *e);
+/* 1 both have proved themselves, 0 not yet, -1 the connection is of no use. */
+int handshake_step(struct handshake *h, struct err *e);
+/* The other end is there, or was: it accepted the connection. */
+bool handshake_connected(const struct handshake *h);
+/* The errno with which the other end could not be reached, or 0. */
+int handshake_errno(const struct handshake *h);
+int handshake_fd(const struct handshake *h);
+void handshake_poll(const struct handshake *h, struct pollfd *p);
+/* What the connector said; NULL: it has not said all of it yet. */
+const struct hello *handshake_hello(const struct handshake *h);
+/* Frees the rest and returns the descriptor. */
+int handshake_finish(struct handshake *h);
+/* Closes the connection. Takes NULL. */
+void handshake_free(struct handshake *h);
+
+#endif
