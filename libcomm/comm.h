@@ -18,7 +18,7 @@
  * Errors: ERR_TIMEOUT, ERR_ABORTED, ERR_PEER, ERR_NET, ERR_NOMEM; ERR_PROTO when the
  * ranks do not call the same operation. The text names the operation, the group, its
  * sequence number and the rank that did not come. After an error the world is
- * aborted: every later call returns the first error, and the other ranks learn
+ * aborted: every later call returns the first error and what it kept from beginning, and the other ranks learn
  * of it. ERR_USAGE is the exception: a call that is wrong in itself is refused
  * before it does anything.
  */

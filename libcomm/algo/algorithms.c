@@ -198,13 +198,21 @@ void even_shares(const struct comm *c, size_t count, size_t element, size_t *off
 	}
 }
 
+/* The world has ended before this operation: the first error, and what was not begun. */
+static int not_begun(struct comm *c, const struct op *op, struct err *e)
+{
+	world_error(c->world, e);
+	return err_prefix(e, "%s number %u of group %s not begun", op_word(op->kind),
+			  1 + (op->kind == OP_P2P ? c->messages : c->seq), c->name);
+}
+
 static int run_together(struct comm *c, const struct op *op, struct err *e)
 {
 	struct err why; /* empty, without zeroing a thousand bytes of text for each short message */
 	why.code = ERR_NONE;
 	why.text[0] = '\0';
 	if (world_over(c->world))
-		return world_error(c->world, e);
+		return not_begun(c, op, e);
 	uint32_t number = op->kind == OP_P2P ? ++c->messages : ++c->seq;
 	c->sign = op_sign(op, number, c->size);
 	c->deadline = c->grace = 0;
@@ -232,7 +240,7 @@ int group_run_host(struct comm *c, const struct op *op, struct err *e)
 	if (c->size > 1 || op->kind == OP_P2P)
 		return run_together(c, op, e);
 	if (world_over(c->world))
-		return world_error(c->world, e);
+		return not_begun(c, op, e);
 	run_alone(op);
 	return 0;
 }
