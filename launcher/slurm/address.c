@@ -1,4 +1,4 @@
-#include "launcher/slurm/child.h"
+#include "launcher/child.h"
 #include "launcher/slurm/slurm.h"
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 #include "base/agent_env.h"
 #include "base/munge.h"
-#include "launcher/slurm/child.h"
+#include "launcher/child.h"
 #include "launcher/slurm/slurm.h"
 
 #include <stdbool.h>

@@ -8,7 +8,6 @@
  *     auth.c      whether the control channel's ends show MUNGE credentials
  *     address.c   where the supervisor can be reached from the allocation's nodes
  *     tool.c      one of the agent's tools as a step of the allocation
- *     child.c     Slurm's commands as child processes
  *
  * No shell is involved anywhere, and no command line holds a secret.
  */
@@ -18,6 +17,9 @@
 #include "base/err.h"
 #include "base/munge.h"
 #include "base/net.h"
+
+/* What to do when one of Slurm's commands cannot be executed; for child.h. */
+#define SLURM_ABSENT "; are Slurm's commands in PATH?"
 
 /*
  * The address, without a port, of this host as the nodes of the allocation see it: the NodeAddr of the node

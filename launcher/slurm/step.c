@@ -15,8 +15,8 @@
  * node is lost, and its agents, whose connection is closed, have left.
  */
 #include "base/clock.h"
+#include "launcher/child.h"
 #include "launcher/launch.h"
-#include "launcher/slurm/child.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/slurm/srun.h"
 
@@ -177,7 +177,7 @@ static int slurm_start(uv_loop_t *loop, const struct launch_request *r, const st
 		l->ev = *ev;
 		l->timer.data = l;
 		snprintf(l->name, sizeof l->name, "%s", s.name);
-		const struct child_command c = { .argv = s.argv, .env = s.env, .out = log };
+		const struct child_command c = { .argv = s.argv, .env = s.env, .out = log, .absent = SLURM_ABSENT };
 		rc = child_watch(loop, &c, on_srun_end, l, &l->srun, e);
 		srun_fini(&s);
 	}

@@ -1,6 +1,7 @@
+#include "launcher/child.h"
 #include "launcher/command.h"
-#include "launcher/slurm/child.h"
 #include "launcher/slurm/script.h"
+#include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/plan.h"
 
@@ -143,7 +144,8 @@ static int prepare_run(const struct submission *s, struct err *e)
 static int sbatch(const char *script, char *id, size_t size, struct err *e)
 {
 	char *argv[] = { "sbatch", "--parsable", NULL };
-	const struct child_command c = { .argv = argv, .input = script, .out = -1 };
+	const struct child_command c = { .argv = argv, .input = script, .out = -1, .absent = SLURM_ABSENT,
+					 .late = "; is Slurm's controller up (scontrol ping)?" };
 	struct buf output = BUF_INIT;
 	int rc = child_run(&c, SBATCH_TIMEOUT, &output, e);
 	if (!rc) {

@@ -1,7 +1,7 @@
 /* trace — the flight recorders of a generation that gets nowhere, and what they come to. */
 #include "launcher/supervise/state.h"
 
-#include "launcher/slurm/child.h"
+#include "launcher/child.h"
 
 #include <limits.h>
 #include <signal.h>

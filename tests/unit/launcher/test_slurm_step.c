@@ -2,8 +2,8 @@
  * where "listed" stands for the controller's list of steps. */
 #include "base/clock.h"
 #include "base/file.h"
+#include "launcher/child.h"
 #include "launcher/launch.h"
-#include "launcher/slurm/child.h"
 #include "launcher/slurm/slurm.h"
 #include "tests/unit/tmpdir.h"
 

@@ -48,6 +48,9 @@ static int without_buffers(struct comm *w, void *arg)
 	REFUSED(comm_group(w, &nothing, 1, &e));
 	REFUSED(comm_group_start(w, NULL, 1, &r, &e));
 	REFUSED(comm_all_reduce(w, v, out, SIZE_MAX / 2, COMM_F32, COMM_SUM, &e));
+	REFUSED(comm_all_reduce(w, v, out, SIZE_MAX, COMM_U8, COMM_SUM, &e));
+	REFUSED(comm_all_gatherv(w, v, out, (size_t[]){ 1, SIZE_MAX / 2 }, COMM_U8, &e));
+	REFUSED(comm_send(w, v, SIZE_MAX - 7, COMM_U8, 1 - me, &e));
 	/* What a rank neither gives nor takes needs no buffer. */
 	TAKEN(comm_reduce(w, v, me ? NULL : out, 1, COMM_F32, COMM_SUM, 0, &e));
 	TAKEN(comm_gather(w, v, me ? NULL : out, 1, COMM_F32, 0, &e));
@@ -103,6 +106,34 @@ static void scatterv_gives_each_rank_its_own_count(void **state)
 	}
 }
 
+static int to_oneself(struct comm *w, void *arg)
+{
+	int me = comm_rank(w);
+	int32_t v[8] = { 1, 2, 3, 4 }, u[8] = { 0 };
+	struct comm_p2p both[] = { { true, v, 2, COMM_I32, me }, { false, u, 2, COMM_I32, me },
+				   { false, u + 2, 1, COMM_I32, me }, { true, v + 2, 4, COMM_U8, me } };
+	(void)arg;
+	REFUSED(comm_send(w, v, 1, COMM_I32, me, &e));
+	REFUSED(comm_recv(w, u, 1, COMM_I32, me, &e));
+	REFUSED(comm_group(w, both, 3, &e));
+	both[3].count = 3;
+	REFUSED(comm_group(w, both, 4, &e));
+	both[3].count = 4;
+	TAKEN(comm_group(w, both, 4, &e));
+	RANK_CHECK(!memcmp(u, v, 3 * sizeof *v) && !u[3], "the messages are mixed up");
+	TAKEN(comm_barrier(w, &e));
+	return 0;
+}
+
+static void a_message_to_oneself_that_nobody_takes_is_refused_and_the_world_goes_on(void **state)
+{
+	(void)state;
+	for (int n = 1; n <= 2; n++) {
+		struct ranks r = { .n = n, .timeout_s = 20, .fn = to_oneself };
+		assert_int_equal(ranks_run(&r), 0);
+	}
+}
+
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak)); /* NULL without AddressSanitizer */
 
 /* Of three requests one is done, one is under way, one waits in the queue. */
@@ -153,6 +184,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_missing_buffer_is_refused_before_anything_happens),
 		cmocka_unit_test(scatterv_gives_each_rank_its_own_count),
+		cmocka_unit_test(a_message_to_oneself_that_nobody_takes_is_refused_and_the_world_goes_on),
 		cmocka_unit_test(requests_that_nobody_waits_for_end_with_their_group),
 		cmocka_unit_test(more_sockets_than_there_may_be_are_refused),
 	};

@@ -1,4 +1,4 @@
-#include "launcher/slurm/child.h"
+#include "launcher/child.h"
 
 #include "base/file.h"
 #include "launcher/fork.h"
@@ -69,7 +69,7 @@ static int fork_child(const struct child_command *c, int in, int out, pid_t *pid
 		waitpid(*pid, NULL, 0);
 		errno = why;
 		err_errno(e, why == ENOENT ? ERR_NOTFOUND : ERR_UNSUPPORTED,
-			  "%s: cannot be executed; are Slurm's commands in PATH?", c->argv[0]);
+			  "%s: cannot be executed%s", c->argv[0], c->absent ? c->absent : "");
 	}
 	close(tell[0]);
 	return *pid < 0 || why ? -1 : 0;
@@ -205,8 +205,8 @@ int child_run(const struct child_command *c, double timeout_s, struct buf *outpu
 		kill(p.pid, SIGKILL);
 	int status = process_end(&p, output);
 	if (ready <= 0)
-		return err_set(e, ERR_TIMEOUT, "%s: no answer within %g s; is Slurm's controller up (scontrol ping)?",
-			       c->argv[0], timeout_s);
+		return err_set(e, ERR_TIMEOUT, "%s: no answer within %g s%s", c->argv[0], timeout_s,
+			       c->late ? c->late : "");
 	if (!status)
 		return 0;
 	last_line(output, &line, &len);

@@ -5,8 +5,8 @@
  * terminal's Ctrl-C is for the supervisor), with default signals. A command
  * that cannot be executed is an error of the start, not an exit status.
  */
-#ifndef MUSTER_LAUNCHER_SLURM_CHILD_H
-#define MUSTER_LAUNCHER_SLURM_CHILD_H
+#ifndef MUSTER_LAUNCHER_CHILD_H
+#define MUSTER_LAUNCHER_CHILD_H
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -18,6 +18,7 @@ struct child_command {
 	char *const *env;  /* NULL: this process's */
 	const char *input; /* its standard input; NULL: none */
 	int out;           /* takes stdout and stderr; -1: they are captured */
+	const char *absent, *late; /* end of the error when it cannot be executed, when it takes too long: "; remedy", or NULL */
 };
 
 enum { CHILD_OUTPUT_MOST = 1 << 20 }; /* what is captured at most; the rest is dropped */
