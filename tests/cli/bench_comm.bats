@@ -90,7 +90,8 @@ holds() { python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not e
 	ranks=$(pgrep -P "$tool")
 	[[ $(wc -l <<<"$ranks") == 3 ]]
 	kill -9 "$(tail -n 1 <<<"$ranks")"
-	run wait "$tool"
+	local status=0
+	wait "$tool" || status=$?
 	[[ $status -eq 1 ]]
 	grep -q "rank 2 was killed by signal 9" "$BATS_TEST_TMPDIR/out"
 	! pgrep -P "$tool"
