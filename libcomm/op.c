@@ -69,20 +69,43 @@ void op_signature_text(const struct op_signature *s, char out[120])
 		 (unsigned long long)s->bytes, op_type_word(s->type), op_redop_word(s->redop), s->root);
 }
 
-/* Elements of all ranks' blocks together; too many to count in bytes is an error. */
+/* Elements of all ranks' blocks together; more bytes than a buffer can have is an error. */
 static int sum_counts(const size_t *counts, size_t count, int ranks, size_t size, size_t *out, struct err *e)
 {
 	size_t sum = 0, bytes;
 	bool over = !counts && __builtin_mul_overflow(count, (size_t)ranks, &sum);
 	for (int r = 0; counts && r < ranks; r++)
 		over |= __builtin_add_overflow(sum, counts[r], &sum);
-	if (over || __builtin_mul_overflow(sum, size, &bytes))
+	if (over || __builtin_mul_overflow(sum, size, &bytes) || bytes > PTRDIFF_MAX)
 		return err_set(e, ERR_USAGE, "the counts are too large");
 	*out = sum;
 	return 0;
 }
 
-static int check_p2p(const struct op *op, int ranks, struct err *e)
+/* The next message of the list, from number i on, that a rank sends to itself, or receives. */
+static int next_to_self(const struct op *op, int i, bool send, int rank)
+{
+	while (i < op->n && (op->p2p[i].peer != rank || op->p2p[i].send != send))
+		i++;
+	return i;
+}
+
+/* The k-th message sent to oneself is the k-th received. */
+static int check_self(const struct op *op, int rank, struct err *e)
+{
+	for (int s = -1, r = -1;;) {
+		s = next_to_self(op, s + 1, true, rank);
+		r = next_to_self(op, r + 1, false, rank);
+		if (s == op->n && r == op->n)
+			return 0;
+		if (s == op->n || r == op->n || op->p2p[s].count * comm_type_size(op->p2p[s].type) !=
+						op->p2p[r].count * comm_type_size(op->p2p[r].type))
+			return err_set(e, ERR_USAGE, "a message from this rank to itself needs a send and a recv "
+				       "of the same size in one group call");
+	}
+}
+
+static int check_p2p(const struct op *op, int rank, int ranks, struct err *e)
 {
 	if (op->n < 0)
 		return err_set(e, ERR_USAGE, "a list of %d messages", op->n);
@@ -101,7 +124,7 @@ static int check_p2p(const struct op *op, int ranks, struct err *e)
 		if (sum_counts(NULL, p->count, 1, comm_type_size(p->type), &sum, e) < 0)
 			return -1;
 	}
-	return 0;
+	return check_self(op, rank, e);
 }
 
 /* What a rank gives and takes in an operation: the whole vector, its own block, or nothing. */
@@ -154,7 +177,7 @@ static int check_buffers(const struct op *op, int rank, int ranks, struct err *e
 int op_check(const struct op *op, int rank, int ranks, struct err *e)
 {
 	if (op->kind == OP_P2P)
-		return check_p2p(op, ranks, e);
+		return check_p2p(op, rank, ranks, e);
 	if ((unsigned)op->type > COMM_U8)
 		return err_set(e, ERR_USAGE, "type %d does not exist", (int)op->type);
 	if ((unsigned)op->redop > COMM_PROD)
