@@ -4,6 +4,8 @@
 #include "topo/host.h"
 
 #include <jansson.h>
+#include <libgen.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,6 +104,8 @@ void calibration_write(const struct calibration *c, struct buf *out)
 	}
 	json_t *all = json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o}", "version", 1, "kind", KIND, "host", c->host, "cpu", c->cpu,
 				"cores", c->cores, "ranks", c->ranks, "date", c->date, "links", links);
+	if (all && c->flops > 0)
+		json_object_set_new(all, "gemm", json_pack("{s:f}", "flops", c->flops));
 	char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
 	if (text) {
 		buf_printf(out, "%s\n", text);
@@ -114,7 +118,7 @@ void calibration_write(const struct calibration *c, struct buf *out)
 
 static int damaged(const char *name, const char *what, struct err *e)
 {
-	return err_set(e, ERR_USAGE, "%s: %s; write it again with muster bench comm --calibrate", name, what);
+	return err_set(e, ERR_USAGE, "%s: %s; write it again with muster bench comm --calibrate and muster bench gemm --calibrate", name, what);
 }
 
 /* The text is shown to people: no control characters, no more than fits. */
@@ -151,20 +155,31 @@ static int read_link(json_t *o, const char *name, struct calibration *c, struct 
 	return damaged(name, "a transport is neither shm nor tcp", e);
 }
 
+static int read_gemm(json_t *o, const char *name, struct calibration *c, struct err *e)
+{
+	if (json_unpack(o, "{s:F !}", "flops", &c->flops))
+		return damaged(name, "gemm is not complete, or has more than it should", e);
+	return c->flops >= 1e3 && c->flops <= 1e21 ? 0 : damaged(name, "gemm is out of range", e);
+}
+
 static int read_all(json_t *root, const char *name, struct calibration *c, struct err *e)
 {
 	const char *kind, *host, *cpu, *date;
-	json_t *links;
+	json_t *links, *gemm = NULL;
 	int version;
-	if (json_unpack(root, "{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o !}", "version", &version, "kind", &kind, "host", &host, "cpu",
-			&cpu, "cores", &c->cores, "ranks", &c->ranks, "date", &date, "links", &links))
+	if (json_unpack(root, "{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o, s?o !}", "version", &version, "kind", &kind, "host", &host, "cpu",
+			&cpu, "cores", &c->cores, "ranks", &c->ranks, "date", &date, "links", &links, "gemm", &gemm))
 		return damaged(name, "a field lacks, is of another type, or is unknown", e);
 	if (version != 1 || strcmp(kind, KIND))
 		return damaged(name, "no calibration of version 1", e);
 	if (!take_text(c->host, sizeof c->host, host) || !take_text(c->cpu, sizeof c->cpu, cpu) ||
-	    !take_text(c->date, sizeof c->date, date) || c->cores < 1 || c->cores > CORES_MOST || c->ranks < 2 ||
-	    c->ranks > CORES_MOST || !json_is_array(links) || json_array_size(links) < 1)
+	    !take_text(c->date, sizeof c->date, date) || c->cores < 1 || c->cores > CORES_MOST || !json_is_array(links))
 		return damaged(name, "a field is out of range", e);
+	bool linked = json_array_size(links) > 0;
+	if ((linked && (c->ranks < 2 || c->ranks > CORES_MOST)) || (!linked && (c->ranks || !gemm)))
+		return damaged(name, "ranks does not go with links, or nothing was measured", e);
+	if (gemm && read_gemm(gemm, name, c, e))
+		return -1;
 	for (size_t i = 0; i < json_array_size(links); i++)
 		if (read_link(json_array_get(links, i), name, c, e))
 			return -1;
@@ -193,7 +208,7 @@ void calibration_default(char *path, size_t size)
 		snprintf(path, size, "%s/.config/muster/calibration.json", home);
 }
 
-/* --- For a plan ------------------------------------------------------------------------------------------- */
+/* --- For the tools that measure --------------------------------------------------------------------------- */
 
 static int load_ours(const char *path, struct calibration *out, struct err *e)
 {
@@ -210,6 +225,34 @@ static int load_ours(const char *path, struct calibration *out, struct err *e)
 	return 0;
 }
 
+int calibration_begin(const char *word, char *path, size_t size, struct calibration *out, struct err *e)
+{
+	char folder[PATH_MAX];
+	snprintf(path, size, "%s", word ? word : "");
+	if (!word)
+		calibration_default(path, size);
+	if (!*path)
+		return err_set(e, ERR_USAGE, "--calibrate: neither XDG_CONFIG_HOME nor HOME is set; give a file, as --calibrate=FILE");
+	snprintf(folder, sizeof folder, "%s", path);
+	if (file_make_dirs(dirname(folder), e))
+		return -1;
+	if (load_ours(path, out, NULL))
+		*out = (struct calibration){ 0 };
+	return calibration_here(out, e);
+}
+
+int calibration_save(const struct calibration *c, const char *path, struct err *e)
+{
+	struct buf text = BUF_INIT;
+	calibration_write(c, &text);
+	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "no memory for the calibration")
+				   : file_replace(path, text.data, text.len, e);
+	buf_fini(&text);
+	return rc;
+}
+
+/* --- For a plan ------------------------------------------------------------------------------------------- */
+
 /* Discovered nodes are this host, or taken to be like it. */
 static bool is_like_here(const struct node_kind *k)
 {
@@ -222,11 +265,18 @@ static void use(const struct calibration *c, const struct calibration_link *link
 		struct node_kind *k = &cluster->kinds[i];
 		if (!is_like_here(k))
 			continue;
-		k->link_latency = fmax(link->alpha, 1e-12);
-		k->link_bandwidth = 1 / fmax(link->beta, 1e-15);
-		snprintf(cluster->figures, sizeof cluster->figures, "links inside a node as measured with %d ranks on %s, %s", c->ranks,
-			 c->host, c->date);
+		if (link->known) {
+			k->link_latency = fmax(link->alpha, 1e-12);
+			k->link_bandwidth = 1 / fmax(link->beta, 1e-15);
+		}
+		if (c->flops > 0)
+			k->device_flops = c->flops / k->devices;
 	}
+	char ranks[32] = "";
+	if (link->known)
+		snprintf(ranks, sizeof ranks, " with %d ranks", c->ranks);
+	snprintf(cluster->figures, sizeof cluster->figures, "%s%s%s%s as measured on %s, %s", link->known ? "links inside a node" : "",
+		 ranks, link->known && c->flops > 0 ? " and " : "", c->flops > 0 ? "matrix products" : "", c->host, c->date);
 }
 
 int calibration_apply(const char *word, const char *transport, struct cluster *cluster, struct err *e)
@@ -247,11 +297,11 @@ int calibration_apply(const char *word, const char *transport, struct cluster *c
 	if (load_ours(path, &c, &why)) {
 		if (!found)
 			return err_set(e, ERR_USAGE, "[launch] calibration: %s", why.text);
-		snprintf(cluster->figures, sizeof cluster->figures, "links inside a node are estimates: %.200s", why.text);
+		snprintf(cluster->figures, sizeof cluster->figures, "estimates, not measured: %.250s", why.text);
 		return 0;
 	}
 	const struct calibration_link *link = &c.links[strcmp(transport, "tcp") ? CALIBRATION_SHM : CALIBRATION_TCP];
-	if (link->known)
+	if (link->known || c.flops > 0)
 		use(&c, link, cluster);
 	return 0;
 }

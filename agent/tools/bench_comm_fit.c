@@ -4,13 +4,10 @@
  */
 #include "agent/tools/bench_comm.h"
 #include "agent/tools/tools.h"
-#include "base/file.h"
 #include "plan/calibration.h"
 
-#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 
 enum { SAMPLES_MOST = 128 };
@@ -88,41 +85,26 @@ static int one_transport(struct crew crew, struct pass *p, int transport, struct
 	return 0;
 }
 
-static int save(const struct calibration *c, const char *path, struct err *e)
-{
-	char folder[PATH_MAX];
-	struct buf text = BUF_INIT;
-	snprintf(folder, sizeof folder, "%s", path);
-	calibration_write(c, &text);
-	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "no memory for the calibration") : file_make_dirs(dirname(folder), e);
-	if (!rc)
-		rc = file_replace(path, text.data, text.len, e);
-	buf_fini(&text);
-	return rc;
-}
-
 int bench_calibrate(const struct crew *crew, const char *file, struct err *e)
 {
 	char path[PATH_MAX];
-	struct calibration c = { .ranks = crew->ranks };
-	snprintf(path, sizeof path, "%s", file ? file : "");
-	if (!file)
-		calibration_default(path, sizeof path);
-	if (!*path)
-		return err_set(e, ERR_USAGE, "--calibrate: neither XDG_CONFIG_HOME nor HOME is set; give a file, as --calibrate=FILE");
+	struct calibration c;
 	if (crew->ranks < 2)
 		return err_set(e, ERR_USAGE, "--calibrate needs 2 ranks");
+	if (calibration_begin(file, path, sizeof path, &c, e))
+		return -1;
+	c.ranks = crew->ranks;
 	struct pass p = { .loop = { .ops = 1, .least = 1024, .most = 4 << 20, .factor = 8, .type = COMM_F32, .redop = COMM_SUM,
 				    .seconds = 0.1, .in_place = true } };
 	p.notes = mmap(NULL, sizeof *p.notes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (p.notes == MAP_FAILED)
 		return err_errno(e, ERR_NOMEM, "no memory for the calibration");
-	int rc = calibration_here(&c, e);
+	int rc = 0;
 	for (int t = 0; t < CALIBRATION_TRANSPORTS && !rc; t++)
 		rc = one_transport(*crew, &p, t, &c, e);
 	munmap(p.notes, sizeof *p.notes);
 	if (!rc)
-		rc = save(&c, path, e);
+		rc = calibration_save(&c, path, e);
 	if (!rc)
 		printf("# written to %s\n", path);
 	return rc;

@@ -1,7 +1,9 @@
 #include "agent/tools/tools.h"
 #include "kernels/ops.h"
+#include "plan/calibration.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,6 +12,7 @@ static const char page[] =
 	"\n"
 	"SYNOPSIS\n"
 	"  muster bench gemm [--size N] [--threads N] [--seconds S] [--json]\n"
+	"  muster bench gemm --calibrate[=FILE] [--size N] [--seconds S]\n"
 	"\n"
 	"DESCRIPTION\n"
 	"  Multiplies square fp32 matrices with the library that training uses, and prints FLOP/s.\n"
@@ -19,33 +22,58 @@ static const char page[] =
 	"  --threads N   threads (default 2)\n"
 	"  --seconds S   for about so long (default 2)\n"
 	"  --json        print as JSON\n"
+	"  --calibrate[=FILE]  measure with a thread a core and keep the figure for muster plan and muster run, beside what\n"
+	"                muster bench comm --calibrate keeps, and in the same file\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster bench gemm --threads 8\n"
+	"  muster bench gemm --calibrate\n"
 	"\n"
 	"EXIT STATUS\n"
 	"  0  measured\n"
-	"  1  the kernels cannot be opened\n"
+	"  1  the kernels cannot be opened, or the file cannot be written\n"
 	"  2  usage\n";
 
 struct settings {
 	int64_t size, threads;
 	double seconds;
-	bool json;
+	bool json, threads_given, calibrate;
+	const char *file; /* NULL: the default one */
 };
 
-static int measure(const struct settings *s)
+static int measure(const struct settings *s, double *flops, struct err *e)
+{
+	struct kern *k;
+	if (kern_open("cpu", (int)s->threads, &k, e))
+		return -1;
+	*flops = kern_gemm_flops(k, s->size, s->seconds);
+	kern_close(k);
+	if (*flops > 0)
+		return 0;
+	return err_set(e, ERR_NOMEM, "no memory for matrices of %lld × %lld; use a smaller --size", (long long)s->size, (long long)s->size);
+}
+
+static int calibrate(struct settings *s)
+{
+	char path[PATH_MAX];
+	struct calibration c;
+	struct err e = ERR_INIT;
+	if (calibration_begin(s->file, path, sizeof path, &c, &e))
+		return tool_fail(&tool_bench_gemm, &e);
+	s->threads = c.cores;
+	if (measure(s, &c.flops, &e) || calibration_save(&c, path, &e))
+		return tool_fail(&tool_bench_gemm, &e);
+	printf("sgemm %lld × %lld, a thread on each of %d cores: %.2f GFLOP/s\nwritten to %s\n", (long long)s->size,
+	       (long long)s->size, c.cores, c.flops / 1e9, path);
+	return TOOL_OK;
+}
+
+static int tell(const struct settings *s)
 {
 	struct err e = ERR_INIT;
-	struct kern *k;
-	if (kern_open("cpu", (int)s->threads, &k, &e))
+	double flops;
+	if (measure(s, &flops, &e))
 		return tool_fail(&tool_bench_gemm, &e);
-	double flops = kern_gemm_flops(k, s->size, s->seconds);
-	kern_close(k);
-	if (!(flops > 0)) {
-		err_set(&e, ERR_NOMEM, "no memory for matrices of %lld × %lld; use a smaller --size", (long long)s->size, (long long)s->size);
-		return tool_fail(&tool_bench_gemm, &e);
-	}
 	if (s->json)
 		return tool_print_json(&tool_bench_gemm, json_pack("{s:I, s:I, s:f}", "size", (json_int_t)s->size, "threads",
 				       (json_int_t)s->threads, "flops", flops));
@@ -58,7 +86,7 @@ static int run(int argc, char **argv)
 	static const struct option options[] = {
 		{ "size", required_argument, NULL, 'n' }, { "threads", required_argument, NULL, 't' },
 		{ "seconds", required_argument, NULL, 's' }, { "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, TOOL_HELP }, { 0 },
+		{ "calibrate", optional_argument, NULL, 'c' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
 	};
 	struct settings s = { .size = 2048, .threads = 2, .seconds = 2 };
 	opterr = 0;
@@ -66,19 +94,23 @@ static int run(int argc, char **argv)
 		if (c == 'n')
 			s.size = atoll(optarg);
 		else if (c == 't')
-			s.threads = atoll(optarg);
+			s.threads = atoll(optarg), s.threads_given = true;
 		else if (c == 's')
 			s.seconds = atof(optarg);
 		else if (c == 'j')
 			s.json = true;
+		else if (c == 'c')
+			s.calibrate = true, s.file = optarg;
 		else
 			return tool_option(&tool_bench_gemm, c, argv);
 	}
 	if (optind != argc)
 		return tool_usage(&tool_bench_gemm, "%s is no option", argv[optind]);
+	if (s.calibrate && (s.threads_given || s.json))
+		return tool_usage(&tool_bench_gemm, "--calibrate takes a thread a core, and writes a file: leave --threads and --json out");
 	if (s.size < 1 || s.size > 32768 || s.threads < 1 || s.threads > 4096 || !(s.seconds > 0 && s.seconds <= 3600))
 		return tool_usage(&tool_bench_gemm, "--size is 1 to 32768, --threads 1 to 4096, --seconds above 0 and at most 3600");
-	return measure(&s);
+	return s.calibrate ? calibrate(&s) : tell(&s);
 }
 
 const struct tool tool_bench_gemm = { "bench", "gemm", run, "how fast this machine multiplies matrices", page };

@@ -119,12 +119,16 @@ all_gone() { ! kill -0 "$@" 2>/dev/null; }
 	run comm --calibrate --ranks 2
 	[[ $status -eq 0 && $output == *"written to $file"* ]]
 	run "$MUSTER" plan "$job"
-	[[ $status -eq 0 && $output == *"links inside a node as measured with 2 ranks"* ]]
+	[[ $status -eq 0 && $output == *"links inside a node with 2 ranks as measured on"* ]]
+	run "$MUSTER" bench gemm --calibrate --size 256 --seconds 0.1
+	[[ $status -eq 0 && $output == *"written to $file"* ]]
+	run "$MUSTER" plan "$job"
+	[[ $status -eq 0 && $output == *"links inside a node with 2 ranks and matrix products as measured on"* ]]
 	run "$MUSTER" plan "$job" launch.calibration=none
 	[[ $status -eq 0 && $output != *"as measured"* ]]
 	sed -i 's/"cores": [0-9]*/"cores": 4093/' "$file"
 	run "$MUSTER" plan "$job"
-	[[ $status -eq 0 && $output == *"are estimates"*"4093 cores"* ]]
+	[[ $status -eq 0 && $output == *"estimates, not measured"*"4093 cores"* ]]
 	run "$MUSTER" plan "$job" "launch.calibration=$file"
 	[[ $status -eq 2 && $output == *"[launch] calibration: $file was measured on"* ]]
 	run comm --calibrate --hosts 1+1

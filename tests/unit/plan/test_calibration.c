@@ -10,13 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <cmocka.h>
 
 static const struct calibration_link truth = { .known = true, .alpha = 3e-6, .beta = 2.5e-10 };
 
 static struct calibration sample_file(void)
 {
-	struct calibration c = { .ranks = 8 };
+	struct calibration c = { .ranks = 8, .flops = 4e11 };
 	assert_int_equal(calibration_here(&c, NULL), 0);
 	c.links[CALIBRATION_SHM] = (struct calibration_link){ .known = true, .alpha = 3e-6, .beta = 2.5e-10, .error = 0.1, .points = 9 };
 	c.links[CALIBRATION_TCP] = (struct calibration_link){ .known = true, .alpha = 2e-5, .beta = 1e-9, .error = 0.2, .points = 9 };
@@ -72,6 +73,7 @@ static void a_file_reads_back_and_no_part_of_it_does(void **state)
 	assert_string_equal(back.date, c.date);
 	assert_int_equal(back.cores, c.cores);
 	assert_true(back.links[CALIBRATION_TCP].alpha == 2e-5 && back.links[CALIBRATION_SHM].beta == 2.5e-10);
+	assert_float_equal(back.flops, 4e11, 0);
 	for (size_t n = 0; n + 2 < text.len; n++) {
 		struct err e = ERR_INIT;
 		assert_int_equal(calibration_parse(text.data, n, "some/file", &back, &e), -1);
@@ -101,6 +103,58 @@ static void figures_out_of_range_are_refused(void **state)
 		int n = snprintf(text, sizeof text, form, rows[i].version, rows[i].kind, rows[i].transport, rows[i].alpha);
 		assert_int_equal(calibration_parse(text, (size_t)n, "f", &c, NULL), rows[i].rc);
 	}
+}
+
+static void links_and_gemm_may_each_lack_but_not_both(void **state)
+{
+	(void)state;
+	static const char form[] = "{\"version\":1,\"kind\":\"muster-calibration\",\"host\":\"h\",\"cpu\":\"c\",\"cores\":2,\"ranks\":%d,"
+				   "\"date\":\"d\",\"links\":[%s]%s}";
+	static const char link[] = "{\"transport\":\"shm\",\"pattern\":\"all_reduce\",\"alpha_s\":1e-6,\"beta_s_per_byte\":1e-9,"
+				   "\"error\":0.1,\"points\":9}";
+	static const struct { int ranks; bool link; const char *gemm; int rc; } rows[] = {
+		{ 2, true, "", 0 },
+		{ 0, false, ",\"gemm\":{\"flops\":1e11}", 0 },
+		{ 2, true, ",\"gemm\":{\"flops\":1e11}", 0 },
+		{ 0, false, "", -1 },
+		{ 0, true, "", -1 },
+		{ 2, false, ",\"gemm\":{\"flops\":1e11}", -1 },
+		{ 2, true, ",\"gemm\":{\"flops\":0}", -1 },
+		{ 2, true, ",\"gemm\":{\"flops\":1e11,\"threads\":2}", -1 },
+		{ 2, true, ",\"gemm\":1e11", -1 },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char text[1024];
+		struct calibration c;
+		int n = snprintf(text, sizeof text, form, rows[i].ranks, rows[i].link ? link : "", rows[i].gemm);
+		assert_int_equal(calibration_parse(text, (size_t)n, "f", &c, NULL), rows[i].rc);
+	}
+}
+
+static void who_measures_keeps_what_another_tool_did_here(void **state)
+{
+	(void)state;
+	char dir[128], file[160], path[200];
+	struct calibration c, mine = sample_file();
+	struct stat st;
+	assert_non_null(tmpdir_make(dir, sizeof dir));
+	snprintf(file, sizeof file, "%s/a/b.json", dir);
+	assert_int_equal(calibration_begin(file, path, sizeof path, &c, NULL), 0);
+	assert_string_equal(path, file);
+	assert_true(c.ranks == 0 && c.flops == 0 && c.cores > 0 && !c.links[0].known);
+	assert_int_equal(calibration_save(&mine, path, NULL), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	assert_int_equal(calibration_begin(file, path, sizeof path, &c, NULL), 0);
+	assert_true(c.ranks == 8 && c.flops == 4e11 && c.links[CALIBRATION_TCP].known);
+	mine.cores++;
+	assert_int_equal(calibration_save(&mine, path, NULL), 0);
+	assert_int_equal(calibration_begin(file, path, sizeof path, &c, NULL), 0);
+	assert_true(c.ranks == 0 && c.flops == 0 && c.cores == mine.cores - 1);
+	remove(file);
+	*strrchr(file, '/') = '\0';
+	remove(file);
+	remove(dir);
 }
 
 /* --- In a plan ---------------------------------------------------------------------------------------------- */
@@ -133,7 +187,8 @@ static void a_plan_takes_the_figures_of_its_own_machine_only(void **state)
 	assert_float_equal(c.kinds[0].link_bandwidth, estimate, 0);
 	assert_int_equal(calibration_apply("auto", "auto", &c, &e), 0);
 	assert_float_equal(c.kinds[0].link_bandwidth, 4e9, 1);
-	assert_non_null(strstr(c.figures, "8 ranks"));
+	assert_float_equal(c.kinds[0].device_flops * c.kinds[0].devices, 4e11, 1);
+	assert_non_null(strstr(c.figures, "8 ranks and matrix products"));
 	assert_int_equal(calibration_apply(path, "tcp", &c, &e), 0);
 	assert_float_equal(c.kinds[0].link_bandwidth, 1e9, 1);
 	cluster_free(&c);
@@ -166,6 +221,8 @@ int main(void)
 		cmocka_unit_test(alpha_and_beta_are_never_negative),
 		cmocka_unit_test(a_file_reads_back_and_no_part_of_it_does),
 		cmocka_unit_test(figures_out_of_range_are_refused),
+		cmocka_unit_test(links_and_gemm_may_each_lack_but_not_both),
+		cmocka_unit_test(who_measures_keeps_what_another_tool_did_here),
 		cmocka_unit_test(a_plan_takes_the_figures_of_its_own_machine_only),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
