@@ -59,6 +59,7 @@ enum verdict { VERDICT_NONE, VERDICT_RETRY, VERDICT_STOPPED, VERDICT_FINISHED };
 struct rank_state {
 	struct link *link; /* NULL before hello and after the connection is gone */
 	bool hello, ready, finished, exited, dumped;
+	bool complained;   /* gave up because of another one */
 	int status;        /* as of waitpid, when exited */
 	int64_t step;
 	char phase[32];
@@ -125,7 +126,7 @@ void sup_watch(struct supervisor *s);
 void trace_ask(struct supervisor *s);
 bool trace_complete(const struct supervisor *s); /* who is connected has answered */
 bool trace_judge(struct supervisor *s);          /* EV_VERDICT follows; false: there is nothing to read */
-void trace_stop(struct supervisor *s);
+void trace_stop(struct supervisor *s);           /* whoever still reads gives up */
 
 /* report.c */
 void report_event(struct supervisor *s, const char *event, json_t *fields /* stolen, may be NULL */);

@@ -103,9 +103,17 @@ static void do_gone(struct supervisor *s, const struct cause *c)
 	}
 }
 
-/* The processes left although nobody was seen to be lost (a backend that cannot tell ranks apart). */
+static void lose(struct supervisor *s);
+
+/* The processes left: those who complained are believed. Nobody may have been seen to be lost (a backend that cannot tell
+ * ranks apart). */
 static void do_vanished(struct supervisor *s, const struct cause *c)
 {
+	if (s->settle_at) {
+		lose(s);
+		sup_handle(s, EV_ALL_GONE, NULL, NULL);
+		return;
+	}
 	if (!s->lost) {
 		s->lost = true;
 		s->loss = (struct loss){ .rank = -1, .how = LOSS_EXITED, .code = ERR_PEER, .at = sup_now(s) };
@@ -169,6 +177,7 @@ static void lose(struct supervisor *s)
 	}
 	enter(s, SUP_ASKING, s->o.limits.trace);
 	trace_ask(s);
+	sup_handle(s, EV_DUMPED, NULL, NULL); /* there may be nobody to answer */
 }
 
 static void do_traced(struct supervisor *s, const struct cause *c)
@@ -205,14 +214,15 @@ static void do_note_gone(struct supervisor *s, const struct cause *c)
 static void do_lose(struct supervisor *s, const struct cause *c)
 {
 	if (blames_another(c->loss)) {
+		s->ranks[c->loss->rank].complained = true;
 		if (!s->settle_at) {
 			s->loss = *c->loss;
 			s->settle_at = sup_now(s) + s->o.limits.settle;
 		}
 		return;
 	}
-	/* The connection of the rank that has just complained ends after it: no new culprit. */
-	if (s->settle_at && c->loss->rank == s->loss.rank && c->loss->how != LOSS_HUNG)
+	/* A rank that has complained leaves after it: no new culprit. */
+	if (s->settle_at && c->loss->rank >= 0 && s->ranks[c->loss->rank].complained && c->loss->how != LOSS_HUNG)
 		return;
 	s->loss = *c->loss;
 	lose(s);

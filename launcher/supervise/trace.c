@@ -31,6 +31,17 @@ static const char *get_text(const json_t *o, const char *key)
 	return text ? text : "";
 }
 
+/* Why there is no verdict. What it quotes may be anything. */
+static void report_failure(struct supervisor *s, const char *why)
+{
+	char text[PATH_MAX + 300];
+	snprintf(text, sizeof text, "%s", why);
+	for (char *c = text; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = *c == '\n' ? ' ' : '?';
+	report_event(s, "verdict", json_pack("{s:s}", "error", text));
+}
+
 static void on_judged(void *arg, int status, const char *output)
 {
 	struct supervisor *s = arg;
@@ -40,7 +51,7 @@ static void on_judged(void *arg, int status, const char *output)
 	if (*get_text(o, "text"))
 		report_verdict(s, o);
 	else
-		report_event(s, "verdict", json_pack("{s:s%}", "error", output, strnlen(output, 300)));
+		report_failure(s, *output ? output : "the program that reads the flight recorders ended without a word");
 	json_decref(o);
 	sup_handle(s, EV_VERDICT, NULL, NULL);
 }
@@ -57,14 +68,18 @@ bool trace_judge(struct supervisor *s)
 	if (!child_watch(s->o.loop, &c, on_judged, s, &s->tracer, &e))
 		return true;
 	s->tracer = NULL;
-	report_event(s, "verdict", json_pack("{s:s}", "error", e.text));
+	report_failure(s, e.text);
 	return false;
 }
 
 void trace_stop(struct supervisor *s)
 {
+	char why[PATH_MAX + 100];
 	if (!s->tracer)
 		return;
+	snprintf(why, sizeof why, "the flight recorders were not read within %g s; muster trace %s reads them", s->o.limits.trace,
+		 rundir_path(s->o.run));
+	report_failure(s, why);
 	child_signal(s->tracer, SIGKILL);
 	child_forget(s->tracer);
 	s->tracer = NULL;

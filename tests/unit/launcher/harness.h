@@ -281,7 +281,11 @@ static inline int teardown(void **state)
 		peer_end(&h.peers[i]);
 	supervisor_close(h.supervisor);
 	uv_run(&h.loop, UV_RUN_DEFAULT);
-	int left = uv_loop_close(&h.loop);
+	int left;
+	for (int i = 0; (left = uv_loop_close(&h.loop)) && i < 2000; i++) { /* a killed reader of dumps still ends */
+		uv_run(&h.loop, UV_RUN_NOWAIT);
+		usleep(1000);
+	}
 	terminal_close(h.term);
 	rundir_close(h.run);
 	snprintf(remove, sizeof remove, "rm -rf '%s'", h.dir);

@@ -277,8 +277,18 @@ static void a_verdict_that_takes_long_holds_up_nothing(void **state)
 	hang();
 	assert_int_equal(h.starts, 1);
 	pass(1.1);
-	assert_int_equal(told("\"event\":\"verdict\"", ""), 0);
+	assert_int_equal(told("\"event\":\"verdict\"", "within 1 s; muster trace "), 1);
 	assert_int_equal(h.starts, 2);
+}
+
+static void a_reader_of_the_recorders_that_fails_is_quoted(void **state)
+{
+	(void)state;
+	write_agent("printf 'muster trace: no \\377\\n'; exit 2");
+	hang();
+	for (int i = 0; i < 1000 && !h.kills; i++)
+		uv_run(&h.loop, UV_RUN_ONCE);
+	assert_int_equal(told("\"event\":\"verdict\"", "muster trace: no ?"), 1);
 }
 
 static void all_gone_while_the_recorders_are_read_is_not_forgotten(void **state)
@@ -362,6 +372,47 @@ static void a_complaint_without_a_culprit_is_believed(void **state)
 	pass(0.2);
 	assert_int_equal(told("rank-lost", "\"rank\":0"), 1);
 	assert_int_equal(h.starts, 2);
+}
+
+static void complain(int rank, const char *text)
+{
+	say(&h.peers[rank], MSG_FAILED, json_pack("{s:s, s:s}", "code", "timeout", "text", text));
+}
+
+/* All of them give up at once, as after a time-out: that each leaves as well is no other cause. */
+static void of_all_who_complain_the_first_is_believed(void **state)
+{
+	(void)state;
+	write_agent("echo \"{\\\"finding\\\": \\\"mismatch\\\", \\\"text\\\": \\\"both\\\"}\"; exit 1");
+	start_training();
+	complain(0, "rank 1 did not come");
+	complain(1, "rank 0 did not come");
+	for (int i = 1; i >= 0; i--)
+		process_ends(i, 1 << 8);
+	for (int i = 0; i < 1000 && h.starts < 2; i++)
+		uv_run(&h.loop, UV_RUN_ONCE);
+	assert_int_equal(told("rank-lost", ""), 1);
+	assert_int_equal(told("rank-lost", "rank 1 did not come"), 1);
+	assert_int_equal(told("\"event\":\"verdict\"", "both"), 1);
+	assert_int_equal(h.starts, 2);
+}
+
+static void nobody_is_asked_who_has_left(void **state)
+{
+	(void)state;
+	write_agent("exec sleep 1000");
+	start_training();
+	h.keep_running = true;
+	for (int i = 0; i < WORLD; i++) {
+		complain(i, "the other did not come");
+		shutdown(h.peers[i].fd, SHUT_RDWR);
+		settle();
+	}
+	pass(0.2);
+	assert_int_equal(told("rank-lost", "the other did not come"), 1);
+	assert_int_equal(h.kills, 0); /* the recorders are being read */
+	pass(1.1);
+	assert_int_equal(h.kills, 1);
 }
 
 static void what_a_restart_does_not_mend_is_not_tried_again(void **state)
@@ -498,6 +549,7 @@ int main(void)
 		T(flight_recorders_are_waited_for_but_not_for_ever),
 		T(the_verdict_is_kept_with_the_generation_it_is_about),
 		T(a_verdict_that_takes_long_holds_up_nothing),
+		T(a_reader_of_the_recorders_that_fails_is_quoted),
 		T(all_gone_while_the_recorders_are_read_is_not_forgotten),
 		T(who_moves_within_a_phase_is_not_hung),
 		T(a_rank_without_heartbeats_is_lost),
@@ -505,6 +557,8 @@ int main(void)
 		T(ranks_that_never_report_are_named),
 		T(the_culprit_is_blamed_not_the_one_who_complains),
 		T(a_complaint_without_a_culprit_is_believed),
+		T(of_all_who_complain_the_first_is_believed),
+		T(nobody_is_asked_who_has_left),
 		T(what_a_restart_does_not_mend_is_not_tried_again),
 		T(last_words_are_heard_before_the_exit),
 		T(a_second_hello_for_a_rank_is_refused),
