@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -273,6 +274,24 @@ static inline int setup(void **state)
 	return supervisor_open(&o, &h.supervisor, NULL);
 }
 
+static inline void on_nothing(uv_timer_t *timer)
+{
+	(void)timer;
+}
+
+/* A killed reader of flight recorders, for which the loop does not wait, still ends. */
+static inline void reap_children(void)
+{
+	uv_timer_t awake;
+	siginfo_t info;
+	uv_timer_init(&h.loop, &awake);
+	uv_timer_start(&awake, on_nothing, 1, 1);
+	while (!waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT))
+		uv_run(&h.loop, UV_RUN_ONCE);
+	uv_close((uv_handle_t *)&awake, NULL);
+	uv_run(&h.loop, UV_RUN_DEFAULT);
+}
+
 static inline int teardown(void **state)
 {
 	(void)state;
@@ -280,12 +299,8 @@ static inline int teardown(void **state)
 	for (int i = 0; i < PEERS; i++)
 		peer_end(&h.peers[i]);
 	supervisor_close(h.supervisor);
-	uv_run(&h.loop, UV_RUN_DEFAULT);
-	int left;
-	for (int i = 0; (left = uv_loop_close(&h.loop)) && i < 2000; i++) { /* a killed reader of dumps still ends */
-		uv_run(&h.loop, UV_RUN_NOWAIT);
-		usleep(1000);
-	}
+	reap_children();
+	int left = uv_loop_close(&h.loop);
 	terminal_close(h.term);
 	rundir_close(h.run);
 	snprintf(remove, sizeof remove, "rm -rf '%s'", h.dir);
