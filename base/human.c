@@ -32,3 +32,13 @@ const char *human_s(int64_t n)
 {
 	return n == 1 ? "" : "s";
 }
+
+void human_plain(char *text)
+{
+	for (unsigned char *s = (unsigned char *)text; *s; s++) {
+		if (*s < ' ' || *s == 0x7f)
+			*s = ' ';
+		else if (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0)
+			s[0] = s[1] = ' ';
+	}
+}

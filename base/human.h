@@ -1,5 +1,5 @@
 /*
- * human — numbers for people: one style wherever muster prints one.
+ * human — numbers and texts for people: one style wherever muster prints one.
  *
  * What is stored or held in memory is in powers of 1024 ("3.2 GiB"); rates and
  * counts are in powers of 1000 ("12.5 GB/s", "124 M"). A blank stands before
@@ -17,6 +17,9 @@ const char *human_bytes(double bytes, char out[HUMAN]);
 
 /* "12.3 k" and "999" when unit is "", "12.3 GB/s" and "999 B/s" with one; units of up to 16 characters. */
 const char *human_count(double n, const char *unit, char out[HUMAN]);
+
+/* Blanks in place of what could steer a terminal, in UTF-8 too (U+0080 to U+009F): for text that came from outside. */
+void human_plain(char *text);
 
 /* The ending of a noun: "%d node%s". */
 const char *human_s(int64_t n);

@@ -132,17 +132,6 @@ void terminal_text(struct terminal *t, const char *text)
 	buf_fini(&b);
 }
 
-/* Replaces what could steer a terminal, in UTF-8 too (U+0080 to U+009F); text may come from agents. */
-static void disarm(char *text)
-{
-	for (unsigned char *s = (unsigned char *)text; *s; s++) {
-		if (*s < ' ' || *s == 0x7f)
-			*s = ' ';
-		else if (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0)
-			s[0] = s[1] = ' ';
-	}
-}
-
 void terminal_event(struct terminal *t, enum terminal_tone tone, const char *word, const char *fmt, ...)
 {
 	static const char *const codes[] = { "", "\033[32m", "\033[33m", "\033[31m" };
@@ -151,7 +140,7 @@ void terminal_event(struct terminal *t, enum terminal_tone tone, const char *wor
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	disarm(text);
+	human_plain(text);
 	bool coloured = t->o.colour && tone != TONE_PLAIN;
 	struct buf b = BUF_INIT;
 	buf_printf(&b, "  %s%-*s%s %s\n", coloured ? codes[tone] : "", WORD, word, coloured ? "\033[0m" : "", text);

@@ -1,5 +1,7 @@
 #include "libcomm/flight/trace.h"
 
+#include "base/human.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -172,7 +174,7 @@ static int read_members(const json_t *list, int world, int *members, int n, stru
 			return err_set(e, ERR_CORRUPT, "member %d is no rank of the world", i);
 		members[i] = (int)json_integer_value(v);
 	}
-	return check_distinct(members, n, e);
+	return 0;
 }
 
 static void group_free(struct trace_group *g)
@@ -202,6 +204,7 @@ static struct trace_group *new_group(struct trace *t, uint64_t id, const char *n
 	g->size = n;
 	size_t length = strnlen(name, sizeof g->name - 1);
 	memcpy(g->name, name, length);
+	human_plain(g->name);
 	memcpy(g->members, members, (size_t)n * sizeof *members);
 	t->groups[t->n++] = g;
 	return g;
@@ -211,6 +214,8 @@ static struct trace_group *new_group(struct trace *t, uint64_t id, const char *n
 static struct trace_group *join_group(struct trace *t, uint64_t id, const char *name, const int *members, int n, struct err *e)
 {
 	struct trace_group *g = find_group(t, id);
+	if (!g && check_distinct(members, n, e))
+		return NULL;
 	if (!g && !(g = new_group(t, id, name, members, n)))
 		err_set(e, ERR_NOMEM, "no memory for a group of %d ranks", n);
 	else if (g->size != n || memcmp(g->members, members, (size_t)n * sizeof *members)) {
@@ -305,6 +310,7 @@ static int read_dump(struct trace *t, const json_t *o, struct err *e)
 	r->host = strdup(host ? host : "");
 	if (!r->host)
 		return err_set(e, ERR_NOMEM, "no memory for a host's name");
+	human_plain(r->host);
 	return read_groups(t, json_object_get(o, "groups"), rank, e);
 }
 
@@ -316,6 +322,8 @@ int trace_add(struct trace *t, const char *text, size_t bytes, const char *name,
 		return err_set(e, ERR_CORRUPT, "%s:%d: %s", name, why.line, why.text);
 	int rc = read_dump(t, o, e);
 	json_decref(o);
+	if (rc && e)
+		human_plain(e->text);
 	return rc ? err_prefix(e, "%s is no flight recorder's dump", name) : 0;
 }
 

@@ -1,5 +1,6 @@
 #include "libcomm/tcp/side.h"
 
+#include "base/human.h"
 #include "libcomm/tcp/acceptor.h"
 #include "libcomm/group.h"
 #include "libcomm/tcp/handshake.h"
@@ -269,15 +270,6 @@ static void heard_left(struct world *w, int peer)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* It comes from outside: nothing but printable text goes into an error. */
-static void make_printable(char text[NOTE_TEXT])
-{
-	text[NOTE_TEXT - 1] = '\0';
-	for (char *c = text; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
-}
-
 /* false: no note of this world. */
 static bool hear_note(struct side_lines *s, struct line *l)
 {
@@ -297,7 +289,8 @@ static bool hear_note(struct side_lines *s, struct line *l)
 	case NOTE_FAILED:
 		if (n->rank < 0 || n->rank >= s->w->size)
 			return false;
-		make_printable(n->text);
+		n->text[NOTE_TEXT - 1] = '\0';
+		human_plain(n->text); /* it comes from outside, and goes into an error */
 		world_hear(s->w, n->rank, n->text);
 		heard_words(s->w, l->peer, n->kind == NOTE_FAILED);
 		return true;
@@ -339,6 +332,7 @@ static void write_note(struct line *l, enum note_kind kind)
 
 static void write_words(struct line *l, enum note_kind kind, const struct world *w)
 {
+	_Static_assert(sizeof w->words == NOTE_TEXT, "all of the words, and no more");
 	write_note(l, kind);
 	l->out.rank = w->speaker;
 	memcpy(l->out.text, w->words, sizeof l->out.text);

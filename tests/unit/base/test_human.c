@@ -47,12 +47,21 @@ static void one_has_no_plural(void **state)
 	assert_string_equal(human_s(2), "s");
 }
 
+static void a_plain_text_steers_no_terminal(void **state)
+{
+	char text[] = "a\033[2Jb\n\xc2\x9b" "c\x7f \xc3\xa9\xc2";
+	(void)state;
+	human_plain(text);
+	assert_string_equal(text, "a [2Jb   c  \xc3\xa9\xc2");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_are_in_powers_of_1024),
 		cmocka_unit_test(counts_are_in_powers_of_1000),
 		cmocka_unit_test(one_has_no_plural),
+		cmocka_unit_test(a_plain_text_steers_no_terminal),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
