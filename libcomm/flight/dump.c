@@ -98,7 +98,8 @@ static void put_record(struct buf *b, const struct moment *now, const struct rec
 
 static void put_group(struct buf *b, const struct moment *now, const struct comm *c, struct record *room)
 {
-	uint32_t seq = 0, messages = 0;
+	uint32_t seq, messages;
+	recorder_counts(c->recorder, &seq, &messages);
 	int n = recorder_read(c->recorder, room);
 	buf_puts(b, "{\"name\": ");
 	put_text(b, c->name);
@@ -106,11 +107,6 @@ static void put_group(struct buf *b, const struct moment *now, const struct comm
 		   comm_backend(c), c->rank);
 	for (int r = 0; r < c->size; r++)
 		buf_printf(b, "%s%d", r ? ", " : "", c->members[r]);
-	/* The group's own counters belong to the thread that runs its operations. */
-	for (int i = 0; i < n; i++) {
-		uint32_t *last = room[i].kind == OP_P2P ? &messages : &seq;
-		*last = room[i].seq > *last ? room[i].seq : *last;
-	}
 	buf_printf(b, "],\n\"seq\": %" PRIu32 ", \"messages\": %" PRIu32 ", \"ops\": [", seq, messages);
 	for (int i = 0; i < n; i++) {
 		buf_puts(b, i ? ",\n" : "\n");
@@ -233,10 +229,9 @@ static int start_writer(struct writing *job, pthread_t *thread)
 /* Waits for it, but not for ever. */
 static void await_writer(struct world *w, struct writing *job, pthread_t thread)
 {
-	struct timespec until;
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += DUMP_WAIT_MS / 1000;
-	if (pthread_timedjoin_np(thread, NULL, &until)) {
+	int64_t end = clock_ns() + DUMP_WAIT_MS * 1000000LL;
+	struct timespec until = { end / 1000000000, end % 1000000000 };
+	if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until)) {
 		pthread_detach(thread);
 		keep_note(w, "the flight recorder could not be written in time");
 		if (atomic_exchange(&job->state, LEFT_ALONE) == WRITTEN)

@@ -39,6 +39,7 @@ struct recorder {
 	int64_t ns0;
 	uint64_t last;    /* number given */
 	uint64_t current; /* number of the operation that has begun */
+	_Atomic uint32_t collectives, messages_begun;
 };
 
 /* --- Time ------------------------------------------------------------------------- */
@@ -187,6 +188,7 @@ void recorder_begin(struct recorder *r, const struct op *op, const struct op_sig
 		put(&s->queued, 0);
 	put(&s->start, ticks(r));
 	put(&s->end, 0);
+	atomic_store_explicit(messages ? &r->messages_begun : &r->collectives, sign->seq, memory_order_relaxed);
 	put(&s->guard, guard_of(number, RECORD_RUNNING));
 }
 
@@ -240,6 +242,12 @@ static bool take_slot(const struct recorder *r, int slot, const struct timeline 
 	if (out->state == RECORD_RUNNING)
 		out->end = 0;
 	return atomic_load_explicit(&s->guard, memory_order_relaxed) == guard;
+}
+
+void recorder_counts(const struct recorder *r, uint32_t *collectives, uint32_t *messages)
+{
+	*collectives = atomic_load_explicit(&r->collectives, memory_order_relaxed);
+	*messages = atomic_load_explicit(&r->messages_begun, memory_order_relaxed);
 }
 
 static int by_number(const void *a, const void *b)

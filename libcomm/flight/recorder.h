@@ -71,6 +71,8 @@ struct record { /* an operation, as read */
 	struct record_message message[RECORDER_MESSAGES];
 };
 
+/* How many of each have begun, also those that the ring has lost. Any thread. */
+void recorder_counts(const struct recorder *r, uint32_t *collectives, uint32_t *messages);
 /* All there are, by number, into out[RECORDER_OPS]; how many. Any thread. */
 int recorder_read(const struct recorder *r, struct record *out);
 
