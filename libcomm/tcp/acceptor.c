@@ -113,11 +113,12 @@ static int heard_at_a_time(const struct world *w)
 	return STRANGERS + (1 + w->sockets) * w->size;
 }
 
+/* Only some at once: between them those that are there are heard, and sides, however fast others knock. */
 static void welcome(struct acceptor *a)
 {
 	int fd;
 	a->out_of_descriptors = false;
-	for (;;) {
+	for (int n = 0; n < STRANGERS; n++) {
 		if (!make_room(a) || net_accept(a->w->listener, &fd, NULL) < 0) {
 			a->out_of_descriptors = true;
 			drop_oldest(a);
