@@ -5,6 +5,7 @@
 #include "libcomm/device/ondevice.h"
 #include "libcomm/shm/reach.h"
 
+#include <math.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +15,11 @@
 
 enum { SPINS = 300, SOCKETS = 1 };
 
+static const double LONGEST_S = 1e9; /* more is without end */
 static const double SILENCE_S = 60; /* a host that is off is found within that time, whatever the time-out */
 
-static struct world *world_new(const struct comm_bootstrap *boot, const struct comm_options *opt, struct err *e)
+static struct world *world_new(const struct comm_bootstrap *boot, const struct comm_options *opt, int algorithm,
+			       struct err *e)
 {
 	struct world *w = calloc(1, sizeof *w);
 	if (w)
@@ -28,11 +31,12 @@ static struct world *world_new(const struct comm_bootstrap *boot, const struct c
 	}
 	w->rank = boot->rank;
 	w->size = boot->size;
-	w->timeout_s = opt->timeout_s;
+	w->timeout_s = opt->timeout_s < LONGEST_S ? opt->timeout_s : 0;
+	w->algorithm = algorithm;
 	w->force_tcp = opt->backend && !strcmp(opt->backend, "tcp");
 	w->sockets = opt->sockets ? opt->sockets : SOCKETS;
 	/* Half the time-out, so that it is known before operations give up; the kernel counts in seconds. */
-	w->silence_s = opt->timeout_s <= 0 || opt->timeout_s / 2 > SILENCE_S ? SILENCE_S : opt->timeout_s / 2;
+	w->silence_s = w->timeout_s <= 0 || w->timeout_s / 2 > SILENCE_S ? SILENCE_S : w->timeout_s / 2;
 	if (w->silence_s < 1)
 		w->silence_s = 1;
 	w->listener = -1;
@@ -52,7 +56,8 @@ static struct world *world_new(const struct comm_bootstrap *boot, const struct c
 static void describe_self(struct world *w, const struct comm_options *opt, struct peer *me, struct err *why)
 {
 	char address[NET_ADDR_MAX];
-	*me = (struct peer){ .pid = getpid(), .pidfd = -1, .address = "-", .sockets = w->sockets };
+	*me = (struct peer){ .pid = getpid(), .pidfd = -1, .address = "-", .sockets = w->sockets,
+			     .algorithm = w->algorithm, .force_tcp = w->force_tcp };
 	me->host = (char *)(uintptr_t)(opt->host && *opt->host ? opt->host : "localhost");
 	randombytes_buf(me->secret, sizeof me->secret);
 	if (opt->backend && !strcmp(opt->backend, "shm"))
@@ -154,6 +159,8 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 		return err_set(e, ERR_USAGE, "backend \"%s\" is none of auto, shm, tcp", opt->backend);
 	if (boot->size < 1 || boot->rank < 0 || boot->rank >= boot->size)
 		return err_set(e, ERR_USAGE, "rank %d of %d ranks does not exist", boot->rank, boot->size);
+	if (isnan(opt->timeout_s))
+		return err_set(e, ERR_USAGE, "the time-out is not a number");
 	if (opt->sockets < 0 || opt->sockets > COMM_SOCKETS_MOST)
 		return err_set(e, ERR_USAGE, "%d sockets a pair of ranks; 1 to %d are allowed, 0 is the default", opt->sockets,
 			       COMM_SOCKETS_MOST);
@@ -162,10 +169,9 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 		return -1;
 	if (sodium_init() < 0)
 		return err_set(e, ERR_INTERNAL, "libsodium cannot start: no source of random numbers");
-	struct world *w = world_new(boot, opt, e);
+	struct world *w = world_new(boot, opt, algorithm, e);
 	if (!w)
 		return -1;
-	w->algorithm = algorithm;
 	if (dump_open(w, opt->dump_dir, e) < 0) {
 		world_free(w);
 		return -1;
@@ -218,7 +224,8 @@ static int host_barrier(struct comm *c, struct err *e)
 }
 
 struct choice {
-	int32_t color, key, rank, world;
+	int32_t color, key; /* as the rank told */
+	int rank;
 };
 
 static int by_key(const void *a, const void *b)
@@ -256,11 +263,25 @@ struct splitting {
 	int size, rank;
 };
 
+/* What every rank wants, in s->all. */
+static int hear_choices(struct comm *c, struct splitting *s, int color, int key, struct err *e)
+{
+	int32_t mine[2] = { color < 0 ? -1 : color, key };
+	int32_t (*told)[2] = calloc((size_t)c->size, sizeof *told);
+	if (!told)
+		return err_set(e, ERR_NOMEM, "no memory to split %d ranks", c->size);
+	int rc = group_tell(c, mine, told, sizeof mine, e);
+	for (int r = 0; rc == 0 && r < c->size; r++)
+		s->all[r] = (struct choice){ told[r][0], told[r][1], r };
+	free(told);
+	return rc;
+}
+
 static int open_part(struct comm *parent, const struct splitting *s, int color, const char *name, int memfd,
 		     struct bell bell, struct comm **out, struct err *e)
 {
 	for (int r = 0; r < s->size; r++) {
-		s->members[r] = s->all[r].world;
+		s->members[r] = parent->members[s->all[r].rank];
 		s->mine[r] = s->cards[s->all[r].rank];
 	}
 	struct group_spec spec = { .world = parent->world, .id = group_number(parent, color), .name = name,
@@ -315,8 +336,7 @@ static int split(struct comm *c, int color, int key, const char *name, struct co
 		err_set(e, ERR_NOMEM, "no memory to split %d ranks", c->size);
 		goto free_all;
 	}
-	s.all[c->rank] = (struct choice){ color < 0 ? -1 : color, key, c->rank, c->members[c->rank] };
-	if (group_tell(c, &s.all[c->rank], s.all, sizeof *s.all, e) == 0) {
+	if (hear_choices(c, &s, color, key, e) == 0) {
 		c->splits++;
 		rc = split_parts(c, &s, color, name, out, e);
 	}

@@ -23,7 +23,7 @@ struct peer {
 	char *host;
 	char address[NET_ADDR_MAX]; /* "-": it does not listen */
 	unsigned char secret[SECRET_BYTES]; /* who connects to it proves to know this */
-	int sockets;                /* a link, as it was told */
+	int sockets, algorithm, force_tcp; /* as this rank's in struct world, which must be equal */
 	int host_id;                /* equal: the same host */
 	pid_t pid;
 	int pidfd;                  /* of a rank on this host; else -1 */

@@ -399,7 +399,7 @@ static void strangers_are_refused_and_harm_nobody(void **state)
 	while (atomic_load(&s->turns) < r.n)
 		sched_yield();
 	char address[NET_ADDR_MAX];
-	/* pid memfd bell nonce secret address sockets host */
+	/* as world.c writes it */
 	assert_int_equal(sscanf(r.board->value[0], "%*d %*d %*d %*s %*s %79s", address), 1);
 	int silent[100];
 	for (int i = 0; i < 100; i++) /* more than are heard at a time */

@@ -179,6 +179,60 @@ static void more_sockets_than_there_may_be_are_refused(void **state)
 	assert_int_equal(comm_open(&boot, &opt, &w, &e), -1);
 }
 
+/* Rank 1 has been given something else than the others. */
+static int be_different(const struct ranks *r, int rank)
+{
+	struct ranks *mine = (struct ranks *)(uintptr_t)r; /* this process's own */
+	const struct ranks *other = r->arg;
+	if (rank != 1)
+		return 0;
+	mine->algorithm = other->algorithm;
+	mine->backend = other->backend;
+	mine->sockets = other->sockets;
+	return 0;
+}
+
+static void what_ranks_must_be_given_alike_is_compared(void **state)
+{
+	(void)state;
+	static const struct ranks others[] = {
+		{ .algorithm = "slots" }, { .backend = "tcp" }, { .sockets = 2 },
+	};
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+		struct ranks other = others[i], r = { .n = 3, .enter = be_different, .arg = &other, .timeout_s = 20,
+						      .fn = scatter_by_list };
+		ranks_start(&r);
+		for (int k = 0; k < r.n; k++)
+			assert_int_equal(ranks_end(&r, k), 100); /* it has not opened its world */
+		munmap(r.board, sizeof *r.board);
+	}
+}
+
+/* Rank 0 sleeps before the other one comes, or else has nothing to wait for. */
+static int meet_late(struct comm *w, void *arg)
+{
+	(void)arg;
+	if (comm_rank(w) == 1)
+		usleep(20000);
+	TAKEN(comm_barrier(w, &e));
+	return 0;
+}
+
+static void a_very_long_time_out_is_none(void **state)
+{
+	(void)state;
+	static const double long_s[] = { 1e9, 1e12, 1e300, -1, __builtin_inf() };
+	for (size_t i = 0; i < sizeof long_s / sizeof *long_s; i++) {
+		struct ranks r = { .n = 2, .timeout_s = long_s[i], .fn = meet_late };
+		assert_int_equal(ranks_run(&r), 0);
+	}
+	struct comm *w;
+	struct err e = ERR_INIT;
+	struct comm_options opt = { .timeout_s = __builtin_nan("") };
+	assert_int_equal(comm_open(&(struct comm_bootstrap){ .size = 1 }, &opt, &w, &e), -1);
+	assert_int_equal(e.code, ERR_USAGE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -187,6 +241,8 @@ int main(void)
 		cmocka_unit_test(a_message_to_oneself_that_nobody_takes_is_refused_and_the_world_goes_on),
 		cmocka_unit_test(requests_that_nobody_waits_for_end_with_their_group),
 		cmocka_unit_test(more_sockets_than_there_may_be_are_refused),
+		cmocka_unit_test(what_ranks_must_be_given_alike_is_compared),
+		cmocka_unit_test(a_very_long_time_out_is_none),
 	};
 	return cmocka_run_group_tests_name("comm forms", tests, NULL, NULL);
 }

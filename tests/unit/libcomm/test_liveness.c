@@ -158,7 +158,7 @@ static void meet_before_strangers(int ranks, int strangers)
 	assert_int_equal(waitpid(last, &status, WUNTRACED), last);
 	assert_true(WIFSTOPPED(status));
 	atomic_store(&s->go, 1);
-	/* pid memfd bell nonce secret address sockets host */
+	/* as world.c writes it */
 	assert_int_equal(sscanf(r.board->value[ranks - 1], "%*d %*d %*d %*s %*s %79s", address), 1);
 	assert_int_equal(sscanf(address, "%*[0-9.]:%u", &port), 1);
 	while (waiting_at(port) < (unsigned)ranks - 1)

@@ -107,7 +107,7 @@ static void ranks_talk_over(struct ranks r, const char *addresses)
 	for (int i = 0; i < r.n; i++)
 		assert_int_equal(ranks_end(&r, i), 0);
 	for (int i = 0; i < r.n; i++) {
-		/* pid memfd bell nonce secret address sockets host */
+		/* as world.c writes it */
 		assert_int_equal(sscanf(r.board->value[i], "%*d %*d %*d %*s %*s %1023s", address), 1);
 		assert_memory_equal(address, addresses, strlen(addresses)); /* listened there, and nowhere else */
 	}
