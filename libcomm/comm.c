@@ -52,7 +52,7 @@ uint64_t comm_bytes(const struct comm *c)
 void comm_abort(struct comm *c, const char *reason)
 {
 	struct err why = ERR_INIT;
-	err_set(&why, ERR_ABORTED, "%s", reason);
+	err_set(&why, ERR_ABORTED, "%s", reason ? reason : "aborted");
 	world_fail(c->world, &why);
 }
 

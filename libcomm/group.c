@@ -308,6 +308,8 @@ static int timed_out(struct comm *c, struct err *e)
 		size_t used = strlen(list);
 		snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", group_rank_text(c, r, who));
 	}
+	if (!absent)
+		return 0; /* the last has come while this one looked */
 	c->accused = c->waits_for;
 	return err_set(e, ERR_TIMEOUT, "%s%s did not come within %g s", list, absent > 4 ? " and others" : "",
 		       c->world->timeout_s);

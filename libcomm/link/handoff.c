@@ -165,7 +165,7 @@ static int fetch_chunk(struct link *l, struct transfer *t, bool *moved, struct e
 	if (atomic_load(&h->writing))
 		return 0;
 	left = atomic_exchange(&h->left, 0);
-	if (left && fetch_part(l, t, chunk_part(t->bytes, left - 1), moved, e) < 0)
+	if (left && left <= chunk_count(t->bytes) && fetch_part(l, t, chunk_part(t->bytes, left - 1), moved, e) < 0)
 		return -1;
 	l->handoff.open = false;
 	return 1;

@@ -117,8 +117,6 @@ char *reach_map(struct comm *c, int rank, const struct span *s, size_t bytes)
 {
 	if (!s->window || s->offset > s->size || bytes > s->size - s->offset)
 		return NULL;
-	if (rank == c->rank)
-		return (char *)(uintptr_t)s->address;
 	for (struct view *v = c->views; v; v = v->next)
 		if (v->window == s->window && v->rank == rank && v->size == s->size)
 			return v->base + s->offset;

@@ -49,7 +49,7 @@ static inline struct span reach_span(const struct comm *c, const void *data, siz
 	return window_span(c->world, data, bytes);
 }
 
-/* Where rank's span lies in this process, at least `bytes` long; NULL: it lies in no window, or that cannot be
+/* Where a peer's span lies in this process, at least `bytes` long; NULL: it lies in no window, or that cannot be
  * mapped. */
 char *reach_map(struct comm *c, int rank, const struct span *s, size_t bytes);
 /* The error for a window that had to be mapped; returns -1. */

@@ -401,6 +401,8 @@ static void offer_blocks(struct comm *c, const struct op *op)
 static int read_sizes(struct comm *c, int rank, const char *sizes, size_t *at, size_t *all, struct err *e)
 {
 	uint64_t bytes, here = 0;
+	bool over = false;
+	char who[160];
 	*all = *at = 0;
 	for (int r = 0; r < c->size; r++) {
 		memcpy(&bytes, sizes + (size_t)r * sizeof bytes, sizeof bytes);
@@ -408,8 +410,10 @@ static int read_sizes(struct comm *c, int rank, const char *sizes, size_t *at, s
 			*at = *all;
 			here = bytes;
 		}
-		*all += bytes;
+		over |= __builtin_add_overflow(*all, bytes, all);
 	}
+	if (over)
+		return err_set(e, ERR_PROTO, "%s gives sizes that cannot be", group_rank_text(c, rank, who));
 	return slots_check_size(c, rank, here, e);
 }
 
