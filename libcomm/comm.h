@@ -3,10 +3,15 @@
  *
  * A world is opened once over a bootstrap; groups are split from it. Every
  * rank of a group calls the same operations in the same order. All counts are
- * in elements. `in` may be equal to `out` (in place) unless a line says
- * otherwise. One thread at a time calls into a group; different groups may be
+ * in elements; lists of counts are as long as the group and, but for all_to_allv's, the same on
+ * all ranks. One thread at a time calls into a group; different groups may be
  * used by different threads at once and do not block each other; comm_abort
  * may be called from any thread until the world is closed.
+ *
+ * In place: where `in` and `out` are equally long (all_reduce, reduce) they may be equal; where one holds the
+ * block of this rank alone it may lie in the other at that block's place (all_gather, gather, reduce_scatter, scatter).
+ * Else, and in all_to_all, a call's buffers may not overlap. A buffer that this rank neither gives nor takes, or of no
+ * elements, may be NULL.
  *
  * Order of a reduction: rank order, by a fixed binary tree over the group: with n ranks, the
  * left half is the first p ranks, p the largest power of two below n, and
@@ -16,11 +21,15 @@
  * and products; a maximum or minimum may lose it, but is the same on every rank.
  *
  * Errors: ERR_TIMEOUT, ERR_ABORTED, ERR_PEER, ERR_NET, ERR_NOMEM; ERR_PROTO when the
- * ranks do not call the same operation. The text names the operation, the group, its
+ * ranks do not call the same operation (of lists of counts only the sum is compared). The text names the operation, the group, its
  * sequence number and the rank that did not come. After an error the world is
  * aborted: every later call returns the first error and what it kept from beginning, and the other ranks learn
- * of it. ERR_USAGE is the exception: a call that is wrong in itself is refused
- * before it does anything.
+ * of it. What the failed operation was to write is undefined, and other ranks may go on writing their parts of it to
+ * memory of comm_alloc, until it is freed or the world is closed; any other memory serves again at once. ERR_USAGE is the
+ * exception: a call that is wrong in itself is refused before it does anything.
+ *
+ * fork: a child must not use the world, nor close it. As long as it lives and has not called exec, it keeps the
+ * connections of its parent open, whose death is then found late, and shares its parent's memory of comm_alloc.
  */
 #ifndef MUSTER_LIBCOMM_COMM_H
 #define MUSTER_LIBCOMM_COMM_H
@@ -49,14 +58,20 @@ struct comm_bootstrap {
 };
 
 struct comm_options {
-	const char *host;      /* this rank's host; ranks with equal names use shared memory */
-	const char *interface; /* network interface for TCP, "" = the address of `address_hint` */
-	const char *address_hint; /* host name or address of this host, NULL = loopback */
-	/* Longest wait inside one operation; 0 = without end. A host that does not answer at all over the network is
+	const char *host;      /* this rank's host; ranks with equal names use shared memory; NULL or "" = "localhost" */
+	/* Network interface for TCP: its first IPv4 address, else its first IPv6 one; NULL or "" = the address of
+	 * `address_hint`. An error only if there are ranks on other hosts. */
+	const char *interface;
+	const char *address_hint; /* host name or address of this host, IPv4 or IPv6; NULL = 127.0.0.1 */
+	/* How long an operation may take from when it first has to sleep for another rank; 0 or less, or
+	 * more than 1e9: without end. A host that does not answer at all over the network is
 	 * lost after half of it, and after a minute at the most. */
 	double timeout_s;
-	const char *backend;   /* "auto", "shm", "tcp" (also inside a host, for tests) */
-	const char *algorithm; /* NULL or "" = by the table; else a name of comm_algorithms, used wherever it fits */
+	/* NULL or "auto"; "shm": refused when there are several hosts; "tcp": also inside a host, for tests. */
+	const char *backend;
+	/* NULL or "" = by the table; else a name of comm_algorithms, used wherever it fits. This and
+	 * `backend` must be the same on all ranks, or comm_open refuses. */
+	const char *algorithm;
 	/* TCP connections a pair of ranks and group, 1 to COMM_SOCKETS_MOST, on every rank the same; 0 = the default, 1: between
 	 * two hosts of one machine, where the processor is what limits, 1, 2 and 4 are as fast. */
 	int sockets;
@@ -93,7 +108,8 @@ const char *comm_name(const struct comm *c);
 const char *comm_backend(const struct comm *c);
 
 /* Ends every operation of the world that `c` belongs to, in every thread of
- * this process, now and from now on; each returns ERR_ABORTED with `reason`. */
+ * this process, now and from now on; each returns ERR_ABORTED with `reason` (or NULL), or the error that came before.
+ * The other ranks' operations fail with ERR_PEER and the same words. */
 void comm_abort(struct comm *c, const char *reason);
 
 /* Writes the flight recorder of every group of c's world to `path`, as one JSON object (recorder.h says
@@ -102,8 +118,9 @@ void comm_abort(struct comm *c, const char *reason);
 int comm_dump(struct comm *c, const char *path, struct err *e);
 
 /* Memory that the ranks of this host can read: operations whose buffers all lie in such memory copy
- * nothing twice. Page-aligned, zeroed; not collective; freed by comm_free or with the world. Any other
- * memory works as well, with copies. comm_free takes NULL and may not be called while an operation uses the memory. */
+ * nothing twice. Page-aligned, zeroed, its pages taken at once; not collective; from any thread; freed by comm_free or with
+ * the world. Serves all groups of the world. Any other memory works as well, with copies. comm_free takes NULL
+ * and may not be called while an operation uses the memory. */
 int comm_alloc(struct comm *c, size_t bytes, void **out, struct err *e);
 void comm_free(struct comm *c, void *memory);
 
@@ -119,18 +136,22 @@ int comm_all_gatherv(struct comm *c, const void *in, void *out, const size_t *co
 /* in[size][count], out[count] = the reduction of everyone's block `rank`; out may be in + rank * count. */
 int comm_reduce_scatter(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, enum comm_op op, struct err *e);
 int comm_reduce_scatterv(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, enum comm_op op, struct err *e);
-/* in[size][count] to out[size][count]; block r of in goes to rank r. in != out. */
+/* in[size][count] to out[size][count]; block r of in goes to rank r. With counts: in_counts[r] is what this
+ * rank gives to r, out_counts[r] what it takes from r. in != out. */
 int comm_all_to_all(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, struct err *e);
 int comm_all_to_allv(struct comm *c, const void *in, const size_t *in_counts, void *out, const size_t *out_counts, enum comm_type type, struct err *e);
+/* Rank r's block of root's out is r's in, of count or counts[r] elements. */
 int comm_gather(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, int root, struct err *e);
 int comm_gatherv(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, int root, struct err *e);
+/* Rank r takes block r of root's in. */
 int comm_scatter(struct comm *c, const void *in, void *out, size_t count, enum comm_type type, int root, struct err *e);
 /* Rank r takes counts[r] elements of root's in, their concatenation. */
 int comm_scatterv(struct comm *c, const void *in, void *out, const size_t *counts, enum comm_type type, int root, struct err *e);
 int comm_barrier(struct comm *c, struct err *e);
 
 /* Messages between two ranks are matched in order, per group. A send waits
- * until the data has left the buffer, at most until the receiver takes it. */
+ * until the data has left the buffer, at most until the receiver takes it. The receiver expects as many bytes as are sent. A
+ * message to oneself needs comm_group, with its send and its receive in one call. */
 int comm_send(struct comm *c, const void *data, size_t count, enum comm_type type, int to, struct err *e);
 int comm_recv(struct comm *c, void *data, size_t count, enum comm_type type, int from, struct err *e);
 
@@ -163,7 +184,7 @@ int comm_scatterv_start(struct comm *c, const void *in, void *out, const size_t 
 int comm_barrier_start(struct comm *c, struct comm_request **req, struct err *e);
 /* ops is copied, the data is not. */
 int comm_group_start(struct comm *c, const struct comm_p2p *ops, int n, struct comm_request **req, struct err *e);
-/* 1 done, 0 not yet. */
+/* 1 done, 0 not yet: comm_wait still frees it. NULL is done. */
 int comm_test(struct comm_request *req);
 /* Waits, frees the request, returns the operation's result. NULL is done. */
 int comm_wait(struct comm_request *req, struct err *e);
