@@ -21,7 +21,7 @@
  * and products; a maximum or minimum may lose it, but is the same on every rank.
  *
  * Errors: ERR_TIMEOUT, ERR_ABORTED, ERR_PEER, ERR_NET, ERR_NOMEM; ERR_PROTO when the
- * ranks do not call the same operation (of lists of counts only the sum is compared). The text names the operation, the group, its
+ * ranks do not call the same operation, or with other counts. The text names the operation, the group, its
  * sequence number and the rank that did not come. After an error the world is
  * aborted: every later call returns the first error and what it kept from beginning, and the other ranks learn
  * of it. What the failed operation was to write is undefined, and other ranks may go on writing their parts of it to

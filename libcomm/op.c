@@ -51,6 +51,18 @@ uint64_t op_bytes(const struct op *op, int ranks)
 	return total_count(op, ranks) * comm_type_size(op->type);
 }
 
+/* FNV-1a: lists that differ have, as good as always, other numbers. */
+static uint32_t list_number(const struct op *op, int ranks)
+{
+	uint32_t h = 2166136261u;
+	if (!op->counts || op->kind == OP_ALL_TO_ALL)
+		return 0;
+	for (int r = 0; r < ranks; r++)
+		for (size_t rest = op->counts[r], i = 0; i < sizeof rest; i++, rest >>= 8)
+			h = (h ^ (rest & 0xff)) * 16777619u;
+	return h;
+}
+
 struct op_signature op_sign(const struct op *op, uint32_t seq, int ranks)
 {
 	return (struct op_signature){
@@ -59,6 +71,7 @@ struct op_signature op_sign(const struct op *op, uint32_t seq, int ranks)
 		.type = (uint8_t)op->type,
 		.redop = (uint8_t)(op_reduces(op->kind) ? op->redop : 0),
 		.root = op->root,
+		.lists = list_number(op, ranks),
 		.bytes = op->kind == OP_ALL_TO_ALL ? 0 : op_bytes(op, ranks),
 	};
 }
@@ -167,6 +180,9 @@ static int check_buffers(const struct op *op, int rank, int ranks, struct err *e
 	const size_t *out_counts = op->kind == OP_ALL_TO_ALL ? op->out_counts : op->counts;
 	if (op->by_rank && (!op->counts || !out_counts))
 		return err_set(e, ERR_USAGE, "no list of counts");
+	if (out_counts != op->counts && op->counts[rank] != out_counts[rank])
+		return err_set(e, ERR_USAGE, "this rank gives itself %zu elements and takes %zu", op->counts[rank],
+			       out_counts[rank]);
 	if (check_buffer(op, root ? shares[op->kind].root_in : shares[op->kind].in, op->in, "in", op->counts,
 			 rank, ranks, e) < 0)
 		return -1;

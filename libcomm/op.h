@@ -62,6 +62,7 @@ struct op_signature {
 	uint32_t seq;
 	uint8_t kind, type, redop;
 	int32_t root;
+	uint32_t lists; /* what the list of counts comes to, 0: none, or one that may differ */
 	uint64_t bytes; /* of the whole vector; 0 where ranks may differ */
 };
 

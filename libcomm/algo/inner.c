@@ -39,6 +39,7 @@ int crew_step(struct crew *w, struct err *e)
 	inner->grace = first ? 0 : 2 * w->c->grace;
 	if (first)
 		inner->sign = op_sign(&op, inner->seq, inner->size);
+	inner->sign.lists = w->c->sign.lists;
 	int rc = first ? step_first(inner, &op, e) : step_pass(inner, e);
 	w->c->deadline = inner->deadline;
 	w->c->accused = inner->accused;

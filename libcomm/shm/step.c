@@ -76,9 +76,12 @@ int step_first(struct comm *c, const struct op *op, struct err *e)
 	for (int r = 0; r < c->size; r++) {
 		const struct op_signature *theirs = &step_of(c, r)->sign;
 		open &= step_of(c, r)->open;
-		if (same_signature(&c->sign, theirs))
-			continue;
 		char here[120], there[120], who[160];
+		if (same_signature(&c->sign, theirs) && c->sign.lists == theirs->lists)
+			continue;
+		if (same_signature(&c->sign, theirs))
+			return err_set(e, ERR_PROTO, "%s has other counts for the ranks than this one; the list must be "
+				       "the same on all", group_rank_text(c, r, who));
 		op_signature_text(&c->sign, here);
 		op_signature_text(theirs, there);
 		return err_set(e, ERR_PROTO, "%s calls another operation: %s, here %s; all ranks of a group "

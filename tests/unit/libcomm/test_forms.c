@@ -40,6 +40,7 @@ static int without_buffers(struct comm *w, void *arg)
 	REFUSED(comm_all_to_all(w, NULL, out, 1, COMM_F32, &e));
 	REFUSED(comm_all_to_allv(w, v, counts, NULL, counts, COMM_F32, &e));
 	REFUSED(comm_all_to_allv(w, v, counts, out, NULL, COMM_F32, &e));
+	REFUSED(comm_all_to_allv(w, v, counts, out, (size_t[]){ 1, 1 }, COMM_F32, &e));
 	REFUSED(comm_gather(w, v, NULL, 1, COMM_F32, me, &e));
 	REFUSED(comm_gatherv(w, NULL, out, counts, COMM_F32, 1 - me, &e));
 	REFUSED(comm_scatter(w, NULL, out, 1, COMM_F32, me, &e));
@@ -102,6 +103,31 @@ static void scatterv_gives_each_rank_its_own_count(void **state)
 	static const char *const hosts[] = { NULL, "aabb", "abcd" };
 	for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
 		struct ranks r = { .n = 4, .hosts = hosts[i], .timeout_s = 20, .fn = scatter_by_list };
+		assert_int_equal(ranks_run(&r), 0);
+	}
+}
+
+/* The sum is the same, so that every rank has all the bytes it waits for. */
+static int count_otherwise(struct comm *w, void *arg)
+{
+	static int32_t in[9000], out[9000];
+	const size_t *own = comm_rank(w) == 1 ? (size_t[]){ 3000, 1000, 2000 } : (size_t[]){ 1000, 3000, 2000 };
+	const int kind = *(const int *)arg;
+	struct err e = ERR_INIT;
+	int rc = kind == 0 ? comm_all_gatherv(w, in, out, own, COMM_I32, &e)
+	       : kind == 1 ? comm_reduce_scatterv(w, in, out, own, COMM_I32, COMM_SUM, &e)
+	       : kind == 2 ? comm_gatherv(w, in, out, own, COMM_I32, 2, &e)
+			   : comm_scatterv(w, in, out, own, COMM_I32, 2, &e);
+	RANK_CHECK(rc < 0 && (e.code == ERR_PROTO || e.code == ERR_PEER), "%d: %s", rc, e.text);
+	RANK_CHECK(strstr(e.text, "other counts"), "%s", e.text);
+	return 0;
+}
+
+static void lists_that_differ_are_found_though_their_sums_do_not(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < 4; kind++) {
+		struct ranks r = { .n = 3, .timeout_s = 20, .fn = count_otherwise, .arg = &kind };
 		assert_int_equal(ranks_run(&r), 0);
 	}
 }
@@ -238,6 +264,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_missing_buffer_is_refused_before_anything_happens),
 		cmocka_unit_test(scatterv_gives_each_rank_its_own_count),
+		cmocka_unit_test(lists_that_differ_are_found_though_their_sums_do_not),
 		cmocka_unit_test(a_message_to_oneself_that_nobody_takes_is_refused_and_the_world_goes_on),
 		cmocka_unit_test(requests_that_nobody_waits_for_end_with_their_group),
 		cmocka_unit_test(more_sockets_than_there_may_be_are_refused),
