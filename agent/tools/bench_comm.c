@@ -83,6 +83,7 @@ struct bench {
 	bool ranks_given, hosts_given;
 	bool calibrate;
 	const char *calibration; /* file, NULL: the default one */
+	const char *shaping;     /* an option given that --calibrate has no use for, NULL: none */
 	uint64_t wrong;
 };
 
@@ -216,7 +217,7 @@ static int read_option(struct bench *b, int c, const char *text, struct err *e)
 	int i = 0, rc = 0;
 	switch (c) {
 	case O_OPS: return read_ops(text, b, e);
-	case O_RANKS: b->ranks_given = true; return read_int("--ranks", text, 1, 65536, &b->crew.ranks, e);
+	case O_RANKS: b->ranks_given = true; return read_int("--ranks", text, 1, CREW_MOST, &b->crew.ranks, e);
 	case O_HOSTS: return read_hosts(text, b, e);
 	case O_MIN: return read_bytes("--min-bytes", text, &l->least, e);
 	case O_MAX: return read_bytes("--max-bytes", text, &l->most, e);
@@ -241,14 +242,21 @@ static int read_option(struct bench *b, int c, const char *text, struct err *e)
 	return 0;
 }
 
+/* Whether it is about the machine, not about what is measured. */
+static bool for_calibration(int c)
+{
+	return c == O_CALIBRATE || c == O_RANKS || c == O_SOCKETS || c == O_INTERFACE || c == O_TIMEOUT;
+}
+
 static int check_words(struct bench *b, struct err *e)
 {
 	if (b->loop.least > b->loop.most)
 		return err_set(e, ERR_USAGE, "--min-bytes %zu is above --max-bytes %zu", b->loop.least, b->loop.most);
 	if (b->ranks_given && b->hosts_given)
 		return err_set(e, ERR_USAGE, "--hosts tells how many ranks there are: leave --ranks out");
-	if (b->calibrate && (b->hosts_given || b->loop.json))
-		return err_set(e, ERR_USAGE, "--calibrate is for the ranks of one host, and writes a file: leave --hosts and --json out");
+	if (b->calibrate && b->shaping)
+		return err_set(e, ERR_USAGE, "--calibrate chooses what it measures, among the ranks of one host, and writes a file: leave --%s out",
+			       b->shaping);
 	if ((b->ranks_given || b->hosts_given || b->calibrate) && crew_invited())
 		return err_set(e, ERR_USAGE, "the launcher says how many ranks there are, and where: leave --ranks, --hosts and --calibrate out");
 	return 0;
@@ -287,26 +295,24 @@ static int work(struct comm *world, void *arg, struct err *e)
 }
 
 /* What is wrong with the words is the same in every rank. */
-static int misused(const struct err *e)
+static int misused(bool speaks, const struct err *e)
 {
-	return crew_speaks() ? tool_fail(&tool_bench_comm, e) : TOOL_USAGE;
+	return speaks ? tool_fail(&tool_bench_comm, e) : TOOL_USAGE;
 }
 
 static int run_bench(struct bench *b)
 {
 	struct err e = ERR_INIT;
-	int rank = 0;
+	bool invited = crew_invited(), speaks = crew_speaks(); /* crew_join takes the invitation out of the environment */
 	if (check_words(b, &e))
-		return misused(&e);
+		return misused(speaks, &e);
 	if (b->calibrate)
 		return bench_calibrate(&b->crew, b->calibration, &e) ? tool_fail(&tool_bench_comm, &e) : TOOL_OK;
 	b->crew.work = work;
 	b->crew.arg = b;
-	if (!(crew_invited() ? crew_join(&b->crew, &rank, &e) : crew_run(&b->crew, &e)))
+	if (!(invited ? crew_join(&b->crew, &e) : crew_run(&b->crew, &e)))
 		return TOOL_OK;
-	if (crew_invited() && rank >= 0)
-		err_prefix(&e, "rank %d", rank);
-	return tool_fail(&tool_bench_comm, &e);
+	return e.code == ERR_USAGE ? misused(speaks, &e) : tool_fail(&tool_bench_comm, &e);
 }
 
 static int run(int argc, char **argv)
@@ -320,14 +326,16 @@ static int run(int argc, char **argv)
 	};
 	struct err e = ERR_INIT;
 	opterr = 0;
-	for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
+	for (int c, at; (c = getopt_long(argc, argv, ":h", options, &at)) != -1;) {
 		if (c < O_OPS)
 			return crew_speaks() ? tool_option(&tool_bench_comm, c, argv) : TOOL_USAGE;
 		if (read_option(&b, c, optarg, &e))
-			return misused(&e);
+			return misused(crew_speaks(), &e);
+		if (!for_calibration(c))
+			b.shaping = options[at].name;
 	}
 	if (optind != argc)
-		return tool_usage(&tool_bench_comm, "%s is no option", argv[optind]);
+		return crew_speaks() ? tool_usage(&tool_bench_comm, "%s is no option", argv[optind]) : TOOL_USAGE;
 	return run_bench(&b);
 }
 

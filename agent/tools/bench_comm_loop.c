@@ -195,7 +195,8 @@ static int open_buffer(struct loop *l, char **out, struct err *e)
 	if (l->b->shared && comm_alloc(l->world, room, &at, e))
 		return -1;
 	if (!l->b->shared && !(at = malloc(room)))
-		return err_set(e, ERR_NOMEM, "no memory for two buffers of %zu bytes a rank; lower --max-bytes", room);
+		return err_set(e, ERR_NOMEM, "rank %d has no memory for two buffers of %zu bytes; lower --max-bytes or --ranks",
+			       l->rank, room);
 	*out = at;
 	return 0;
 }

@@ -203,6 +203,15 @@ static int start_all(const struct crew *crew, struct board *b, struct watch *w, 
 	return 0;
 }
 
+/* The reader of what a rank prints has gone, as `head` does: nothing has failed, and this process ends as if it had printed. */
+static void follow_broken_pipe(const struct watch *w)
+{
+	if (w->bad < 0 || !WIFSIGNALED(w->status) || WTERMSIG(w->status) != SIGPIPE)
+		return;
+	signal(SIGPIPE, SIG_DFL);
+	raise(SIGPIPE);
+}
+
 static int verdict(const struct watch *w, const struct board *b, struct err *e)
 {
 	if (w->bad < 0)
@@ -235,6 +244,7 @@ int crew_run(const struct crew *crew, struct err *e)
 	struct watch ours = w; /* whom this process killed did not fail */
 	while (w.left)
 		reap(&w, 0);
+	follow_broken_pipe(&ours);
 	if (!rc)
 		rc = verdict(&ours, b, e);
 	board_close(b);
@@ -253,15 +263,13 @@ bool crew_speaks(void)
 	return !crew_invited() || !strcmp(getenv("PMIX_RANK"), "0");
 }
 
-int crew_join(const struct crew *crew, int *rank, struct err *e)
+int crew_join(const struct crew *crew, struct err *e)
 {
 	struct boot *boot;
 	struct comm *world;
 	char host[BOOT_HOST], address[NET_ADDR_MAX];
-	*rank = -1;
 	if (boot_open(&boot, e))
 		return -1;
-	*rank = boot_rank(boot);
 	struct comm_options opt = crew->comm;
 	boot_host(host);
 	opt.host = host;

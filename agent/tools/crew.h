@@ -19,7 +19,7 @@
 enum { CREW_MOST = 256 }; /* ranks that crew_run forks */
 
 struct crew {
-	int ranks;                /* crew_run's; crew_join learns it */
+	int ranks;                /* crew_run's */
 	const int *hosts;         /* of each rank the number of the host that it pretends to be on; NULL: all on this one */
 	struct comm_options comm; /* host and address_hint are set by the crew */
 	int (*work)(struct comm *world, void *arg, struct err *e);
@@ -28,11 +28,11 @@ struct crew {
 
 int crew_run(const struct crew *crew, struct err *e);
 
-/* Whether a launcher offers PMIx to this process; and whether it is that step's first rank, which speaks for all. */
+/* Whether a launcher offers PMIx to this process; and whether it is that step's first rank, which speaks for all. Before
+ * crew_join, which takes the offer out of the environment. */
 bool crew_invited(void);
 bool crew_speaks(void);
-/* *rank is set as soon as it is known, also on failure; else it is -1. */
-int crew_join(const struct crew *crew, int *rank, struct err *e);
+int crew_join(const struct crew *crew, struct err *e);
 
 /* A world of this process alone. */
 int crew_alone(struct comm **world, struct err *e);

@@ -64,6 +64,7 @@ holds() { python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not e
 	refused "is no whole number" --ranks 0
 	refused "is no whole number" --ranks 2x
 	refused "1 to 256" --ranks 257
+	refused "1 to 256" --ranks 0
 	refused '"al_reduce" is no operation' --ops al_reduce
 	refused '"" is no operation' --ops all_reduce,
 	refused "is no size" --min-bytes 4Q
@@ -80,17 +81,24 @@ holds() { python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not e
 	refused "needs 2 ranks" --ranks 1 --ops ping_pong
 	refused "nope" --ranks 2 --backend nope
 	refused "nope" --ranks 2 --algorithm nope
+	refused "leave --hosts out" --calibrate --hosts 1+1
+	refused "leave --max-bytes out" --calibrate --max-bytes 1K
+	refused "leave --backend out" --backend tcp --calibrate
+}
+
+@test "a reader that has seen enough ends the ranks without a word" {
+	"$MUSTER" bench comm --ranks 2 --seconds 1 2>"$BATS_TEST_TMPDIR/err" | head -n 1
+	[[ ! -s $BATS_TEST_TMPDIR/err ]]
 }
 
 @test "a rank that is killed ends the others, and is named" {
 	"$MUSTER" bench comm --ranks 3 --seconds 30 >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
-	local tool=$!
+	local tool=$! status=0
 	wait_for 10 grep -q "3 ranks" "$BATS_TEST_TMPDIR/out"
 	local ranks
 	ranks=$(pgrep -P "$tool")
 	[[ $(wc -l <<<"$ranks") == 3 ]]
 	kill -9 "$(tail -n 1 <<<"$ranks")"
-	local status=0
 	wait "$tool" || status=$?
 	[[ $status -eq 1 ]]
 	grep -q "rank 2 was killed by signal 9" "$BATS_TEST_TMPDIR/out"
@@ -131,6 +139,4 @@ all_gone() { ! kill -0 "$@" 2>/dev/null; }
 	[[ $status -eq 0 && $output == *"estimates, not measured"*"4093 cores"* ]]
 	run "$MUSTER" plan "$job" "launch.calibration=$file"
 	[[ $status -eq 2 && $output == *"[launch] calibration: $file was measured on"* ]]
-	run comm --calibrate --hosts 1+1
-	[[ $status -eq 2 ]]
 }

@@ -287,5 +287,11 @@ kill_rank() {
 	run salloc -Q -N2 --ntasks-per-node=2 "$MUSTER" bench comm --max-byts 64
 	[[ $status -eq 2 ]]
 	[[ $(grep -c -e "--max-byts is no option" <<<"$output") == 1 ]]
+	run salloc -Q -N2 --ntasks-per-node=2 "$MUSTER" bench comm --algorithm nope
+	[[ $status -eq 2 ]]
+	[[ $(grep -c -e '"nope" is none of' <<<"$output") == 1 ]]
+	run salloc -Q -N2 --ntasks-per-node=2 "$MUSTER" bench comm --ops reduce --root 4
+	[[ $status -eq 2 ]]
+	[[ $(grep -c "is none of the ranks 0 to 3" <<<"$output") == 1 ]]
 	none_left
 }
