@@ -80,11 +80,13 @@ struct comm_options {
 
 enum { COMM_SOCKETS_MOST = 16 };
 
-/* The names of all algorithms, of each once; ends with NULL. */
-const char *const *comm_algorithms(void);
-
 struct comm;         /* a group; the world is one */
 struct comm_request; /* an operation under way */
+
+/* The names of all algorithms, of each once; ends with NULL. */
+const char *const *comm_algorithms(void);
+/* The one that an all-reduce of so many bytes takes, in memory that is not comm_alloc's. */
+const char *comm_algorithm_of_sum(const struct comm *c, size_t bytes);
 
 /* Collective over all ranks of the bootstrap. On return the bootstrap is no
  * longer needed. Shared memory has no name in any file system, so that a

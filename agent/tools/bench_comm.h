@@ -6,6 +6,7 @@
  *     bench_comm_values.c  what the ranks put in, and what must come out
  *     bench_comm_loop.c    sizes, iterations, times: all ranks together
  *     bench_comm_print.c   nccl-tests' table, and JSON
+ *     bench_comm_cross.c   --calibrate: where the fastest algorithm changes
  *     bench_comm_fit.c     --calibrate
  *
  * Every rank runs the same code with the same settings; all that steers a loop is agreed on by an all-reduce.
@@ -139,5 +140,7 @@ void bench_report_close(struct bench_report *r);
 
 /* Measures with this crew's ranks and options, prints, and writes the file (NULL: the default one). */
 int bench_calibrate(const struct crew *crew, const char *file, struct err *e);
+/* Measures each algorithm over crew's backend, and prints where the fastest one changes. */
+int bench_crossovers(const struct crew *crew, struct err *e);
 
 #endif

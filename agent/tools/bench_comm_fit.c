@@ -82,7 +82,7 @@ static int one_transport(struct crew crew, struct pass *p, int transport, struct
 	if (!calibration_fit(p->notes->samples, p->notes->n, &c->links[transport]))
 		return err_set(e, ERR_NUMERIC, "the times over %s fit nothing; run it again on a quiet machine", backends[transport]);
 	print_fit(backends[transport], p->notes, &c->links[transport]);
-	return 0;
+	return bench_crossovers(&crew, e);
 }
 
 int bench_calibrate(const struct crew *crew, const char *file, struct err *e)

@@ -164,18 +164,28 @@ static bool windows_suit(const struct comm *c, enum op_kind kind, size_t bytes)
 	return (c->in_windows >> kind & 1) && bytes > (size_t)(c->size - 1) * 2 * KIB;
 }
 
+static const struct algorithm *lookup(const struct comm *c, enum op_kind kind, size_t bytes, int wanted)
+{
+	for (int i = 0; wanted != ALG_BY_TABLE && i < ROWS; i++)
+		if ((int)table[i].name == wanted && can(&table[i], c, kind, bytes))
+			return &table[i];
+	int i = 0; /* the last row of each kind fits always */
+	while (!can(&table[i], c, kind, bytes) || !is_choice(&table[i], c, bytes))
+		i++;
+	return &table[i];
+}
+
 static const struct algorithm *choose(const struct comm *c, const struct op *op, size_t bytes)
 {
 	int wanted = c->world->algorithm;
 	if (wanted == ALG_BY_TABLE && windows_suit(c, op->kind, bytes))
 		wanted = ALG_READERS;
-	for (int i = 0; wanted != ALG_BY_TABLE && i < ROWS; i++)
-		if ((int)table[i].name == wanted && can(&table[i], c, op->kind, bytes))
-			return &table[i];
-	int i = 0; /* the last row of each kind fits always */
-	while (!can(&table[i], c, op->kind, bytes) || !is_choice(&table[i], c, bytes))
-		i++;
-	return &table[i];
+	return lookup(c, op->kind, bytes, wanted);
+}
+
+const char *comm_algorithm_of_sum(const struct comm *c, size_t bytes)
+{
+	return names[lookup(c, OP_ALL_REDUCE, bytes, c->world->algorithm)->name];
 }
 
 /* A group of one: what comes in goes out. */

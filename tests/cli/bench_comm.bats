@@ -126,6 +126,7 @@ all_gone() { ! kill -0 "$@" 2>/dev/null; }
 	local job=$top/templates/jobs/demo.ini file=$BATS_TEST_TMPDIR/muster/calibration.json
 	run comm --calibrate --ranks 2
 	[[ $status -eq 0 && $output == *"written to $file"* ]]
+	[[ $output == *"all_reduce of 2 ranks over shm by each algorithm"*"fastest: "*"over tcp by each algorithm"*"fastest: "* ]]
 	run "$MUSTER" plan "$job"
 	[[ $status -eq 0 && $output == *"links inside a node with 2 ranks as measured on"* ]]
 	run "$MUSTER" bench gemm --calibrate --size 256 --seconds 0.1

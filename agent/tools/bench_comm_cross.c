@@ -1,0 +1,165 @@
+/*
+ * --calibrate's second part: all-reduces of all ranks by each algorithm that can, beside the one that libcomm's table
+ * takes, and the sizes at which the fastest one changes. Printed, not kept: the table is libcomm/algo/algorithms.c's.
+ */
+#include "agent/tools/bench_comm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { SIZES = 7, STEP = 4, LEAST = 1024, ALGORITHMS_MOST = 32 };
+
+#define CLEARLY 0.9 /* times closer to each other than this ratio are taken as equal */
+
+/* In memory that the ranks share: the first one writes. */
+struct cross {
+	const char *name;     /* of what this pass measures, NULL: by the table */
+	double seconds[SIZES]; /* of this pass, 0: it does not fit */
+	int table[SIZES];      /* the table's choices, as numbers of comm_algorithms; the pass without a name sets it */
+};
+
+static int number_of(const char *name)
+{
+	int i = 0;
+	while (strcmp(comm_algorithms()[i], name))
+		i++;
+	return i;
+}
+
+static size_t size_of(int i)
+{
+	size_t bytes = LEAST;
+	while (i-- > 0)
+		bytes *= STEP;
+	return bytes;
+}
+
+static void note(void *arg, const struct bench_row *row)
+{
+	*(double *)arg = row->in_place.median;
+}
+
+static int one_pass(struct comm *world, void *arg, struct err *e)
+{
+	struct cross *x = arg;
+	struct bench_comm loop = { .ops = 1, .factor = STEP, .type = COMM_F32, .redop = COMM_SUM, .seconds = 0.03, .in_place = true };
+	for (int i = 0; i < SIZES; i++) {
+		const char *taken = comm_algorithm_of_sum(world, size_of(i));
+		double seconds = 0;
+		loop.least = loop.most = size_of(i);
+		if (x->name && strcmp(taken, x->name))
+			continue;
+		if (x->name && bench_comm_loop(world, &loop, note, &seconds, e))
+			return -1;
+		if (comm_rank(world) != 0)
+			continue;
+		x->seconds[i] = seconds;
+		if (!x->name)
+			x->table[i] = number_of(taken);
+	}
+	return comm_barrier(world, e);
+}
+
+/* seconds[algorithm][size] */
+struct times {
+	double seconds[ALGORITHMS_MOST][SIZES];
+	int table[SIZES];
+};
+
+static int measure(struct crew crew, struct cross *x, struct times *t, struct err *e)
+{
+	crew.work = one_pass;
+	crew.arg = x;
+	*x = (struct cross){ 0 };
+	if (crew_run(&crew, e))
+		return -1;
+	memcpy(t->table, x->table, sizeof t->table);
+	for (int a = 0; comm_algorithms()[a] && a < ALGORITHMS_MOST; a++) {
+		*x = (struct cross){ .name = comm_algorithms()[a] };
+		crew.comm.algorithm = x->name;
+		if (crew_run(&crew, e))
+			return -1;
+		memcpy(t->seconds[a], x->seconds, sizeof x->seconds);
+	}
+	return 0;
+}
+
+static bool fits_any(const struct times *t, int a)
+{
+	for (int i = 0; i < SIZES; i++)
+		if (t->seconds[a][i] > 0)
+			return true;
+	return false;
+}
+
+/* `now` stays it until another one is clearly faster. */
+static int fastest(const struct times *t, int size, int now)
+{
+	int best = t->table[size];
+	for (int a = 0; comm_algorithms()[a]; a++)
+		if (t->seconds[a][size] > 0 && t->seconds[a][size] < t->seconds[best][size])
+			best = a;
+	double limit = t->seconds[now][size] * CLEARLY;
+	return limit > 0 && t->seconds[best][size] > limit ? now : best;
+}
+
+static void print_table(const struct times *t)
+{
+	printf("# %10s", "bytes");
+	for (int a = 0; comm_algorithms()[a]; a++)
+		if (fits_any(t, a))
+			printf(" %11s", comm_algorithms()[a]);
+	printf("   (us; * the table's choice)\n");
+	for (int i = 0; i < SIZES; i++) {
+		printf("  %10zu", size_of(i));
+		for (int a = 0; comm_algorithms()[a]; a++) {
+			double s = t->seconds[a][i];
+			if (s > 0)
+				printf(" %10.2f%c", s * 1e6, a == t->table[i] ? '*' : ' ');
+			else if (fits_any(t, a))
+				printf(" %10s ", "-");
+		}
+		printf("\n");
+	}
+}
+
+/* Where the times of two algorithms meet between sizes i and i + 1, their logarithms taken as straight lines. */
+static double meeting(const struct times *t, int before, int after, int i)
+{
+	double here = log(t->seconds[after][i] / t->seconds[before][i]), there = log(t->seconds[before][i + 1] / t->seconds[after][i + 1]);
+	if (!isfinite(here) || !isfinite(there) || here + there <= 0) /* one of them does not fit at both sizes */
+		return (double)size_of(i + 1);
+	return (double)size_of(i) * pow(STEP, here / (here + there));
+}
+
+static void print_crossovers(const struct times *t)
+{
+	int now = fastest(t, 0, t->table[0]);
+	printf("# fastest: %s", comm_algorithms()[now]);
+	for (int i = 0; i + 1 < SIZES; i++) {
+		int next = fastest(t, i + 1, now);
+		if (next != now)
+			printf(", from %.0f B on %s", meeting(t, now, next, i), comm_algorithms()[next]);
+		now = next;
+	}
+	printf("\n");
+	fflush(stdout);
+}
+
+int bench_crossovers(const struct crew *crew, struct err *e)
+{
+	struct times t = { 0 };
+	struct cross *x = mmap(NULL, sizeof *x, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (x == MAP_FAILED)
+		return err_errno(e, ERR_NOMEM, "no memory for the calibration");
+	int rc = measure(*crew, x, &t, e);
+	munmap(x, sizeof *x);
+	if (rc)
+		return -1;
+	printf("# all_reduce of %d ranks over %s by each algorithm\n", crew->ranks, crew->comm.backend);
+	print_table(&t);
+	print_crossovers(&t);
+	return 0;
+}
