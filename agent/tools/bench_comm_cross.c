@@ -20,10 +20,16 @@ struct cross {
 	int table[SIZES];      /* the table's choices, as numbers of comm_algorithms; the pass without a name sets it */
 };
 
+/* NULL: there are no more. */
+static const char *algorithm(int number)
+{
+	return number < ALGORITHMS_MOST ? comm_algorithms()[number] : NULL;
+}
+
 static int number_of(const char *name)
 {
 	int i = 0;
-	while (strcmp(comm_algorithms()[i], name))
+	while (strcmp(algorithm(i), name))
 		i++;
 	return i;
 }
@@ -76,8 +82,8 @@ static int measure(struct crew crew, struct cross *x, struct times *t, struct er
 	if (crew_run(&crew, e))
 		return -1;
 	memcpy(t->table, x->table, sizeof t->table);
-	for (int a = 0; comm_algorithms()[a] && a < ALGORITHMS_MOST; a++) {
-		*x = (struct cross){ .name = comm_algorithms()[a] };
+	for (int a = 0; algorithm(a); a++) {
+		*x = (struct cross){ .name = algorithm(a) };
 		crew.comm.algorithm = x->name;
 		if (crew_run(&crew, e))
 			return -1;
@@ -98,7 +104,7 @@ static bool fits_any(const struct times *t, int a)
 static int fastest(const struct times *t, int size, int now)
 {
 	int best = t->table[size];
-	for (int a = 0; comm_algorithms()[a]; a++)
+	for (int a = 0; algorithm(a); a++)
 		if (t->seconds[a][size] > 0 && t->seconds[a][size] < t->seconds[best][size])
 			best = a;
 	double limit = t->seconds[now][size] * CLEARLY;
@@ -108,13 +114,13 @@ static int fastest(const struct times *t, int size, int now)
 static void print_table(const struct times *t)
 {
 	printf("# %10s", "bytes");
-	for (int a = 0; comm_algorithms()[a]; a++)
+	for (int a = 0; algorithm(a); a++)
 		if (fits_any(t, a))
-			printf(" %11s", comm_algorithms()[a]);
+			printf(" %11s", algorithm(a));
 	printf("   (us; * the table's choice)\n");
 	for (int i = 0; i < SIZES; i++) {
 		printf("  %10zu", size_of(i));
-		for (int a = 0; comm_algorithms()[a]; a++) {
+		for (int a = 0; algorithm(a); a++) {
 			double s = t->seconds[a][i];
 			if (s > 0)
 				printf(" %10.2f%c", s * 1e6, a == t->table[i] ? '*' : ' ');
@@ -137,11 +143,11 @@ static double meeting(const struct times *t, int before, int after, int i)
 static void print_crossovers(const struct times *t)
 {
 	int now = fastest(t, 0, t->table[0]);
-	printf("# fastest: %s", comm_algorithms()[now]);
+	printf("# fastest: %s", algorithm(now));
 	for (int i = 0; i + 1 < SIZES; i++) {
 		int next = fastest(t, i + 1, now);
 		if (next != now)
-			printf(", from %.0f B on %s", meeting(t, now, next, i), comm_algorithms()[next]);
+			printf(", from %.0f B on %s", meeting(t, now, next, i), algorithm(next));
 		now = next;
 	}
 	printf("\n");
