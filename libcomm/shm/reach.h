@@ -12,8 +12,8 @@
  * peer gets an error of the kernel or stale bytes, and its own operation cannot succeed either, because it still
  * has a step to wait for that the first one never comes to. For the same reason nobody writes
  * into a peer's private memory (after a failed operation that memory may already serve another
- * purpose), but for handoff.h, where the owner waits for the writer. Windows may be written to; what a failed operation was about to write there is undefined until
- * the world is closed.
+ * purpose), but for handoff.h, where the owner waits for the writer. Windows may be written to; what a
+ * failed operation was about to write there is undefined until the world is closed.
  *
  * For a group's one thread, like its other operations.
  */
