@@ -86,7 +86,7 @@ $(BUILD)/muster-agent: $(BUILD)/obj/agent/main.o $(call archives,$(below_agent))
 
 # --- Unit tests: tests/unit/<floor>/test_*.c links the archives of its floor and of those below ---
 
-UNIT_SRC  := $(wildcard tests/unit/*/test_*.c tests/conform/test_*.c tests/fault/test_*.c)
+UNIT_SRC  := $(wildcard tests/unit/*/test_*.c tests/conform/test_*.c tests/fault/test_*.c tests/gpu/test_*.c)
 UNIT_BIN  := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 
 # What several tests of one folder use: its other .c files.

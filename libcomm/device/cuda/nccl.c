@@ -10,8 +10,8 @@
 enum { OLDEST = 21800 };
 
 #define FUNCTIONS(X)                                                                                       \
-	X(GetVersion) X(GetUniqueId) X(CommInitRankConfig) X(CommSplit) X(CommFinalize) X(CommAbort)       \
-	X(CommGetAsyncError) X(CommCount) X(CommUserRank) X(GetErrorString) X(GetLastError) X(GroupStart)  \
+	X(GetVersion) X(GetUniqueId) X(CommInitRankConfig) X(CommSplit) X(CommFinalize) X(CommDestroy)     \
+	X(CommAbort) X(CommGetAsyncError) X(CommCount) X(CommUserRank) X(GetErrorString) X(GetLastError) X(GroupStart)  \
 	X(GroupEnd) X(AllReduce) X(Reduce) X(Broadcast) X(AllGather) X(ReduceScatter) X(Send) X(Recv)
 
 static struct {
@@ -28,6 +28,7 @@ struct device_comm {
 	struct device device;
 	struct device_comm *parent; /* until it has been split off */
 	void *byte;                 /* of the device, for barriers */
+	bool finishing, finished;   /* all peers have what they need of this rank */
 };
 
 /* --- Loading ------------------------------------------------------------------------- */
@@ -135,19 +136,23 @@ static int nccl_ready(struct device_comm *dc, struct err *e)
 			return rc;
 		dc->parent = NULL;
 	}
-	return state_of(dc, e);
+	int rc = state_of(dc, e);
+	dc->finished = dc->finishing && rc == 1;
+	return rc;
 }
 
 static int nccl_finish(struct device_comm *dc, struct err *e)
 {
+	dc->finishing = true;
 	return cuda_use(&dc->device, e) < 0 ? -1 : check(nccl.CommFinalize(dc->comm), dc, "finishing", e);
 }
 
+/* NCCL's CommDestroy is local once the communicator is finished, and may wait for other ranks until then. */
 static void nccl_close(struct device_comm *dc)
 {
 	if (cuda_use(&dc->device, NULL) == 0) {
 		if (dc->comm)
-			nccl.CommAbort(dc->comm);
+			(dc->finished ? nccl.CommDestroy : nccl.CommAbort)(dc->comm);
 		cudaFree(dc->byte);
 	}
 	free(dc);

@@ -1,0 +1,567 @@
+#include "tests/gpu/doubles/collectives.h"
+#include "tests/gpu/doubles/runtime.h"
+#include "tests/gpu/doubles/reduce.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { AREAS = 256, RANKS = DOUBLE_DEVICES, SLOTS = 32, PARTS = 256, SPLITS = 2 };
+
+enum call_kind { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, SEND, RECV };
+
+struct call { /* what a rank called, as its peers see it */
+	enum call_kind kind;
+	const void *in;
+	void *out;
+	size_t count;
+	ncclDataType_t type;
+	ncclRedOp_t op;
+	int peer; /* the root, or the other end of a message */
+};
+
+struct slot { /* of the call with this number; used again when it has been read */
+	_Atomic uint32_t came, read;
+	struct call call;
+};
+
+struct area { /* a communicator, shared by its ranks */
+	_Atomic int joined[RANKS], finalized[RANKS], device[RANKS];
+	struct slot collective[RANKS][SLOTS];
+	struct slot message[RANKS][RANKS][SLOTS]; /* from, to */
+	struct split {
+		_Atomic uint32_t came;
+		_Atomic int color, key, child; /* child: by the first rank of a color */
+	} split[SPLITS][RANKS];
+};
+
+struct ncclComm {
+	struct area *area;
+	int ranks, rank, device;
+	uint32_t collectives, sent[RANKS], received[RANKS], splits;
+	int looks;            /* until what was called last is done */
+	bool begun, finalized;
+	bool quiet;           /* finalized, and the caller has been told so */
+	_Atomic bool over;    /* destroyed or aborted; the memory stays, a stream may speak of it */
+	_Atomic int open;     /* steps on streams */
+	ncclComm_t child;     /* of a split under way */
+	bool splitting;
+	int color, key;
+};
+
+struct part {
+	struct call call;
+	uint32_t number;
+	bool posted, done;
+	void *result; /* between reading and writing: what is in place is read by all before it is written */
+};
+
+struct group {
+	ncclComm_t comm;
+	int count;
+	struct part part[];
+};
+
+static struct hub {
+	_Atomic int areas;
+	struct area area[AREAS];
+} *hub;
+
+static _Atomic int open_comms;
+static _Atomic enum double_fault fault;
+static _Thread_local struct {
+	int depth, count;
+	ncclComm_t comm;
+	cudaStream_t stream;
+	struct part part[PARTS];
+} building;
+
+__attribute__((constructor)) static void set_up(void)
+{
+	hub = mmap(NULL, sizeof *hub, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (hub == MAP_FAILED)
+		abort();
+}
+
+void double_set_fault(enum double_fault f)
+{
+	fault = f;
+}
+
+int double_open_comms(void)
+{
+	return open_comms;
+}
+
+static int area_new(void)
+{
+	int i = atomic_fetch_add(&hub->areas, 1);
+	if (i >= AREAS)
+		double_misuse("more than %d communicators", AREAS);
+	return i;
+}
+
+/* --- Carrying out ------------------------------------------------------------------------- */
+
+static bool all_came(const struct ncclComm *c, uint32_t n)
+{
+	for (int r = 0; r < c->ranks; r++)
+		if (c->area->collective[r][n % SLOTS].came < n)
+			return false;
+	return true;
+}
+
+static bool all_read(const struct ncclComm *c, uint32_t n)
+{
+	for (int r = 0; r < c->ranks; r++)
+		if (c->area->collective[r][n % SLOTS].read < n)
+			return false;
+	return true;
+}
+
+static const struct call *call_of(const struct ncclComm *c, int rank, uint32_t n)
+{
+	return &c->area->collective[rank][n % SLOTS].call;
+}
+
+static void check_agreement(const struct ncclComm *c, const struct part *p)
+{
+	const struct call *mine = &p->call;
+	for (int r = 0; r < c->ranks; r++) {
+		const struct call *x = call_of(c, r, p->number);
+		if (x->kind != mine->kind || x->count != mine->count || x->type != mine->type || x->op != mine->op ||
+		    x->peer != mine->peer)
+			double_misuse("collective %u: rank %d calls %d(%zu, type %d, op %d, root %d), rank %d "
+				      "%d(%zu, type %d, op %d, root %d)", p->number, c->rank, mine->kind, mine->count,
+				      (int)mine->type, (int)mine->op, mine->peer, r, x->kind, x->count, (int)x->type,
+				      (int)x->op, x->peer);
+	}
+}
+
+/* Bytes that a collective writes on this rank. */
+static size_t result_bytes(const struct ncclComm *c, const struct call *call)
+{
+	size_t bytes = call->count * double_type_size(call->type);
+	if (call->kind == REDUCE && call->peer != c->rank)
+		return 0;
+	return call->kind == ALL_GATHER ? bytes * (size_t)c->ranks : bytes;
+}
+
+/* Into p->result. */
+static void compute(const struct ncclComm *c, struct part *p)
+{
+	const struct call *call = &p->call;
+	size_t block = call->count * double_type_size(call->type), bytes = result_bytes(c, call);
+	size_t at = call->kind == REDUCE_SCATTER ? (size_t)c->rank * block : 0;
+	if (!bytes)
+		return;
+	p->result = malloc(bytes);
+	if (call->kind == BROADCAST) {
+		memcpy(p->result, call_of(c, call->peer, p->number)->in, bytes);
+		return;
+	}
+	for (int r = c->ranks - 1; r >= 0; r--) {
+		const char *in = (const char *)call_of(c, r, p->number)->in + at;
+		if (call->kind == ALL_GATHER)
+			memcpy((char *)p->result + (size_t)r * block, in, block);
+		else if (r == c->ranks - 1)
+			memcpy(p->result, in, block);
+		else
+			double_fold(call->type, call->op, p->result, in, call->count);
+	}
+	if (call->kind != ALL_GATHER && call->op == ncclAvg)
+		double_average(call->type, p->result, call->count, c->ranks);
+}
+
+static bool post(struct slot *slot, struct part *p)
+{
+	if (!p->posted && (p->number <= SLOTS || slot->read >= p->number - SLOTS)) {
+		slot->call = p->call;
+		slot->came = p->number;
+		p->posted = true;
+	}
+	return p->posted;
+}
+
+static bool collective(struct ncclComm *c, struct part *p)
+{
+	struct slot *slot = &c->area->collective[c->rank][p->number % SLOTS];
+	if (!p->posted && p->number > SLOTS && !all_read(c, p->number - SLOTS))
+		return false;
+	if (!post(slot, p) || !all_came(c, p->number))
+		return false;
+	if (slot->read < p->number) {
+		check_agreement(c, p);
+		compute(c, p);
+		slot->read = p->number;
+	}
+	if (!all_read(c, p->number))
+		return false;
+	if (p->result)
+		memcpy(p->call.out, p->result, result_bytes(c, &p->call));
+	free(p->result);
+	return true;
+}
+
+static bool message(struct ncclComm *c, struct part *p)
+{
+	const struct call *call = &p->call;
+	if (call->kind == SEND) {
+		struct slot *slot = &c->area->message[c->rank][call->peer][p->number % SLOTS];
+		return post(slot, p) && slot->read >= p->number;
+	}
+	struct slot *slot = &c->area->message[call->peer][c->rank][p->number % SLOTS];
+	if (slot->came < p->number)
+		return false;
+	if (slot->call.count != call->count || slot->call.type != call->type)
+		double_misuse("message %u from rank %d to rank %d: %zu of type %d are sent, %zu of type %d taken", p->number,
+			      call->peer, c->rank, slot->call.count, (int)slot->call.type, call->count, (int)call->type);
+	memcpy(call->out, slot->call.in, call->count * double_type_size(call->type));
+	slot->read = p->number;
+	return true;
+}
+
+/* A step of a stream: the parts of a group go on side by side. */
+static bool run_group(void *arg)
+{
+	struct group *g = arg;
+	bool done = true;
+	for (int i = 0; i < g->count && !g->comm->over; i++) {
+		struct part *p = &g->part[i];
+		if (!p->done)
+			p->done = p->call.kind >= SEND ? message(g->comm, p) : collective(g->comm, p);
+		done &= p->done;
+	}
+	if (done || g->comm->over) {
+		g->comm->open--;
+		return true;
+	}
+	return false;
+}
+
+/* --- The rules ------------------------------------------------------------------------------ */
+
+/* What any call but ncclCommGetAsyncError and ncclCommAbort needs. */
+static void check_comm(const struct ncclComm *c, const char *who)
+{
+	if (!c)
+		double_misuse("%s without a communicator", who);
+	if (c->over)
+		double_misuse("%s after the communicator's end", who);
+	if (c->looks || !c->begun || c->splitting)
+		double_misuse("%s while the communicator is in progress", who);
+	if (c->device != double_device())
+		double_misuse("%s on device %d, of a communicator of device %d", who, double_device(), c->device);
+}
+
+static void check_call(const struct ncclComm *c, const struct call *call)
+{
+	size_t block = call->count * double_type_size(call->type), all = block * (size_t)c->ranks;
+	bool root = call->peer == c->rank;
+	const char *in = call->in, *out = call->out;
+	if (call->op < 0 || call->op >= ncclNumOps || call->peer < 0 || call->peer >= c->ranks)
+		double_misuse("operation %d, root or peer %d of %d", (int)call->op, call->peer, c->ranks);
+	if (call->kind != RECV && (call->kind != BROADCAST || root))
+		double_check_memory("what is sent", in, call->kind == REDUCE_SCATTER ? all : block);
+	if (call->kind != SEND)
+		double_check_memory("what is received", out, result_bytes(c, call));
+	size_t own = (size_t)c->rank * block;
+	if (call->kind == ALL_GATHER && in + block > out && in < out + all && in != out + own)
+		double_misuse("an all-gather in place that is not at its place");
+	if (call->kind == REDUCE_SCATTER && out + block > in && out < in + all && out != in + own)
+		double_misuse("a reduce-scatter in place that is not at its place");
+	if ((call->kind <= BROADCAST) && (call->kind != REDUCE || root) && (call->kind != BROADCAST || root) &&
+	    in + block > out && in < out + block && in != out)
+		double_misuse("buffers that overlap without being the same");
+}
+
+static ncclResult_t enter(ncclComm_t c, cudaStream_t stream, const char *who, struct call call)
+{
+	check_comm(c, who);
+	check_call(c, &call);
+	if (c->finalized)
+		double_misuse("%s after ncclCommFinalize", who);
+	if (!building.depth)
+		double_misuse("%s outside of a group: the double takes operations in groups", who);
+	if (building.comm && (building.comm != c || building.stream != stream))
+		double_misuse("%s: two communicators or streams in one group", who);
+	if (building.count == PARTS)
+		double_misuse("more than %d calls in one group", PARTS);
+	if (fault == DOUBLE_REFUSES)
+		return ncclSystemError;
+	if (!call.count)
+		return ncclSuccess;
+	building.comm = c;
+	building.stream = stream;
+	building.part[building.count++] = (struct part){
+		.call = call, .number = call.kind == SEND   ? ++c->sent[call.peer]
+					: call.kind == RECV ? ++c->received[call.peer] : ++c->collectives };
+	return ncclSuccess;
+}
+
+/* --- Operations -------------------------------------------------------------------------------- */
+
+ncclResult_t ncclGroupStart(void); /* nccl.h has no prototypes of these two */
+ncclResult_t ncclGroupEnd(void);
+
+ncclResult_t ncclGroupStart(void)
+{
+	building.depth++;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+	if (!building.depth)
+		double_misuse("ncclGroupEnd without ncclGroupStart");
+	if (--building.depth || !building.count)
+		return ncclSuccess;
+	size_t bytes = (size_t)building.count * sizeof(struct part);
+	struct group *g = malloc(sizeof *g + bytes);
+	*g = (struct group){ .comm = building.comm, .count = building.count };
+	memcpy(g->part, building.part, bytes);
+	g->comm->open++;
+	g->comm->looks = 1 + (int)(g->comm->collectives % 3);
+	double_queue(building.stream, run_group, g);
+	building.count = 0;
+	building.comm = NULL;
+	return ncclInProgress;
+}
+
+ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c,
+			   cudaStream_t stream)
+{
+	return enter(c, stream, "ncclAllReduce", (struct call){ ALL_REDUCE, in, out, count, type, op, 0 });
+}
+
+ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+			ncclComm_t c, cudaStream_t stream)
+{
+	return enter(c, stream, "ncclReduce", (struct call){ REDUCE, in, out, count, type, op, root });
+}
+
+ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t type, int root, ncclComm_t c,
+			   cudaStream_t stream)
+{
+	return enter(c, stream, "ncclBroadcast", (struct call){ BROADCAST, in, out, count, type, ncclSum, root });
+}
+
+ncclResult_t ncclAllGather(const void *in, void *out, size_t count, ncclDataType_t type, ncclComm_t c, cudaStream_t stream)
+{
+	return enter(c, stream, "ncclAllGather", (struct call){ ALL_GATHER, in, out, count, type, ncclSum, 0 });
+}
+
+ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c,
+			       cudaStream_t stream)
+{
+	return enter(c, stream, "ncclReduceScatter", (struct call){ REDUCE_SCATTER, in, out, count, type, op, 0 });
+}
+
+ncclResult_t ncclSend(const void *in, size_t count, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t stream)
+{
+	return enter(c, stream, "ncclSend", (struct call){ SEND, in, NULL, count, type, ncclSum, peer });
+}
+
+ncclResult_t ncclRecv(void *out, size_t count, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t stream)
+{
+	return enter(c, stream, "ncclRecv", (struct call){ RECV, NULL, out, count, type, ncclSum, peer });
+}
+
+/* --- Communicators ------------------------------------------------------------------------------- */
+
+static ncclComm_t comm_new(struct area *area, int ranks, int rank, const ncclConfig_t *config)
+{
+	const ncclConfig_t good = NCCL_CONFIG_INITIALIZER;
+	if (!config || config->size != good.size || config->magic != good.magic || config->blocking != 0)
+		double_misuse("a configuration that is not of a non-blocking communicator");
+	ncclComm_t c = calloc(1, sizeof *c);
+	*c = (struct ncclComm){ .area = area, .ranks = ranks, .rank = rank, .device = double_device(), .looks = 3 };
+	open_comms++;
+	return c;
+}
+
+static void join(ncclComm_t c)
+{
+	c->area->device[c->rank] = c->device;
+	if (fault != DOUBLE_NEVER_READY)
+		c->area->joined[c->rank] = 1;
+}
+
+static bool all_joined(const struct ncclComm *c)
+{
+	for (int r = 0; r < c->ranks; r++)
+		if (!c->area->joined[r])
+			return false;
+	for (int r = 0; r < c->ranks; r++)
+		if (r != c->rank && c->area->device[r] == c->device)
+			double_misuse("ranks %d and %d share device %d", r, c->rank, c->device);
+	return true;
+}
+
+/* Once all ranks have said their color; whether that is so. */
+static bool split_further(ncclComm_t c)
+{
+	struct split *all = c->area->split[c->splits % SPLITS];
+	int first = -1, ranks = 0, rank = 0;
+	for (int r = 0; r < c->ranks; r++)
+		if (all[r].came < c->splits)
+			return false;
+	if (!c->child)
+		return true;
+	for (int r = 0; r < c->ranks; r++) {
+		if (all[r].color != c->color)
+			continue;
+		first = first < 0 ? r : first;
+		ranks++;
+		rank += all[r].key < c->key || (all[r].key == c->key && r < c->rank);
+	}
+	if (first == c->rank)
+		all[first].child = area_new();
+	if (all[first].child < 0)
+		return false;
+	c->child->area = &hub->area[all[first].child];
+	c->child->ranks = ranks;
+	c->child->rank = rank;
+	join(c->child);
+	return true;
+}
+
+static bool all_finalized(const struct ncclComm *c)
+{
+	for (int r = 0; r < c->ranks; r++)
+		if (!c->area->finalized[r])
+			return false;
+	return !c->open;
+}
+
+/* Whether what was called last is done. */
+static bool progress(ncclComm_t c)
+{
+	if (c->looks && --c->looks)
+		return false;
+	if (!c->area)
+		return false; /* a child whose parent is not asked */
+	c->begun = c->begun || all_joined(c);
+	if (c->splitting && split_further(c)) {
+		c->splitting = false;
+		c->child = NULL;
+	}
+	c->quiet = c->finalized && all_finalized(c);
+	return c->begun && !c->splitting && c->quiet == c->finalized;
+}
+
+ncclResult_t ncclGetVersion(int *version)
+{
+	*version = fault == DOUBLE_TOO_OLD ? 21799 : NCCL_VERSION_CODE;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+	int area = area_new();
+	memset(id, 0, sizeof *id);
+	memcpy(id->internal, &area, sizeof area);
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
+{
+	int area;
+	memcpy(&area, id.internal, sizeof area);
+	if (area < 0 || area >= hub->areas || ranks < 1 || ranks > RANKS || rank < 0 || rank >= ranks)
+		double_misuse("rank %d of %d, id %d", rank, ranks, area);
+	*out = comm_new(&hub->area[area], ranks, rank, config);
+	join(*out);
+	return ncclInProgress;
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out, ncclConfig_t *config)
+{
+	check_comm(c, "ncclCommSplit");
+	if (c->open)
+		double_misuse("ncclCommSplit while %d operations are outstanding", c->open);
+	if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
+		double_misuse("color %d", color);
+	struct split *mine = &c->area->split[++c->splits % SPLITS][c->rank];
+	c->child = color < 0 ? NULL : comm_new(NULL, 0, 0, config);
+	c->splitting = true;
+	mine->color = c->color = color;
+	mine->key = c->key = key;
+	mine->child = -1;
+	mine->came = c->splits;
+	c->looks = 2;
+	*out = c->child;
+	return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
+{
+	if (!c || c->over)
+		double_misuse("ncclCommGetAsyncError after the communicator's end");
+	*state = fault == DOUBLE_ASYNC_ERROR ? ncclRemoteError : progress(c) ? ncclSuccess : ncclInProgress;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t c, int *count)
+{
+	check_comm(c, "ncclCommCount");
+	*count = c->ranks;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t c, int *rank)
+{
+	check_comm(c, "ncclCommUserRank");
+	*rank = c->rank;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t c)
+{
+	check_comm(c, "ncclCommFinalize");
+	if (c->finalized)
+		double_misuse("ncclCommFinalize twice");
+	c->finalized = true;
+	c->area->finalized[c->rank] = 1;
+	c->looks = 2;
+	return ncclInProgress;
+}
+
+static void end(ncclComm_t c)
+{
+	c->over = true;
+	open_comms--;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t c)
+{
+	check_comm(c, "ncclCommDestroy");
+	if (!c->quiet)
+		double_misuse("ncclCommDestroy before the end of ncclCommFinalize: it may wait for other ranks");
+	end(c);
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t c)
+{
+	if (!c || c->over)
+		double_misuse("ncclCommAbort after the communicator's end");
+	if (c->quiet)
+		double_misuse("ncclCommAbort of a communicator that ncclCommDestroy frees");
+	end(c);
+	return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+	return result == ncclRemoteError ? "remote error" : result == ncclSystemError ? "system error" : "error";
+}
+
+const char *ncclGetLastError(ncclComm_t c)
+{
+	if (c && c->over)
+		double_misuse("ncclGetLastError after the communicator's end");
+	return fault == DOUBLE_ASYNC_ERROR ? "the cable is out" : "";
+}

@@ -1,0 +1,438 @@
+/*
+ * The CUDA backend's own code, cuda.c and nccl.c, without a GPU: over doubles of CUDA's runtime and of NCCL (tests/gpu/doubles)
+ * every operation gives what the reference says on two to four devices, groups split and close in any order, and every
+ * fault of NCCL or of a rank ends in an error that names it, with nothing left open. Last, the doubles are shown to see misuse.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#ifdef HAVE_NCCL
+
+#include "libcomm/device/cuda/cuda.h"
+#include "tests/gpu/doubles/collectives.h"
+#include "tests/gpu/doubles/runtime.h"
+#include "tests/unit/libcomm/ranks.h"
+
+#include <nccl.h>
+#include <pthread.h>
+
+static int open_gpu(struct comm *world, struct comm **out, struct err *e)
+{
+	struct comm_device_options opt = { .device = muster_comm_cuda(), .backend = "nccl", .index = comm_rank(world) };
+	RANK_CHECK(cudaSetDevice(opt.index) == cudaSuccess, "no device");
+	return comm_on_device(world, &opt, "gpu", out, e);
+}
+
+static int nothing_open(void)
+{
+	RANK_CHECK(double_open_comms() == 0, "%d communicators are still open", double_open_comms());
+	RANK_CHECK(double_open_things() == 0, "%d streams, events and buffers are still open", double_open_things());
+	return 0;
+}
+
+/* --- Without faults ----------------------------------------------------------------------- */
+
+/* Runs make check-gpu's program over the doubles. */
+static void check_forms(const char *devices)
+{
+	char command[1024], line[256] = "", last[256] = "";
+	snprintf(command, sizeof command, "CUDA_VISIBLE_DEVICES=%s %s/conform %s/libmuster-cuda.so", devices, DOUBLES, DOUBLES);
+	FILE *out = popen(command, "r");
+	assert_non_null(out);
+	while (fgets(line, sizeof line, out)) {
+		if (strncmp(line, "ok ", 3))
+			strcpy(last, line);
+		if (!strncmp(line, "FAILED", 6))
+			fputs(line, stderr);
+	}
+	assert_int_equal(pclose(out), 0);
+	assert_string_equal(last, "34 passed, 0 failed, 0 skipped\n");
+}
+
+static void every_operation_is_right_on_two_to_four_devices(void **state)
+{
+	(void)state;
+	check_forms("0,1");
+	check_forms("0,1,2");
+	check_forms("0,1,2,3");
+}
+
+enum { COUNT = 100, ROUNDS = 40 };
+
+/* Sums over each group, many under way at once. */
+static int sums(struct comm *const *group, int n, int64_t *const *data)
+{
+	struct err e = ERR_INIT;
+	for (int round = 0; round < ROUNDS; round++)
+		for (int g = 0; g < n; g++)
+			RANK_CHECK(!group[g] || comm_all_reduce(group[g], data[g], data[g], COUNT, COMM_I64, COMM_MAX, &e) == 0,
+				   "%s", e.text);
+	for (int g = 0; g < n; g++)
+		RANK_CHECK(!group[g] || comm_sync(group[g], &e) == 0, "%s", e.text);
+	return 0;
+}
+
+static int split_groups(struct comm *world, void *arg)
+{
+	struct err e = ERR_INIT;
+	struct comm *group[4];
+	int64_t *data[4];
+	int me = comm_rank(world), most[4] = { 3, me % 2 ? 3 : 2, 3, 2 };
+	(void)arg;
+	RANK_CHECK(open_gpu(world, &group[0], &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_split(group[0], me % 2, -me, "half", &group[1], &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_split(group[0], me == 1 ? -1 : 0, 0, "rest", &group[2], &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_split(group[1], me < 2 || me % 2 ? -1 : 5, 0, "one", &group[3], &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_rank(group[1]) == (me < 2) && !group[2] == (me == 1) && !group[3] == (me != 2), "wrong groups");
+	for (int g = 0; g < 4; g++) {
+		RANK_CHECK(cudaMalloc((void **)&data[g], COUNT * sizeof *data[g]) == cudaSuccess, "no memory");
+		for (int i = 0; i < COUNT; i++)
+			data[g][i] = me * 1000 - i;
+	}
+	if (sums(group, 4, data))
+		return 1;
+	for (int g = 0; g < 4; g++) {
+		for (int i = 0; group[g] && i < COUNT; i++)
+			RANK_CHECK(data[g][i] == most[g] * 1000 - i, "group %d: element %d is %lld", g, i, (long long)data[g][i]);
+		cudaFree(data[g]);
+	}
+	comm_close(group[me % 2 ? 0 : 1]);
+	comm_close(group[me % 2 ? 1 : 0]);
+	comm_close(group[3]);
+	comm_close(group[2]);
+	return nothing_open();
+}
+
+static void groups_split_and_close_in_any_order(void **state)
+{
+	(void)state;
+	struct ranks r = { .n = 4, .timeout_s = 20, .fn = split_groups };
+	assert_int_equal(ranks_run(&r), 0);
+}
+
+/* --- Faults ---------------------------------------------------------------------------------- */
+
+enum sin { NEVER_COMES, DIES, CABLE, REFUSES, ABORTS, NEVER_READY, TOO_OLD };
+
+struct scene {
+	enum sin sin;
+	int n;
+	double timeout_s;
+	enum err_code code; /* of those that find it themselves; the others hear from these */
+	const char *text;
+};
+
+static const struct scene scenes[] = {
+	{ NEVER_COMES, 4, 0.5, ERR_TIMEOUT, "rank 1 (world rank 1" },
+	{ DIES, 3, 0, ERR_PEER, "rank 1 (world rank 1" },
+	{ CABLE, 4, 0, ERR_PEER, "NCCL: an operation: remote error: the cable is out" },
+	{ REFUSES, 2, 0, ERR_NET, "NCCL: all_reduce: system error" },
+	{ ABORTS, 4, 0, ERR_ABORTED, "enough" },
+	{ NEVER_READY, 3, 0.5, ERR_TIMEOUT, "the start of nccl did not end within 0.5 s" },
+	{ TOO_OLD, 3, 10, ERR_UNSUPPORTED, "backend nccl" },
+};
+
+static _Atomic int *told; /* how many have seen the error; shared by the ranks */
+
+static bool knows(const struct scene *s, const struct err *e)
+{
+	return strstr(e->text, s->text) && (e->code == s->code || (e->code == ERR_PEER && strstr(e->text, "gave up")));
+}
+
+static void *abort_when_stuck(void *arg)
+{
+	usleep(20000);
+	comm_abort(arg, "enough");
+	return NULL;
+}
+
+/* The second operation, that never comes to its end; what ends it. */
+static int suffer(struct comm *world, struct comm *gpu, int64_t *data, const struct scene *s)
+{
+	struct err e = ERR_INIT;
+	pthread_t thread;
+	if (s->sin == ABORTS)
+		RANK_CHECK(pthread_create(&thread, NULL, abort_when_stuck, world) == 0, "no thread");
+	int rc = comm_all_reduce(gpu, data, data, COUNT, COMM_I64, COMM_SUM, &e);
+	if (rc == 0)
+		rc = comm_sync(gpu, &e);
+	atomic_fetch_add(told, 1);
+	if (s->sin == ABORTS)
+		pthread_join(thread, NULL);
+	RANK_CHECK(rc < 0 && knows(s, &e), "rank %d: %s: %s", comm_rank(world), err_word(e.code), e.text);
+	RANK_CHECK(comm_barrier(gpu, &e) < 0, "the group goes on");
+	return 0;
+}
+
+static void sin_now(struct comm *world, const struct scene *s)
+{
+	if (s->sin == DIES)
+		raise(SIGKILL);
+	while ((s->sin == NEVER_COMES || s->sin == ABORTS) && atomic_load(told) < comm_size(world) - 1)
+		usleep(1000);
+	if (s->sin == CABLE)
+		double_set_fault(DOUBLE_ASYNC_ERROR);
+	if (s->sin == REFUSES)
+		double_set_fault(DOUBLE_REFUSES);
+}
+
+static int play(struct comm *world, void *arg)
+{
+	const struct scene *s = arg;
+	struct err e = ERR_INIT;
+	struct comm *gpu;
+	void *data;
+	bool sinner = comm_rank(world) == 1;
+	if (sinner && s->sin >= NEVER_READY)
+		double_set_fault(s->sin == TOO_OLD ? DOUBLE_TOO_OLD : DOUBLE_NEVER_READY);
+	int rc = open_gpu(world, &gpu, &e);
+	if (s->sin >= NEVER_READY) {
+		RANK_CHECK(rc < 0 && knows(s, &e), "rank %d: %s: %s", comm_rank(world), err_word(e.code), e.text);
+		RANK_CHECK(s->sin != TOO_OLD || !sinner || strstr(e.text, "NCCL's version is 21799"), "%s", e.text);
+		return nothing_open();
+	}
+	RANK_CHECK(rc == 0 && cudaMalloc(&data, COUNT * sizeof(int64_t)) == cudaSuccess, "%s", e.text);
+	RANK_CHECK(comm_barrier(gpu, &e) == 0 && comm_sync(gpu, &e) == 0 && comm_barrier(world, &e) == 0, "%s", e.text);
+	if (sinner)
+		sin_now(world, s);
+	if (suffer(world, gpu, data, s))
+		return 1;
+	comm_close(gpu);
+	cudaFree(data);
+	return nothing_open();
+}
+
+static void every_fault_is_named_and_leaves_nothing(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++) {
+		struct scene s = scenes[i];
+		told = ranks_shared(sizeof *told);
+		struct ranks r = { .n = s.n, .timeout_s = s.timeout_s, .fn = play, .arg = &s };
+		ranks_start(&r);
+		for (int k = 0; k < r.n; k++) {
+			int rc = ranks_end(&r, k);
+			if (rc != (s.sin == DIES && k == 1 ? -SIGKILL : 0))
+				fail_msg("scene %zu: rank %d ended with %d", i, k, rc);
+		}
+		munmap(r.board, sizeof *r.board);
+		munmap(told, sizeof *told);
+	}
+}
+
+/* --- The doubles see misuse -------------------------------------------------------------------- */
+
+/* Two ranks in one process, each with a device. */
+struct pair {
+	ncclComm_t comm[2];
+	cudaStream_t stream[2];
+	float *data[2];
+};
+
+static void settle(ncclComm_t comm)
+{
+	ncclResult_t state = ncclInProgress;
+	for (int i = 0; state == ncclInProgress && i < 100; i++)
+		ncclCommGetAsyncError(comm, &state);
+}
+
+static void begin_pair(struct pair *p)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	ncclUniqueId id;
+	config.blocking = 0;
+	ncclGetUniqueId(&id);
+	for (int r = 0; r < 2; r++) {
+		cudaSetDevice(r);
+		cudaStreamCreateWithFlags(&p->stream[r], cudaStreamNonBlocking);
+		cudaMalloc((void **)&p->data[r], COUNT * sizeof(float));
+		ncclCommInitRankConfig(&p->comm[r], 2, id, r, &config);
+	}
+}
+
+static void sum(struct pair *p, int r, float *data, size_t count, ncclDataType_t type)
+{
+	cudaSetDevice(r);
+	ncclGroupStart();
+	ncclAllReduce(data, data, count, type, ncclSum, p->comm[r], p->stream[r]);
+	ncclGroupEnd();
+	settle(p->comm[r]);
+}
+
+static void settle_pair(struct pair *p)
+{
+	settle(p->comm[0]);
+	settle(p->comm[1]);
+}
+
+static void too_early(struct pair *p)
+{
+	sum(p, 0, p->data[0], 1, ncclFloat32);
+}
+
+static void after_abort(struct pair *p)
+{
+	settle_pair(p);
+	ncclCommAbort(p->comm[0]);
+	sum(p, 0, p->data[0], 1, ncclFloat32);
+}
+
+static void wrong_type(struct pair *p)
+{
+	settle_pair(p);
+	sum(p, 0, p->data[0], 1, ncclNumTypes);
+}
+
+static void two_counts(struct pair *p)
+{
+	settle_pair(p);
+	sum(p, 0, p->data[0], 2, ncclFloat32);
+	sum(p, 1, p->data[1], 3, ncclFloat32);
+	cudaStreamSynchronize(p->stream[1]);
+}
+
+static void host_memory(struct pair *p)
+{
+	float here = 0;
+	settle_pair(p);
+	sum(p, 0, &here, 1, ncclFloat32);
+}
+
+static void past_the_end(struct pair *p)
+{
+	settle_pair(p);
+	sum(p, 0, p->data[0], COUNT + 1, ncclFloat32);
+}
+
+static void not_begun(struct pair *p)
+{
+	(void)p;
+	ncclGroupEnd();
+}
+
+static void other_device(struct pair *p)
+{
+	settle_pair(p);
+	cudaSetDevice(0);
+	cudaEvent_t event;
+	cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+	cudaEventRecord(event, p->stream[1]);
+}
+
+static void destroyed_early(struct pair *p)
+{
+	settle_pair(p);
+	cudaSetDevice(0);
+	ncclCommFinalize(p->comm[0]);
+	settle(p->comm[0]); /* the other has not called it */
+	ncclCommDestroy(p->comm[0]);
+}
+
+static void split_while_busy(struct pair *p)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	ncclComm_t part;
+	config.blocking = 0;
+	settle_pair(p);
+	sum(p, 0, p->data[0], 1, ncclFloat32);
+	ncclCommSplit(p->comm[0], 0, 0, &part, &config);
+}
+
+static void sent_and_taken(struct pair *p)
+{
+	settle_pair(p);
+	for (int r = 0; r < 2; r++) {
+		cudaSetDevice(r);
+		ncclGroupStart();
+		if (r == 0)
+			ncclSend(p->data[0], 4, ncclFloat32, 1, p->comm[0], p->stream[0]);
+		else
+			ncclRecv(p->data[1], 5, ncclFloat32, 0, p->comm[1], p->stream[1]);
+		ncclGroupEnd();
+	}
+	cudaStreamSynchronize(p->stream[1]);
+}
+
+static const struct misuse {
+	void (*fn)(struct pair *);
+	const char *text;
+} misuses[] = {
+	{ too_early, "while the communicator is in progress" },
+	{ after_abort, "after the communicator's end" },
+	{ wrong_type, "is none of NCCL's" },
+	{ two_counts, "rank 1 0(3, type 7" },
+	{ host_memory, "not in a buffer of device 0" },
+	{ past_the_end, "404 bytes" },
+	{ not_begun, "without ncclGroupStart" },
+	{ other_device, "of device 1 is used on device 0" },
+	{ destroyed_early, "before the end of ncclCommFinalize" },
+	{ split_while_busy, "operations are outstanding" },
+	{ sent_and_taken, "4 of type 7 are sent, 5 of type 7 taken" },
+};
+
+/* How the process ended that did it; what it said. */
+static int end_of(const struct misuse *m, char *said, size_t size)
+{
+	int ends[2], status = 0;
+	assert_int_equal(pipe(ends), 0);
+	fflush(NULL);
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct pair p;
+		dup2(ends[1], STDERR_FILENO);
+		alarm(20);
+		begin_pair(&p);
+		m->fn(&p);
+		_exit(0);
+	}
+	close(ends[1]);
+	FILE *words = fdopen(ends[0], "r");
+	assert_non_null(words);
+	said[fread(said, 1, size - 1, words)] = '\0';
+	fclose(words);
+	waitpid(pid, &status, 0);
+	return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void the_doubles_see_misuse(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof misuses / sizeof *misuses; i++) {
+		char said[512];
+		int rc = end_of(&misuses[i], said, sizeof said);
+		if (rc != -SIGABRT || strncmp(said, "misuse: ", 8) || !strstr(said, misuses[i].text))
+			fail_msg("\"%s\": ended with %d: %s", misuses[i].text, rc, said);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_operation_is_right_on_two_to_four_devices),
+		cmocka_unit_test(groups_split_and_close_in_any_order),
+		cmocka_unit_test(every_fault_is_named_and_leaves_nothing),
+		cmocka_unit_test(the_doubles_see_misuse),
+	};
+	return cmocka_run_group_tests_name("the CUDA backend over doubles of CUDA and NCCL", tests, NULL, NULL);
+}
+
+#else
+
+static void needs_cuda_and_nccl_to_build(void **state)
+{
+	(void)state;
+	print_message("cuda_runtime_api.h of CUDA 12 or newer, or nccl.h, was not there at the build\n");
+	skip();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(needs_cuda_and_nccl_to_build) };
+	return cmocka_run_group_tests_name("the CUDA backend over doubles of CUDA and NCCL", tests, NULL, NULL);
+}
+
+#endif
