@@ -119,4 +119,12 @@ const char *group_rank_text(const struct comm *c, int rank, char out[160]);
 /* At least size bytes, kept until the group closes. */
 void *group_scratch(struct comm *c, size_t size, struct err *e);
 
+/* By the thread that runs the operation: it is the only one that writes, and a locked addition would wait until
+ * all that this rank has just said is in its cache. */
+static inline void group_count_sent(struct comm *c, uint64_t bytes)
+{
+	atomic_store_explicit(&c->sent, atomic_load_explicit(&c->sent, memory_order_relaxed) + bytes,
+			      memory_order_relaxed);
+}
+
 #endif

@@ -143,7 +143,7 @@ static int check_frame(struct comm *c, const struct transfer *t, struct err *e)
 static int framed(struct comm *c, struct transfer *t, struct err *e)
 {
 	if (t->send) {
-		atomic_fetch_add_explicit(&c->sent, t->bytes, memory_order_relaxed);
+		group_count_sent(c, t->bytes);
 		return 0;
 	}
 	if (check_frame(c, t, e) < 0)

@@ -42,7 +42,7 @@ static void tell(struct comm *c, const struct op *op)
 	struct reach_parts p = reach_parts(c, op);
 	me->span[IN] = reach_span(c, p.in, p.in_bytes);
 	me->span[OUT] = reach_span(c, p.out, p.out_bytes);
-	atomic_fetch_add_explicit(&c->sent, p.in_bytes, memory_order_relaxed);
+	group_count_sent(c, p.in_bytes);
 }
 
 /* After the first step: the same on all ranks. */
@@ -394,7 +394,7 @@ static void offer_blocks(struct comm *c, const struct op *op)
 		memcpy(o.blocks, op->in, mine);
 	if (all > next)
 		memcpy(o.blocks + next, (const char *)op->in + next, all - next);
-	atomic_fetch_add_explicit(&c->sent, all, memory_order_relaxed);
+	group_count_sent(c, all);
 }
 
 /* Of what a rank gives: where the block for this one begins, and how much it is in all. */

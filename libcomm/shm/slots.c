@@ -41,7 +41,7 @@ static void give(struct comm *c, char *slot, const void *data, size_t bytes)
 	if (!bytes)
 		return;
 	memcpy(slot, data, bytes);
-	atomic_fetch_add_explicit(&c->sent, bytes, memory_order_relaxed);
+	group_count_sent(c, bytes);
 }
 
 static int step(struct comm *c, const struct op *op, size_t k, struct err *e)
