@@ -108,6 +108,8 @@ static void count_place(struct bench_report *r, const struct bench_row *row, con
 	if (!t->ran)
 		return;
 	r->wrong += t->wrong;
+	if (!row->bytes) /* a barrier has no bandwidth to count */
+		return;
 	r->bus += rate((double)row->bytes, t->median) * bench_bus_factor(row->op, r->ranks);
 	r->lines++;
 }

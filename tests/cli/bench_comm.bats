@@ -43,6 +43,12 @@ holds() { python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not e
 	holds 'd["results"][1]["out_of_place"] is None'
 }
 
+@test "a barrier does not thin the mean bandwidth" {
+	run comm --ranks 2 --ops all_reduce,barrier --place in --min-bytes 4096 --max-bytes 4096 --iters 3 --json
+	[[ $status -eq 0 ]]
+	holds 'abs(d["mean_busbw"] / d["results"][0]["in_place"]["busbw"] - 1) < 1e-9'
+}
+
 @test "the table has a line a size" {
 	run comm --ranks 2 --min-bytes 8 --max-bytes 1K --factor 4 --iters 2
 	[[ $status -eq 0 ]]
