@@ -14,6 +14,13 @@ void exchange_begin(struct comm *c)
 	c->transfer_count = 0;
 }
 
+/* Ranks that differ in it would hand each other wrong numbers without a word. Messages have types of their own. */
+static uint16_t call_of(const struct comm *c, const struct op *op)
+{
+	const struct op_signature *s = &c->sign;
+	return op->kind == OP_P2P ? 0 : (uint16_t)((uint32_t)s->root * 0x9e3779b1u >> 16 ^ s->type ^ s->redop << 4);
+}
+
 static int add(struct comm *c, const struct op *op, bool send, int peer, void *data, size_t bytes, struct err *e)
 {
 	if (c->transfer_count == c->transfer_room) {
@@ -26,7 +33,7 @@ static int add(struct comm *c, const struct op *op, bool send, int peer, void *d
 	}
 	c->transfers[c->transfer_count++] = (struct transfer){
 		.send = send, .peer = peer, .next = -1, .data = data, .bytes = bytes,
-		.frame = { FRAME_MAGIC, (uint8_t)op->kind, WAY_STREAM, op->kind == OP_P2P ? 0 : c->seq, bytes },
+		.frame = { FRAME_MAGIC, (uint8_t)op->kind, WAY_STREAM, op->kind == OP_P2P ? 0 : c->seq, bytes, call_of(c, op) },
 	};
 	return 0;
 }
@@ -128,15 +135,17 @@ static int check_frame(struct comm *c, const struct transfer *t, struct err *e)
 	const struct frame *want = &t->frame, *got = &t->got;
 	char who[160];
 	bool known = got->magic == FRAME_MAGIC && got->kind < OP_KIND_COUNT;
-	bool due = got->kind == want->kind && got->seq == want->seq && got->bytes == want->bytes;
+	bool due = got->kind == want->kind && got->seq == want->seq && got->bytes == want->bytes &&
+		   got->call == want->call;
 	if (known && due && got->way <= (t->way == WAY_ASK ? WAY_SPAN : WAY_STREAM))
 		return 0;
 	if (!known || due)
 		return err_set(e, ERR_PROTO, "%s sent what is no message", group_rank_text(c, t->peer, who));
-	return err_set(e, ERR_PROTO, "%s sent %llu bytes of %s number %u where %llu bytes of %s number %u were due; "
+	return err_set(e, ERR_PROTO, "%s sent %llu bytes of %s number %u where %llu bytes of %s number %u%s were due; "
 		       "all ranks of a group must call the same operations in the same order",
 		       group_rank_text(c, t->peer, who), (unsigned long long)got->bytes, op_word(got->kind), got->seq,
-		       (unsigned long long)want->bytes, op_word(want->kind), want->seq);
+		       (unsigned long long)want->bytes, op_word(want->kind), want->seq,
+		       got->call != want->call ? ", with another type, reduction or root," : "");
 }
 
 /* The frame is through. */

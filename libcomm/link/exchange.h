@@ -33,7 +33,7 @@ struct frame {
 	uint16_t magic;
 	uint8_t kind, way;
 	uint32_t seq;
-	uint64_t bytes;
+	uint64_t bytes : 48, call : 16; /* call: what else the ranks must agree on, type, reduction and root, in short */
 };
 
 struct transfer {

@@ -303,6 +303,24 @@ static int says_why(struct comm *w, void *arg)
 	return 0;
 }
 
+/* Of the same size: nothing but the numbers would be wrong. */
+static int sum_and_max(struct comm *w, void *arg)
+{
+	int64_t v = comm_rank(w);
+	struct err e = ERR_INIT;
+	(void)arg;
+	RANK_CHECK(comm_all_reduce(w, &v, &v, 1, COMM_I64, comm_rank(w) ? COMM_MAX : COMM_SUM, &e) < 0, "it went well");
+	RANK_CHECK(e.code == ERR_PROTO || e.code == ERR_PEER, "%s", e.text);
+	return 0;
+}
+
+static void another_reduction_is_refused_over_the_network(void **state)
+{
+	struct ranks r = { .n = 4, .timeout_s = 10, .backend = "tcp", .fn = sum_and_max };
+	(void)state;
+	assert_int_equal(ranks_run(&r), 0);
+}
+
 /* Rank 1 is busy elsewhere until the others have given up. */
 static int one_missing(struct comm *w, void *arg)
 {
@@ -427,6 +445,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_last_operations_are_kept),
 		cmocka_unit_test(what_is_lost_has_begun),
+		cmocka_unit_test(another_reduction_is_refused_over_the_network),
 		cmocka_unit_test(messages_are_counted_by_peer),
 		cmocka_unit_test(what_is_queued_is_not_overwritten),
 		cmocka_unit_test(reading_meets_no_half_written_operation),
