@@ -27,7 +27,7 @@ $(BUILD)/libmuster-cuda.so: $(CUDA_SRC:%.c=$(BUILD)/obj/cuda/%.o)
 # make check-gpu, on a machine with CUDA and a compiler alone: no package of Debian is needed; libsodium is used when it is
 # there, else tests/gpu/standin is.
 GPU_SRC := tests/gpu/conform.c tests/conform/comm_forms.c tests/conform/comm_reference.c base/buf.c base/err.c base/file.c \
-	base/net.c $(filter-out libcomm/flight/trace.c libcomm/flight/diagnose.c,$(wildcard $(COMM_ROOMS:%=%/*.c)))
+	base/human.c base/net.c $(filter-out libcomm/flight/trace.c libcomm/flight/diagnose.c,$(wildcard $(COMM_ROOMS:%=%/*.c)))
 GPU_SODIUM := $(if $(wildcard /usr/include/sodium.h),-lsodium)
 
 GPU_CONFORM = $(CC) $(CPPFLAGS) $(CFLAGS) -O3 -isystem $(CUDA_HOME)/include $(if $(GPU_SODIUM),,-Itests/gpu/standin) $(LDFLAGS) \
