@@ -38,6 +38,25 @@ static bool hybrid_fits(const struct comm *c, size_t bytes)
 	return crew_fits(c);
 }
 
+/* Of an all_reduce over messages the busiest host, l of n ranks, sends and receives 2l(n - l)/n Vβ. By crews it is
+ * Vβ up and then Vβ down, which overlap only once there are several rounds. So in vectors of one round messages, which
+ * need no steps, are no worse when l(n - l) < n: a host of one rank beside one other. */
+static bool flat_costs_less(const struct comm *c, size_t bytes)
+{
+	(void)bytes;
+	long n = c->size, most = 0;
+	for (int h = 0; h < c->hosts->n; h++) {
+		long l = hosts_size(c->hosts, h);
+		most = l * (n - l) > most ? l * (n - l) : most;
+	}
+	return most < n;
+}
+
+static bool flat_halving_costs_less(const struct comm *c, size_t bytes)
+{
+	return halving_fits(c, bytes) && flat_costs_less(c, bytes);
+}
+
 #define SLOTS ALG_SLOTS, GROUP_SHM, slots_fit
 #define READERS ALG_READERS, GROUP_SHM, slots_fit
 #define BY_CREWS ALG_HYBRID, GROUP_HYBRID, hybrid_fits, 0, ALL
@@ -59,6 +78,8 @@ static const struct algorithm table[] = {
 	{ OP_ALL_REDUCE, READERS, 3, ALL, readers_all_reduce },
 	{ OP_ALL_REDUCE, SLOTS, 0, ALL, slots_reduce },
 	{ OP_ALL_REDUCE, BY_LEADERS, 64 * KIB, leaders_reduce },
+	{ OP_ALL_REDUCE, ALG_HALVING, GROUP_HYBRID, flat_halving_costs_less, 0, 256 * KIB, halving_all_reduce },
+	{ OP_ALL_REDUCE, ALG_SHARES, GROUP_HYBRID, flat_costs_less, 0, 1024 * KIB, combine_all_reduce_shares },
 	{ OP_ALL_REDUCE, BY_CREWS, hybrid_flow },
 	{ OP_ALL_REDUCE, ALG_DOUBLING, ANY, halving_fits, 0, 16 * KIB, doubling_all_reduce },
 	{ OP_ALL_REDUCE, ALG_HALVING, ANY, halving_fits, 0, 1024 * KIB, halving_all_reduce },
@@ -69,12 +90,14 @@ static const struct algorithm table[] = {
 	{ OP_REDUCE, READERS, 3, ALL, readers_reduce },
 	{ OP_REDUCE, SLOTS, 0, ALL, slots_reduce },
 	{ OP_REDUCE, BY_LEADERS, 64 * KIB, leaders_reduce },
+	{ OP_REDUCE, ALG_SHARES, GROUP_HYBRID, flat_costs_less, 0, 1024 * KIB, combine_reduce_shares },
 	{ OP_REDUCE, BY_CREWS, hybrid_flow },
 	{ OP_REDUCE, ALG_TREE, ANY, NULL, 0, 16 * KIB, combine_reduce_tree },
 	{ OP_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, combine_reduce_shares },
 	{ OP_REDUCE_SCATTER, SLOTS, 0, 16 * KIB, slots_reduce_scatter },
 	{ OP_REDUCE_SCATTER, READERS, 2, ALL, readers_reduce_scatter },
 	{ OP_REDUCE_SCATTER, SLOTS, 0, ALL, slots_reduce_scatter },
+	{ OP_REDUCE_SCATTER, ALG_DIRECT, GROUP_HYBRID, flat_costs_less, 0, 1024 * KIB, combine_reduce_scatter },
 	{ OP_REDUCE_SCATTER, ALG_HYBRID, GROUP_HYBRID, hybrid_scatter_fits, 0, ALL, hybrid_reduce_scatter },
 	{ OP_REDUCE_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, combine_reduce_scatter },
 	{ OP_BROADCAST, SLOTS, 0, ALL, slots_broadcast },

@@ -2,7 +2,7 @@
  * Operations over several hosts of several ranks, for vectors that are worth cutting up: over the network once a
  * host and not once a rank, and all of a host's ranks carry a part of it.
  *
- * A vector goes in chunks of a slot. Of each chunk every rank owns a piece (hosts.h says how large a host's share
+ * A vector goes in chunks of a slot (crew_room). Of each chunk every rank owns a piece (hosts.h says how large a host's share
  * is). Up: every host sends a piece's owner what its own ranks come to, one partial result for each of the
  * host's parts of the tree (tree.h), raw elements for a part of one rank; the owner folds them along the tree.
  * Down: the owner sends the piece's result once to each other host, where all ranks copy it out of shared
@@ -24,6 +24,7 @@ enum { NOBODY = -1, SPARE = 128 /* bytes by which a later round's piece may be l
 struct flow {
 	struct crew w;
 	size_t acc;           /* bytes of an accumulator */
+	size_t room;          /* of a chunk */
 	int source, sink;     /* hosts: of a broadcast's root; of a reduce's root */
 	const struct owned *own;
 	/* Working space. */
@@ -48,6 +49,7 @@ static struct flow flow_of(struct comm *c, const struct op *op)
 {
 	const struct hosts *h = c->hosts;
 	return (struct flow){ .w = crew_begin(c, op), .acc = reduce_acc_size(op->type),
+			      .room = crew_room(c),
 			      .source = op->kind == OP_BROADCAST ? h->of[op->root] : NOBODY,
 			      .sink = op->kind == OP_REDUCE ? h->of[op->root] : NOBODY };
 }
@@ -105,7 +107,7 @@ static const char *given(const struct flow *f, int rank, int owner)
 	const struct crew *w = &f->w;
 	if (!w->inner)
 		return (const char *)w->op->in + f->own[owner].vector;
-	return step_room(w->inner, w->h->number[rank], SEG_SLOT) + f->own[owner].slot;
+	return step_room(w->inner, w->h->number[rank], f->room) + f->own[owner].slot;
 }
 
 /* --- Up -------------------------------------------------------------------------------- */
@@ -271,10 +273,10 @@ static int list_results(struct flow *f, const struct owned *own, size_t k, struc
 
 /* --- The rounds ------------------------------------------------------------------------- */
 
-static size_t chunk_bytes(size_t bytes, size_t k)
+static size_t chunk_bytes(const struct flow *f, size_t bytes, size_t k)
 {
-	size_t at = k * SEG_SLOT;
-	return at >= bytes ? 0 : bytes - at < SEG_SLOT ? bytes - at : SEG_SLOT;
+	size_t at = k * f->room;
+	return at >= bytes ? 0 : bytes - at < f->room ? bytes - at : f->room;
 }
 
 /* Before the step of round k: chunk k into this rank's slot. */
@@ -282,7 +284,7 @@ static void give_chunk(const struct flow *f, size_t k, size_t len)
 {
 	bool gives = f->w.op->kind != OP_BROADCAST || f->w.op->root == f->w.c->rank;
 	if (f->w.inner && gives && len)
-		memcpy(step_my_room(f->w.inner, SEG_SLOT), (const char *)f->w.op->in + k * SEG_SLOT, len);
+		memcpy(step_my_room(f->w.inner, f->room), (const char *)f->w.op->in + k * f->room, len);
 }
 
 /* After the step of round k: what is complete is copied out, and this rank's result of round k - 1 is shown. */
@@ -293,13 +295,13 @@ static void take_chunks(const struct flow *f, const struct owned *before, size_t
 	char *out = w->op->out;
 	if (!w->inner)
 		return;
-	if (h->here == f->source && w->op->root != w->c->rank && chunk_bytes(bytes, k))
-		memcpy(out + k * SEG_SLOT, step_room(w->inner, h->number[w->op->root], SEG_SLOT), chunk_bytes(bytes, k));
+	if (h->here == f->source && w->op->root != w->c->rank && chunk_bytes(f, bytes, k))
+		memcpy(out + k * f->room, step_room(w->inner, h->number[w->op->root], f->room), chunk_bytes(f, bytes, k));
 	if (!wanted(f, h->here))
 		return;
 	if (k >= 2 && takes(f))
-		memcpy(out + (k - 2) * SEG_SLOT, segment_result(&w->inner->segment, (unsigned)k),
-		       chunk_bytes(bytes, k - 2));
+		memcpy(out + (k - 2) * f->room, segment_result(&w->inner->segment, (unsigned)k),
+		       chunk_bytes(f, bytes, k - 2));
 	if (k >= 1 && before[w->c->rank].len)
 		memcpy(place(f, &before[w->c->rank], k - 1), own_piece(f, &before[w->c->rank], k - 1),
 		       before[w->c->rank].len);
@@ -323,10 +325,10 @@ int hybrid_flow(struct comm *c, const struct op *op, struct err *e)
 {
 	struct flow f = flow_of(c, op);
 	struct owned *const *own = c->hosts->owned;
-	size_t bytes = op->count * f.w.element, chunks = (bytes + SEG_SLOT - 1) / SEG_SLOT;
+	size_t bytes = op->count * f.w.element, chunks = (bytes + f.room - 1) / f.room;
 	for (size_t k = 0; k < chunks + 2; k++) {
-		size_t len = chunk_bytes(bytes, k);
-		cut_chunk(&f, k * SEG_SLOT, len, own[k & 1]);
+		size_t len = chunk_bytes(&f, bytes, k);
+		cut_chunk(&f, k * f.room, len, own[k & 1]);
 		f.own = own[k & 1];
 		if (k == 0 && make_room(&f, e) < 0)
 			return -1;
@@ -345,7 +347,7 @@ int hybrid_flow(struct comm *c, const struct op *op, struct err *e)
 bool hybrid_scatter_fits(const struct comm *c, size_t bytes)
 {
 	(void)bytes;
-	return crew_fits(c) && c->size <= SEG_SLOT / 64;
+	return crew_fits(c) && (size_t)c->size <= crew_room(c) / 64;
 }
 
 /* The k-th piece of every block; the longest. */
@@ -365,7 +367,7 @@ int hybrid_reduce_scatter(struct comm *c, const struct op *op, struct err *e)
 {
 	struct flow f = flow_of(c, op);
 	struct owned *own = c->hosts->owned[0];
-	size_t each = SEG_SLOT / (size_t)c->size & ~(size_t)63;
+	size_t each = f.room / (size_t)c->size & ~(size_t)63;
 	op_blocks(op, op->counts, c->size, c->off);
 	f.own = own;
 	for (size_t k = 0; cut_blocks(c, k, each, own) || k == 0; k++) {
@@ -373,7 +375,7 @@ int hybrid_reduce_scatter(struct comm *c, const struct op *op, struct err *e)
 			return -1;
 		for (int o = 0; f.w.inner && o < c->size; o++)
 			if (own[o].len)
-				memcpy(step_my_room(f.w.inner, SEG_SLOT) + own[o].slot, (const char *)op->in + own[o].vector,
+				memcpy(step_my_room(f.w.inner, f.room) + own[o].slot, (const char *)op->in + own[o].vector,
 				       own[o].len);
 		if (crew_step(&f.w, e) < 0)
 			return -1;

@@ -12,7 +12,7 @@
 
 static size_t piece_size(const struct comm *c)
 {
-	return SEG_SLOT / (size_t)(1 + c->hosts->carried) & ~(size_t)63;
+	return crew_room(c) / (size_t)(1 + c->hosts->carried) & ~(size_t)63;
 }
 
 bool hybrid_gather_fits(const struct comm *c, size_t bytes)
@@ -54,7 +54,7 @@ static int carry_pieces(const struct crew *w, const struct owned *own, struct er
 {
 	struct comm *c = w->c;
 	const struct hosts *h = w->h;
-	char *out = w->op->out, *slot = w->inner ? step_my_room(w->inner, SEG_SLOT) : NULL;
+	char *out = w->op->out, *slot = w->inner ? step_my_room(w->inner, crew_room(c)) : NULL;
 	exchange_begin(c);
 	for (int i = 1; own[c->rank].len && i < h->n; i++) {
 		int host = (h->here + i) % h->n, to = h->begin[host] + w->me % hosts_size(h, host);
@@ -86,7 +86,7 @@ int hybrid_all_gather(struct comm *c, const struct op *op, struct err *e)
 			return -1;
 		for (int r = 0; w.inner && r < c->size; r++)
 			if (r != c->rank && own[r].len)
-				memcpy(out + own[r].vector, step_room(w.inner, carrier(&w, r), SEG_SLOT) + own[r].slot,
+				memcpy(out + own[r].vector, step_room(w.inner, carrier(&w, r), crew_room(c)) + own[r].slot,
 				       own[r].len);
 	}
 	return 0;

@@ -5,6 +5,8 @@
 
 static const double MOST_GRACE_S = 2;
 
+enum { ROOMS_TOGETHER = 16 << 20 };
+
 struct crew crew_begin(struct comm *c, const struct op *op)
 {
 	double grace = c->world->timeout_s / 16 < MOST_GRACE_S ? c->world->timeout_s / 16 : MOST_GRACE_S;
@@ -51,4 +53,10 @@ int crew_step(struct crew *w, struct err *e)
 bool crew_fits(const struct comm *c)
 {
 	return c->hosts->most <= SLOTS_RANKS;
+}
+
+size_t crew_room(const struct comm *c)
+{
+	size_t each = ROOMS_TOGETHER / (size_t)c->hosts->most & ~(size_t)4095;
+	return each < SEG_SLOT ? SEG_SLOT : each > SEG_ROOM ? SEG_ROOM : each;
 }

@@ -31,4 +31,8 @@ int crew_step(struct crew *w, struct err *e);
 /* The largest crew that there are slots for, on any host. */
 bool crew_fits(const struct comm *c);
 
+/* Bytes of a slot that a round uses, the same on all hosts. A round waits for every rank of every host, which costs
+ * more than its bytes where ranks share cores: few large ones. With many ranks on a host less, for their memory. */
+size_t crew_room(const struct comm *c);
+
 #endif

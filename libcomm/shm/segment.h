@@ -10,9 +10,12 @@
  *     head                      where all ranks sleep
  *     line[n]                   each rank's public state
  *     cell[2][n]                what each rank says at a step, by its parity
- *     slot[2][n][SEG_SLOT]      what each rank contributes to a step, by its parity
- *     result[2][SEG_SLOT]       what the ranks made of it, a share each
+ *     slot[2][n][SEG_ROOM]      what each rank contributes to a step, by its parity
+ *     result[2][SEG_ROOM]       what the ranks made of it, a share each
  *     ring[n][n]                messages from a rank to another
+ *
+ * Operations on one host use SEG_SLOT of a slot, which the caches hold; over several hosts a
+ * step costs more and up to SEG_ROOM are used: see crew_room.
  */
 #ifndef MUSTER_LIBCOMM_SHM_SEGMENT_H
 #define MUSTER_LIBCOMM_SHM_SEGMENT_H
@@ -25,7 +28,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { SEG_NONCE = 32, SEG_SLOT = 256 << 10, SEG_INLINE = 32, SEG_REASON = 300 };
+enum { SEG_NONCE = 32, SEG_SLOT = 256 << 10, SEG_ROOM = 1 << 20, SEG_INLINE = 32, SEG_REASON = 300 };
 
 enum seg_state { SEG_HERE, SEG_FAILED, SEG_LEFT };
 
@@ -111,12 +114,12 @@ static inline struct seg_cell *segment_cell(const struct segment *s, unsigned pa
 
 static inline char *segment_slot(const struct segment *s, unsigned parity, int i)
 {
-	return s->slots + ((size_t)(parity & 1) * (size_t)s->n + (size_t)i) * SEG_SLOT;
+	return s->slots + ((size_t)(parity & 1) * (size_t)s->n + (size_t)i) * SEG_ROOM;
 }
 
 static inline char *segment_result(const struct segment *s, unsigned parity)
 {
-	return s->results + (size_t)(parity & 1) * SEG_SLOT;
+	return s->results + (size_t)(parity & 1) * SEG_ROOM;
 }
 
 static inline struct ring *segment_ring(const struct segment *s, int from, int to)
