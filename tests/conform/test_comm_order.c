@@ -2,6 +2,7 @@
  * The same bits, whatever carries them: reductions of the same group and inputs over every split of the ranks over
  * hosts, every backend and every algorithm, bit for bit against the order that comm.h documents, computed here
  * from that definition (comm_reference). Sizes lie around the borders of what algorithms cut vectors into.
+ * Reductions and types meet in full by the table; a forced algorithm sees each of both at some size.
  */
 #include "tests/conform/comm_reference.h"
 #include "tests/unit/libcomm/ranks.h"
@@ -30,11 +31,18 @@ static const struct split {
 	{ 3, NULL, "aba", false },
 };
 
-enum { SLOT = 256 << 10, ROOM = 2 * SLOT + 4096 };
+enum { SLOT = 256 << 10, ROUND = 1 << 20, ROOM = 2 * ROUND + 4096 };
 
-/* Bytes of the vector: around a cache line, around the thresholds of the table, around slots. */
+/* Bytes of the vector: around a cache line, around the thresholds of the table, around slots; around the rounds of operations over several hosts. */
 static const size_t small[] = { 8, 56, 64, 72, 1000, 4096, 4104, 16384 };
-static const size_t large[] = { 16392, 65536, SLOT - 64, SLOT, SLOT + 8, 2 * SLOT, 2 * SLOT + 72 };
+static const size_t large[] = { 16392, 65536, SLOT - 64, SLOT, SLOT + 8, 2 * SLOT + 72 };
+static const size_t larger[] = { ROUND + 8, 2 * ROUND + 72 };
+
+struct plan {
+	const struct reference *ref;
+	bool every;  /* reduction of the small sizes */
+	bool larger; /* sizes as well */
+};
 
 struct trial {
 	const struct reference *ref;
@@ -88,17 +96,20 @@ static int blocks(struct trial *t, size_t bytes)
 
 static int all_sizes(struct comm *world, void *arg)
 {
-	struct trial t = { .ref = arg, .c = world, .rank = comm_rank(world), .n = comm_size(world),
+	const struct plan *p = arg;
+	const int few = COUNT(small), most = few + COUNT(large) + (p->larger ? COUNT(larger) : 0);
+	struct trial t = { .ref = p->ref, .c = world, .rank = comm_rank(world), .n = comm_size(world),
 			   .in = malloc(ROOM), .out = malloc(ROOM) };
 	RANK_CHECK(t.in && t.out, "no memory");
 	for (int type = 0; type < REF_TYPES; type++)
-		for (int i = 0; i < REF_REDOPS * (COUNT(small) + COUNT(large)); i++) {
+		for (int i = 0; i < REF_REDOPS * most; i++) {
 			int size = i / REF_REDOPS, op = i % REF_REDOPS;
-			size_t bytes = size < COUNT(small) ? small[size] : large[size - COUNT(small)];
+			size_t bytes = size < few ? small[size] : size < few + COUNT(large) ? large[size - few]
+									: larger[size - few - COUNT(large)];
 			t.type = (enum comm_type)type;
 			t.op = (enum comm_op)op;
-			/* One reduction for each large size, another one for each type. */
-			if (size >= COUNT(small) && (size + type) % REF_REDOPS != op)
+			/* Else one reduction for each size, another one for each type. */
+			if (!(p->every && size < few) && (size + type) % REF_REDOPS != op)
 				continue;
 			alarm(RANKS_ALARM_S);
 			if (whole_vectors(&t, bytes) || blocks(&t, bytes))
@@ -116,8 +127,9 @@ static void run_split(const struct split *s, const char *algorithm)
 	if (!references[s->n])
 		references[s->n] = reference_open(s->n);
 	assert_non_null(references[s->n]);
+	struct plan p = { references[s->n], .every = !algorithm, .larger = !algorithm && s->hosts };
 	struct ranks r = { .n = s->n, .backend = s->backend, .hosts = s->hosts, .algorithm = algorithm,
-			   .timeout_s = 30, .fn = all_sizes, .arg = references[s->n] };
+			   .timeout_s = 30, .fn = all_sizes, .arg = &p };
 	if (ranks_run(&r))
 		fail_msg("%d ranks, backend %s, hosts %s, algorithm %s", s->n, s->backend ? s->backend : "auto",
 			 s->hosts ? s->hosts : "one", algorithm ? algorithm : "by the table");
