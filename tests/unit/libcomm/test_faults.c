@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/net.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,21 +80,9 @@ static int until_it_fails(struct comm *w, void *arg)
 	return 0;
 }
 
-static int shm_files(void)
-{
-	int n = 0;
-	DIR *d = opendir("/dev/shm");
-	while (d && readdir(d))
-		n++;
-	if (d)
-		closedir(d);
-	return n;
-}
-
 static void survivors_name_a_killed_rank(void **state)
 {
 	(void)state;
-	int files = shm_files();
 	for (int b = 0; b < BACKENDS; b++) {
 		for (int op = 0; op < TURN_KINDS; op++) {
 			struct stage *s = stage_new();
@@ -117,7 +104,6 @@ static void survivors_name_a_killed_rank(void **state)
 			munmap(s, sizeof *s);
 		}
 	}
-	assert_int_equal(shm_files(), files);
 }
 
 /* The lower rank of a pair dies before it has ever connected. */
