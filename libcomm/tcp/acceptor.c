@@ -101,10 +101,15 @@ static bool make_room(struct acceptor *a)
 	return true;
 }
 
+/* Of those that have not even said who they are, if there are any: whoever has been answered may have sent its proof
+ * and taken the connection into use. */
 static void drop_oldest(struct acceptor *a)
 {
+	int i = 0;
+	while (i < a->count && handshake_hello(a->guests[i].greeting))
+		i++;
 	if (a->count)
-		guest_drop(a, 0);
+		guest_drop(a, i < a->count ? i : 0);
 }
 
 /* All ranks may knock at the same moment, for every lane and beside it, and strangers too. */
