@@ -45,7 +45,7 @@ struct area { /* a communicator, shared by its ranks */
 	_Atomic int color[RANKS], key[RANKS];
 	_Atomic uint32_t posted[RANKS];
 	_Atomic int ended; /* ranks that have closed it: from then on all wait for ever */
-	char slot[2][RANKS][ROOM];
+	_Alignas(64) char slot[2][RANKS][ROOM];
 };
 
 struct device_comm {
