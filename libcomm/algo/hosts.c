@@ -47,7 +47,7 @@ static int number_hosts(struct hosts *h, const int *host, int size, struct err *
 	for (int i = 0, first = 0; i < size; i++) {
 		if (sorted[i].host != sorted[first].host)
 			first = i;
-		h->of[sorted[i].rank] = sorted[first].rank; /* the first rank, for now */
+		h->of[sorted[i].rank] = sorted[first].rank; /* its first rank; the number comes below */
 	}
 	free(sorted);
 	for (int r = 0; r < size; r++)

@@ -244,7 +244,7 @@ static void install(struct comm *c, struct ondevice *d)
 	pthread_mutex_unlock(&c->world->lock);
 }
 
-int ondevice_open(struct comm *c, const struct comm_device_options *opt, struct err *e)
+static int ondevice_open(struct comm *c, const struct comm_device_options *opt, struct err *e)
 {
 	struct ondevice *d = ondevice_new(opt, e);
 	if (!d)

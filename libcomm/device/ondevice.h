@@ -40,8 +40,6 @@ struct ondevice {
 	struct staged *staged;
 };
 
-/* Collective over c, whose buffers are the host's until then. */
-int ondevice_open(struct comm *c, const struct comm_device_options *opt, struct err *e);
 /* Collective over the parent: c is this rank's part of it, NULL when it has none. */
 int ondevice_split(struct comm *parent, int color, int key, struct comm *c, struct err *e);
 void ondevice_close(struct comm *c);
