@@ -99,19 +99,40 @@ int tool_option(const struct tool *t, int c, char **argv)
 	return tool_usage(t, c == ':' ? "%s needs a value" : "%s is no option", argv[optind - 1]);
 }
 
-int tool_one_word(const struct tool *t, int argc, char **argv, const char *what, int (*body)(const char *word, bool json))
+/* Takes the options of a tool that has --json alone; -1: the words are at optind, else the exit status. */
+static int json_alone(const struct tool *t, int argc, char **argv, bool *json)
 {
 	static const struct option options[] = {
 		{ "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
 	};
-	bool json = false;
+	*json = false;
 	opterr = 0;
 	for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
 		if (c != 'j')
 			return tool_option(t, c, argv);
-		json = true;
+		*json = true;
 	}
+	return -1;
+}
+
+int tool_one_word(const struct tool *t, int argc, char **argv, const char *what, int (*body)(const char *word, bool json))
+{
+	bool json;
+	int status = json_alone(t, argc, argv, &json);
+	if (status >= 0)
+		return status;
 	if (argc - optind != 1)
 		return tool_usage(t, "one %s is needed", what);
 	return body(argv[optind], json);
+}
+
+int tool_words(const struct tool *t, int argc, char **argv, const char *none, int (*body)(char **words, int n, bool json))
+{
+	bool json;
+	int status = json_alone(t, argc, argv, &json);
+	if (status >= 0)
+		return status;
+	if (optind == argc)
+		return tool_usage(t, "%s", none);
+	return body(argv + optind, argc - optind, json);
 }

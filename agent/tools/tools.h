@@ -56,6 +56,8 @@ int tool_print_json(const struct tool *t, json_t *value);
 
 /* A tool with one word and --json: parses both, runs the body. what: the word's name in the page. */
 int tool_one_word(const struct tool *t, int argc, char **argv, const char *what, int (*body)(const char *word, bool json));
+/* The same for one word or more; `none` is said when there is none. */
+int tool_words(const struct tool *t, int argc, char **argv, const char *none, int (*body)(char **words, int n, bool json));
 
 /* getopt_long's `c`, when it is none of the tool's own options: --help, or what is wrong. */
 int tool_option(const struct tool *t, int c, char **argv);

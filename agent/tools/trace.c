@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,19 +161,7 @@ static int tell(char **words, int n, bool json)
 
 static int run(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
-	};
-	bool json = false;
-	opterr = 0;
-	for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
-		if (c != 'j')
-			return tool_option(&tool_trace, c, argv);
-		json = true;
-	}
-	if (optind == argc)
-		return tool_usage(&tool_trace, "whose? A run's folder, or files");
-	return tell(argv + optind, argc - optind, json);
+	return tool_words(&tool_trace, argc, argv, "whose? A run's folder, or files", tell);
 }
 
 const struct tool tool_trace = { "trace", NULL, run, "who held up a run's communication", page };
