@@ -24,10 +24,18 @@
 
 enum { JOB_TEXT = 256, JOB_PATH = 1024 };
 
-enum job_family { FAMILY_GPT2, FAMILY_LLAMA };
-enum job_tie { TIE_AUTO, TIE_YES, TIE_NO };          /* auto: the family's own (gpt2 yes, llama no) */
-enum job_schedule { SCHEDULE_1F1B, SCHEDULE_GPIPE };
-enum job_lr_schedule { LR_COSINE, LR_LINEAR, LR_CONSTANT };
+enum job_family { FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL };
+enum job_tie { TIE_AUTO, TIE_YES, TIE_NO };          /* auto: the family's own (gpt2 yes, the others no) */
+enum job_rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3 };
+enum job_router { ROUTER_SOFTMAX_AFTER, ROUTER_SOFTMAX_BEFORE }; /* of the choice of the top k */
+enum job_schedule { SCHEDULE_1F1B, SCHEDULE_GPIPE, SCHEDULE_NAIVE, SCHEDULE_INTERLEAVED, SCHEDULE_ZB_H1, SCHEDULE_ZB_V };
+enum job_zero_shard { ZERO_SHARD_ALL, ZERO_SHARD_NODE };
+enum job_sync { SYNC_ALL_REDUCE, SYNC_SERVER };
+enum job_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
+enum job_dtype { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16 };
+enum job_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+enum job_lr_schedule { LR_COSINE, LR_LINEAR, LR_CONSTANT, LR_INVERSE_SQRT, LR_WSD };
+enum job_documents { DOCUMENTS_MIX, DOCUMENTS_MASK }; /* whether attention sees over a document's edge */
 enum job_launcher { LAUNCHER_AUTO, LAUNCHER_LOCAL, LAUNCHER_SLURM }; /* auto: slurm inside an allocation */
 enum job_bind { BIND_AUTO, BIND_NONE, BIND_CORE };   /* auto: to cores when there are enough for all agents' threads */
 enum job_device { DEVICE_CPU, DEVICE_CUDA };
@@ -43,30 +51,65 @@ struct job {
 	struct {
 		enum job_family family;
 		int64_t layers, hidden, heads, kv_heads /* 0: heads */, head_dim /* 0: hidden/heads */,
-			ffn /* 0: 4*hidden (gpt2), 8/3*hidden rounded up to 256 (llama) */, vocab, seq;
+			ffn /* 0: 4*hidden (gpt2), 8/3*hidden rounded up to 256 (llama, mixtral) */, vocab, seq;
 		enum job_tie tie_head;
 		double norm_eps, rope_theta, init_std;
+		enum job_rope_scaling rope_scaling;
+		double rope_factor, rope_low, rope_high; /* llama3's frequency factors */
+		int64_t rope_original;                   /* llama3's original context */
+		double dropout, attn_dropout;
+		int64_t experts, experts_per_token;      /* mixtral */
+		enum job_router router;
+		double aux_loss, z_loss; /* weights of the router's losses */
+		double capacity;         /* an expert's tokens over its fair share; 0: dropless */
 	} model;
 	struct {
-		int64_t tp, pp, dp; /* dp 0: as many as the devices allow */
+		int64_t tp, cp, pp, dp; /* dp 0: as many as the devices allow */
+		int64_t ep;             /* expert parallel degree: divides dp */
+		int64_t chunks;         /* virtual stages a rank, of interleaved and zb-v; 0: the schedule's own */
+		char stages[JOB_TEXT];  /* layers of each stage, "3,5,4"; "": balanced by cost */
 		enum job_schedule schedule;
+		bool sp;                /* sequence parallel over tp */
+		bool overlap;           /* tp's gathers with the matrix products */
+		int64_t zero;           /* 0 to 3 */
+		enum job_zero_shard zero_shard;
+		enum job_sync sync;
+		int64_t staleness;      /* server: most steps that a worker may be ahead of the slowest */
 	} parallel;
+	struct {
+		enum job_recompute mode;
+		int64_t every; /* each n-th layer */
+	} recompute;
+	struct {
+		bool activations, optimizer;
+	} offload;
+	struct {
+		enum job_dtype dtype;   /* of weights and activations in the passes */
+		double loss_scale;      /* fp16; 0: dynamic */
+		int64_t loss_scale_window; /* good steps after which a dynamic scale doubles */
+		bool stochastic_rounding;
+	} precision;
 	struct {
 		int64_t micro;  /* sequences in a micro-batch */
 		int64_t global; /* sequences in an optimizer step */
 	} batch;
 	struct {
+		enum job_optimizer kind;
+		double momentum; /* sgd */
 		double lr, min_lr;
 		int64_t warmup; /* steps */
 		enum job_lr_schedule schedule;
 		int64_t decay_steps; /* 0: job.steps */
+		int64_t cooldown;    /* wsd: the last steps, in which the rate falls */
 		double beta1, beta2, eps, weight_decay, clip /* 0: no clipping */;
 	} optimizer;
 	struct {
-		char path[JOB_PATH];  /* prefix of .bin and .idx */
+		char path[JOB_PATH];  /* prefix of .bin and .idx, an llm.c .bin, or a blend: "0.7 A 0.3 B" */
 		double validation;    /* share of the samples held out, 0 to 0.5 */
 		int64_t eval_every;   /* steps; 0: never */
 		int64_t eval_batches; /* global batches an evaluation reads */
+		enum job_documents documents;
+		int64_t prefetch;     /* steps read ahead */
 	} data;
 	struct {
 		char dir[JOB_PATH]; /* "": ckpt in the run folder */
@@ -78,6 +121,7 @@ struct job {
 		enum job_launcher launcher;
 		int64_t devices;  /* local: how many agents this host may hold; 0: the world that the degrees need */
 		int64_t threads;  /* threads an agent; 0: cores / agents, at least 1 */
+		char speeds[JOB_TEXT]; /* relative speed of each device, "2,1,1,1"; "": all alike */
 		enum job_bind bind;
 		char cluster[JOB_TEXT]; /* for plan: auto, local, or a preset such as dgx-h100:128 */
 		char calibration[JOB_PATH]; /* auto, none, or a file (calibration.h) */

@@ -37,7 +37,7 @@ struct job_key {
 	const char *doc;
 };
 
-enum { JOB_KEYS_MOST = 96 };
+enum { JOB_KEYS_MOST = 160 };
 
 extern const struct job_key job_keys[];
 extern const int job_n_keys;
