@@ -1,11 +1,11 @@
 /*
  * ops — the Transformer's operations, one table a backend.
  *
- * Shapes are row-major. Activations and weights have the backend's storage
- * type (`void *` here; fp32 today); statistics, losses, gradients of weights
- * and optimizer state are always fp32 (`float *`). n counts tokens (micro-batch
- * × sequence), b sequences, t tokens of a sequence. "sets" overwrites an
- * output, "adds" accumulates into it. No op allocates or fails: scratch belongs
+ * Shapes are row-major. Activations and weights have the kern's storage type
+ * (`void *` here: fp32, bf16 or fp16); statistics, losses, gradients of weights,
+ * tables and optimizer state are always fp32 (`float *`), and every sum is
+ * accumulated in fp32 or wider. n counts tokens, b sequences. "sets" overwrites
+ * an output, "adds" accumulates into it. No op allocates or fails: scratch belongs
  * to the kern.
  *
  * The plain backend ("plain", kernels/plain/) is the specification: loops one
@@ -22,6 +22,7 @@
 #define MUSTER_KERNELS_OPS_H
 
 #include "base/err.h"
+#include "base/philox.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,13 +30,38 @@
 
 struct kern; /* an opened backend: threads, scratch, later a stream. One thread at a time uses it. */
 
-/* How attention sees the fused projection qkv [n, (heads + 2 kv_heads) * dim]:
- * in each row first all q heads, then k, then v. Causal. Query head h uses
- * k/v head h / (heads / kv_heads), so kv_heads divides heads; dim is even. */
+/* Random numbers of dropout: element i of the global tensor is kept when word i % 4 of philox4(key, i / 4), as a number in
+ * [0, 1), is at least p; kept ones are multiplied by 1 / (1 - p). The same whatever part of the tensor an op sees. */
+struct dropout {
+	struct philox_key key; /* of (seed, PHILOX_DROPOUT, layer and site) */
+	float p;               /* 0: nothing is dropped, nothing is drawn */
+};
+
+/*
+ * Causal attention of one piece of each sequence's queries over one piece of its keys and values: the whole of both, or
+ * what context parallelism and a KV cache have of them. q, k, v (and dq, dk, dv) lie in rows of their own length, such as
+ * the fused projection's [heads q | kv_heads k | kv_heads v]. Element (b, t, h, i) of q is q[b q_batch + t q_row + h dim + i];
+ * k and v alike with kv_batch, kv_row. Query t stands at position q_first + t of its sequence, key u at k_first + u; t sees u when starts[b, t] <= k_first + u <= q_first + t.
+ */
 enum { ATTN_DIM_MAX = 256 };
 struct attn_shape {
-	int64_t batch, seq; /* n = batch * seq */
-	int heads, kv_heads, dim;
+	int64_t batch, q_len, k_len;
+	int64_t q_first, k_first;
+	int heads, kv_heads, dim; /* here; kv_heads divides heads, head h uses k/v head h / (heads / kv_heads); dim is even */
+	int64_t q_row, q_batch, kv_row, kv_batch; /* elements */
+	int64_t o_batch;           /* elements between the sequences of o and dout, whose rows are heads * dim long */
+	const int32_t *starts;     /* [batch, starts_batch], from the first query on; NULL: all 0 */
+	int64_t starts_batch;
+	struct dropout drop;       /* of the weights: element ((sample heads_all + head_first + h) seq + query's position) seq + key's */
+	const int64_t *samples;    /* [batch] global sample numbers; NULL when nothing is dropped */
+	int64_t heads_all, head_first, seq;
+};
+
+/* Which rows rotate: the first q_heads + kv_heads heads of each row of `row` elements. */
+struct rope_shape {
+	int64_t n, row;
+	int heads, dim;       /* q and k heads together */
+	int64_t seq;          /* token i of n uses row i % seq of the tables */
 };
 
 /* One slice of the flat parameter buffer for the optimizer. */
@@ -43,6 +69,12 @@ struct adamw_args {
 	float lr, beta1, beta2, eps, weight_decay;
 	float grad_scale;      /* multiplies the gradient first: clipping */
 	int64_t step;          /* from 1, for the bias correction */
+};
+
+struct sgd_args {
+	float lr, momentum, weight_decay;
+	float grad_scale;
+	int64_t step; /* from 1 */
 };
 
 struct ops {
@@ -82,23 +114,47 @@ struct ops {
 	/* dgu [n, 2f] is set. */
 	void (*swiglu_bwd)(struct kern *k, void *dgu, const void *dy, const void *gu, int64_t n, int64_t f);
 
-	/* Rotates q and k inside qkv in place; pairs (i, i + dim/2), angle = pos * theta^(-2i/dim),
-	 * pos = the token's place in its sequence. bwd rotates back. */
-	void (*rope_fwd)(struct kern *k, void *qkv, const struct attn_shape *s, float theta);
-	void (*rope_bwd)(struct kern *k, void *dqkv, const struct attn_shape *s, float theta);
+	/* Rotates in place the pairs (i, i + dim/2) of each head by the angle whose cos and sin are in the tables [seq, dim/2]. bwd rotates back. */
+	void (*rope_fwd)(struct kern *k, void *x, const struct rope_shape *s, const float *cos, const float *sin);
+	void (*rope_bwd)(struct kern *k, void *dx, const struct rope_shape *s, const float *cos, const float *sin);
 
-	/* o [n, heads * dim]; lse [batch, heads, seq] = log-sum-exp of the scaled scores. Never stores seq × seq. */
-	void (*attention_fwd)(struct kern *k, void *o, float *lse, const void *qkv, const struct attn_shape *s);
-	/* dqkv is set. */
-	void (*attention_bwd)(struct kern *k, void *dqkv, const void *dout, const void *o, const float *lse,
-			      const void *qkv, const struct attn_shape *s);
+	/* o [batch, q_len, heads * dim]; lse [batch, heads, q_len] = log-sum-exp of the scaled scores, -INFINITY (and o 0) for a
+	 * query that sees no key. Never stores q_len × k_len. */
+	void (*attention_fwd)(struct kern *k, void *o, float *lse, const void *q, const void *key, const void *v, const struct attn_shape *s);
+	/* Joins two results over different keys, o and o2 laid out alike (o_batch): o, lse become those over both, by their
+	 * log-sum-exps (Liu, Zaharia, Abbeel, arXiv 2310.01889). */
+	void (*attention_merge)(struct kern *k, void *o, float *lse, const void *o2, const float *lse2, const struct attn_shape *s);
+	/* o, lse: of the merged whole. add: dq, dk, dv are added to, else set. */
+	void (*attention_bwd)(struct kern *k, void *dq, void *dk, void *dv, const void *dout, const void *o, const float *lse,
+			      const void *q, const void *key, const void *v, const struct attn_shape *s, bool add);
 
-	/* y[n,c] = wte[token - lo] for tokens in [lo, hi), else 0; + wpe[place in sequence] when wpe is not NULL. Sets y. */
-	void (*embed_fwd)(struct kern *k, void *y, const int32_t *tokens, const void *wte, const void *wpe,
-			  int64_t batch, int64_t seq, int64_t c, int32_t lo, int32_t hi);
-	/* Adds to dwte [hi-lo, c] and dwpe [seq_max, c] (NULL to skip). Same bits for any thread count. */
-	void (*embed_bwd)(struct kern *k, float *dwte, float *dwpe, const void *dy, const int32_t *tokens,
-			  int64_t batch, int64_t seq, int64_t c, int32_t lo, int32_t hi);
+	/* y[n,c] = wte[token - lo] for tokens in [lo, hi), else 0; + wpe[positions[i]] when wpe is not NULL. Sets y. */
+	void (*embed_fwd)(struct kern *k, void *y, const int32_t *tokens, const int32_t *positions, const void *wte, const void *wpe,
+			  int64_t n, int64_t c, int32_t lo, int32_t hi);
+	/* Adds to dwte [hi-lo, c] and dwpe [positions, c] (NULL to skip). Same bits for any thread count. */
+	void (*embed_bwd)(struct kern *k, float *dwte, float *dwpe, const void *dy, const int32_t *tokens, const int32_t *positions,
+			  int64_t n, int64_t c, int32_t lo, int32_t hi);
+
+	/* y[i,c] = dropped x; row i is row rows[i] of the global tensor [., c], whose element numbers count. y may be x. Forward
+	 * and backward are the same. */
+	void (*dropout)(struct kern *k, void *y, const void *x, const int64_t *rows, int64_t n, int64_t c, const struct dropout *d);
+
+	/* Mixture of experts. The router's logits [n, e] are fp32. */
+	/* probs [n,e] = softmax(logits). chosen [n,top]: the largest, in falling order, the lower index first among equals.
+	 * weights [n,top]: before: their probs; else the softmax over the chosen logits alone. lse [n]: log-sum-exp of the logits. */
+	void (*route_fwd)(struct kern *k, int32_t *chosen, float *weights, float *probs, float *lse, const float *logits,
+			  int64_t n, int64_t e, int64_t top, bool before);
+	/* dlogits [n,e] is set: from dweights [n,top]; + aux[j] * d(sum over tokens of probs[., j]) (aux [e], NULL: none);
+	 * + z * 2 lse[i] probs[i,.] (the z-loss, the sum over tokens of lse²). */
+	void (*route_bwd)(struct kern *k, float *dlogits, const float *dweights, const int32_t *chosen, const float *weights,
+			  const float *probs, const float *lse, const float *aux, float z, int64_t n, int64_t e, int64_t top, bool before);
+	/* y[i] = x[from[i]] for i of n; from < 0: zeros. */
+	void (*gather_rows)(struct kern *k, void *y, const void *x, const int64_t *from, int64_t n, int64_t c);
+	/* y[i] = sum over j of top of weights[i,j] * x[at[i,j]]; at < 0: dropped, counts as zero. weights NULL: all 1. Sets y. */
+	void (*combine_fwd)(struct kern *k, void *y, const void *x, const int64_t *at, const float *weights, int64_t n, int64_t top, int64_t c);
+	/* dx[at[i,j]] = weights[i,j] * dy[i] (each row of dx is met once at most); dweights[i,j] = dy[i] · x[at[i,j]], 0 when dropped. */
+	void (*combine_bwd)(struct kern *k, void *dx, float *dweights, const void *dy, const void *x, const int64_t *at,
+			    const float *weights, int64_t n, int64_t top, int64_t c);
 
 	/* Vocabulary-parallel cross-entropy over this shard's logits [n, v], columns lo … lo + v of the vocabulary.
 	 * 1. max[n] = max of the row.   (all-reduce max over tp)
@@ -117,20 +173,31 @@ struct ops {
 	void (*add_bias)(struct kern *k, void *x, const void *bias, int64_t n, int64_t c);
 	/* out[c] += column sums of x[n,c] */
 	void (*sum_rows)(struct kern *k, float *out, const void *x, int64_t n, int64_t c);
-	/* Sum of squares, in double. */
+	/* y += x, fp32 */
+	void (*accumulate)(struct kern *k, float *y, const float *x, int64_t count);
+	/* Between the storage type and fp32. Narrowing rounds to the nearest even, or, with a key, at random in proportion
+	 * (element first + i of the key's stream decides; Gupta et al., arXiv 1502.02551). */
+	void (*widen)(struct kern *k, float *y, const void *x, int64_t count);
+	void (*narrow)(struct kern *k, void *y, const float *x, int64_t count, const struct philox_key *key, uint64_t first);
+	/* Sum of squares, in double; not finite when an element is not. */
 	double (*sqnorm)(struct kern *k, const float *x, int64_t count);
 	/* AdamW (Loshchilov and Hutter, arXiv 1711.05101): decoupled decay p -= lr * weight_decay * p. */
 	void (*adamw)(struct kern *k, float *p, const float *g, float *m, float *v, int64_t count,
 		      const struct adamw_args *a);
+	/* SGD with momentum (PyTorch's form): g' = scale g + decay p; m = momentum m + g' (m = g' at step 1); p -= lr m. */
+	void (*sgd)(struct kern *k, float *p, const float *g, float *m, int64_t count, const struct sgd_args *a);
 };
 
-/* One list of backends: "plain", "cpu" (later "cuda"). threads >= 1. For tests and measurements also "cpu-v2", "cpu-v3",
+/* One list of backends: "plain", "cpu" (later "cuda"), each in storage fp32, or with ":bf16" or ":fp16" behind its name in that
+ * one. threads >= 1. For tests and measurements also "cpu-v2", "cpu-v3",
  * "cpu-v4", the same built for one level of x86-64 (refused where the processor lacks it), and "plain64": plain on
  * doubles, where every void * and float * of the ops points at doubles. */
 int kern_open(const char *backend, int threads, struct kern **out, struct err *e);
 void kern_close(struct kern *k);
 const struct ops *kern_ops(const struct kern *k);
 int kern_threads(const struct kern *k);
+/* Bytes of a storage element: 4 or 2. */
+size_t kern_width(const struct kern *k);
 
 /* Memory of the backend's device, zeroed, 64-byte aligned or better; huge pages where they help. */
 void *kern_alloc(struct kern *k, size_t bytes);

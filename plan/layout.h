@@ -1,8 +1,14 @@
 /*
  * layout — who is who: degrees, coordinates, groups, stages.
  *
- * Rank order tp-dp-pp (tp-cp-ep-dp-pp once cp and ep exist): tp varies
- * fastest, so that tensor-parallel groups sit on adjacent devices of a node.
+ * Rank order tp-cp-dp-pp: tp varies fastest, so that tensor-parallel groups sit
+ * on adjacent devices of a node. Experts have a grid of their own over the same
+ * ranks, as in Megatron-LM: ep divides dp, the expert-parallel group of a
+ * rank is the ep adjacent dp ranks around it, so the whole order reads tp-cp-ep-dp-pp.
+ *
+ * A rank holds `chunks` virtual stages. The model's pp × chunks stages are dealt
+ * round and round (interleaved: chunk c of pipeline rank r is stage c pp + r), or
+ * there and back (vee, two chunks: r and 2 pp - 1 - r).
  */
 #ifndef MUSTER_PLAN_LAYOUT_H
 #define MUSTER_PLAN_LAYOUT_H
@@ -13,16 +19,24 @@
 #include <stdint.h>
 
 struct layout {
-	int tp, dp, pp;
+	int tp, cp, dp, pp;
+	int ep;     /* divides dp */
+	int chunks; /* virtual stages a rank */
+	bool vee;
 };
 
 struct coords {
-	int tp, dp, pp;
+	int tp, cp, dp, pp;
 };
 
 int layout_world(const struct layout *l);
 struct coords layout_coords(const struct layout *l, int rank);
 int layout_rank(const struct layout *l, struct coords c);
+/* Stages of the model: pp × chunks. */
+int layout_n_stages(const struct layout *l);
+/* The stage that is chunk `chunk` of pipeline rank `pp`, and back. */
+int layout_stage(const struct layout *l, int pp, int chunk);
+void layout_holder(const struct layout *l, int stage, int *pp, int *chunk);
 
 /* Cuts [0, n) into `parts` balanced pieces at multiples of `grain` where n allows it;
  * piece i is [*lo, *hi). Pieces differ by one grain at most; the last takes what is not a
@@ -38,9 +52,18 @@ struct stage {
 	bool first, last;
 };
 
-/* Balanced by cost (model.h, model_cost_*): the head and the embedding count as the layers that they cost.
- * stages: pp of them. ERR_USAGE when there are fewer layers than stages. */
+/* What a rank asks of the model: its part of each cut, and its stages. */
+struct share {
+	int tp, tp_rank, ep, ep_rank;
+	bool sp;                    /* tp ranks share the sequence too: their norms' gradients are parts */
+	const struct stage *chunks; /* [n_chunks]; borrowed */
+	int n_chunks;
+};
+
+/* The n stages of the model. by_hand: layers of each, "3,5,4"; "": balanced by cost (model.h, model_cost_*): the head and the
+ * embedding count as the layers that they cost, and a stage may have as much to do as its holder is fast. speed: of
+ * each stage's holder, NULL: all alike. ERR_USAGE with the nearest n or the sum that would do. */
 struct model_shape;
-int layout_stages(const struct model_shape *m, int pp, struct stage *stages, struct err *e);
+int layout_stages(const struct model_shape *m, int n, const char *by_hand, const double *speed, struct stage *stages, struct err *e);
 
 #endif

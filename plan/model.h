@@ -8,22 +8,24 @@
  *     layers.N.norm1.weight .bias [hidden]     layers.N.norm2.…
  *     layers.N.attn.{q,k,v,o}.weight [out, in] .bias [out] (gpt2)
  *     layers.N.mlp.up.weight .bias, layers.N.mlp.gate.weight (llama), layers.N.mlp.down.weight .bias
+ *     layers.N.moe.router.weight [experts, hidden], layers.N.moe.experts.E.{gate,up,down}.weight (mixtral)
  *     norm.weight .bias                        head.weight [vocab, hidden] (when not tied)
  *
  * Linear weights are [out, in]. Tensor parallelism cuts one dimension into
  * balanced pieces (layout.h, partition) that need not be equal: nothing is padded.
  * Cut by rows: embed.tokens, head (vocabulary), q, k, v (whole kv heads with
- * their q heads), gate, up. Cut by columns: o, down. Everything else is whole on each tp rank.
+ * their q heads), gate, up. Cut by columns: o, down. With fewer kv heads than tp ranks,
+ * tp / kv_heads ranks share a kv head: each holds a copy of its k and v, whose gradients are parts of the
+ * whole. Everything else is whole on each tp rank. Expert parallelism gives ep rank i a run of whole experts.
  *
- * A rank's parameters lie in one flat buffer in the catalogue's order: the
- * stage's embedding, its layers in order, final norm, head. q, k, v (weights,
- * then biases) and gate, up are adjacent, so that one matrix product does them.
- * Groups start at multiples of 16 elements, and the buffer's length is one; the gaps hold zeros for ever.
+ * A rank's parameters lie in one flat order, chunk after chunk: the stage's
+ * embedding, its layers in order, final norm, head. It is made of *units*: what is gathered,
+ * reduced and freed as one (the token table, the positions, a layer, a layer's experts, the final norm, the head).
+ * q, k, v (weights, then biases) and gate, up are adjacent, so that one matrix product does them.
+ * Groups start at multiples of 16 elements, and so do units; the gaps hold zeros for ever.
  *
- * A tied head is embed.tokens itself. Where the last stage is not the first, it
- * holds a copy at the end of its buffer, role PARAM_EMBED, tied_copy set: so
- * catalogue_find(c, PARAM_EMBED, -1) is the head's weight on the last stage of
- * a tied model, and PARAM_HEAD exists only in untied ones.
+ * A tied head is embed.tokens itself. Where the last stage's rank is not the first stage's, it
+ * holds a copy as its head unit, role PARAM_EMBED, tied_copy set; PARAM_HEAD exists only in untied models.
  */
 #ifndef MUSTER_PLAN_MODEL_H
 #define MUSTER_PLAN_MODEL_H
@@ -40,6 +42,10 @@ struct model_shape {
 	int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, seq;
 	bool rms, rope, gated, bias, tied; /* what the family is made of */
 	double norm_eps, rope_theta, init_std;
+	enum job_rope_scaling rope_scaling;
+	double rope_factor, rope_low, rope_high;
+	int64_t rope_original;
+	int64_t experts, top; /* 0, 0: one dense feed-forward part */
 };
 
 /* Fills in the family's parts and the job's defaults. */
@@ -61,6 +67,7 @@ enum param_role {
 	PARAM_NORM1_W, PARAM_NORM1_B, PARAM_Q_W, PARAM_K_W, PARAM_V_W, PARAM_Q_B, PARAM_K_B, PARAM_V_B,
 	PARAM_O_W, PARAM_O_B, PARAM_NORM2_W, PARAM_NORM2_B,
 	PARAM_GATE_W, PARAM_UP_W, PARAM_UP_B, PARAM_DOWN_W, PARAM_DOWN_B,
+	PARAM_ROUTER, PARAM_EXPERT_GATE_W, PARAM_EXPERT_UP_W, PARAM_EXPERT_DOWN_W,
 	PARAM_NORM_W, PARAM_NORM_B, PARAM_HEAD,
 	PARAM_ROLES
 };
@@ -74,39 +81,55 @@ struct param {
 	int64_t shape[2];   /* global; vectors are [n, 1] */
 	int dims;           /* 1 or 2 */
 	int64_t lo[2], hi[2]; /* this rank's box */
-	bool sharded;       /* cut over tp; else every tp rank holds it whole */
+	int expert;         /* -1: none */
+	int copies, copy;   /* tp ranks that hold this very box, and this one's place among them: copy 0 saves it and counts in norms */
+	bool partial;       /* each copy's gradient is a part: the copies sum them */
 	bool tied_copy;     /* the last stage's copy of embed.tokens: not saved, not counted in norms */
 	bool decay;         /* weight decay applies (matrices) */
 	enum param_init init;
-	int64_t offset;     /* elements into the rank's flat buffer */
+	int unit;           /* index into the catalogue's units */
+	int64_t offset;     /* elements into the flat order */
 	int64_t count;      /* elements of the box */
+};
+
+enum unit_kind { UNIT_TOKENS, UNIT_POSITIONS, UNIT_LAYER, UNIT_EXPERTS, UNIT_NORM, UNIT_HEAD };
+
+struct unit {
+	enum unit_kind kind;
+	int chunk, layer;    /* layer -1 outside layers */
+	int64_t lo, hi;      /* elements of the flat order */
+	int first, n_params; /* its parameters */
+	bool partial;        /* has parameters whose gradients are parts */
 };
 
 struct catalogue {
 	struct param *params;
 	int n;
-	int64_t elements;   /* length of the flat buffer */
+	struct unit *units;
+	int n_units;
+	int64_t elements;   /* of all units */
 };
-
-struct stage; /* plan/layout.h */
 
 /* Cuts fall on multiples of these where every rank still gets something (layout.h, partition_grain). */
 enum { CATALOGUE_VOCAB_GRAIN = 64, CATALOGUE_FFN_GRAIN = 16 };
 
-/* The parameters of tp rank `tp_rank` of `tp` in one pipeline stage. */
-int catalogue_build(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage,
-		    struct catalogue *out, struct err *e);
-/* What `elements` of that catalogue is, without building it. */
-int64_t catalogue_elements(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage);
+int catalogue_build(const struct model_shape *m, const struct share *share, struct catalogue *out, struct err *e);
 void catalogue_free(struct catalogue *c);
+/* Elements of a unit, without building anything; 0 for one that the family does not have. */
+int64_t catalogue_unit_elements(const struct model_shape *m, const struct share *share, enum unit_kind kind);
+/* How many units of the kind the share's chunks have. */
+int catalogue_unit_count(const struct model_shape *m, const struct share *share, enum unit_kind kind);
 
-/* A checkpoint's tensors: each parameter and its two moments, numbered CATALOGUE_KINDS to a parameter in the catalogue's order. */
+/* NULL when this rank has no such parameter. layer -1 for those outside layers, expert -1 for those of none. */
+const struct param *catalogue_find(const struct catalogue *c, enum param_role role, int layer, int expert);
+/* -1 when there is none. The head of a tied model is UNIT_TOKENS where this rank has the first stage, else UNIT_HEAD. */
+int catalogue_unit(const struct catalogue *c, enum unit_kind kind, int layer);
+
+/* ZeRO: shard i of `shards` owns elements [*lo, *hi) of a unit of n: balanced, at multiples of CATALOGUE_SHARD_GRAIN, none lost. */
+enum { CATALOGUE_SHARD_GRAIN = 16 };
+void catalogue_piece(int64_t n, int shards, int i, int64_t *lo, int64_t *hi);
+
+/* A checkpoint's tensors: each parameter (fp32) and the optimizer's two moments of it. */
 enum { CATALOGUE_KINDS = 3 };
-/* The replica of `dp` that saves tensor `number`, of parameter p; -1 when another tp rank or stage does. */
-int catalogue_saver(const struct param *p, int64_t number, int tp_rank, int dp);
-/* How many elements each replica saves, saved[dp], without building the catalogue. */
-void catalogue_saved(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage, int dp, double *saved);
-/* NULL when this rank has no such parameter. layer -1 for those outside layers. */
-const struct param *catalogue_find(const struct catalogue *c, enum param_role role, int layer);
 
 #endif

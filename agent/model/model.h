@@ -1,71 +1,78 @@
 /*
- * model — one pipeline stage of a GPT-2 or LLaMA Transformer, one tensor-parallel
- * shard of it: forward and hand-written backward on the ops table.
+ * model — a rank's chunks (pipeline stages) of a GPT-2, LLaMA or Mixtral Transformer, its
+ * tensor-parallel shard and its part of each sequence: forward and hand-written backward on the ops table.
  *
- * One code serves both families; struct model_shape says what they are made of.
- * Weights are views into the flat parameter buffer, gradients the same views into the
- * flat gradient buffer, to which every backward adds.
+ * One code serves all families; struct model_shape says what they are made of. Weights and gradients are
+ * asked of the store, unit by unit (agent/parallel/store.h); every backward adds to the gradients.
  *
- * A micro-batch lives in a slot: what the backward pass needs of it (activations.c).
+ * A micro-batch lives in a slot of each chunk: what the backward pass needs of it (activations.c).
  *
  *     model_forward   reads model_input (a stage after the first), leaves model_output (before the last) or the loss;
  *                     with gradients wanted, the head's are computed here, together with the loss
  *     model_backward  reads model_grad (a stage before the last: gradient of the output), leaves there the gradient
- *                     of the input, frees nothing
+ *                     of the input, frees nothing. In two halves (zero bubble, Qi et al., arXiv 2401.10241): BACKWARD_INPUT
+ *                     does all but the weights' gradients, which BACKWARD_WEIGHT does later.
  *
- * [n, hidden] with n = micro × seq is the shape of all four. Everything that tensor-parallel ranks
- * hold whole (activations between blocks, norms' and positions' gradients) has the same bits on each of them.
+ * What passes between stages is [n / tp under sp, else n; hidden] with n = micro × seq / cp, in the storage type. Everything
+ * that tensor-parallel ranks hold whole has the same bits on each of them.
  */
 #ifndef MUSTER_AGENT_MODEL_MODEL_H
 #define MUSTER_AGENT_MODEL_MODEL_H
 
+#include "agent/parallel/store.h"
 #include "agent/parallel/tp.h"
 #include "base/err.h"
 #include "kernels/ops.h"
+#include "plan/job.h"
 #include "plan/layout.h"
 #include "plan/model.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct model;
 
 struct model_options {
+	const struct job *job;             /* batch.micro, dropout, recompute, offload, router */
 	const struct model_shape *shape;
-	const struct catalogue *catalogue; /* of this stage and tp rank; borrowed */
-	struct stage stage;
-	struct tp *tp;       /* borrowed */
-	struct kern *kern;   /* borrowed */
-	float *params;       /* [catalogue.elements]; borrowed */
-	float *grads;        /* [catalogue.elements]; borrowed */
-	int64_t micro;       /* sequences in a micro-batch */
-	int slots;           /* micro-batches whose activations are kept at once */
-	float grad_scale;    /* 1 / tokens of the global batch */
+	const struct catalogue *catalogue; /* of this rank; borrowed, as all here */
+	const struct stage *chunks;
+	int n_chunks;
+	const int *slots;                  /* [n_chunks] micro-batches whose activations are kept at once */
+	bool split;                        /* backward passes come in two halves */
+	struct store *store;
+	struct tp *tp;
+	struct kern *kern;
 };
 
 /* All memory is allocated here. */
 int model_open(const struct model_options *opt, struct model **out, struct err *e);
 void model_close(struct model *m);
 
-int64_t model_boundary(const struct model *m); /* n × hidden: elements that pass between stages */
-float *model_input(struct model *m, int slot);
-float *model_output(struct model *m, int slot); /* after model_forward */
-float *model_grad(struct model *m, int slot);
+int64_t model_boundary(const struct model *m); /* elements that pass between stages */
+void *model_input(struct model *m, int chunk, int slot);
+void *model_output(struct model *m, int chunk, int slot); /* after model_forward */
+void *model_grad(struct model *m, int chunk, int slot);
 
-/* inputs, targets: [micro, seq]. The last stage adds the sum of its token losses to *loss; the others leave it. With
- * backward false nothing is kept for model_backward and no gradient changes. */
-int model_forward(struct model *m, int slot, const int32_t *inputs, const int32_t *targets, bool backward,
-		  double *loss, struct err *e);
-
-/* Called while the last backward pass runs: this micro-batch's part of the gradients [from, elements) is in. */
-struct model_watch {
-	int (*done)(void *arg, int64_t from, struct err *e);
-	void *arg;
+/* One micro-batch: whole sequences, whatever part of them this rank has. */
+struct model_batch {
+	const int32_t *inputs, *targets; /* [micro, seq] */
+	const int32_t *starts;           /* [micro, seq] first position that the token attends to; NULL: 0 */
+	int64_t sample;                  /* global number of its first sequence: counts dropout's numbers */
+	float grad_scale;                /* of each token's loss in the gradient: 1 / tokens of the global batch, times a loss scale */
 };
-/* watch may be NULL. */
-int model_backward(struct model *m, int slot, const int32_t *inputs, const struct model_watch *watch, struct err *e);
 
-/* The initial parameters of a catalogue: Philox normals keyed by (seed, name), counted by the global index, so that
- * whatever the layout the model starts the same to the bit. */
-void model_init(const struct catalogue *c, double init_std, int64_t layers, uint64_t seed, float *params);
+/* The last stage adds the sum of its token losses to *loss; the others leave it. (MoE layers add their router's
+ * losses, in the same unit: times the tokens of the micro-batch.) With backward false nothing is kept for
+ * model_backward, no gradient changes, nothing is dropped. */
+int model_forward(struct model *m, int chunk, int slot, const struct model_batch *b, bool backward, double *loss, struct err *e);
+
+enum model_pass { BACKWARD_BOTH, BACKWARD_INPUT, BACKWARD_WEIGHT };
+/* last: this micro-batch is the chunk's last one, its weights' gradients complete those of the step. */
+int model_backward(struct model *m, int chunk, int slot, const struct model_batch *b, enum model_pass pass, bool last, struct err *e);
+
+/* The initial value of elements [first, first + count) of a parameter's box: Philox normals keyed by (seed, name), counted by
+ * the global index, so that whatever the layout the model starts the same to the bit. */
+void model_init(const struct param *p, const struct model_shape *shape, uint64_t seed, int64_t first, int64_t count, float *out);
 
 #endif

@@ -1,0 +1,105 @@
+/*
+ * store — where a rank's parameters and gradients live: whole on every replica, or
+ * sharded over them as ZeRO's stage says (Rajbhandari et al., arXiv 1910.02054; stage 3 is PyTorch's FSDP,
+ * Zhao et al., arXiv 2304.11277).
+ *
+ * The model asks for a unit of the catalogue (plan/model.h) when it needs it and
+ * says when it is done with it; whether that gathers, frees or reduces anything is the store's affair.
+ *
+ *     forward       store_params(u) … store_release(u)
+ *     backward      store_params(u), store_grads(u) … store_reduce(u, last), store_release(u)
+ *     end of step   store_finish; the optimizer updates the pieces; store_publish
+ *
+ * Replicas of a unit are the ranks that hold the same box of it: cp × dp of them, of experts cp × dp / ep. They form
+ * `shard` groups, over which the unit is cut (catalogue_piece), times `copies` groups, whose ranks own the same piece:
+ * without ZeRO shard is NULL and copies has all replicas; fully sharded it is the other way round; sharded inside a node both are there.
+ *
+ *     zero  parameters       gradients                                        optimizer's state
+ *     0     whole            whole, all-reduced once a step                   whole
+ *     1     whole            whole, reduce-scattered once a step              shard
+ *     2     whole            shard; a unit's are reduce-scattered and added after each micro-batch   shard
+ *     3     shard; a unit's are gathered before use (ahead of it, in the order of the last step) and freed after   as 2   shard
+ *
+ * Master parameters are fp32 and belong to the piece's owner: in fp32 storage they are the stored parameters themselves
+ * (their part of the whole ones, or the shard), else a copy of their own that store_publish narrows into the stored ones.
+ *
+ * Gradients that are parts (param.partial) are summed over their tp copies before they are reduced over replicas; a tied
+ * head's two tables are summed piece by piece after that, by store_finish. Every sum has libcomm's documented order: element by
+ * element, the same for whatever cut.
+ *
+ * All calls of a group's ranks come in the same order (they walk the same schedule row). One thread.
+ */
+#ifndef MUSTER_AGENT_PARALLEL_STORE_H
+#define MUSTER_AGENT_PARALLEL_STORE_H
+
+#include "base/err.h"
+#include "kernels/ops.h"
+#include "plan/model.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct comm;
+struct store;
+
+struct store_groups {
+	struct comm *shard, *copies;               /* of everything but experts; NULL: one rank */
+	struct comm *expert_shard, *expert_copies; /* of experts */
+	struct comm *tp;                           /* sums the parts that every tp rank has (norms under sp) */
+	struct comm *kv;                           /* those that share a kv head */
+	struct comm *tied;                         /* first and last stage of a tied model, where they are two ranks */
+};
+
+struct store_options {
+	const struct catalogue *catalogue; /* borrowed, as all here */
+	struct kern *kern;
+	struct store_groups groups;
+	int zero;            /* 0 to 3 */
+	bool overlap;        /* reduce and gather while the passes go on; else wait at once */
+	bool stochastic;     /* store_publish rounds at random, keyed by (seed, parameter's name, step) */
+	uint64_t seed;
+};
+
+/* Collective over its groups. Parameters are zero until store_publish. */
+int store_open(const struct store_options *opt, struct store **out, struct err *e);
+/* Waits for what is under way. Takes NULL. */
+void store_close(struct store *s);
+
+/* The unit's parameters, in storage type, valid until its release; may be asked for again before that (each has its release).
+ * At most two units of a kind are held at once under zero 3. */
+int store_params(struct store *s, int unit, const void **params, struct err *e);
+void store_release(struct store *s, int unit);
+
+/* Where the backward pass adds the unit's gradients (fp32), until store_reduce. */
+int store_grads(struct store *s, int unit, float **grads, struct err *e);
+/* This micro-batch's gradients of the unit are in; last: so are those of the whole step. */
+int store_reduce(struct store *s, int unit, bool last, struct err *e);
+/* All gradients are in: returns when every piece's are the sum over all replicas. */
+int store_finish(struct store *s, struct err *e);
+/* Gradients are zero again, for the next step. */
+void store_zero(struct store *s);
+
+/* A run of one parameter's elements that this rank owns. */
+struct piece {
+	const struct param *param;
+	int64_t first;  /* its first element in the parameter's box, row-major */
+	int64_t count;
+	float *master, *grad; /* [count] */
+	int64_t at;           /* of the optimizer's state: [store_owned] elements of each moment */
+	/* Of its elements, those [count_lo, count_hi) are this rank's to count in norms and to save: each
+	 * element of the model is counted by exactly one rank of the world. Empty where another does. */
+	int64_t count_lo, count_hi;
+};
+const struct piece *store_pieces(const struct store *s, int *n);
+int64_t store_owned(const struct store *s); /* elements of all pieces, rounded to whole groups */
+
+/* The masters have changed: stored parameters follow, on every replica. step: for stochastic rounding. */
+int store_publish(struct store *s, int64_t step, struct err *e);
+
+/* Whole parameters and gradients in the flat order, for tests and tools: NULL where they are not whole. */
+const void *store_flat_params(const struct store *s);
+float *store_flat_grads(const struct store *s);
+/* Seconds spent waiting since the last call: for gathers, for reductions. */
+void store_waited(struct store *s, double *gather, double *reduce);
+
+#endif
