@@ -7,44 +7,50 @@
 
 enum { GROUP_ALIGN = 16 };
 
-/* A dimension of the model, and how tensor parallelism cuts it. */
-enum dim { DIM_ONE, DIM_HIDDEN, DIM_SEQ, DIM_VOCAB, DIM_Q, DIM_KV, DIM_FFN };
+/* A dimension of the model, and how a share cuts it. */
+enum dim { DIM_ONE, DIM_HIDDEN, DIM_SEQ, DIM_VOCAB, DIM_Q, DIM_KV, DIM_FFN, DIM_EXPERTS };
 
-enum where { IN_EMBED, IN_LAYER, IN_LAST };
+/* Which tp ranks' gradients of it are parts: none, those of copies, those of sequence shards. */
+enum parts { PARTS_NONE, PARTS_COPIES, PARTS_SEQUENCE };
 
 /* One parameter a row, in the order of the flat buffer. */
 struct row {
 	enum param_role role;
-	enum where where;
+	enum unit_kind unit;
 	const char *name;
 	enum dim shape[2]; /* DIM_ONE second: a vector */
 	enum param_init init;
+	enum parts parts;
 	bool joined;       /* adjacent to the row before: one group */
 };
 
 static const struct row rows[] = {
-	{ PARAM_EMBED, IN_EMBED, "embed.tokens.weight", { DIM_VOCAB, DIM_HIDDEN }, INIT_NORMAL, false },
-	{ PARAM_POSITIONS, IN_EMBED, "embed.positions.weight", { DIM_SEQ, DIM_HIDDEN }, INIT_NORMAL, false },
-	{ PARAM_NORM1_W, IN_LAYER, "norm1.weight", { DIM_HIDDEN, DIM_ONE }, INIT_ONE, false },
-	{ PARAM_NORM1_B, IN_LAYER, "norm1.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, false },
-	{ PARAM_Q_W, IN_LAYER, "attn.q.weight", { DIM_Q, DIM_HIDDEN }, INIT_NORMAL, false },
-	{ PARAM_K_W, IN_LAYER, "attn.k.weight", { DIM_KV, DIM_HIDDEN }, INIT_NORMAL, true },
-	{ PARAM_V_W, IN_LAYER, "attn.v.weight", { DIM_KV, DIM_HIDDEN }, INIT_NORMAL, true },
-	{ PARAM_Q_B, IN_LAYER, "attn.q.bias", { DIM_Q, DIM_ONE }, INIT_ZERO, false },
-	{ PARAM_K_B, IN_LAYER, "attn.k.bias", { DIM_KV, DIM_ONE }, INIT_ZERO, true },
-	{ PARAM_V_B, IN_LAYER, "attn.v.bias", { DIM_KV, DIM_ONE }, INIT_ZERO, true },
-	{ PARAM_O_W, IN_LAYER, "attn.o.weight", { DIM_HIDDEN, DIM_Q }, INIT_NORMAL_SCALED, false },
-	{ PARAM_O_B, IN_LAYER, "attn.o.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, false },
-	{ PARAM_NORM2_W, IN_LAYER, "norm2.weight", { DIM_HIDDEN, DIM_ONE }, INIT_ONE, false },
-	{ PARAM_NORM2_B, IN_LAYER, "norm2.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, false },
-	{ PARAM_GATE_W, IN_LAYER, "mlp.gate.weight", { DIM_FFN, DIM_HIDDEN }, INIT_NORMAL, false },
-	{ PARAM_UP_W, IN_LAYER, "mlp.up.weight", { DIM_FFN, DIM_HIDDEN }, INIT_NORMAL, true },
-	{ PARAM_UP_B, IN_LAYER, "mlp.up.bias", { DIM_FFN, DIM_ONE }, INIT_ZERO, false },
-	{ PARAM_DOWN_W, IN_LAYER, "mlp.down.weight", { DIM_HIDDEN, DIM_FFN }, INIT_NORMAL_SCALED, false },
-	{ PARAM_DOWN_B, IN_LAYER, "mlp.down.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, false },
-	{ PARAM_NORM_W, IN_LAST, "norm.weight", { DIM_HIDDEN, DIM_ONE }, INIT_ONE, false },
-	{ PARAM_NORM_B, IN_LAST, "norm.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, false },
-	{ PARAM_HEAD, IN_LAST, "head.weight", { DIM_VOCAB, DIM_HIDDEN }, INIT_NORMAL, false },
+	{ PARAM_EMBED, UNIT_TOKENS, "embed.tokens.weight", { DIM_VOCAB, DIM_HIDDEN }, INIT_NORMAL, PARTS_NONE, false },
+	{ PARAM_POSITIONS, UNIT_POSITIONS, "embed.positions.weight", { DIM_SEQ, DIM_HIDDEN }, INIT_NORMAL, PARTS_NONE, false },
+	{ PARAM_NORM1_W, UNIT_LAYER, "norm1.weight", { DIM_HIDDEN, DIM_ONE }, INIT_ONE, PARTS_SEQUENCE, false },
+	{ PARAM_NORM1_B, UNIT_LAYER, "norm1.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, PARTS_SEQUENCE, false },
+	{ PARAM_Q_W, UNIT_LAYER, "attn.q.weight", { DIM_Q, DIM_HIDDEN }, INIT_NORMAL, PARTS_NONE, false },
+	{ PARAM_K_W, UNIT_LAYER, "attn.k.weight", { DIM_KV, DIM_HIDDEN }, INIT_NORMAL, PARTS_COPIES, true },
+	{ PARAM_V_W, UNIT_LAYER, "attn.v.weight", { DIM_KV, DIM_HIDDEN }, INIT_NORMAL, PARTS_COPIES, true },
+	{ PARAM_Q_B, UNIT_LAYER, "attn.q.bias", { DIM_Q, DIM_ONE }, INIT_ZERO, PARTS_NONE, false },
+	{ PARAM_K_B, UNIT_LAYER, "attn.k.bias", { DIM_KV, DIM_ONE }, INIT_ZERO, PARTS_COPIES, true },
+	{ PARAM_V_B, UNIT_LAYER, "attn.v.bias", { DIM_KV, DIM_ONE }, INIT_ZERO, PARTS_COPIES, true },
+	{ PARAM_O_W, UNIT_LAYER, "attn.o.weight", { DIM_HIDDEN, DIM_Q }, INIT_NORMAL_SCALED, PARTS_NONE, false },
+	{ PARAM_O_B, UNIT_LAYER, "attn.o.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, PARTS_SEQUENCE, false },
+	{ PARAM_NORM2_W, UNIT_LAYER, "norm2.weight", { DIM_HIDDEN, DIM_ONE }, INIT_ONE, PARTS_SEQUENCE, false },
+	{ PARAM_NORM2_B, UNIT_LAYER, "norm2.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, PARTS_SEQUENCE, false },
+	{ PARAM_GATE_W, UNIT_LAYER, "mlp.gate.weight", { DIM_FFN, DIM_HIDDEN }, INIT_NORMAL, PARTS_NONE, false },
+	{ PARAM_UP_W, UNIT_LAYER, "mlp.up.weight", { DIM_FFN, DIM_HIDDEN }, INIT_NORMAL, PARTS_NONE, true },
+	{ PARAM_UP_B, UNIT_LAYER, "mlp.up.bias", { DIM_FFN, DIM_ONE }, INIT_ZERO, PARTS_NONE, false },
+	{ PARAM_DOWN_W, UNIT_LAYER, "mlp.down.weight", { DIM_HIDDEN, DIM_FFN }, INIT_NORMAL_SCALED, PARTS_NONE, false },
+	{ PARAM_DOWN_B, UNIT_LAYER, "mlp.down.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, PARTS_SEQUENCE, false },
+	{ PARAM_ROUTER, UNIT_LAYER, "moe.router.weight", { DIM_EXPERTS, DIM_HIDDEN }, INIT_NORMAL, PARTS_NONE, false },
+	{ PARAM_EXPERT_GATE_W, UNIT_EXPERTS, "gate.weight", { DIM_FFN, DIM_HIDDEN }, INIT_NORMAL, PARTS_NONE, false },
+	{ PARAM_EXPERT_UP_W, UNIT_EXPERTS, "up.weight", { DIM_FFN, DIM_HIDDEN }, INIT_NORMAL, PARTS_NONE, true },
+	{ PARAM_EXPERT_DOWN_W, UNIT_EXPERTS, "down.weight", { DIM_HIDDEN, DIM_FFN }, INIT_NORMAL_SCALED, PARTS_NONE, false },
+	{ PARAM_NORM_W, UNIT_NORM, "norm.weight", { DIM_HIDDEN, DIM_ONE }, INIT_ONE, PARTS_SEQUENCE, false },
+	{ PARAM_NORM_B, UNIT_NORM, "norm.bias", { DIM_HIDDEN, DIM_ONE }, INIT_ZERO, PARTS_SEQUENCE, false },
+	{ PARAM_HEAD, UNIT_HEAD, "head.weight", { DIM_VOCAB, DIM_HIDDEN }, INIT_NORMAL, PARTS_NONE, false },
 };
 
 enum { N_ROWS = sizeof rows / sizeof *rows };
@@ -61,13 +67,22 @@ static bool row_exists(const struct model_shape *m, enum param_role role)
 	case PARAM_K_B:
 	case PARAM_V_B:
 	case PARAM_O_B:
+		return m->bias;
 	case PARAM_UP_B:
 	case PARAM_DOWN_B:
-		return m->bias;
+		return m->bias && !m->experts;
 	case PARAM_POSITIONS:
 		return !m->rope;
 	case PARAM_GATE_W:
-		return m->gated;
+		return m->gated && !m->experts;
+	case PARAM_UP_W:
+	case PARAM_DOWN_W:
+		return !m->experts;
+	case PARAM_ROUTER:
+	case PARAM_EXPERT_GATE_W:
+	case PARAM_EXPERT_UP_W:
+	case PARAM_EXPERT_DOWN_W:
+		return m->experts > 0;
 	case PARAM_HEAD:
 		return !m->tied;
 	default:
@@ -75,54 +90,73 @@ static bool row_exists(const struct model_shape *m, enum param_role role)
 	}
 }
 
-/* The length of a dimension and this tp rank's part of it; true when it is cut. */
-static bool dim_cut(const struct model_shape *m, enum dim dim, int tp, int tp_rank,
-		    int64_t *n, int64_t *lo, int64_t *hi)
+/* How many of tp ranks hold one kv head. */
+static int kv_copies(const struct model_shape *m, int tp)
 {
-	int64_t group = m->heads / m->kv_heads;
-	struct { int64_t unit, units, grain; } cut = { 0, 0, 1 };
-	switch (dim) {
-	case DIM_ONE:
-		*n = 1;
-		break;
-	case DIM_HIDDEN:
-		*n = m->hidden;
-		break;
-	case DIM_SEQ:
-		*n = m->seq;
-		break;
-	case DIM_VOCAB:
-		cut.unit = 1, cut.units = m->vocab, cut.grain = CATALOGUE_VOCAB_GRAIN;
-		break;
-	case DIM_FFN:
-		cut.unit = 1, cut.units = m->ffn, cut.grain = CATALOGUE_FFN_GRAIN;
-		break;
-	case DIM_Q: /* whole kv heads with their q heads */
-		cut.unit = group * m->head_dim, cut.units = m->kv_heads;
-		break;
-	case DIM_KV:
-		cut.unit = m->head_dim, cut.units = m->kv_heads;
-		break;
-	}
-	if (!cut.unit) {
-		*lo = 0;
-		*hi = *n;
-		return false;
-	}
-	partition(cut.units, tp, tp_rank, partition_grain(cut.units, tp, cut.grain), lo, hi);
-	*lo *= cut.unit;
-	*hi *= cut.unit;
-	*n = cut.units * cut.unit;
-	return tp > 1;
+	return m->kv_heads < tp ? tp / (int)m->kv_heads : 1;
 }
 
-/* Sets everything but the name, behind what the buffer holds already. */
-static void place(const struct model_shape *m, int tp, int tp_rank, const struct row *row,
-		  int64_t *elements, struct param *p)
+/* A dimension and the share's part of it. */
+struct cut {
+	int64_t n, lo, hi;
+	int pieces; /* different parts over tp: 1, tp, or as many as there are kv heads */
+};
+
+static struct cut whole(int64_t n)
 {
-	*p = (struct param){ .role = row->role, .init = row->init };
-	for (int d = 0; d < 2; d++)
-		p->sharded |= dim_cut(m, row->shape[d], tp, tp_rank, &p->shape[d], &p->lo[d], &p->hi[d]);
+	return (struct cut){ n, 0, n, 1 };
+}
+
+static struct cut balanced(int64_t n, int parts, int i, int64_t grain, int64_t unit)
+{
+	struct cut c = { .n = n * unit, .pieces = parts };
+	partition(n, parts, i, partition_grain(n, parts, grain), &c.lo, &c.hi);
+	c.lo *= unit;
+	c.hi *= unit;
+	return c;
+}
+
+static struct cut cut_of(const struct model_shape *m, const struct share *s, enum dim dim)
+{
+	int64_t group = m->heads / m->kv_heads;
+	int copies = kv_copies(m, s->tp);
+	switch (dim) {
+	case DIM_ONE:
+		return whole(1);
+	case DIM_HIDDEN:
+		return whole(m->hidden);
+	case DIM_SEQ:
+		return whole(m->seq);
+	case DIM_EXPERTS:
+		return whole(m->experts);
+	case DIM_VOCAB:
+		return balanced(m->vocab, s->tp, s->tp_rank, CATALOGUE_VOCAB_GRAIN, 1);
+	case DIM_FFN:
+		return balanced(m->ffn, s->tp, s->tp_rank, CATALOGUE_FFN_GRAIN, 1);
+	case DIM_Q: /* whole kv heads with their q heads, or a part of the q heads of one */
+		return copies > 1 ? balanced(m->heads, s->tp, s->tp_rank, 1, m->head_dim) :
+				    balanced(m->kv_heads, s->tp, s->tp_rank, 1, group * m->head_dim);
+	case DIM_KV:
+		return balanced(m->kv_heads, s->tp / copies, s->tp_rank / copies, 1, m->head_dim);
+	}
+	return whole(1);
+}
+
+/* Sets everything but the name and the unit, behind what the flat order holds already. */
+static void place(const struct model_shape *m, const struct share *s, const struct row *row, int64_t *elements, struct param *p)
+{
+	int pieces = 1;
+	*p = (struct param){ .role = row->role, .init = row->init, .layer = -1, .expert = -1 };
+	for (int d = 0; d < 2; d++) {
+		struct cut c = cut_of(m, s, row->shape[d]);
+		p->shape[d] = c.n;
+		p->lo[d] = c.lo;
+		p->hi[d] = c.hi;
+		pieces = c.pieces > pieces ? c.pieces : pieces;
+	}
+	p->copies = s->tp / pieces;
+	p->copy = s->tp_rank % p->copies;
+	p->partial = p->copies > 1 && (row->parts == PARTS_COPIES || (row->parts == PARTS_SEQUENCE && s->sp));
 	p->dims = row->shape[1] == DIM_ONE ? 1 : 2;
 	p->decay = p->dims == 2;
 	p->count = (p->hi[0] - p->lo[0]) * (p->hi[1] - p->lo[1]);
@@ -133,127 +167,202 @@ static void place(const struct model_shape *m, int tp, int tp_rank, const struct
 	*elements += p->count;
 }
 
-static void add(struct catalogue *c, const struct model_shape *m, int tp, int tp_rank,
-		const struct row *row, int layer)
+/* Experts [lo, hi) of this share. */
+static void experts_of(const struct model_shape *m, const struct share *s, int *lo, int *hi)
 {
-	struct param *p = &c->params[c->n++];
-	place(m, tp, tp_rank, row, &c->elements, p);
-	p->layer = layer;
-	if (layer < 0)
-		snprintf(p->name, sizeof p->name, "%s", row->name);
-	else
-		snprintf(p->name, sizeof p->name, "layers.%d.%s", layer, row->name);
+	int64_t a, b;
+	partition(m->experts, s->ep, s->ep_rank, 1, &a, &b);
+	*lo = (int)a;
+	*hi = (int)b;
 }
 
-static void add_all(struct catalogue *c, const struct model_shape *m, int tp, int tp_rank,
-		    enum where where, int layer)
+static void name_param(struct param *p, const char *name)
+{
+	if (p->expert >= 0)
+		snprintf(p->name, sizeof p->name, "layers.%d.moe.experts.%d.%s", p->layer, p->expert, name);
+	else if (p->layer >= 0)
+		snprintf(p->name, sizeof p->name, "layers.%d.%s", p->layer, name);
+	else
+		snprintf(p->name, sizeof p->name, "%s", name);
+}
+
+struct builder {
+	const struct model_shape *m;
+	const struct share *s;
+	struct catalogue *c;
+};
+
+static void add_row(struct builder *b, const struct row *row, int layer, int expert)
+{
+	struct catalogue *c = b->c;
+	struct param *p = &c->params[c->n++];
+	place(b->m, b->s, row, &c->elements, p);
+	p->layer = layer;
+	p->expert = expert;
+	p->unit = c->n_units - 1;
+	name_param(p, row->name);
+	c->units[p->unit].partial |= p->partial;
+}
+
+static void add_rows(struct builder *b, enum unit_kind kind, int layer, int expert)
 {
 	for (int i = 0; i < N_ROWS; i++)
-		if (rows[i].where == where && row_exists(m, rows[i].role))
-			add(c, m, tp, tp_rank, &rows[i], layer);
+		if (rows[i].unit == kind && row_exists(b->m, rows[i].role))
+			add_row(b, &rows[i], layer, expert);
 }
 
-static bool needs_copy(const struct model_shape *m, const struct stage *stage)
+static void begin_unit(struct builder *b, enum unit_kind kind, int chunk, int layer)
 {
-	return stage->last && !stage->first && m->tied;
+	struct catalogue *c = b->c;
+	c->units[c->n_units++] = (struct unit){ .kind = kind, .chunk = chunk, .layer = layer, .lo = c->elements, .first = c->n };
 }
 
-/* Elements of all rows of one place, to a whole group. */
-static int64_t measure(const struct model_shape *m, int tp, int tp_rank, enum where where)
+static void end_unit(struct builder *b)
+{
+	struct catalogue *c = b->c;
+	struct unit *u = &c->units[c->n_units - 1];
+	c->elements = (c->elements + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
+	u->hi = c->elements;
+	u->n_params = c->n - u->first;
+	if (!u->n_params) /* the family has none */
+		c->n_units--;
+}
+
+static void add_unit(struct builder *b, enum unit_kind kind, int chunk, int layer)
+{
+	begin_unit(b, kind, chunk, layer);
+	if (kind == UNIT_EXPERTS) {
+		int lo, hi;
+		experts_of(b->m, b->s, &lo, &hi);
+		for (int x = lo; x < hi; x++)
+			add_rows(b, kind, layer, x);
+	} else {
+		add_rows(b, kind, layer, -1);
+	}
+	end_unit(b);
+}
+
+static bool has_first(const struct share *s)
+{
+	for (int i = 0; i < s->n_chunks; i++)
+		if (s->chunks[i].first)
+			return true;
+	return false;
+}
+
+/* A tied head whose table is another rank's. */
+static bool needs_copy(const struct model_shape *m, const struct share *s)
+{
+	return m->tied && !has_first(s);
+}
+
+static void add_head(struct builder *b, int chunk)
+{
+	if (!needs_copy(b->m, b->s)) {
+		add_unit(b, UNIT_HEAD, chunk, -1);
+		return;
+	}
+	begin_unit(b, UNIT_HEAD, chunk, -1);
+	add_row(b, &rows[PARAM_EMBED], -1, -1);
+	b->c->params[b->c->n - 1].tied_copy = true;
+	end_unit(b);
+}
+
+static void add_chunk(struct builder *b, int chunk)
+{
+	const struct stage *stage = &b->s->chunks[chunk];
+	if (stage->first) {
+		add_unit(b, UNIT_TOKENS, chunk, -1);
+		add_unit(b, UNIT_POSITIONS, chunk, -1);
+	}
+	for (int l = stage->layer_lo; l < stage->layer_hi; l++) {
+		add_unit(b, UNIT_LAYER, chunk, l);
+		add_unit(b, UNIT_EXPERTS, chunk, l);
+	}
+	if (stage->last) {
+		add_unit(b, UNIT_NORM, chunk, -1);
+		add_head(b, chunk);
+	}
+}
+
+/* Elements of one expert, to a whole group. */
+static int64_t measure(const struct model_shape *m, const struct share *s, enum unit_kind kind)
 {
 	struct param p;
 	int64_t n = 0;
 	for (int i = 0; i < N_ROWS; i++)
-		if (rows[i].where == where && row_exists(m, rows[i].role))
-			place(m, tp, tp_rank, &rows[i], &n, &p);
+		if (rows[i].unit == kind && row_exists(m, rows[i].role))
+			place(m, s, &rows[i], &n, &p);
 	return (n + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
 }
 
-int64_t catalogue_elements(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage)
+int64_t catalogue_unit_elements(const struct model_shape *m, const struct share *s, enum unit_kind kind)
 {
-	int64_t n = (stage->layer_hi - stage->layer_lo) * measure(m, tp, tp_rank, IN_LAYER);
-	struct param copy;
-	if (stage->first)
-		n += measure(m, tp, tp_rank, IN_EMBED);
-	if (stage->last)
-		n += measure(m, tp, tp_rank, IN_LAST);
-	if (needs_copy(m, stage))
-		place(m, tp, tp_rank, &rows[PARAM_EMBED], &n, &copy);
-	return (n + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
-}
-
-int catalogue_saver(const struct param *p, int64_t number, int tp_rank, int dp)
-{
-	return p->tied_copy || (!p->sharded && tp_rank != 0) ? -1 : (int)(number % dp);
-}
-
-/* The rows of one place, `repeats` times; *first: how many parameters come before them. */
-static void add_saved(const struct model_shape *m, int tp, int tp_rank, enum where where, int repeats, int dp,
-		      int64_t *first, double *saved)
-{
-	int64_t elements = 0, at = *first;
-	int n = 0;
-	for (int i = 0; i < N_ROWS; i++)
-		n += rows[i].where == where && row_exists(m, rows[i].role);
-	for (int i = 0; i < N_ROWS; i++) {
-		if (rows[i].where != where || !row_exists(m, rows[i].role))
-			continue;
-		struct param p;
-		place(m, tp, tp_rank, &rows[i], &elements, &p);
-		for (int k = 0; k < repeats * CATALOGUE_KINDS; k++) {
-			int64_t number = (at + k / CATALOGUE_KINDS * n) * CATALOGUE_KINDS + k % CATALOGUE_KINDS;
-			int who = catalogue_saver(&p, number, tp_rank, dp);
-			if (who >= 0)
-				saved[who] += (double)p.count;
-		}
-		at++;
+	if (kind == UNIT_EXPERTS) {
+		int lo, hi;
+		experts_of(m, s, &lo, &hi);
+		return (hi - lo) * measure(m, s, kind);
 	}
-	*first += (int64_t)repeats * n;
+	return measure(m, s, kind == UNIT_HEAD && needs_copy(m, s) ? UNIT_TOKENS : kind);
 }
 
-void catalogue_saved(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage, int dp, double *saved)
+int catalogue_unit_count(const struct model_shape *m, const struct share *s, enum unit_kind kind)
 {
-	int64_t first = 0;
-	memset(saved, 0, (size_t)dp * sizeof *saved);
-	if (stage->first)
-		add_saved(m, tp, tp_rank, IN_EMBED, 1, dp, &first, saved);
-	add_saved(m, tp, tp_rank, IN_LAYER, stage->layer_hi - stage->layer_lo, dp, &first, saved);
-	if (stage->last)
-		add_saved(m, tp, tp_rank, IN_LAST, 1, dp, &first, saved);
+	int n = 0;
+	if (!catalogue_unit_elements(m, s, kind))
+		return 0;
+	for (int i = 0; i < s->n_chunks; i++) {
+		const struct stage *stage = &s->chunks[i];
+		switch (kind) {
+		case UNIT_TOKENS:
+		case UNIT_POSITIONS:
+			n += stage->first;
+			break;
+		case UNIT_LAYER:
+		case UNIT_EXPERTS:
+			n += stage->layer_hi - stage->layer_lo;
+			break;
+		case UNIT_NORM:
+		case UNIT_HEAD:
+			n += stage->last;
+			break;
+		}
+	}
+	return n;
 }
 
-static int check_cut(const struct model_shape *m, int tp, struct err *e)
+static int check_cut(const struct model_shape *m, const struct share *s, struct err *e)
 {
-	const struct { const char *what; int64_t n; } cut[] = {
-		{ "kv_heads", m->kv_heads }, { "ffn", m->ffn }, { "vocab", m->vocab },
+	const struct { const char *degree; int parts; const char *what; int64_t n; } cut[] = {
+		{ "tp", s->tp, "heads", m->heads }, { "tp", s->tp, "ffn", m->ffn }, { "tp", s->tp, "vocab", m->vocab },
+		{ "ep", s->ep, "experts", m->experts ? m->experts : s->ep },
 	};
 	for (int i = 0; i < (int)(sizeof cut / sizeof *cut); i++)
-		if (cut[i].n < tp)
-			return err_set(e, ERR_UNSUPPORTED, "tp = %d: the model's %s = %lld cannot be cut into so many parts; use a smaller tp",
-				       tp, cut[i].what, (long long)cut[i].n);
+		if (cut[i].n < cut[i].parts)
+			return err_set(e, ERR_UNSUPPORTED, "%s = %d: the model's %s = %lld cannot be cut into so many parts; use at most %lld",
+				       cut[i].degree, cut[i].parts, cut[i].what, (long long)cut[i].n, (long long)cut[i].n);
+	if (m->kv_heads < s->tp && (s->tp % m->kv_heads || m->heads % s->tp))
+		return err_set(e, ERR_UNSUPPORTED, "tp = %d: with kv_heads = %lld fewer than that, tp must be a multiple of kv_heads and divide "
+			       "heads = %lld; use tp = %lld", s->tp, (long long)m->kv_heads, (long long)m->heads, (long long)m->kv_heads);
 	return 0;
 }
 
-int catalogue_build(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage,
-		    struct catalogue *out, struct err *e)
+int catalogue_build(const struct model_shape *m, const struct share *share, struct catalogue *out, struct err *e)
 {
-	if (check_cut(m, tp, e))
+	if (check_cut(m, share, e))
 		return -1;
-	int layers = stage->layer_hi - stage->layer_lo;
-	struct catalogue c = { .params = calloc((size_t)(layers + 1) * N_ROWS, sizeof *c.params) };
-	if (!c.params)
-		return err_set(e, ERR_NOMEM, "no memory for the catalogue of %d layers; close other programs", layers);
-	if (stage->first)
-		add_all(&c, m, tp, tp_rank, IN_EMBED, -1);
-	for (int l = stage->layer_lo; l < stage->layer_hi; l++)
-		add_all(&c, m, tp, tp_rank, IN_LAYER, l);
-	if (stage->last)
-		add_all(&c, m, tp, tp_rank, IN_LAST, -1);
-	if (needs_copy(m, stage)) {
-		add(&c, m, tp, tp_rank, &rows[PARAM_EMBED], -1);
-		c.params[c.n - 1].tied_copy = true;
+	size_t layers = 0;
+	for (int i = 0; i < share->n_chunks; i++)
+		layers += (size_t)(share->chunks[i].layer_hi - share->chunks[i].layer_lo);
+	struct catalogue c = { .params = calloc((layers + 1) * (size_t)(N_ROWS + 3 * m->experts), sizeof *c.params) };
+	c.units = calloc(2 * layers + 8, sizeof *c.units);
+	if (!c.params || !c.units) {
+		catalogue_free(&c);
+		return err_set(e, ERR_NOMEM, "no memory for the catalogue of %zu layers; close other programs", layers);
 	}
-	c.elements = (c.elements + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
+	struct builder b = { m, share, &c };
+	for (int i = 0; i < share->n_chunks; i++)
+		add_chunk(&b, i);
 	*out = c;
 	return 0;
 }
@@ -261,13 +370,30 @@ int catalogue_build(const struct model_shape *m, int tp, int tp_rank, const stru
 void catalogue_free(struct catalogue *c)
 {
 	free(c->params);
+	free(c->units);
 	*c = (struct catalogue){ 0 };
 }
 
-const struct param *catalogue_find(const struct catalogue *c, enum param_role role, int layer)
+const struct param *catalogue_find(const struct catalogue *c, enum param_role role, int layer, int expert)
 {
-	for (int i = 0; i < c->n; i++)
-		if (c->params[i].role == role && c->params[i].layer == layer)
-			return &c->params[i];
+	for (int i = 0; i < c->n; i++) {
+		const struct param *p = &c->params[i];
+		if (p->role == role && p->layer == layer && p->expert == expert)
+			return p;
+	}
 	return NULL;
+}
+
+int catalogue_unit(const struct catalogue *c, enum unit_kind kind, int layer)
+{
+	for (int i = 0; i < c->n_units; i++)
+		if (c->units[i].kind == kind && c->units[i].layer == layer)
+			return i;
+	/* A tied head beside its own table. */
+	return kind == UNIT_HEAD ? catalogue_unit(c, UNIT_TOKENS, layer) : -1;
+}
+
+void catalogue_piece(int64_t n, int shards, int i, int64_t *lo, int64_t *hi)
+{
+	partition(n, shards, i, CATALOGUE_SHARD_GRAIN, lo, hi);
 }

@@ -12,7 +12,7 @@ static int64_t round_up(int64_t n, int64_t to)
 
 void model_shape(const struct job *job, struct model_shape *out)
 {
-	bool llama = job->model.family == FAMILY_LLAMA;
+	bool llama = job->model.family != FAMILY_GPT2, moe = job->model.family == FAMILY_MIXTRAL;
 	int64_t hidden = job->model.hidden;
 	*out = (struct model_shape){
 		.family = job->model.family,
@@ -32,14 +32,21 @@ void model_shape(const struct job *job, struct model_shape *out)
 		.norm_eps = job->model.norm_eps,
 		.rope_theta = job->model.rope_theta,
 		.init_std = job->model.init_std,
+		.rope_scaling = job->model.rope_scaling,
+		.rope_factor = job->model.rope_factor,
+		.rope_low = job->model.rope_low,
+		.rope_high = job->model.rope_high,
+		.rope_original = job->model.rope_original,
+		.experts = moe ? job->model.experts : 0,
+		.top = moe ? job->model.experts_per_token : 0,
 	};
 }
 
-/* Weights of a layer's matrix products. */
-static int64_t layer_matrices(const struct model_shape *m)
+/* Weights of a layer's matrix products, with `ffns` feed-forward parts. */
+static int64_t layer_matrices(const struct model_shape *m, int64_t ffns)
 {
 	int64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
-	return m->hidden * (2 * q + 2 * kv) + m->hidden * m->ffn * (m->gated ? 3 : 2);
+	return m->hidden * (2 * q + 2 * kv) + ffns * m->hidden * m->ffn * (m->gated ? 3 : 2) + m->experts * m->hidden;
 }
 
 int64_t model_params(const struct model_shape *m)
@@ -49,14 +56,14 @@ int64_t model_params(const struct model_shape *m)
 	int64_t biases = m->bias ? q + 2 * kv + m->hidden + m->ffn + m->hidden : 0;
 	int64_t embed = m->vocab * m->hidden;
 	return embed + (m->rope ? 0 : m->seq * m->hidden) +
-	       m->layers * (layer_matrices(m) + biases + 2 * norm) + norm + (m->tied ? 0 : embed);
+	       m->layers * (layer_matrices(m, m->experts ? m->experts : 1) + biases + 2 * norm) + norm + (m->tied ? 0 : embed);
 }
 
 double model_cost_layer(const struct model_shape *m)
 {
 	/* Scores and values: 2 products of 2·q·seq, half of it masked, and twice that backward. */
 	double attention = 6.0 * (double)(m->heads * m->head_dim) * (double)m->seq;
-	return 6.0 * (double)layer_matrices(m) + attention;
+	return 6.0 * (double)layer_matrices(m, m->experts ? m->top : 1) + attention;
 }
 
 double model_cost_head(const struct model_shape *m)
