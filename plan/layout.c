@@ -4,6 +4,17 @@
 
 #include <stdlib.h>
 
+struct layout layout_of(const struct job *job, int dp)
+{
+	enum job_schedule kind = job->parallel.schedule;
+	int chunks = kind == SCHEDULE_INTERLEAVED || kind == SCHEDULE_ZB_V ? 2 : 1;
+	return (struct layout){
+		.tp = (int)job->parallel.tp, .cp = (int)job->parallel.cp, .dp = dp, .pp = (int)job->parallel.pp,
+		.ep = (int)job->parallel.ep, .chunks = job->parallel.chunks ? (int)job->parallel.chunks : chunks,
+		.vee = kind == SCHEDULE_ZB_V,
+	};
+}
+
 int layout_world(const struct layout *l)
 {
 	return l->tp * l->cp * l->dp * l->pp;

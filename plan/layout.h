@@ -29,6 +29,9 @@ struct coords {
 	int tp, cp, dp, pp;
 };
 
+struct job;
+/* The job's degrees with so many replicas; chunks and vee by its schedule. */
+struct layout layout_of(const struct job *job, int dp);
 int layout_world(const struct layout *l);
 struct coords layout_coords(const struct layout *l, int rank);
 int layout_rank(const struct layout *l, struct coords c);
