@@ -1,0 +1,148 @@
+#include "plan/activations.h"
+
+enum { LINE = 64, F32 = 4, I64 = 8 };
+
+static int64_t lines(int64_t bytes)
+{
+	return (bytes + LINE - 1) / LINE * LINE;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static int64_t cut(int64_t n, const struct layout *l, int tp_rank, int64_t grain)
+{
+	int64_t lo, hi;
+	partition(n, l->tp, tp_rank, partition_grain(n, l->tp, grain), &lo, &hi);
+	return hi - lo;
+}
+
+void act_dims_of(const struct job *job, const struct model_shape *m, const struct layout *l, int tp_rank, bool split,
+		 struct act_dims *out)
+{
+	bool shared = m->kv_heads < l->tp; /* several tp ranks hold one kv head */
+	int64_t kv = shared ? 1 : cut(m->kv_heads, l, tp_rank, 1);
+	struct act_dims d = {
+		.c = m->hidden, .micro = job->batch.micro, .seq = m->seq / l->cp,
+		.heads = shared ? m->heads / l->tp : kv * (m->heads / m->kv_heads), .kv_heads = kv, .dim = m->head_dim,
+		.act = cut(m->ffn, l, tp_rank, CATALOGUE_FFN_GRAIN), .vocab = cut(m->vocab, l, tp_rank, CATALOGUE_VOCAB_GRAIN),
+		.stats = m->rms ? 1 : 2, .width = job->precision.dtype == DTYPE_FP32 ? 4 : 2,
+		.sp = job->parallel.sp && l->tp > 1, .dropout = job->model.dropout > 0, .moe = m->experts > 0, .split = split,
+		.mode = job->recompute.mode, .every = job->recompute.every,
+	};
+	d.n = d.micro * d.seq;
+	d.s = d.sp ? d.n / l->tp : d.n;
+	d.q = d.heads * d.dim;
+	d.qkv = (d.heads + 2 * kv) * d.dim;
+	d.up = m->gated ? 2 * d.act : d.act;
+	d.rows = model_head_rows(d.n, d.vocab);
+	*out = d;
+}
+
+enum job_recompute act_mode(const struct act_dims *d, int layer)
+{
+	return layer % d->every == 0 ? d->mode : RECOMPUTE_NONE;
+}
+
+/* What each mode does with a tensor; SPLIT: it lives in the slot when the backward pass is split. */
+enum fate { KEEP, AGAIN, SPLIT };
+static const enum fate fates[ACTS][3] = {
+	/* none, selective, full */
+	[ACT_NORM1_X] = { KEEP, KEEP, KEEP },
+	[ACT_NORM1_STATS] = { KEEP, KEEP, AGAIN },
+	[ACT_Y1] = { KEEP, AGAIN, AGAIN },
+	[ACT_QKV] = { KEEP, KEEP, AGAIN },
+	[ACT_O] = { KEEP, AGAIN, AGAIN },
+	[ACT_LSE] = { KEEP, AGAIN, AGAIN },
+	[ACT_NORM2_X] = { KEEP, KEEP, AGAIN },
+	[ACT_NORM2_STATS] = { KEEP, KEEP, AGAIN },
+	[ACT_Y2] = { KEEP, AGAIN, AGAIN },
+	[ACT_UP] = { KEEP, KEEP, AGAIN },
+	[ACT_ACT] = { KEEP, AGAIN, AGAIN },
+	[ACT_DATTN] = { SPLIT, SPLIT, SPLIT },
+	[ACT_DQKV] = { SPLIT, SPLIT, SPLIT },
+	[ACT_DMLP] = { SPLIT, SPLIT, SPLIT },
+	[ACT_DUP] = { SPLIT, SPLIT, SPLIT },
+};
+
+enum act_home act_home(const struct act_dims *d, int layer, bool first, enum act a)
+{
+	if (a == ACT_NORM1_X && first)
+		return ACT_NOWHERE;
+	if (d->moe && (a == ACT_UP || a == ACT_ACT || a == ACT_DUP))
+		return ACT_NOWHERE;
+	switch (fates[a][act_mode(d, layer)]) {
+	case KEEP:
+		return ACT_SLOT;
+	case AGAIN:
+		return ACT_WORK;
+	default:
+		return d->split ? ACT_SLOT : ACT_NOWHERE;
+	}
+}
+
+int64_t act_bytes(const struct act_dims *d, enum act a)
+{
+	switch (a) {
+	case ACT_NORM1_STATS:
+	case ACT_NORM2_STATS:
+		return lines(d->stats * d->s * F32);
+	case ACT_QKV:
+	case ACT_DQKV:
+		return lines(d->n * d->qkv * d->width);
+	case ACT_O:
+		return lines(d->n * d->q * d->width);
+	case ACT_LSE:
+		return lines(d->heads * d->n * F32);
+	case ACT_UP:
+	case ACT_DUP:
+		return lines(d->n * d->up * d->width);
+	case ACT_ACT:
+		return lines(d->n * d->act * d->width);
+	default:
+		return lines(d->s * d->c * d->width);
+	}
+}
+
+int64_t act_slot_bytes(const struct act_dims *d, const struct stage *stage, enum act_slot a)
+{
+	int64_t stream = lines(d->s * d->c * d->width);
+	switch (a) {
+	case SLOT_NORM_X:
+		return stage->last ? stream : 0;
+	case SLOT_NORM_STATS:
+		return stage->last ? lines(d->stats * d->s * F32) : 0;
+	case SLOT_Y:
+		return stage->last ? lines(d->n * d->c * d->width) : 0;
+	default:
+		return stream;
+	}
+}
+
+int64_t act_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a)
+{
+	switch (a) {
+	case SCRATCH_FULL:
+		return d->sp ? lines(d->n * d->c * d->width) : 0;
+	case SCRATCH_SUB:
+		return d->dropout ? lines(d->s * d->c * d->width) : 0;
+	case SCRATCH_HIDDEN:
+		return lines(d->s * d->c * d->width);
+	case SCRATCH_WIDE:
+		return lines(d->n * most(d->qkv, d->moe ? 0 : d->up) * d->width);
+	case SCRATCH_NARROW:
+		return lines(d->n * most(d->q, d->moe ? 0 : d->act) * d->width);
+	case SCRATCH_ROWS:
+		return d->dropout ? lines(d->s * I64) : 0;
+	case SCRATCH_LOGITS:
+		return last ? lines(d->rows * d->vocab * d->width) : 0;
+	case SCRATCH_MAX:
+		return last ? lines(d->rows * F32) : 0;
+	case SCRATCH_SUMS:
+		return last ? lines(2 * d->rows * F32) : 0;
+	default:
+		return 0;
+	}
+}

@@ -1,0 +1,103 @@
+/*
+ * activations — what a rank's memory holds of the passes: the tensors that a layer
+ * keeps from its forward to its backward pass, those of a micro-batch, and scratch.
+ *
+ * The model carves its memory by these very tables (agent/model/activations.c), so what the
+ * planner adds up is what is allocated.
+ *
+ * A layer's tensor lives in one of these homes:
+ *
+ *     slot     one a (micro-batch in flight, layer): kept until the backward pass. With offload.activations, in host memory
+ *     work     one for all recomputing layers of the rank: written in the forward pass, again before the backward pass
+ *     nowhere  the tensor is not needed
+ *
+ * Selective recomputation does norms, activation functions and the attention core again (Korthikanti et al., arXiv 2205.05198,
+ * whose attention core has no seq × seq tensors any more in ours); full does the whole layer again from its input.
+ *
+ * Shapes: s rows of the residual stream (n / tp under sequence parallelism, else n), n = micro × seq / cp tokens, c hidden,
+ * H, K this shard's query and k/v heads of width d, w = (H + 2K) d, f this shard's ffn, u = 2f with a gate, else f.
+ */
+#ifndef MUSTER_PLAN_ACTIVATIONS_H
+#define MUSTER_PLAN_ACTIVATIONS_H
+
+#include "plan/job.h"
+#include "plan/layout.h"
+#include "plan/model.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a tp rank's shard of a micro-batch measures. */
+struct act_dims {
+	int64_t s, n, c, micro, seq;     /* seq: of a sequence here, seq / cp */
+	int64_t heads, kv_heads, dim;    /* H, K, d */
+	int64_t q, qkv, up, act, vocab;  /* H d, w, u, f, this shard's vocabulary */
+	int64_t rows;                    /* of logits at once */
+	int64_t stats;                   /* numbers a row that a norm keeps: 1 (rstd), 2 (mean, rstd) */
+	int64_t width;                   /* bytes of a storage element */
+	bool sp, dropout, moe, split;
+	enum job_recompute mode;
+	int64_t every;
+};
+
+/* split: backward passes come in two halves (zero bubble). */
+void act_dims_of(const struct job *job, const struct model_shape *m, const struct layout *l, int tp_rank, bool split,
+		 struct act_dims *out);
+
+/* Of a layer. */
+enum act {
+	ACT_NORM1_X,     /* [s, c] the residual stream at the layer's input; of a chunk's first layer the slot's input itself */
+	ACT_NORM1_STATS, /* [stats, s] fp32 */
+	ACT_Y1,          /* [s, c] normed, input of q, k, v */
+	ACT_QKV,         /* [n, w] rotated */
+	ACT_O,           /* [n, H d] */
+	ACT_LSE,         /* [H n] fp32 */
+	ACT_NORM2_X,     /* [s, c] */
+	ACT_NORM2_STATS, /* [stats, s] fp32 */
+	ACT_Y2,          /* [s, c] normed, input of up */
+	ACT_UP,          /* [n, u] */
+	ACT_ACT,         /* [n, f] */
+	ACT_DATTN,       /* [s, c] gradient of the attention part's result: for the second half of a split backward pass */
+	ACT_DQKV,        /* [n, w] the same of q, k, v */
+	ACT_DMLP,        /* [s, c] the same of the feed-forward part's result */
+	ACT_DUP,         /* [n, u] the same of up */
+	ACTS
+};
+enum act_home { ACT_NOWHERE, ACT_SLOT, ACT_WORK };
+
+/* Whether the layer (of the model) recomputes, and what. */
+enum job_recompute act_mode(const struct act_dims *d, int layer);
+/* first: the layer is its chunk's first. */
+enum act_home act_home(const struct act_dims *d, int layer, bool first, enum act a);
+/* In whole 64-byte lines, as all here. */
+int64_t act_bytes(const struct act_dims *d, enum act a);
+
+/* Of a micro-batch in a chunk. */
+enum act_slot {
+	SLOT_INPUT,      /* [s, c] */
+	SLOT_PENDING,    /* [s, c] the last sublayer's result, not yet added to the residual stream */
+	SLOT_GRAD,       /* [s, c] */
+	SLOT_NORM_X,     /* [s, c] last stage: the final norm's input */
+	SLOT_NORM_STATS, /* [stats, s] fp32, last stage */
+	SLOT_Y,          /* [n, c] last stage: normed, then in place its gradient */
+	SLOTS
+};
+int64_t act_slot_bytes(const struct act_dims *d, const struct stage *stage, enum act_slot a);
+
+/* Of the rank, used within one call. */
+enum act_scratch {
+	SCRATCH_FULL,    /* [n, c] under sp: a gathered tensor, or one to be reduce-scattered */
+	SCRATCH_SUB,     /* [s, c] with dropout: a sublayer's gradient behind it */
+	SCRATCH_HIDDEN,  /* [s, c] */
+	SCRATCH_WIDE,    /* [n, max(w, u)] */
+	SCRATCH_NARROW,  /* [n, max(H d, f)] */
+	SCRATCH_ROWS,    /* [s] int64: the stream's rows in the global batch, with dropout */
+	SCRATCH_LOGITS,  /* [rows, V] rank with the last stage, as are the next two */
+	SCRATCH_MAX,     /* [rows] fp32 */
+	SCRATCH_SUMS,    /* [2 rows] fp32: sums, then the targets' logits, reduced together */
+	SCRATCHES
+};
+/* last: the rank has the last stage. */
+int64_t act_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a);
+
+#endif
