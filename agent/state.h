@@ -1,28 +1,31 @@
 /*
  * state — what a checkpoint holds of a training run, and finding one to go on from.
  *
- * Tensors: every parameter under its global name, and AdamW's moments of it as
- * optim.m.NAME and optim.v.NAME. Each slice is saved by one rank only: copies
- * on other dp ranks are spread over them for balance, parameters that are
- * whole on each tp rank are saved by tp 0, the last stage's copy of a tied
- * embedding is not saved at all. Loading asks for every box that a rank holds.
+ * Tensors: every parameter under its global name (fp32 masters), and the optimizer's moments of it as optim.m.NAME and
+ * optim.v.NAME. A rank saves the counted part of each of its pieces (store.h): a run of a row-major box, which is
+ * at most three boxes: the rest of a row, whole rows, the begin of a row. Loading asks for exactly the pieces that a rank
+ * holds, so that any layout and any ZeRO stage loads any other's.
+ *
+ * A checkpoint says which optimizer its moments are of. Another one's are refused (ERR_USAGE): moments that begin at zero in
+ * the middle of a run would make its first steps far too long.
  */
 #ifndef MUSTER_AGENT_STATE_H
 #define MUSTER_AGENT_STATE_H
 
 #include "agent/ckpt/ckpt.h"
+#include "agent/optim/optim.h"
+#include "agent/parallel/store.h"
 #include "base/err.h"
 #include "libcomm/comm.h"
 #include "plan/job.h"
-#include "plan/layout.h"
 #include "plan/model.h"
 
 #include <jansson.h>
 
 /* A rank's training state in memory. */
 struct state_view {
-	const struct catalogue *catalogue;
-	float *params, *m, *v; /* [catalogue.elements] */
+	struct store *store;
+	struct optim *optim;
 	const struct ckpt_watch *watch; /* hears of each piece that is loaded into it; NULL: nobody */
 };
 
@@ -32,20 +35,22 @@ json_t *state_model(const struct model_shape *s);
 /* Where the job's checkpoints are: checkpoint.dir, or ckpt in the run folder. */
 int state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e);
 
-/* Collective. Finds the state to go on from, fills the view and *at, 1; or 0 when the run is at its beginning. The newest
- * good checkpoint in `dir` comes first, so that the same command goes on after a stop; without one it is what `wish`
- * says (base/msg.h, welcome.resume): the folder of a checkpoint, or nothing ("auto", "none"). ERR_USAGE when that would train
- * past what `dir` holds: "none" with a checkpoint there, or an older one of its own. A checkpoint in `dir` that proves damaged
- * while it is read is renamed to damaged-… with a warning, and the one before it is used; ERR_CORRUPT when none is left. */
+/* Collective over the store's groups. The parameters of the job's beginning (model_init), published. */
+int state_init(const struct state_view *view, const struct model_shape *s, uint64_t seed, struct err *e);
+
+/* Collective. Finds the state to go on from, fills the view's masters and moments, publishes the parameters, sets *at: 1; or 0 when
+ * the run is at its beginning (then state_init). The newest good checkpoint in `dir` comes first, so that the same command goes on after
+ * a stop; without one it is what `wish` says (base/msg.h, welcome.resume): the folder of a checkpoint, or nothing ("auto", "none").
+ * ERR_USAGE when that would train past what `dir` holds: "none" with a checkpoint there, or an older one of its own. A checkpoint in `dir`
+ * that proves damaged while it is read is renamed to damaged-… with a warning, and the one before it is used; ERR_CORRUPT when none is left. */
 int state_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
 		 const struct state_view *view, struct ckpt_state *at, struct err *e);
 
-/* What a whole checkpoint of the model holds: names and shapes, to be freed. */
-int state_whole(const struct model_shape *s, struct ckpt_tensor **list, int *n, struct err *e);
+/* What a whole checkpoint of the model under this optimizer holds: names and shapes, to be freed. */
+int state_whole(const struct model_shape *s, enum job_optimizer kind, struct ckpt_tensor **list, int *n, struct err *e);
 
-/* Collective. Starts the checkpoint of *at. Fails when the one before it failed, which is told once: another call
- * starts this one. */
-int state_save(struct ckpt_writer *w, const struct ckpt_state *at, const struct state_view *view,
-	       const struct layout *layout, const struct coords *me, struct err *e);
+/* Collective. Starts the checkpoint of *at, whose optimizer is filled in from the view. Fails when the one before it
+ * failed, which is told once: another call starts this one. */
+int state_save(struct ckpt_writer *w, const struct ckpt_state *at, const struct state_view *view, struct err *e);
 
 #endif

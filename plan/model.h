@@ -113,6 +113,7 @@ struct catalogue {
 /* Cuts fall on multiples of these where every rank still gets something (layout.h, partition_grain). */
 enum { CATALOGUE_VOCAB_GRAIN = 64, CATALOGUE_FFN_GRAIN = 16 };
 
+struct share; /* layout.h */
 int catalogue_build(const struct model_shape *m, const struct share *share, struct catalogue *out, struct err *e);
 void catalogue_free(struct catalogue *c);
 /* Elements of a unit, without building anything; 0 for one that the family does not have. */

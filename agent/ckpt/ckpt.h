@@ -42,6 +42,8 @@ struct ckpt_tensor {
 	float *data;
 };
 
+enum { CKPT_WORD = 32, CKPT_NUMBERS = 8 };
+
 /* Everything that is not a tensor. */
 struct ckpt_state {
 	int64_t step;         /* finished steps */
@@ -54,7 +56,19 @@ struct ckpt_state {
 		double validation;   /* the share held out */
 		int64_t samples;     /* of the training split; 0: not told (an older muster's checkpoint) */
 	} data;
+	char optimizer[CKPT_WORD]; /* whose moments it holds: "adamw", "sgd"; "": not told (an older muster's, which is adamw) */
+	/* A few more numbers of the run by name, such as a loss scale: see ckpt_number. */
+	struct ckpt_number {
+		char name[CKPT_WORD];
+		double value;
+	} numbers[CKPT_NUMBERS];
+	int n_numbers;
 };
+
+/* The number of this name; `otherwise` when there is none. */
+double ckpt_number(const struct ckpt_state *s, const char *name, double otherwise);
+/* Sets it. A name is of [a-z0-9_] and shorter than CKPT_WORD, a value is finite; names beyond CKPT_NUMBERS and what is not so are ERR_INTERNAL. */
+int ckpt_number_set(struct ckpt_state *s, const char *name, double value, struct err *e);
 
 /* Hears of every piece that is written or read, on the thread that does it: a slow disk is no hang. */
 struct ckpt_watch {

@@ -43,8 +43,10 @@ struct comm;
 struct store;
 
 struct store_groups {
+	/* These four are the store's alone: what it starts on them may be under way between any two of its calls. */
 	struct comm *shard, *copies;               /* of everything but experts; NULL: one rank */
 	struct comm *expert_shard, *expert_copies; /* of experts */
+	/* These are used inside its calls only. */
 	struct comm *tp;                           /* sums the parts that every tp rank has (norms under sp) */
 	struct comm *kv;                           /* those that share a kv head */
 	struct comm *tied;                         /* first and last stage of a tied model, where they are two ranks */
@@ -58,6 +60,9 @@ struct store_options {
 	bool overlap;        /* reduce and gather while the passes go on; else wait at once */
 	bool stochastic;     /* store_publish rounds at random, keyed by (seed, parameter's name, step) */
 	uint64_t seed;
+	/* Masters that are copies of their own (offload.optimizer) lie in a nameless file here, unless TMPDIR
+	 * is set (base/spill.h); NULL: in memory. */
+	const char *spill_dir;
 };
 
 /* Collective over its groups. Parameters are zero until store_publish. */
@@ -93,11 +98,11 @@ struct piece {
 const struct piece *store_pieces(const struct store *s, int *n);
 int64_t store_owned(const struct store *s); /* elements of all pieces, rounded to whole groups */
 
-/* The masters have changed: stored parameters follow, on every replica. step: for stochastic rounding. */
+/* The masters have changed: stored parameters follow, on every replica. step: how many are finished, for stochastic rounding. */
 int store_publish(struct store *s, int64_t step, struct err *e);
 
-/* Whole parameters and gradients in the flat order, for tests and tools: NULL where they are not whole. */
-const void *store_flat_params(const struct store *s);
+/* Whole parameters and gradients in the flat order, for tests and tools: NULL where they are not whole (or cannot be got). */
+const void *store_flat_params(struct store *s);
 float *store_flat_grads(const struct store *s);
 /* Seconds spent waiting since the last call: for gathers, for reductions. */
 void store_waited(struct store *s, double *gather, double *reduce);
