@@ -82,13 +82,15 @@ static const char *text_of(const json_t *o, const char *key, struct err *e)
 static int place_of(struct agent *a, const json_t *welcome, struct err *e)
 {
 	const json_t *at = json_object_get(welcome, "coords");
-	a->layout = (struct layout){ .tp = (int)a->job.parallel.tp, .pp = (int)a->job.parallel.pp };
-	if (a->layout.tp < 1 || a->layout.pp < 1 || a->size % (a->layout.tp * a->layout.pp))
-		return err_set(e, ERR_PROTO, "the supervisor's welcome: tp %d and pp %d do not divide %d ranks",
-			       a->layout.tp, a->layout.pp, a->size);
-	a->layout.dp = a->size / (a->layout.tp * a->layout.pp);
+	a->layout = layout_of(&a->job, 1);
+	int replica = layout_world(&a->layout);
+	a->layout.dp = a->size / replica;
+	if (a->size % replica || a->layout.dp % a->layout.ep)
+		return err_set(e, ERR_PROTO, "the supervisor's welcome: tp %d, cp %d, ep %d and pp %d do not divide %d ranks",
+			       a->layout.tp, a->layout.cp, a->layout.ep, a->layout.pp, a->size);
 	a->at = layout_coords(&a->layout, a->rank);
 	if (json_integer_value(json_object_get(at, "tp")) != a->at.tp ||
+	    json_integer_value(json_object_get(at, "cp")) != a->at.cp ||
 	    json_integer_value(json_object_get(at, "dp")) != a->at.dp ||
 	    json_integer_value(json_object_get(at, "pp")) != a->at.pp)
 		return err_set(e, ERR_PROTO, "the supervisor's welcome: its coordinates are not those of rank %d of %d",
@@ -204,8 +206,8 @@ static int work(struct agent *a, struct err *e)
 	if (wire_up(a, e))
 		return -1;
 	phases_lap(&a->phases, "wire-up", &since);
-	log_info("rank %d of %d: tp %d/%d, dp %d/%d, pp %d/%d, %d threads, %s, generation %" PRIu32, a->rank, a->size,
-		 a->at.tp, a->layout.tp, a->at.dp, a->layout.dp, a->at.pp, a->layout.pp, a->threads,
+	log_info("rank %d of %d: tp %d/%d, cp %d/%d, dp %d/%d, pp %d/%d, %d threads, %s, generation %" PRIu32, a->rank, a->size,
+		 a->at.tp, a->layout.tp, a->at.cp, a->layout.cp, a->at.dp, a->layout.dp, a->at.pp, a->layout.pp, a->threads,
 		 comm_backend(a->world), a->generation);
 	struct train_env env = {
 		.job = &a->job, .layout = a->layout, .at = a->at, .world = a->world, .control = a->control,

@@ -331,6 +331,32 @@ int catalogue_unit_count(const struct model_shape *m, const struct share *s, enu
 	return n;
 }
 
+int64_t catalogue_unit_counted(const struct model_shape *m, const struct share *s, enum unit_kind kind)
+{
+	struct param p;
+	int64_t n = 0, at = 0;
+	if (kind == UNIT_HEAD && needs_copy(m, s))
+		return 0;
+	for (int i = 0; i < N_ROWS; i++) {
+		if (rows[i].unit != kind || !row_exists(m, rows[i].role))
+			continue;
+		place(m, s, &rows[i], &at, &p);
+		n += p.copy == 0 ? p.count : 0;
+	}
+	int lo = 0, hi = 1;
+	if (kind == UNIT_EXPERTS)
+		experts_of(m, s, &lo, &hi);
+	return (hi - lo) * n;
+}
+
+double catalogue_elements(const struct model_shape *m, const struct share *s)
+{
+	double sum = 0;
+	for (int kind = 0; kind < UNIT_KINDS; kind++)
+		sum += (double)catalogue_unit_elements(m, s, kind) * catalogue_unit_count(m, s, kind);
+	return sum;
+}
+
 static int check_cut(const struct model_shape *m, const struct share *s, struct err *e)
 {
 	const struct { const char *degree; int parts; const char *what; int64_t n; } cut[] = {

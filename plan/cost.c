@@ -154,7 +154,9 @@ static bool group_inside(const struct plan *p, struct coords vary)
 
 static double stage_elements(const struct plan *p, int stage)
 {
-	return (double)catalogue_elements(&p->shape, p->layout.tp, 0, &p->stages[stage]);
+	struct stage chunks[LAYOUT_CHUNKS_MOST];
+	struct share share = layout_share(&p->layout, (struct coords){ .pp = stage }, false, p->stages, chunks);
+	return catalogue_elements(&p->shape, &share);
 }
 
 /* What the reduction of a stage's gradients adds to the step. */

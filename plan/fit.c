@@ -45,9 +45,12 @@ static int refuse_memory(const struct job *job, const struct cluster *c, const s
 			largest = i;
 	struct buf hint = BUF_INIT;
 	fit_hint(job, c, &p->layout, &hint);
-	err_set(e, ERR_NOFIT, "rank %d (tp %d, dp %d, pp %d) needs %s, most of it %s (%s), and a device of %s has %s; %s",
-		layout_rank(&p->layout, r->at), r->at.tp, r->at.dp, r->at.pp, human_bytes(r->total, need),
+	struct buf at = BUF_INIT;
+	plan_print_at(&p->layout, &r->at, &at);
+	err_set(e, ERR_NOFIT, "rank %d (%s) needs %s, most of it %s (%s), and a device of %s has %s; %s",
+		layout_rank(&p->layout, r->at), buf_str(&at), human_bytes(r->total, need),
 		parts[largest].name, human_bytes(part_of(r, largest), part), c->name, human_bytes(limit, has), buf_str(&hint));
+	buf_fini(&at);
 	buf_fini(&hint);
 	return -1;
 }
@@ -74,23 +77,19 @@ int fit_memory(const struct job *job, const struct cluster *c, struct plan *p, s
 /* Whether the model and the batch can be cut so. */
 static bool divides(const struct job *job, const struct model_shape *m, const struct layout *l)
 {
-	return l->tp <= m->kv_heads && l->tp <= m->ffn && l->tp <= m->vocab && l->pp <= m->layers &&
+	bool heads = l->tp <= m->kv_heads || (l->tp % m->kv_heads == 0 && m->heads % l->tp == 0);
+	return heads && l->tp <= m->ffn && l->tp <= m->vocab && layout_n_stages(l) <= m->layers && l->dp % l->ep == 0 &&
 	       job->batch.global % (job->batch.micro * l->dp) == 0;
 }
 
-/* saved: room for dp numbers where the snapshots count, else NULL. */
 static bool stage_fits(const struct job *job, const struct model_shape *m, const struct layout *l,
-		       const struct stage *stages, int pp, double limit, double *saved)
+		       const struct stage *stages, int pp, double limit, bool saves)
 {
 	int micros = (int)(job->batch.global / (job->batch.micro * l->dp));
 	const int ends[] = { 0, l->tp - 1 }; /* the largest shard is the first or the last */
 	for (int i = 0; i < 2; i++) {
 		struct plan_rank r = { .at = { .tp = ends[i], .pp = pp } };
-		if (saved)
-			catalogue_saved(m, l->tp, ends[i], &stages[pp], l->dp, saved);
-		for (int dp = 0; saved && dp < l->dp; dp++)
-			r.snapshot = fmax(r.snapshot, saved[dp] * (double)sizeof(float));
-		plan_memory_rank(job, m, l, micros, &stages[pp], &r);
+		plan_memory_rank(job, m, l, micros, stages, saves, &r);
 		if (r.total > limit)
 			return false;
 	}
@@ -111,12 +110,10 @@ static bool fits(const struct job *job, const struct cluster *c, const struct mo
 	}
 	if (!limit)
 		return true;
-	struct stage *stages = calloc((size_t)l->pp, sizeof *stages);
-	double *saved = on_cpu ? calloc((size_t)l->dp, sizeof *saved) : NULL;
-	bool yes = stages && (saved || !on_cpu) && !layout_stages(m, l->pp, stages, NULL);
-	for (int s = 0; yes && s < l->pp; s++)
-		yes = stage_fits(job, m, l, stages, s, limit, saved);
-	free(saved);
+	struct stage *stages = calloc((size_t)layout_n_stages(l), sizeof *stages);
+	bool yes = stages && !layout_stages(m, layout_n_stages(l), "", NULL, stages, NULL);
+	for (int pp = 0; yes && pp < l->pp; pp++)
+		yes = stage_fits(job, m, l, stages, pp, limit, on_cpu);
 	free(stages);
 	return yes;
 }
@@ -155,12 +152,13 @@ void fit_hint(const struct job *job, const struct cluster *c, const struct layou
 		if (!plan_groups(c, tp) && tp != asked->tp)
 			continue; /* would cross nodes */
 		for (int pp = 1; (int64_t)tp * pp <= devices; pp = next_degree(pp, asked->pp)) {
-			struct layout full = { .tp = tp, .pp = pp, .dp = plan_fill_dp(job, c, tp, pp) };
-			consider(job, c, &m, asked, &full, &best);
-			for (int dp = 1; dp < full.dp; dp = next_degree(dp, asked->dp)) {
-				struct layout l = { .tp = tp, .pp = pp, .dp = dp };
+			struct layout l = *asked;
+			l.tp = tp;
+			l.pp = pp;
+			int full = l.dp = plan_fill_dp(job, c, &l);
+			consider(job, c, &m, asked, &l, &best);
+			for (l.dp = 1; l.dp < full; l.dp = next_degree(l.dp, asked->dp))
 				consider(job, c, &m, asked, &l, &best);
-			}
 		}
 	}
 	if (best.tp)

@@ -15,8 +15,8 @@
 int plan_devices(const struct cluster *c);
 int plan_groups(const struct cluster *c, int tp);
 bool plan_room(const struct cluster *c, const struct layout *l);
-/* plan.c: the largest dp for these degrees that the devices hold and the global batch divides by; 1 at least. */
-int plan_fill_dp(const struct job *job, const struct cluster *c, int tp, int pp);
+/* plan.c: the largest dp for l's other degrees that the devices hold, the global batch divides by and ep divides; ep at least. */
+int plan_fill_dp(const struct job *job, const struct cluster *c, const struct layout *l);
 
 /* Whether the agents of such a node compute in its own memory. */
 bool fit_on_cpu(const struct node_kind *k);

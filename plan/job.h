@@ -20,6 +20,7 @@
 #include "base/err.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { JOB_TEXT = 256, JOB_PATH = 1024 };
@@ -161,6 +162,8 @@ int job_parse(const char *text, const char *name, struct job *out, struct err *e
 int job_check_run(const struct job *job, const char *name, struct err *e);
 /* The resolved job as INI, every default written out. */
 void job_write(const struct job *job, struct buf *out);
+/* An enum's value as the file would have it: offset is offsetof(struct job, section.key). */
+const char *job_word(const struct job *job, size_t offset);
 /* The table as a man page's section: keys, types, ranges, defaults, meaning. */
 void job_help(struct buf *out);
 

@@ -304,3 +304,10 @@ void job_value_write(const struct job_key *key, const struct job *job, struct bu
 		break;
 	}
 }
+
+const char *job_word(const struct job *job, size_t offset)
+{
+	int place;
+	memcpy(&place, (const char *)job + offset, sizeof place);
+	return job_keys[job_key_at(offset)].words[place];
+}

@@ -51,6 +51,16 @@ void layout_holder(const struct layout *l, int stage, int *pp, int *chunk)
 	*pp = l->vee && *chunk == 1 ? 2 * l->pp - 1 - stage : stage % l->pp;
 }
 
+struct share layout_share(const struct layout *l, struct coords at, bool sp, const struct stage *stages,
+			  struct stage chunks[LAYOUT_CHUNKS_MOST])
+{
+	for (int c = 0; c < l->chunks; c++)
+		chunks[c] = stages[layout_stage(l, at.pp, c)];
+	return (struct share){
+		.tp = l->tp, .tp_rank = at.tp, .ep = l->ep, .ep_rank = at.dp % l->ep, .sp = sp, .chunks = chunks, .n_chunks = l->chunks,
+	};
+}
+
 void partition(int64_t n, int parts, int i, int64_t grain, int64_t *lo, int64_t *hi)
 {
 	int64_t grains = n / grain;

@@ -29,6 +29,8 @@ struct coords {
 	int tp, cp, dp, pp;
 };
 
+enum { LAYOUT_CHUNKS_MOST = 64 };
+
 struct job;
 /* The job's degrees with so many replicas; chunks and vee by its schedule. */
 struct layout layout_of(const struct job *job, int dp);
@@ -62,6 +64,10 @@ struct share {
 	const struct stage *chunks; /* [n_chunks]; borrowed */
 	int n_chunks;
 };
+
+/* The share of the rank at `at`; stages are the whole model's, chunks is borrowed by it. */
+struct share layout_share(const struct layout *l, struct coords at, bool sp, const struct stage *stages,
+			  struct stage chunks[LAYOUT_CHUNKS_MOST]);
 
 /* The n stages of the model. by_hand: layers of each, "3,5,4"; "": balanced by cost (model.h, model_cost_*): the head and the
  * embedding count as the layers that they cost, and a stage may have as much to do as its holder is fast. speed: of

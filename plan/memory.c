@@ -1,7 +1,6 @@
 #include "plan/fit.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* The engine's (agent/model/activations.c): fp32, pieces of whole 64-byte lines. */
 enum { ELEMENT = 4, LINE = 16 };
@@ -45,7 +44,7 @@ static double norm_kept(const struct model_shape *m, const struct widths *w, boo
 	return (sum ? whole_lines(w->n * w->c) : 0) + (m->rms ? 1 : 2) * whole_lines(w->n);
 }
 
-/* Elements that a stage keeps of one micro-batch from its forward to its backward pass. */
+/* Elements that a rank keeps of one micro-batch's pass through a chunk, from its forward to its backward pass. */
 static double slot_elements(const struct model_shape *m, const struct widths *w, const struct stage *stage)
 {
 	double hidden = whole_lines(w->n * w->c);
@@ -74,52 +73,57 @@ static double scratch_elements(const struct widths *w, const struct stage *stage
 	return sum;
 }
 
-void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l, int micros,
-		      const struct stage *stage, struct plan_rank *r)
+/* What this rank counts, and so saves: its part of each unit that its replicas hold too. */
+static double counted_elements(const struct model_shape *m, const struct layout *l, const struct share *share, struct coords at)
 {
+	double sum = 0;
+	for (int kind = 0; kind < UNIT_KINDS; kind++) {
+		int apart = kind == UNIT_EXPERTS ? l->ep : 1; /* adjacent replicas that hold other experts */
+		int64_t lo, hi;
+		partition(catalogue_unit_counted(m, share, kind), l->cp * l->dp / apart, at.dp / apart * l->cp + at.cp, 1, &lo, &hi);
+		sum += (double)(hi - lo) * catalogue_unit_count(m, share, kind);
+	}
+	return sum;
+}
+
+void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l, int micros,
+		      const struct stage *stages, bool saves, struct plan_rank *r)
+{
+	struct stage chunks[LAYOUT_CHUNKS_MOST];
+	struct share share = layout_share(l, r->at, job->parallel.sp, stages, chunks);
 	struct widths w = widths_of(job, m, l->tp, r->at.tp);
-	double params = (double)catalogue_elements(m, l->tp, r->at.tp, stage);
+	struct stage all = { .last = false };
+	double params = catalogue_elements(m, &share), slots = 0;
 	int live = schedule_live(job->parallel.schedule, l->pp, micros, r->at.pp);
 	double tokens = 2 * (double)micros * w.n;
+	for (int c = 0; c < l->chunks; c++) {
+		slots += slot_elements(m, &w, &chunks[c]);
+		all.last |= chunks[c].last;
+	}
 	r->params = ELEMENT * params;
 	r->grads = ELEMENT * params;
 	r->optimizer = 2 * ELEMENT * params;
-	r->activations = ELEMENT * live * slot_elements(m, &w, stage);
-	r->buffers = ELEMENT * (scratch_elements(&w, stage) + tokens);
+	r->activations = ELEMENT * live * slots;
+	r->buffers = ELEMENT * (scratch_elements(&w, &all) + tokens);
+	r->snapshot = saves ? CATALOGUE_KINDS * ELEMENT * counted_elements(m, l, &share, r->at) : 0;
 	r->total = r->params + r->grads + r->optimizer + r->activations + r->buffers + r->snapshot;
 }
 
-const struct plan_rank *plan_largest(const struct plan *p, int stage)
+const struct plan_rank *plan_largest(const struct plan *p, int pp)
 {
-	const struct plan_rank *best = NULL;
-	for (int i = 0; i < p->layout.tp * p->layout.dp; i++) {
-		struct coords at = { .tp = i % p->layout.tp, .dp = i / p->layout.tp, .pp = stage };
-		const struct plan_rank *r = &p->ranks[layout_rank(&p->layout, at)];
-		if (!best || r->total > best->total)
-			best = r;
-	}
+	int n = p->world / p->layout.pp; /* ranks of one pipeline coordinate are adjacent */
+	const struct plan_rank *best = &p->ranks[pp * n];
+	for (int i = 1; i < n; i++)
+		if (p->ranks[pp * n + i].total > best->total)
+			best = &p->ranks[pp * n + i];
 	return best;
 }
 
-/* The ranks of one shard: its replicas save different tensors of it. */
-static void measure_replicas(const struct job *job, const struct cluster *c, struct plan *p, int tp, int pp, double *saved)
+void plan_memory(const struct job *job, const struct cluster *cluster, struct plan *p)
 {
-	catalogue_saved(&p->shape, p->layout.tp, tp, &p->stages[pp], p->layout.dp, saved);
-	for (int dp = 0; dp < p->layout.dp; dp++) {
-		struct plan_rank *r = &p->ranks[layout_rank(&p->layout, (struct coords){ .tp = tp, .dp = dp, .pp = pp })];
-		r->snapshot = fit_on_cpu(&c->kinds[c->nodes[r->node].kind]) ? ELEMENT * saved[dp] : 0;
-		plan_memory_rank(job, &p->shape, &p->layout, p->micros, &p->stages[pp], r);
+	for (int i = 0; i < p->world; i++) {
+		struct plan_rank *r = &p->ranks[i];
+		bool saves = fit_on_cpu(&cluster->kinds[cluster->nodes[r->node].kind]);
+		plan_memory_rank(job, &p->shape, &p->layout, p->micros, p->stages, saves, r);
 	}
-}
-
-int plan_memory(const struct job *job, const struct cluster *cluster, struct plan *p, struct err *e)
-{
-	double *saved = calloc((size_t)p->layout.dp, sizeof *saved);
-	if (!saved)
-		return err_set(e, ERR_NOMEM, "no memory for a plan of %d replicas; close other programs", p->layout.dp);
-	for (int pp = 0; pp < p->layout.pp; pp++)
-		for (int tp = 0; tp < p->layout.tp; tp++)
-			measure_replicas(job, cluster, p, tp, pp, saved);
-	free(saved);
-	return 0;
 }

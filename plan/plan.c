@@ -30,18 +30,18 @@ int plan_groups(const struct cluster *c, int tp)
 
 bool plan_room(const struct cluster *c, const struct layout *l)
 {
-	return (int64_t)l->tp * l->dp * l->pp <= plan_devices(c);
+	return (int64_t)l->tp * l->cp * l->dp * l->pp <= plan_devices(c);
 }
 
-int plan_fill_dp(const struct job *job, const struct cluster *c, int tp, int pp)
+int plan_fill_dp(const struct job *job, const struct cluster *c, const struct layout *l)
 {
-	int groups = plan_groups(c, tp);
-	int most = groups >= pp ? groups / pp : plan_devices(c) / tp / pp;
+	int groups = plan_groups(c, l->tp), each = l->cp * l->pp;
+	int most = groups >= each ? groups / each : plan_devices(c) / l->tp / each;
 	int64_t shares = job->batch.global / job->batch.micro;
-	for (int dp = most; dp > 1; dp--)
+	for (int dp = most / l->ep * l->ep; dp > l->ep; dp -= l->ep)
 		if (shares % dp == 0)
 			return dp;
-	return 1;
+	return l->ep;
 }
 
 /* Ranks go to devices in order. `whole`: a node's last devices stay unused where no tp group fits any more. */
@@ -60,7 +60,7 @@ static void place(struct plan *p, const struct cluster *c, bool whole)
 
 static void place_all(struct plan *p, const struct cluster *c)
 {
-	int groups = p->layout.dp * p->layout.pp;
+	int groups = p->world / p->layout.tp;
 	bool whole = plan_groups(c, p->layout.tp) >= groups;
 	place(p, c, whole);
 	if (!whole)
@@ -90,16 +90,20 @@ static int refuse_world(const struct job *job, const struct cluster *c, const st
 {
 	struct buf hint = BUF_INIT;
 	fit_hint(job, c, l, &hint);
-	err_set(e, ERR_NOFIT, "tp %d × dp %d × pp %d = %lld ranks, and %s has %d device%s; %s", l->tp, l->dp, l->pp,
-		(long long)l->tp * l->dp * l->pp, c->name, plan_devices(c), human_s(plan_devices(c)), buf_str(&hint));
+	struct buf degrees = BUF_INIT;
+	plan_print_degrees(l, " × ", &degrees);
+	err_set(e, ERR_NOFIT, "%s = %lld ranks, and %s has %d device%s; %s", buf_str(&degrees),
+		(long long)l->tp * l->cp * l->dp * l->pp, c->name, plan_devices(c), human_s(plan_devices(c)), buf_str(&hint));
+	buf_fini(&degrees);
 	buf_fini(&hint);
 	return -1;
 }
 
 static int decide_layout(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
 {
-	int tp = (int)job->parallel.tp, pp = (int)job->parallel.pp, dp = (int)job->parallel.dp;
-	p->layout = (struct layout){ .tp = tp, .pp = pp, .dp = dp ? dp : plan_fill_dp(job, c, tp, pp) };
+	p->layout = layout_of(job, (int)job->parallel.dp);
+	if (!p->layout.dp)
+		p->layout.dp = plan_fill_dp(job, c, &p->layout);
 	if (!plan_room(c, &p->layout))
 		return refuse_world(job, c, &p->layout, e);
 	p->world = layout_world(&p->layout);
@@ -112,17 +116,18 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	model_shape(job, &p->shape);
 	if (decide_layout(job, c, p, e))
 		return -1;
-	p->stages = calloc((size_t)p->layout.pp, sizeof *p->stages);
+	p->stages = calloc((size_t)layout_n_stages(&p->layout), sizeof *p->stages);
 	p->ranks = calloc((size_t)p->world, sizeof *p->ranks);
 	if (!p->stages || !p->ranks)
 		return err_set(e, ERR_NOMEM, "no memory for a plan of %d ranks; close other programs", p->world);
 	place_all(p, c);
 	p->threads = threads_of(job, c, p);
-	if (layout_stages(&p->shape, p->layout.pp, p->stages, e) ||
+	if (layout_stages(&p->shape, layout_n_stages(&p->layout), job->parallel.stages, NULL, p->stages, e) ||
 	    schedule_build(job->parallel.schedule, p->layout.pp, p->micros, &p->schedule, e) ||
 	    schedule_check(&p->schedule, e))
 		return -1;
-	if (plan_memory(job, c, p, e) || fit_memory(job, c, p, e))
+	plan_memory(job, c, p);
+	if (fit_memory(job, c, p, e))
 		return -1;
 	return plan_cost(job, c, p, e);
 }

@@ -29,9 +29,9 @@ struct plan_rank {
  *   buffers         scratch of the passes, a chunk of the logits, the step's tokens
  *   snapshot        the copy of what the rank saves that a checkpoint is written from, while training goes on. It is in
  *                   the node's memory, so it counts where the device is the CPU, and is 0 elsewhere
- * r->at and r->snapshot are given, the rest and the total are set. */
+ * stages: of the whole model. r->at is given, the rest and the total are set; r->snapshot only if `saves`. */
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l, int micros,
-		      const struct stage *stage, struct plan_rank *r);
+		      const struct stage *stages, bool saves, struct plan_rank *r);
 
 /* Predicted seconds of a step, by part: those of the stage with most to do; total is their sum. */
 struct plan_time {
@@ -48,7 +48,7 @@ struct plan {
 	struct layout layout;
 	int world, micros;        /* micro-batches a step and dp rank */
 	int threads;              /* an agent */
-	struct stage *stages;     /* layout.pp */
+	struct stage *stages;     /* layout_n_stages */
 	struct plan_rank *ranks;  /* world */
 	struct schedule schedule;
 	struct plan_time time;
@@ -65,13 +65,17 @@ int plan_build(const struct job *job, const struct cluster *cluster, struct plan
 void plan_free(struct plan *p);
 
 /* Sets plan->ranks' bytes (memory.c) and plan->time (cost.c, which says how). */
-int plan_memory(const struct job *job, const struct cluster *cluster, struct plan *p, struct err *e);
+void plan_memory(const struct job *job, const struct cluster *cluster, struct plan *p);
 int plan_cost(const struct job *job, const struct cluster *cluster, struct plan *p, struct err *e);
-/* The rank of a stage that needs most memory. */
-const struct plan_rank *plan_largest(const struct plan *p, int stage);
+/* The rank that needs most memory of those with this coordinate in the pipeline. */
+const struct plan_rank *plan_largest(const struct plan *p, int pp);
 
 /* What plan-<generation>.json and `muster plan --json` hold; a new reference. */
 json_t *plan_json(const struct job *job, const struct cluster *cluster, const struct plan *p);
+/* "tp 2 × dp 2 × pp 2", with cp and ep where they are above 1. */
+void plan_print_degrees(const struct layout *l, const char *between, struct buf *out);
+/* "tp 0, dp 1, pp 0" likewise. */
+void plan_print_at(const struct layout *l, const struct coords *at, struct buf *out);
 /* The picture for people: layout, rank map, memory a rank, predicted step. */
 void plan_print(const struct job *job, const struct cluster *cluster, const struct plan *p, struct buf *out);
 

@@ -35,6 +35,22 @@ static void bar(double share, struct buf *out)
 		buf_puts(out, i < full ? "█" : "·");
 }
 
+void plan_print_degrees(const struct layout *l, const char *between, struct buf *out)
+{
+	buf_printf(out, "tp %d", l->tp);
+	if (l->cp > 1)
+		buf_printf(out, "%scp %d", between, l->cp);
+	buf_printf(out, "%sdp %d%spp %d", between, l->dp, between, l->pp);
+}
+
+void plan_print_at(const struct layout *l, const struct coords *at, struct buf *out)
+{
+	buf_printf(out, "tp %d, ", at->tp);
+	if (l->cp > 1)
+		buf_printf(out, "cp %d, ", at->cp);
+	buf_printf(out, "dp %d, pp %d", at->dp, at->pp);
+}
+
 static void print_head(const struct job *job, const struct cluster *c, const struct plan *p, struct buf *out)
 {
 	const struct model_shape *m = &p->shape;
@@ -46,35 +62,52 @@ static void print_head(const struct job *job, const struct cluster *c, const str
 	buf_printf(out, "Plan of %s on %s\n\n", job->job.name, c->name);
 	buf_printf(out, "  model     %s, %s parameters: %" PRId64 " layer%s, hidden %" PRId64 ", %" PRId64 " heads of %" PRId64 "%s,\n"
 			"            ffn %" PRId64 ", vocab %" PRId64 ", seq %" PRId64 "%s\n",
-		   m->family == FAMILY_LLAMA ? "llama" : "gpt2", human_count((double)model_params(m), "", text), m->layers,
+		   job_word(job, offsetof(struct job, model.family)), human_count((double)model_params(m), "", text), m->layers,
 		   human_s(m->layers), m->hidden, m->heads, m->head_dim, kv, m->ffn, m->vocab, m->seq, m->tied ? ", head tied to the embedding" : "");
-	buf_printf(out, "  layout    %d rank%s = tp %d × dp %d × pp %d, %d thread%s each\n",
-		   p->world, human_s(p->world), l->tp, l->dp, l->pp, p->threads, human_s(p->threads));
+	buf_printf(out, "  layout    %d rank%s = ", p->world, human_s(p->world));
+	plan_print_degrees(l, " × ", out);
+	if (l->ep > 1)
+		buf_printf(out, ", ep %d", l->ep);
+	buf_printf(out, ", %d thread%s each\n", p->threads, human_s(p->threads));
 	buf_printf(out, "  batch     %" PRId64 " sequences = %s tokens a step, in %d micro-batch%s of %" PRId64 " a replica\n",
 		   job->batch.global, human_count(tokens, "", text), p->micros, p->micros == 1 ? "" : "es",
 		   job->batch.micro);
 	if (l->pp > 1)
-		buf_printf(out, "  schedule  %s\n", p->schedule.kind == SCHEDULE_GPIPE ? "gpipe" : "1f1b");
+		buf_printf(out, "  schedule  %s\n", job_word(job, offsetof(struct job, parallel.schedule)));
 }
 
 static bool same_stage(const struct plan *p, int a, int b)
 {
-	const struct stage *x = &p->stages[a], *y = &p->stages[b];
-	return x->layer_hi - x->layer_lo == y->layer_hi - y->layer_lo && x->first == y->first && x->last == y->last &&
-	       p->schedule.rows[a].live == p->schedule.rows[b].live;
+	for (int c = 0; c < p->layout.chunks; c++) {
+		const struct stage *x = &p->stages[layout_stage(&p->layout, a, c)], *y = &p->stages[layout_stage(&p->layout, b, c)];
+		if (x->layer_hi - x->layer_lo != y->layer_hi - y->layer_lo || x->first != y->first || x->last != y->last)
+			return false;
+	}
+	return p->schedule.rows[a].live == p->schedule.rows[b].live;
+}
+
+/* "0-3", of several chunks "0-3 8-11": the layers of pipeline ranks [from, to]. */
+static void layers_of(const struct plan *p, int from, int to, struct buf *out)
+{
+	for (int c = 0; c < p->layout.chunks; c++) {
+		const struct stage *a = &p->stages[layout_stage(&p->layout, from, c)], *b = &p->stages[layout_stage(&p->layout, to, c)];
+		int lo = a->layer_lo < b->layer_lo ? a->layer_lo : b->layer_lo, hi = a->layer_hi > b->layer_hi ? a->layer_hi : b->layer_hi;
+		if (hi - lo == 1)
+			buf_printf(out, "%s%d", c ? " " : "", lo);
+		else
+			buf_printf(out, "%s%d-%d", c ? " " : "", lo, hi - 1);
+	}
 }
 
 static void print_stage(const struct plan *p, int from, int to, struct buf *out)
 {
-	const struct stage *s = &p->stages[from];
 	const struct plan_rank *r = plan_largest(p, from);
-	char name[24], layers[48], cell[HUMAN];
+	struct buf layers = BUF_INIT;
+	char name[24], cell[HUMAN];
 	snprintf(name, sizeof name, from == to ? "%d" : "%d-%d", from, to);
-	if (s->layer_hi - s->layer_lo == 1 && from == to)
-		snprintf(layers, sizeof layers, "%d", s->layer_lo);
-	else
-		snprintf(layers, sizeof layers, "%d-%d", s->layer_lo, p->stages[to].layer_hi - 1);
-	buf_printf(out, "  %-7s %-9s", name, layers);
+	layers_of(p, from, to, &layers);
+	buf_printf(out, "  %-7s %-9s", name, buf_str(&layers));
+	buf_fini(&layers);
 	const double parts[] = { r->params, r->grads, r->optimizer, r->activations, r->buffers + r->snapshot, r->total };
 	for (int i = 0; i < (int)(sizeof parts / sizeof *parts); i++)
 		buf_printf(out, " %9s", human_bytes(parts[i], cell));

@@ -23,7 +23,7 @@ void report_started(struct supervisor *s, const char *resume)
 {
 	const struct layout *l = &s->o.plan->layout;
 	char text[64];
-	report_event(s, "plan", json_pack("{s:i, s:i, s:i, s:i, s:f}", "world", s->world, "tp", l->tp, "dp", l->dp, "pp", l->pp,
+	report_event(s, "plan", json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:f}", "world", s->world, "tp", l->tp, "cp", l->cp, "ep", l->ep, "dp", l->dp, "pp", l->pp,
 					  "step_s", s->o.plan->time.total));
 	report_event(s, "generation-start", json_pack("{s:s, s:I, s:s}", "resume", resume, "restarts", (json_int_t)s->restart.restarts,
 						       "auth", s->munge.work ? "secret and MUNGE credential" : "secret"));

@@ -262,7 +262,7 @@ static inline int setup(void **state)
 	h.job.restart.backoff = 1;
 	h.job.restart.hang_timeout = 60;
 	h.cluster = (struct cluster){ .nodes = &h.node, .n_nodes = 1 };
-	h.plan = (struct plan){ .world = WORLD, .layout = { WORLD, 1, 1 }, .ranks = h.ranks };
+	h.plan = (struct plan){ .world = WORLD, .layout = { .tp = WORLD, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 }, .ranks = h.ranks };
 	h.ranks[1].at.tp = 1;
 	h.now = 1000;
 	const struct supervise_options o = {

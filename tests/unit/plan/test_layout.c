@@ -9,18 +9,76 @@
 
 #include <cmocka.h>
 
-static void tensor_parallel_varies_fastest_then_data_then_pipeline(void **state)
+static void tensor_parallel_varies_fastest_then_context_then_data_then_pipeline(void **state)
 {
-	struct layout l = { .tp = 2, .dp = 3, .pp = 4 };
+	struct layout l = { .tp = 2, .cp = 5, .dp = 3, .pp = 4, .ep = 1, .chunks = 1 };
 	(void)state;
-	assert_int_equal(layout_world(&l), 24);
-	for (int r = 0; r < 24; r++) {
+	assert_int_equal(layout_world(&l), 120);
+	for (int r = 0; r < 120; r++) {
 		struct coords c = layout_coords(&l, r);
 		assert_int_equal(c.tp, r % 2);
-		assert_int_equal(c.dp, r / 2 % 3);
-		assert_int_equal(c.pp, r / 6);
+		assert_int_equal(c.cp, r / 2 % 5);
+		assert_int_equal(c.dp, r / 10 % 3);
+		assert_int_equal(c.pp, r / 30);
 		assert_int_equal(layout_rank(&l, c), r);
 	}
+}
+
+static struct layout layout_of_words(const char *a, const char *b, int dp)
+{
+	const char *const words[] = { a, b };
+	struct job job;
+	assert_int_equal(job_load(NULL, words, 2, &job, NULL), 0);
+	return layout_of(&job, dp);
+}
+
+static void stages_are_dealt_round_and_round_or_there_and_back(void **state)
+{
+	static const int round[] = { 0, 1, 2, 0, 1, 2, 0, 1, 2 }, vee[] = { 0, 1, 2, 2, 1, 0 };
+	struct layout l = { .tp = 1, .cp = 1, .dp = 1, .pp = 3, .ep = 1, .chunks = 3 };
+	int pp, chunk;
+	(void)state;
+	assert_int_equal(layout_n_stages(&l), 9);
+	for (int s = 0; s < 9; s++) {
+		layout_holder(&l, s, &pp, &chunk);
+		assert_int_equal(pp, round[s]);
+		assert_int_equal(chunk, s / 3);
+		assert_int_equal(layout_stage(&l, pp, chunk), s);
+	}
+	l.chunks = 2;
+	l.vee = true;
+	for (int s = 0; s < 6; s++) {
+		layout_holder(&l, s, &pp, &chunk);
+		assert_int_equal(pp, vee[s]);
+		assert_int_equal(chunk, s / 3);
+		assert_int_equal(layout_stage(&l, pp, chunk), s);
+	}
+}
+
+static void the_schedule_says_how_many_chunks_there_are(void **state)
+{
+	(void)state;
+	struct layout l = layout_of_words("parallel.pp=2", "parallel.schedule=1f1b", 7);
+	assert_true(l.chunks == 1 && !l.vee && l.dp == 7 && l.pp == 2 && l.ep == 1 && l.cp == 1 && l.tp == 1);
+	l = layout_of_words("parallel.pp=2", "parallel.schedule=interleaved", 1);
+	assert_true(l.chunks == 2 && !l.vee);
+	l = layout_of_words("parallel.pp=2", "parallel.schedule=zb-v", 1);
+	assert_true(l.chunks == 2 && l.vee);
+}
+
+static void a_share_is_the_ranks_part_of_every_cut(void **state)
+{
+	struct layout l = { .tp = 2, .cp = 1, .dp = 4, .pp = 2, .ep = 2, .chunks = 2, .vee = true };
+	struct stage stages[4], chunks[LAYOUT_CHUNKS_MOST];
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		stages[i] = (struct stage){ i, i + 1, i == 0, i == 3 };
+	struct share s = layout_share(&l, (struct coords){ .tp = 1, .dp = 3, .pp = 1 }, true, stages, chunks);
+	assert_true(s.tp == 2 && s.tp_rank == 1 && s.ep == 2 && s.ep_rank == 1 && s.sp && s.n_chunks == 2);
+	assert_int_equal(s.chunks[0].layer_lo, 1);
+	assert_int_equal(s.chunks[1].layer_lo, 2);
+	s = layout_share(&l, (struct coords){ .dp = 2 }, false, stages, chunks);
+	assert_true(s.tp_rank == 0 && s.ep_rank == 0 && !s.sp && s.chunks[0].first && s.chunks[1].last);
 }
 
 static void pieces_cover_everything_once_and_are_balanced(void **state)
@@ -85,7 +143,7 @@ static void stages_are_consecutive_and_whole(void **state)
 			struct stage s[17];
 			struct err e = ERR_INIT;
 			int at = 0;
-			assert_int_equal(layout_stages(&m, pp, s, &e), 0);
+			assert_int_equal(layout_stages(&m, pp, "", NULL, s, &e), 0);
 			for (int i = 0; i < pp; i++) {
 				assert_int_equal(s[i].layer_lo, at);
 				assert_true(s[i].layer_hi > at);
@@ -131,7 +189,7 @@ static void the_costliest_stage_is_as_cheap_as_can_be(void **state)
 				struct model_shape m = gpt2(layers, 256, vocabs[v]);
 				struct stage s[4];
 				double worst = 0;
-				assert_int_equal(layout_stages(&m, pp, s, NULL), 0);
+				assert_int_equal(layout_stages(&m, pp, "", NULL, s, NULL), 0);
 				for (int i = 0; i < pp; i++)
 					worst = cost(&m, &s[i]) > worst ? cost(&m, &s[i]) : worst;
 				double best = best_by_trying(&m, pp, 0, layers);
@@ -144,8 +202,42 @@ static void a_heavy_head_gets_fewer_layers(void **state)
 	struct model_shape m = gpt2(12, 768, 50257); /* the head costs about five layers */
 	struct stage s[4];
 	(void)state;
-	assert_int_equal(layout_stages(&m, 4, s, NULL), 0);
+	assert_int_equal(layout_stages(&m, 4, "", NULL, s, NULL), 0);
 	assert_true(s[3].layer_hi - s[3].layer_lo == 1);
+}
+
+static void a_slow_holder_gets_fewer_layers(void **state)
+{
+	static const double speed[] = { 3, 1, 2 };
+	struct model_shape m = gpt2(12, 256, 64);
+	struct stage s[3];
+	(void)state;
+	assert_int_equal(layout_stages(&m, 3, "", speed, s, NULL), 0);
+	assert_int_equal(s[0].layer_hi - s[0].layer_lo, 6);
+	assert_int_equal(s[1].layer_hi - s[1].layer_lo, 2);
+	assert_int_equal(s[2].layer_hi - s[2].layer_lo, 4);
+}
+
+static void stages_by_hand_must_be_as_many_and_sum_up(void **state)
+{
+	static const struct { const char *text, *says; } bad[] = {
+		{ "5,7", "2 stages with 12 layers, and there are 3" }, { "5,5,1", "3 stages with 11 layers" },
+		{ "5,0,7", "\"0,7\" is no list" }, { "5,,7", "\",7\" is no list" }, { "5,x", "\"x\" is no list" }, { "5,7,", "\"\" is no list" },
+	};
+	struct model_shape m = gpt2(12, 256, 64);
+	struct stage s[3];
+	(void)state;
+	assert_int_equal(layout_stages(&m, 3, "5,1,6", NULL, s, NULL), 0);
+	assert_int_equal(s[0].layer_hi, 5);
+	assert_int_equal(s[1].layer_hi, 6);
+	assert_int_equal(s[2].layer_hi, 12);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		struct err e = ERR_INIT;
+		assert_int_equal(layout_stages(&m, 3, bad[i].text, NULL, s, &e), -1);
+		assert_int_equal(e.code, ERR_USAGE);
+		if (!strstr(e.text, bad[i].says))
+			fail_msg("%s", e.text);
+	}
 }
 
 static void more_stages_than_layers_are_refused(void **state)
@@ -154,19 +246,24 @@ static void more_stages_than_layers_are_refused(void **state)
 	struct stage s[4];
 	struct err e = ERR_INIT;
 	(void)state;
-	assert_int_equal(layout_stages(&m, 4, s, &e), -1);
+	assert_int_equal(layout_stages(&m, 4, "", NULL, s, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tensor_parallel_varies_fastest_then_data_then_pipeline),
+		cmocka_unit_test(tensor_parallel_varies_fastest_then_context_then_data_then_pipeline),
+		cmocka_unit_test(stages_are_dealt_round_and_round_or_there_and_back),
+		cmocka_unit_test(the_schedule_says_how_many_chunks_there_are),
+		cmocka_unit_test(a_share_is_the_ranks_part_of_every_cut),
 		cmocka_unit_test(pieces_cover_everything_once_and_are_balanced),
 		cmocka_unit_test(grains_shrink_only_when_they_must),
 		cmocka_unit_test(stages_are_consecutive_and_whole),
 		cmocka_unit_test(the_costliest_stage_is_as_cheap_as_can_be),
 		cmocka_unit_test(a_heavy_head_gets_fewer_layers),
+		cmocka_unit_test(a_slow_holder_gets_fewer_layers),
+		cmocka_unit_test(stages_by_hand_must_be_as_many_and_sum_up),
 		cmocka_unit_test(more_stages_than_layers_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,9 +63,22 @@ static void flops_are_those_of_the_literature(void **state)
 	assert_true(fabs(model_flops_token(&m) / expect - 1) < 1e-12);
 }
 
+/* One stage of one of tp ranks. */
+static struct share share_of(int tp, int tp_rank, const struct stage *stage)
+{
+	return (struct share){ .tp = tp, .tp_rank = tp_rank, .ep = 1, .chunks = stage, .n_chunks = 1 };
+}
+
+static void build(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage, struct catalogue *c)
+{
+	struct share share = share_of(tp, tp_rank, stage);
+	assert_int_equal(catalogue_build(m, &share, c, NULL), 0);
+}
+
 /* --- The catalogue ----------------------------------------------------------- */
 
 static const char *const shapes[] = {
+	"[model]\nfamily = mixtral\nlayers = 2\nhidden = 24\nheads = 4\nkv_heads = 2\nvocab = 130\nffn = 33\nseq = 8\nexperts = 5\n",
 	"[model]\nlayers = 5\nhidden = 60\nheads = 6\nkv_heads = 6\nvocab = 257\nffn = 100\nseq = 9\n",
 	"[model]\nlayers = 4\nhidden = 64\nheads = 8\nkv_heads = 8\nvocab = 50257\nseq = 16\ntie_head = no\n",
 	"[model]\nfamily = llama\nlayers = 7\nhidden = 48\nheads = 15\nkv_heads = 5\nhead_dim = 6\nvocab = 1003\nffn = 37\nseq = 8\n",
@@ -74,21 +87,23 @@ static const char *const shapes[] = {
 
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
-/* How often each element of each parameter is held, by name. */
+/* How often each element of each parameter is held by a first copy, by name. */
 struct cover {
 	char name[64];
 	int64_t rows, columns;
-	bool sharded;
 	unsigned char *held; /* [rows, columns] */
 };
 
-static void cover_add(struct cover *list, int *n, const struct param *p, int tp_rank)
+enum { COVER_MOST = 400 };
+
+static void cover_add(struct cover *list, int *n, const struct param *p)
 {
 	int i = 0;
 	while (i < *n && strcmp(list[i].name, p->name))
 		i++;
 	if (i == *n) {
-		list[i] = (struct cover){ .rows = p->shape[0], .columns = p->shape[1], .sharded = p->sharded };
+		assert_true(*n < COVER_MOST);
+		list[i] = (struct cover){ .rows = p->shape[0], .columns = p->shape[1] };
 		strcpy(list[i].name, p->name);
 		list[i].held = calloc((size_t)(p->shape[0] * p->shape[1]), 1);
 		assert_non_null(list[i].held);
@@ -96,12 +111,8 @@ static void cover_add(struct cover *list, int *n, const struct param *p, int tp_
 	}
 	assert_int_equal(list[i].rows, p->shape[0]);
 	assert_int_equal(list[i].columns, p->shape[1]);
-	assert_int_equal(list[i].sharded, p->sharded);
-	if (!p->sharded) { /* whole on every tp rank; counted once */
-		assert_int_equal(p->count, p->shape[0] * p->shape[1]);
-		if (tp_rank)
-			return;
-	}
+	if (p->copy)
+		return;
 	for (int64_t r = p->lo[0]; r < p->hi[0]; r++)
 		for (int64_t c = p->lo[1]; c < p->hi[1]; c++)
 			list[i].held[r * p->shape[1] + c]++;
@@ -120,28 +131,60 @@ static int64_t cover_count(struct cover *list, int n)
 	return total;
 }
 
+/* What one share holds, and that the sums made without building agree. */
+static int64_t add_share(const struct model_shape *m, const struct share *s, bool experts, struct cover *list, int *n)
+{
+	struct catalogue c;
+	int64_t counted = 0, sums = 0;
+	assert_int_equal(catalogue_build(m, s, &c, NULL), 0);
+	for (int i = 0; i < c.n; i++) {
+		if (c.params[i].tied_copy || (c.params[i].expert < 0 && !experts))
+			continue;
+		cover_add(list, n, &c.params[i]);
+		counted += c.params[i].copy ? 0 : c.params[i].count;
+	}
+	for (int kind = 0; kind < UNIT_KINDS; kind++)
+		if (experts || kind == UNIT_EXPERTS)
+			sums += catalogue_unit_counted(m, s, kind) * catalogue_unit_count(m, s, kind);
+	assert_int_equal(counted, sums);
+	assert_true(catalogue_elements(m, s) == (double)c.elements);
+	catalogue_free(&c);
+	return counted;
+}
+
+static bool tp_cuts(const struct model_shape *m, int tp)
+{
+	return tp <= m->kv_heads || (tp % m->kv_heads == 0 && m->heads % tp == 0);
+}
+
+static void check_cover(const struct model_shape *m, int tp, int pp, int ep)
+{
+	struct stage stages[16];
+	struct cover list[COVER_MOST];
+	int n = 0;
+	int64_t counted = 0;
+	assert_int_equal(layout_stages(m, pp, "", NULL, stages, NULL), 0);
+	for (int s = 0; s < pp; s++)
+		for (int t = 0; t < tp; t++)
+			for (int x = 0; x < ep; x++) {
+				struct share share = {
+					.tp = tp, .tp_rank = t, .ep = ep, .ep_rank = x, .chunks = &stages[s], .n_chunks = 1,
+				};
+				counted += add_share(m, &share, x == 0, list, &n);
+			}
+	assert_int_equal(cover_count(list, n), model_params(m));
+	assert_int_equal(counted, model_params(m));
+}
+
 static void every_parameter_is_held_exactly_once(void **state)
 {
 	(void)state;
 	for (int k = 0; k < N_SHAPES; k++) {
 		struct model_shape m = shape_of(shapes[k]);
-		for (int tp = 1; tp <= m.kv_heads; tp++)
-			for (int pp = 1; pp <= m.layers; pp++) {
-				struct stage stages[16];
-				struct cover list[256];
-				int n = 0;
-				assert_int_equal(layout_stages(&m, pp, stages, NULL), 0);
-				for (int s = 0; s < pp; s++)
-					for (int t = 0; t < tp; t++) {
-						struct catalogue c;
-						assert_int_equal(catalogue_build(&m, tp, t, &stages[s], &c, NULL), 0);
-						for (int i = 0; i < c.n; i++)
-							if (!c.params[i].tied_copy)
-								cover_add(list, &n, &c.params[i], t);
-						catalogue_free(&c);
-					}
-				assert_int_equal(cover_count(list, n), model_params(&m));
-			}
+		for (int tp = 1; tp <= m.heads; tp++)
+			for (int pp = 1; tp_cuts(&m, tp) && pp <= m.layers; pp++)
+				for (int ep = 1; ep <= (m.experts ? m.experts : 1); ep++)
+					check_cover(&m, tp, pp, ep);
 	}
 }
 
@@ -157,7 +200,7 @@ static void check_buffer(const struct model_shape *m, const struct catalogue *c)
 	for (int i = 0; i < c->n; i++) {
 		const struct param *p = &c->params[i];
 		assert_true(p->offset >= at && p->offset - at < 16);
-		if (joins(p) || (p->role == PARAM_UP_W && m->gated))
+		if (joins(p) || p->role == PARAM_EXPERT_UP_W || (p->role == PARAM_UP_W && m->gated))
 			assert_int_equal(p->offset, at);
 		else
 			assert_int_equal(p->offset % 16, 0);
@@ -180,9 +223,8 @@ static void the_buffer_is_dense_and_aligned(void **state)
 				for (int ends = 0; ends < 4; ends++) {
 					struct stage s = { 1, 3, ends & 1, ends & 2 };
 					struct catalogue c;
-					assert_int_equal(catalogue_build(&m, tp, t, &s, &c, NULL), 0);
+					build(&m, tp, t, &s, &c);
 					check_buffer(&m, &c);
-					assert_int_equal(catalogue_elements(&m, tp, t, &s), c.elements);
 					catalogue_free(&c);
 				}
 	}
@@ -191,14 +233,14 @@ static void the_buffer_is_dense_and_aligned(void **state)
 static void heads_stay_whole_and_with_their_keys(void **state)
 {
 	(void)state;
-	struct model_shape m = shape_of(shapes[2]); /* 15 heads on 5 key/value heads of width 6 */
+	struct model_shape m = shape_of(shapes[3]); /* 15 heads on 5 key/value heads of width 6 */
 	struct stage s = { 0, 1, true, true };
 	for (int tp = 1; tp <= 5; tp++)
 		for (int t = 0; t < tp; t++) {
 			struct catalogue c;
-			assert_int_equal(catalogue_build(&m, tp, t, &s, &c, NULL), 0);
-			const struct param *q = catalogue_find(&c, PARAM_Q_W, 0), *k = catalogue_find(&c, PARAM_K_W, 0);
-			const struct param *v = catalogue_find(&c, PARAM_V_W, 0), *o = catalogue_find(&c, PARAM_O_W, 0);
+			build(&m, tp, t, &s, &c);
+			const struct param *q = catalogue_find(&c, PARAM_Q_W, 0, -1), *k = catalogue_find(&c, PARAM_K_W, 0, -1);
+			const struct param *v = catalogue_find(&c, PARAM_V_W, 0, -1), *o = catalogue_find(&c, PARAM_O_W, 0, -1);
 			assert_int_equal(k->lo[0] % 6, 0);
 			assert_int_equal(q->lo[0], 3 * k->lo[0]);
 			assert_int_equal(q->hi[0], 3 * k->hi[0]);
@@ -206,7 +248,7 @@ static void heads_stay_whole_and_with_their_keys(void **state)
 			assert_int_equal(v->hi[0], k->hi[0]);
 			assert_int_equal(o->lo[1], q->lo[0]);
 			assert_int_equal(o->hi[1], q->hi[0]);
-			const struct param *up = catalogue_find(&c, PARAM_UP_W, 0), *down = catalogue_find(&c, PARAM_DOWN_W, 0);
+			const struct param *up = catalogue_find(&c, PARAM_UP_W, 0, -1), *down = catalogue_find(&c, PARAM_DOWN_W, 0, -1);
 			assert_int_equal(up->lo[0], down->lo[1]);
 			assert_int_equal(up->hi[0], down->hi[1]);
 			catalogue_free(&c);
@@ -216,23 +258,23 @@ static void heads_stay_whole_and_with_their_keys(void **state)
 static void a_tied_head_is_copied_to_the_last_stage_only(void **state)
 {
 	(void)state;
-	struct model_shape m = shape_of(shapes[0]);
+	struct model_shape m = shape_of(shapes[1]);
 	struct catalogue c;
 	struct stage whole = { 0, 5, true, true }, last = { 3, 5, false, true }, middle = { 1, 3, false, false };
-	assert_int_equal(catalogue_build(&m, 2, 1, &whole, &c, NULL), 0);
-	assert_false(catalogue_find(&c, PARAM_EMBED, -1)->tied_copy);
-	assert_null(catalogue_find(&c, PARAM_HEAD, -1));
+	build(&m, 2, 1, &whole, &c);
+	assert_false(catalogue_find(&c, PARAM_EMBED, -1, -1)->tied_copy);
+	assert_null(catalogue_find(&c, PARAM_HEAD, -1, -1));
 	catalogue_free(&c);
-	assert_int_equal(catalogue_build(&m, 2, 1, &last, &c, NULL), 0);
-	const struct param *copy = catalogue_find(&c, PARAM_EMBED, -1);
+	build(&m, 2, 1, &last, &c);
+	const struct param *copy = catalogue_find(&c, PARAM_EMBED, -1, -1);
 	assert_true(copy->tied_copy);
 	assert_string_equal(copy->name, "embed.tokens.weight");
 	assert_ptr_equal(copy, &c.params[c.n - 1]);
-	assert_null(catalogue_find(&c, PARAM_POSITIONS, -1));
+	assert_null(catalogue_find(&c, PARAM_POSITIONS, -1, -1));
 	catalogue_free(&c);
-	assert_int_equal(catalogue_build(&m, 2, 1, &middle, &c, NULL), 0);
-	assert_null(catalogue_find(&c, PARAM_EMBED, -1));
-	assert_null(catalogue_find(&c, PARAM_NORM_W, -1));
+	build(&m, 2, 1, &middle, &c);
+	assert_null(catalogue_find(&c, PARAM_EMBED, -1, -1));
+	assert_null(catalogue_find(&c, PARAM_NORM_W, -1, -1));
 	catalogue_free(&c);
 }
 
@@ -251,36 +293,37 @@ static void names_and_starts_are_the_documented_ones(void **state)
 		{ "norm.weight", 60, 1, INIT_ONE }, { "norm.bias", 60, 1, INIT_ZERO },
 	};
 	(void)state;
-	struct model_shape m = shape_of(shapes[0]);
+	struct model_shape m = shape_of(shapes[1]);
 	struct stage s = { 0, 1, true, true };
 	struct catalogue c;
-	assert_int_equal(catalogue_build(&m, 1, 0, &s, &c, NULL), 0);
+	build(&m, 1, 0, &s, &c);
 	assert_int_equal(c.n, sizeof gpt2 / sizeof *gpt2);
 	for (int i = 0; i < c.n; i++) {
 		assert_string_equal(c.params[i].name, gpt2[i].name);
 		assert_int_equal(c.params[i].shape[0], gpt2[i].rows);
 		assert_int_equal(c.params[i].shape[1], gpt2[i].columns);
 		assert_int_equal(c.params[i].init, gpt2[i].init);
-		assert_false(c.params[i].sharded);
+		assert_int_equal(c.params[i].copies, 1);
 	}
 	catalogue_free(&c);
-	m = shape_of(shapes[2]);
-	assert_int_equal(catalogue_build(&m, 1, 0, &s, &c, NULL), 0);
+	m = shape_of(shapes[3]);
+	build(&m, 1, 0, &s, &c);
 	assert_string_equal(c.params[c.n - 1].name, "head.weight");
-	assert_string_equal(catalogue_find(&c, PARAM_GATE_W, 0)->name, "layers.0.mlp.gate.weight");
-	assert_null(catalogue_find(&c, PARAM_Q_B, 0));
-	assert_null(catalogue_find(&c, PARAM_NORM_B, -1));
+	assert_string_equal(catalogue_find(&c, PARAM_GATE_W, 0, -1)->name, "layers.0.mlp.gate.weight");
+	assert_null(catalogue_find(&c, PARAM_Q_B, 0, -1));
+	assert_null(catalogue_find(&c, PARAM_NORM_B, -1, -1));
 	catalogue_free(&c);
 }
 
 static void more_ranks_than_heads_are_refused(void **state)
 {
 	(void)state;
-	struct model_shape m = shape_of(shapes[3]);
+	struct model_shape m = shape_of(shapes[4]);
 	struct stage s = { 0, 1, true, true };
 	struct catalogue c;
 	struct err e = ERR_INIT;
-	assert_int_equal(catalogue_build(&m, 5, 0, &s, &c, &e), -1);
+	struct share share = share_of(5, 0, &s);
+	assert_int_equal(catalogue_build(&m, &share, &c, &e), -1);
 	assert_int_equal(e.code, ERR_UNSUPPORTED);
 }
 
