@@ -41,6 +41,20 @@ void act_dims_of(const struct job *job, const struct model_shape *m, const struc
 	*out = d;
 }
 
+int64_t act_first_head(const struct model_shape *m, const struct layout *l, int tp_rank)
+{
+	int64_t lo, hi;
+	if (m->kv_heads < l->tp)
+		return tp_rank * (m->heads / l->tp);
+	partition(m->kv_heads, l->tp, tp_rank, 1, &lo, &hi);
+	return lo * (m->heads / m->kv_heads);
+}
+
+int64_t act_rope_bytes(const struct act_dims *d)
+{
+	return lines(2 * d->seq * (d->dim / 2) * F32);
+}
+
 enum job_recompute act_mode(const struct act_dims *d, int layer)
 {
 	return layer % d->every == 0 ? d->mode : RECOMPUTE_NONE;

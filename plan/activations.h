@@ -44,6 +44,11 @@ struct act_dims {
 void act_dims_of(const struct job *job, const struct model_shape *m, const struct layout *l, int tp_rank, bool split,
 		 struct act_dims *out);
 
+/* The first query head of the shard. */
+int64_t act_first_head(const struct model_shape *m, const struct layout *l, int tp_rank);
+/* Cosines and sines of the rotary positions, [2, seq, d / 2] fp32. */
+int64_t act_rope_bytes(const struct act_dims *d);
+
 /* Of a layer. */
 enum act {
 	ACT_NORM1_X,     /* [s, c] the residual stream at the layer's input; of a chunk's first layer the slot's input itself */

@@ -5,116 +5,124 @@
 
 /* Cuts one allocation into pieces. With base NULL it only measures: the same code walks both times. */
 struct carver {
-	float *base;
-	int64_t used; /* elements */
+	char *base;
+	int64_t used; /* bytes */
 };
 
-static float *carve(struct carver *c, int64_t elements)
+static void *carve(struct carver *c, int64_t bytes)
 {
-	float *p = c->base ? c->base + c->used : NULL;
-	c->used += (elements + 15) / 16 * 16; /* 64-byte lines */
+	void *p = c->base && bytes ? c->base + c->used : NULL;
+	c->used += bytes;
 	return p;
 }
 
-static void carve_norm(struct model *m, struct carver *c, struct norm_kept *k, bool sums)
+static void carve_block(struct model *m, struct carver *c, const struct slot *s, const struct block_view *v, bool first,
+			struct block_kept *k)
 {
-	k->x = sums ? carve(c, model_boundary(m)) : NULL;
-	k->mean = m->shape.rms ? NULL : carve(c, m->n);
-	k->rstd = carve(c, m->n);
-}
-
-static void carve_block(struct model *m, struct carver *c, const struct block_view *v, struct block_kept *k, bool first)
-{
-	carve_norm(m, c, &k->norm1, !first); /* nothing is pending in front of a stage's first norm */
-	carve_norm(m, c, &k->norm2, true);
-	k->y1 = carve(c, model_boundary(m));
-	k->qkv = carve(c, m->n * v->qkv.out);
-	k->o = carve(c, m->n * v->o.in);
-	k->lse = carve(c, m->n * m->attn.heads);
-	k->y2 = carve(c, model_boundary(m));
-	k->up = carve(c, m->n * v->up.out);
-	k->act = carve(c, m->n * v->down.in);
-}
-
-static void carve_slot(struct model *m, struct carver *c, struct slot *s)
-{
-	s->input = carve(c, model_boundary(m));
-	s->pending = carve(c, model_boundary(m));
-	s->grad = carve(c, model_boundary(m));
-	for (int i = 0; i < m->layers; i++)
-		carve_block(m, c, &m->views.blocks[i], &s->blocks[i], i == 0);
-	if (m->stage.last) {
-		carve_norm(m, c, &s->norm, m->layers > 0);
-		s->y = carve(c, model_boundary(m));
+	for (int a = 0; a < ACTS; a++) {
+		enum act_home home = act_home(&m->d, v->layer, first, (enum act)a);
+		k->at[a] = home == ACT_SLOT ? carve(c, act_bytes(&m->d, (enum act)a)) : home == ACT_WORK ? m->again.at[a] : NULL;
 	}
+	if (first)
+		k->at[ACT_NORM1_X] = s->at[SLOT_INPUT];
 }
 
-static int64_t most(int64_t a, int64_t b)
+static void carve_slot(struct model *m, const struct chunk *ch, struct carver *c, struct slot *s)
 {
-	return a > b ? a : b;
+	for (int a = 0; a < SLOTS; a++)
+		s->at[a] = carve(c, act_slot_bytes(&m->d, &ch->stage, (enum act_slot)a));
+	for (int i = 0; i < ch->layers; i++)
+		carve_block(m, c, s, &ch->views.blocks[i], i == 0, &s->blocks[i]);
 }
 
-static void carve_scratch(struct model *m, struct carver *c, struct scratch *t)
+/* One home for what recomputing layers write again. */
+static void carve_work(struct model *m, struct carver *c)
 {
-	if (m->layers) {
-		const struct block_view *v = &m->views.blocks[0];
-		t->hidden = carve(c, model_boundary(m));
-		t->wide = carve(c, m->n * most(v->qkv.out, v->up.out));
-		t->narrow = carve(c, m->n * most(v->o.in, v->down.in));
-	}
-	if (m->stage.last) {
-		t->logits = carve(c, m->rows * m->views.head.out);
-		t->max = carve(c, m->rows);
-		t->sums = carve(c, m->rows * 2);
-	}
+	bool used[ACTS] = { false };
+	for (int i = 0; i < m->n_chunks; i++)
+		for (int l = 0; l < m->chunks[i].layers; l++)
+			for (int a = 0; a < ACTS; a++)
+				used[a] |= act_home(&m->d, m->chunks[i].views.blocks[l].layer, l == 0, (enum act)a) == ACT_WORK;
+	for (int a = 0; a < ACTS; a++)
+		m->again.at[a] = used[a] ? carve(c, act_bytes(&m->d, (enum act)a)) : NULL;
+}
+
+static void carve_scratch(struct model *m, struct carver *c)
+{
+	for (int a = 0; a < SCRATCHES; a++)
+		m->scratch[a] = carve(c, act_scratch_bytes(&m->d, m->has_last, (enum act_scratch)a));
 }
 
 static int take(struct model *m, struct carver *c, const char *what, struct err *e)
 {
-	size_t bytes = (size_t)c->used * sizeof(float);
-	*c = (struct carver){ .base = kern_alloc(m->kern, bytes ? bytes : sizeof(float)) };
+	size_t bytes = (size_t)c->used;
+	*c = (struct carver){ .base = kern_alloc(m->kern, bytes ? bytes : 1) };
 	if (c->base)
 		return 0;
-	return err_set(e, ERR_NOMEM, "%s: no memory for %zu bytes; lower batch.micro, or raise parallel.tp or parallel.pp",
+	return err_set(e, ERR_NOMEM, "%s: no memory for %zu bytes; lower batch.micro, raise parallel.tp or parallel.pp, or set recompute.mode",
 		       what, bytes);
+}
+
+static int open_slot(struct model *m, const struct chunk *ch, struct slot *s, struct err *e)
+{
+	struct carver c = { 0 };
+	s->blocks = calloc((size_t)ch->layers + 1, sizeof *s->blocks);
+	if (!s->blocks)
+		return err_set(e, ERR_NOMEM, "%d layers' activations: out of memory", ch->layers);
+	carve_slot(m, ch, &c, s);
+	if (take(m, &c, "a micro-batch's activations", e))
+		return -1;
+	s->memory = c.base;
+	carve_slot(m, ch, &c, s);
+	return 0;
 }
 
 int activations_open(struct model *m, struct err *e)
 {
-	m->slots = calloc((size_t)m->n_slots, sizeof *m->slots);
-	if (!m->slots)
-		return err_set(e, ERR_NOMEM, "%d micro-batches: out of memory", m->n_slots);
-	for (int i = 0; i < m->n_slots; i++) {
-		struct slot *s = &m->slots[i];
-		struct carver c = { 0 };
-		s->blocks = calloc((size_t)m->layers + 1, sizeof *s->blocks);
-		if (!s->blocks)
-			return err_set(e, ERR_NOMEM, "%d layers' activations: out of memory", m->layers);
-		carve_slot(m, &c, s);
-		if (take(m, &c, "a micro-batch's activations", e))
-			return -1;
-		s->memory = c.base;
-		carve_slot(m, &c, s);
-	}
 	struct carver c = { 0 };
-	carve_scratch(m, &c, &m->scratch);
+	carve_work(m, &c);
+	if (c.used) {
+		if (take(m, &c, "recomputed activations", e))
+			return -1;
+		m->work = c.base;
+		carve_work(m, &c);
+	}
+	c = (struct carver){ 0 };
+	carve_scratch(m, &c);
 	if (take(m, &c, "the passes' scratch", e))
 		return -1;
-	m->scratch.memory = c.base;
-	carve_scratch(m, &c, &m->scratch);
+	m->scratch_memory = c.base;
+	carve_scratch(m, &c);
+	for (int i = 0; i < m->n_chunks; i++) {
+		struct chunk *ch = &m->chunks[i];
+		ch->slots = calloc((size_t)ch->n_slots, sizeof *ch->slots);
+		if (!ch->slots)
+			return err_set(e, ERR_NOMEM, "%d micro-batches: out of memory", ch->n_slots);
+		for (int s = 0; s < ch->n_slots; s++)
+			if (open_slot(m, ch, &ch->slots[s], e))
+				return -1;
+	}
 	return 0;
+}
+
+static void close_slots(struct model *m, struct chunk *ch)
+{
+	for (int i = 0; ch->slots && i < ch->n_slots; i++) {
+		if (ch->slots[i].memory)
+			kern_free(m->kern, ch->slots[i].memory);
+		free(ch->slots[i].blocks);
+	}
+	free(ch->slots);
+	ch->slots = NULL;
 }
 
 void activations_close(struct model *m)
 {
-	for (int i = 0; m->slots && i < m->n_slots; i++) {
-		if (m->slots[i].memory)
-			kern_free(m->kern, m->slots[i].memory);
-		free(m->slots[i].blocks);
-	}
-	free(m->slots);
-	m->slots = NULL;
-	if (m->scratch.memory)
-		kern_free(m->kern, m->scratch.memory);
-	memset(&m->scratch, 0, sizeof m->scratch);
+	for (int i = 0; m->chunks && i < m->n_chunks; i++)
+		close_slots(m, &m->chunks[i]);
+	if (m->work)
+		kern_free(m->kern, m->work);
+	if (m->scratch_memory)
+		kern_free(m->kern, m->scratch_memory);
+	m->work = m->scratch_memory = NULL;
 }

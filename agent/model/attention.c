@@ -1,30 +1,98 @@
 #include "agent/model/stage.h"
 
-/* stream += o_proj(attention(rope(qkv(norm1(stream))))) */
-int attention_forward(struct model *m, const struct block_view *v, struct block_kept *k, float *pending,
-		      struct stream *s, struct err *e)
+#include <string.h>
+
+static struct rope_shape rope_of(const struct model *m)
 {
-	norm_forward(m, &v->norm1, &k->norm1, k->y1, s->x, s->r);
-	s->x = k->norm1.x;
-	linear_forward(m, &v->qkv, k->qkv, k->y1); /* [n, c] → [n, w] */
-	if (m->shape.rope)
-		m->ops->rope_fwd(m->kern, k->qkv, &m->attn, (float)m->shape.rope_theta);
-	m->ops->attention_fwd(m->kern, k->o, k->lse, k->qkv, &m->attn); /* [n, w] → [n, H d] */
-	s->r = pending;
-	return linear_forward_reduced(m, &v->o, pending, k->o, e); /* [n, H d] → [n, c] */
+	return (struct rope_shape){
+		.n = m->d.n, .row = m->d.qkv, .heads = (int)(m->d.heads + m->d.kv_heads), .dim = (int)m->d.dim, .seq = m->d.seq,
+	};
 }
 
-int attention_backward(struct model *m, const struct block_view *v, const struct block_kept *k, float *dres, struct err *e)
+/* The first sequence's number and those after it, for the numbers of dropout. */
+static void number_samples(const struct pass *p, int64_t *samples)
 {
-	float *d_o = m->scratch.narrow, *dqkv = m->scratch.wide, *dy1 = m->scratch.hidden;
+	for (int64_t i = 0; i < p->m->d.micro; i++)
+		samples[i] = p->batch->sample + i;
+}
 
-	linear_backward(m, &v->o, d_o, dres, k->o);
-	m->ops->attention_bwd(m->kern, dqkv, d_o, k->o, k->lse, k->qkv, &m->attn);
-	if (m->shape.rope)
-		m->ops->rope_bwd(m->kern, dqkv, &m->attn, (float)m->shape.rope_theta);
-	linear_backward(m, &v->qkv, dy1, dqkv, k->y1);
-	if (tp_sum(m->tp, dy1, (size_t)(m->n * m->shape.hidden), e))
+static struct attn_shape attn_of(const struct pass *p, int layer)
+{
+	const struct model *m = p->m;
+	struct attn_shape s = {
+		.batch = m->d.micro, .heads = (int)m->d.heads, .kv_heads = (int)m->d.kv_heads, .dim = (int)m->d.dim,
+		.starts = p->starts, .drop = drop_of(p, DROP_WEIGHTS, layer), .samples = m->samples,
+		.heads_all = m->shape.heads, .head_first = m->head_first, .seq = m->shape.seq,
+	};
+	if (s.drop.p > 0)
+		number_samples(p, m->samples);
+	return s;
+}
+
+static int core_forward(struct pass *p, const struct block_view *v, struct block_kept *k, struct err *e)
+{
+	struct attn_shape s = attn_of(p, v->layer);
+	return cp_attention_forward(p->m->cp, p->m->kern, k->at[ACT_O], k->at[ACT_LSE], k->at[ACT_QKV], &s, e);
+}
+
+/* stream += o_proj(attention(rope(qkv(norm1(stream))))) */
+int attention_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e)
+{
+	struct model *m = p->m;
+	norm_forward(m, &v->norm1, k->at[ACT_Y1], k->at[ACT_NORM1_X], k->at[ACT_NORM1_STATS], s->x, s->r);
+	if (s->r)
+		s->x = k->at[ACT_NORM1_X];
+	if (column_forward(m, &v->qkv, k->at[ACT_QKV], k->at[ACT_Y1], e)) /* [s, c] → [n, w] */
 		return -1;
-	norm_backward(m, &v->norm1, &k->norm1, dres, dy1, dres);
+	if (m->shape.rope) {
+		struct rope_shape r = rope_of(m);
+		m->ops->rope_fwd(m->kern, k->at[ACT_QKV], &r, m->cos, m->sin);
+	}
+	s->r = pending;
+	if (core_forward(p, v, k, e) ||                               /* [n, w] → [n, H d] */
+	    row_forward(m, &v->o, pending, k->at[ACT_O], e))          /* [n, H d] → [s, c] */
+		return -1;
+	drop_forward(p, DROP_ATTN, v->layer, pending);
+	return 0;
+}
+
+int attention_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct err *e)
+{
+	norm_forward(p->m, &v->norm1, k->at[ACT_Y1], NULL, k->at[ACT_NORM1_STATS], k->at[ACT_NORM1_X], NULL);
+	return core_forward(p, v, k, e);
+}
+
+/* From the gradient of the sublayer's result to that of the fused projection. */
+static int core_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dqkv, const void *d_o, struct err *e)
+{
+	struct model *m = p->m;
+	struct attn_shape s = attn_of(p, v->layer);
+	if (cp_attention_backward(m->cp, m->kern, dqkv, d_o, k->at[ACT_O], k->at[ACT_LSE], k->at[ACT_QKV], &s, e))
+		return -1;
+	if (m->shape.rope) {
+		struct rope_shape r = rope_of(m);
+		m->ops->rope_bwd(m->kern, dqkv, &r, m->cos, m->sin);
+	}
+	return 0;
+}
+
+int attention_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
+{
+	struct model *m = p->m;
+	void *d_o = m->scratch[SCRATCH_NARROW], *dy1 = m->scratch[SCRATCH_HIDDEN];
+	void *dqkv = m->d.split ? k->at[ACT_DQKV] : m->scratch[SCRATCH_WIDE];
+	const void *dsub = m->d.split ? k->at[ACT_DATTN] : NULL;
+
+	if (p->input) {
+		dsub = drop_backward(p, DROP_ATTN, v->layer, dres);
+		if (m->d.split)
+			memcpy(k->at[ACT_DATTN], dsub, (size_t)(m->d.s * m->d.c * m->d.width));
+	}
+	if (row_backward(p, &v->o, d_o, dsub, k->at[ACT_O], e) ||
+	    (p->input && core_backward(p, v, k, dqkv, d_o, e)) ||
+	    column_backward(p, &v->qkv, dy1, dqkv, k->at[ACT_Y1], e))
+		return -1;
+	if (p->input)
+		norm_backward(m, &v->norm1, dres, dy1, dres, k->at[ACT_NORM1_X], k->at[ACT_NORM1_STATS]);
 	return 0;
 }

@@ -2,20 +2,22 @@
 
 #include <math.h>
 
-/* Logits of `rows` tokens become exp(logit - max); scratch->sums holds the sums and the targets' logits, over the whole
+/* Logits of `rows` tokens become exp(logit - max); the scratch holds the sums and the targets' logits, over the whole
  * vocabulary. Adds the rows' losses. */
-static int chunk_loss(struct model *m, const float *y, const int32_t *targets, int64_t rows, double *loss, struct err *e)
+static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int64_t rows, double *loss, struct err *e)
 {
-	const struct linear_view *head = &m->views.head;
-	struct scratch *t = &m->scratch;
-	float *sum = t->sums, *target = t->sums + rows;
+	struct model *m = p->m;
+	const struct linear_view *head = &p->chunk->views.head;
+	int32_t lo = p->chunk->views.vocab_lo;
+	void *logits = m->scratch[SCRATCH_LOGITS];
+	float *max = m->scratch[SCRATCH_MAX], *sum = m->scratch[SCRATCH_SUMS], *target = sum + rows;
 
-	m->ops->linear_fwd(m->kern, t->logits, y, m->params + head->w, NULL, rows, head->in, head->out); /* [rows, V] */
-	m->ops->xent_max(m->kern, t->max, t->logits, rows, head->out);
-	if (tp_max(m->tp, t->max, (size_t)rows, e))
+	m->ops->linear_fwd(m->kern, logits, y, unit_param(m, head->unit, head->w), NULL, rows, head->in, head->out); /* [rows, V] */
+	m->ops->xent_max(m->kern, max, logits, rows, head->out);
+	if (tp_max(m->tp, max, (size_t)rows, e))
 		return -1;
-	m->ops->xent_exp(m->kern, t->logits, sum, target, t->max, targets, rows, head->out, m->views.vocab_lo);
-	if (tp_sum(m->tp, t->sums, (size_t)rows * 2, e))
+	m->ops->xent_exp(m->kern, logits, sum, target, max, targets, rows, head->out, lo);
+	if (tp_sum(m->tp, sum, (size_t)rows * 2, e))
 		return -1;
 	for (int64_t i = 0; i < rows; i++)
 		*loss += log((double)sum[i]) - (double)target[i];
@@ -23,35 +25,67 @@ static int chunk_loss(struct model *m, const float *y, const int32_t *targets, i
 }
 
 /* The chunk's gradient of the head is added, and y [rows, c] becomes its own gradient: weights first, as they read y. */
-static void chunk_grad(struct model *m, float *y, const int32_t *targets, int64_t rows)
+static void chunk_grad(struct pass *p, void *y, const int32_t *targets, int64_t rows)
 {
-	const struct linear_view *head = &m->views.head;
-	float *logits = m->scratch.logits;
+	struct model *m = p->m;
+	const struct linear_view *head = &p->chunk->views.head;
+	void *logits = m->scratch[SCRATCH_LOGITS];
 
-	m->ops->xent_grad(m->kern, logits, m->scratch.sums, targets, m->grad_scale, rows, head->out, m->views.vocab_lo);
-	m->ops->linear_bwd_weight(m->kern, m->grads + head->w, NULL, logits, y, rows, head->in, head->out);
-	m->ops->linear_bwd_input(m->kern, y, logits, m->params + head->w, rows, head->in, head->out);
+	m->ops->xent_grad(m->kern, logits, m->scratch[SCRATCH_SUMS], targets, p->batch->grad_scale, rows, head->out, p->chunk->views.vocab_lo);
+	m->ops->linear_bwd_weight(m->kern, unit_grad(m, head->unit, head->w), NULL, logits, y, rows, head->in, head->out);
+	m->ops->linear_bwd_input(m->kern, y, logits, unit_param(m, head->unit, head->w), rows, head->in, head->out);
 }
 
-int head_forward(struct model *m, struct slot *slot, struct stream s, const int32_t *targets, bool backward,
-		 double *loss, struct err *e)
+static int chunks(struct pass *p, double *loss, struct err *e)
 {
-	norm_forward(m, &m->views.norm, &slot->norm, slot->y, s.x, s.r);
-	for (int64_t i = 0; i < m->n; i += m->rows) {
-		int64_t rows = m->n - i < m->rows ? m->n - i : m->rows;
-		float *y = slot->y + i * m->shape.hidden;
-		if (chunk_loss(m, y, targets + i, rows, loss, e))
+	struct model *m = p->m;
+	for (int64_t i = 0; i < m->d.n; i += m->d.rows) {
+		int64_t rows = m->d.n - i < m->d.rows ? m->d.n - i : m->d.rows;
+		char *y = (char *)p->slot->at[SLOT_Y] + i * m->d.c * m->d.width;
+		if (chunk_loss(p, y, p->targets + i, rows, loss, e))
 			return -1;
-		if (backward)
-			chunk_grad(m, y, targets + i, rows);
+		if (p->keep)
+			chunk_grad(p, y, p->targets + i, rows);
 	}
 	return 0;
 }
 
-int head_backward(struct model *m, struct slot *slot, struct err *e)
+/* The final norm's output, all n rows. */
+static int normed(struct pass *p, struct stream s, struct err *e)
 {
-	if (tp_sum(m->tp, slot->y, (size_t)model_boundary(m), e))
+	struct model *m = p->m;
+	void **at = p->slot->at, *y = m->tp->sp ? m->scratch[SCRATCH_HIDDEN] : at[SLOT_Y];
+
+	if (unit_hold(m, p->chunk->views.norm.unit, e))
 		return -1;
-	norm_backward(m, &m->views.norm, &slot->norm, slot->grad, slot->y, NULL);
-	return 0;
+	norm_forward(m, &p->chunk->views.norm, y, at[SLOT_NORM_X], at[SLOT_NORM_STATS], s.x, s.r);
+	unit_drop(m, p->chunk->views.norm.unit);
+	return m->tp->sp ? tp_gather(m->tp, y, at[SLOT_Y], (size_t)(m->d.s * m->d.c), e) : 0;
+}
+
+int head_forward(struct pass *p, struct stream s, double *loss, struct err *e)
+{
+	struct model *m = p->m;
+	const struct linear_view *head = &p->chunk->views.head;
+	/* A tied table's gradients are complete with the embedding's. */
+	bool last = p->batch->last && !(p->chunk->views.tied_here);
+
+	if (normed(p, s, e) || unit_hold(m, head->unit, e) || (p->keep && unit_grads(m, head->unit, e)))
+		return -1;
+	int rc = chunks(p, loss, e);
+	unit_drop(m, head->unit);
+	return rc || (p->keep && unit_done(m, head->unit, last, e)) ? -1 : 0;
+}
+
+int head_backward(struct pass *p, struct err *e)
+{
+	struct model *m = p->m;
+	const struct norm_view *v = &p->chunk->views.norm;
+	void **at = p->slot->at, *dy = m->tp->sp ? m->scratch[SCRATCH_HIDDEN] : at[SLOT_Y];
+
+	if (tp_reduce(m->tp, at[SLOT_Y], dy, (size_t)(m->d.s * m->d.c), e) || unit_hold(m, v->unit, e) || unit_grads(m, v->unit, e))
+		return -1;
+	norm_backward(m, v, at[SLOT_GRAD], dy, NULL, at[SLOT_NORM_X], at[SLOT_NORM_STATS]);
+	unit_drop(m, v->unit);
+	return unit_done(m, v->unit, p->batch->last, e);
 }

@@ -13,41 +13,29 @@ static uint64_t name_hash(const char *name)
 	return h;
 }
 
-static void fill_normal(const struct param *p, double std, uint64_t seed, float *out)
+/* Row by row of the box, as far as [first, first + count) reaches: rows of the box are runs of the whole tensor. */
+static void fill_normal(const struct param *p, double std, uint64_t seed, int64_t first, int64_t count, float *out)
 {
 	struct philox_key key = philox_key(seed, PHILOX_INIT, name_hash(p->name));
 	int64_t width = p->hi[1] - p->lo[1];
 
-	for (int64_t row = p->lo[0]; row < p->hi[0]; row++, out += width) {
-		philox_normal(key, (uint64_t)(row * p->shape[1] + p->lo[1]), (size_t)width, out);
-		for (int64_t i = 0; i < width; i++)
-			out[i] *= (float)std;
+	for (int64_t done = 0; done < count;) {
+		int64_t row = (first + done) / width, column = (first + done) % width;
+		int64_t n = width - column < count - done ? width - column : count - done;
+		philox_normal(key, (uint64_t)((p->lo[0] + row) * p->shape[1] + p->lo[1] + column), (size_t)n, out + done);
+		done += n;
 	}
+	for (int64_t i = 0; i < count; i++)
+		out[i] *= (float)std;
 }
 
-static void fill(const struct param *p, float value, float *out)
+void model_init(const struct param *p, const struct model_shape *shape, uint64_t seed, int64_t first, int64_t count, float *out)
 {
-	for (int64_t i = 0; i < p->count; i++)
-		out[i] = value;
-}
-
-void model_init(const struct catalogue *c, double init_std, int64_t layers, uint64_t seed, float *params)
-{
-	for (int i = 0; i < c->n; i++) {
-		const struct param *p = &c->params[i];
-		switch (p->init) {
-		case INIT_ZERO:
-			fill(p, 0.0f, params + p->offset);
-			break;
-		case INIT_ONE:
-			fill(p, 1.0f, params + p->offset);
-			break;
-		case INIT_NORMAL:
-			fill_normal(p, init_std, seed, params + p->offset);
-			break;
-		case INIT_NORMAL_SCALED:
-			fill_normal(p, init_std / sqrt(2.0 * (double)layers), seed, params + p->offset);
-			break;
-		}
+	const double std[] = { [INIT_NORMAL] = shape->init_std, [INIT_NORMAL_SCALED] = shape->init_std / sqrt(2.0 * (double)shape->layers) };
+	if (p->init == INIT_NORMAL || p->init == INIT_NORMAL_SCALED) {
+		fill_normal(p, std[p->init], seed, first, count, out);
+		return;
 	}
+	for (int64_t i = 0; i < count; i++)
+		out[i] = p->init == INIT_ONE;
 }

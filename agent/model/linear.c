@@ -1,59 +1,86 @@
 #include "agent/model/stage.h"
 
-/* A view's place in a flat buffer; NULL for a part that the family does not have. */
-static float *at(float *flat, int64_t offset)
+/* What one rank computes of a linear, forward. */
+static void product(struct model *m, const struct linear_view *l, void *y, const void *x, bool bias)
 {
-	return offset < 0 ? NULL : flat + offset;
+	m->ops->linear_fwd(m->kern, y, x, unit_param(m, l->unit, l->w), bias ? unit_param(m, l->unit, l->b) : NULL, m->d.n, l->in, l->out);
 }
 
-void linear_forward(struct model *m, const struct linear_view *l, float *y, const float *x)
+static void weight_grad(struct model *m, const struct linear_view *l, const void *dy, const void *x)
 {
-	m->ops->linear_fwd(m->kern, y, x, m->params + l->w, at(m->params, l->b), m->n, l->in, l->out);
+	m->ops->linear_bwd_weight(m->kern, unit_grad(m, l->unit, l->w), unit_grad(m, l->unit, l->b), dy, x, m->d.n, l->in, l->out);
 }
 
-int linear_forward_reduced(struct model *m, const struct linear_view *l, float *y, const float *x, struct err *e)
+static void input_grad(struct model *m, const struct linear_view *l, void *dx, const void *dy)
 {
-	if (m->tp->size == 1) { /* the same, in one pass */
-		linear_forward(m, l, y, x);
+	m->ops->linear_bwd_input(m->kern, dx, dy, unit_param(m, l->unit, l->w), m->d.n, l->in, l->out);
+}
+
+/* All n rows of a tensor of the stream: itself, or under sp gathered into scratch. */
+static int all_rows(struct model *m, const void *x, const void **full, struct err *e)
+{
+	*full = x;
+	if (!m->tp->sp)
 		return 0;
-	}
-	m->ops->linear_fwd(m->kern, y, x, m->params + l->w, NULL, m->n, l->in, l->out);
-	if (tp_sum(m->tp, y, (size_t)(m->n * l->out), e))
+	*full = m->scratch[SCRATCH_FULL];
+	return tp_gather(m->tp, x, m->scratch[SCRATCH_FULL], (size_t)(m->d.s * m->d.c), e);
+}
+
+/* Where a product of all n rows goes before it is reduced to the stream's rows in y. */
+static void *before_reduce(struct model *m, void *y)
+{
+	return m->tp->sp ? m->scratch[SCRATCH_FULL] : y;
+}
+
+static int to_stream(struct model *m, void *y, struct err *e)
+{
+	return tp_reduce(m->tp, before_reduce(m, y), y, (size_t)(m->d.s * m->d.c), e);
+}
+
+int column_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e)
+{
+	const void *full;
+	if (all_rows(m, x, &full, e))
 		return -1;
-	if (l->b >= 0)
-		m->ops->add_bias(m->kern, y, m->params + l->b, m->n, l->out);
+	product(m, l, y, full, true);
 	return 0;
 }
 
-void linear_backward(struct model *m, const struct linear_view *l, float *dx, const float *dy, const float *x)
+int column_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e)
 {
-	m->ops->linear_bwd_weight(m->kern, m->grads + l->w, at(m->grads, l->b), dy, x, m->n, l->in, l->out);
-	if (dx)
-		m->ops->linear_bwd_input(m->kern, dx, dy, m->params + l->w, m->n, l->in, l->out);
+	struct model *m = p->m;
+	const void *full;
+	if (p->weight) {
+		if (all_rows(m, x, &full, e))
+			return -1;
+		weight_grad(m, l, dy, full);
+	}
+	if (!p->input)
+		return 0;
+	input_grad(m, l, before_reduce(m, dx), dy);
+	return to_stream(m, dx, e);
 }
 
-void norm_forward(struct model *m, const struct norm_view *v, struct norm_kept *k, float *y, float *x, const float *r)
+int row_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e)
 {
-	const float *w = m->params + v->w;
-	float eps = (float)m->shape.norm_eps;
-	float *sum = r ? k->x : NULL;
-
-	if (m->shape.rms)
-		m->ops->rmsnorm_fwd(m->kern, y, sum, k->rstd, x, r, w, m->n, m->shape.hidden, eps);
-	else
-		m->ops->layernorm_fwd(m->kern, y, sum, k->mean, k->rstd, x, r, w, m->params + v->b, m->n, m->shape.hidden, eps);
-	if (!r)
-		k->x = x;
+	bool alone = m->tp->size == 1; /* then the bias goes with the product */
+	product(m, l, before_reduce(m, y), x, alone);
+	if (to_stream(m, y, e))
+		return -1;
+	if (l->b >= 0 && !alone)
+		m->ops->add_bias(m->kern, y, unit_param(m, l->unit, l->b), m->d.s, m->d.c);
+	return 0;
 }
 
-void norm_backward(struct model *m, const struct norm_view *v, const struct norm_kept *k, float *dx, const float *dy,
-		   const float *dres)
+int row_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e)
 {
-	const float *w = m->params + v->w;
-	float *dw = m->grads + v->w;
-
-	if (m->shape.rms)
-		m->ops->rmsnorm_bwd(m->kern, dx, dw, dy, dres, k->x, k->rstd, w, m->n, m->shape.hidden);
-	else
-		m->ops->layernorm_bwd(m->kern, dx, dw, m->grads + v->b, dy, dres, k->x, k->mean, k->rstd, w, m->n, m->shape.hidden);
+	struct model *m = p->m;
+	const void *full;
+	if (all_rows(m, dy, &full, e))
+		return -1;
+	if (p->weight)
+		weight_grad(m, l, full, x);
+	if (p->input)
+		input_grad(m, l, dx, full);
+	return 0;
 }

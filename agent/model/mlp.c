@@ -1,32 +1,74 @@
 #include "agent/model/stage.h"
 
-/* stream += down(activation(up(norm2(stream)))) */
-int mlp_forward(struct model *m, const struct block_view *v, struct block_kept *k, float *pending,
-		struct stream *s, struct err *e)
+#include <string.h>
+
+static void activate(struct model *m, const struct block_kept *k)
 {
-	norm_forward(m, &v->norm2, &k->norm2, k->y2, s->x, s->r);
-	s->x = k->norm2.x;
-	linear_forward(m, &v->up, k->up, k->y2); /* [n, c] → [n, f] or [n, 2f] */
 	if (m->shape.gated)
-		m->ops->swiglu_fwd(m->kern, k->act, k->up, m->n, m->ffn);
+		m->ops->swiglu_fwd(m->kern, k->at[ACT_ACT], k->at[ACT_UP], m->d.n, m->d.act);
 	else
-		m->ops->gelu_fwd(m->kern, k->act, k->up, m->n * m->ffn);
-	s->r = pending;
-	return linear_forward_reduced(m, &v->down, pending, k->act, e); /* [n, f] → [n, c] */
+		m->ops->gelu_fwd(m->kern, k->at[ACT_ACT], k->at[ACT_UP], m->d.n * m->d.act);
 }
 
-int mlp_backward(struct model *m, const struct block_view *v, const struct block_kept *k, float *dres, struct err *e)
+static void activate_backward(struct model *m, const struct block_kept *k, void *dup, const void *dact)
 {
-	float *dact = m->scratch.narrow, *dup = m->scratch.wide, *dy2 = m->scratch.hidden;
-
-	linear_backward(m, &v->down, dact, dres, k->act);
 	if (m->shape.gated)
-		m->ops->swiglu_bwd(m->kern, dup, dact, k->up, m->n, m->ffn);
+		m->ops->swiglu_bwd(m->kern, dup, dact, k->at[ACT_UP], m->d.n, m->d.act);
 	else
-		m->ops->gelu_bwd(m->kern, dup, dact, k->up, m->n * m->ffn);
-	linear_backward(m, &v->up, dy2, dup, k->y2);
-	if (tp_sum(m->tp, dy2, (size_t)(m->n * m->shape.hidden), e))
+		m->ops->gelu_bwd(m->kern, dup, dact, k->at[ACT_UP], m->d.n * m->d.act);
+}
+
+/* From the stream to the input of down. */
+static int upper_half(struct model *m, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e)
+{
+	norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS], s->x, s->r);
+	s->x = k->at[ACT_NORM2_X];
+	if (column_forward(m, &v->up, k->at[ACT_UP], k->at[ACT_Y2], e)) /* [s, c] → [n, u] */
 		return -1;
-	norm_backward(m, &v->norm2, &k->norm2, dres, dy2, dres);
+	activate(m, k);
+	return 0;
+}
+
+/* stream += down(activation(up(norm2(stream)))) */
+int mlp_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e)
+{
+	if (upper_half(p->m, v, k, s, e))
+		return -1;
+	s->r = pending;
+	if (row_forward(p->m, &v->down, pending, k->at[ACT_ACT], e)) /* [n, f] → [s, c] */
+		return -1;
+	drop_forward(p, DROP_MLP, v->layer, pending);
+	return 0;
+}
+
+int mlp_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e)
+{
+	if (s)
+		return upper_half(p->m, v, k, s, e);
+	norm_forward(p->m, &v->norm2, k->at[ACT_Y2], NULL, k->at[ACT_NORM2_STATS], k->at[ACT_NORM2_X], NULL);
+	activate(p->m, k);
+	return 0;
+}
+
+int mlp_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
+{
+	struct model *m = p->m;
+	void *dact = m->scratch[SCRATCH_NARROW], *dy2 = m->scratch[SCRATCH_HIDDEN];
+	void *dup = m->d.split ? k->at[ACT_DUP] : m->scratch[SCRATCH_WIDE];
+	const void *dsub = m->d.split ? k->at[ACT_DMLP] : NULL;
+
+	if (p->input) {
+		dsub = drop_backward(p, DROP_MLP, v->layer, dres);
+		if (m->d.split)
+			memcpy(k->at[ACT_DMLP], dsub, (size_t)(m->d.s * m->d.c * m->d.width));
+	}
+	if (row_backward(p, &v->down, dact, dsub, k->at[ACT_ACT], e))
+		return -1;
+	if (p->input)
+		activate_backward(m, k, dup, dact);
+	if (column_backward(p, &v->up, dy2, dup, k->at[ACT_Y2], e))
+		return -1;
+	if (p->input)
+		norm_backward(m, &v->norm2, dres, dy2, dres, k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS]);
 	return 0;
 }

@@ -19,6 +19,7 @@
 #ifndef MUSTER_AGENT_MODEL_MODEL_H
 #define MUSTER_AGENT_MODEL_MODEL_H
 
+#include "agent/parallel/cp.h"
 #include "agent/parallel/store.h"
 #include "agent/parallel/tp.h"
 #include "base/err.h"
@@ -40,8 +41,11 @@ struct model_options {
 	int n_chunks;
 	const int *slots;                  /* [n_chunks] micro-batches whose activations are kept at once */
 	bool split;                        /* backward passes come in two halves */
+	struct layout layout;
+	int tp_rank;
 	struct store *store;
 	struct tp *tp;
+	struct cp *cp;
 	struct kern *kern;
 };
 
@@ -60,6 +64,7 @@ struct model_batch {
 	const int32_t *starts;           /* [micro, seq] first position that the token attends to; NULL: 0 */
 	int64_t sample;                  /* global number of its first sequence: counts dropout's numbers */
 	float grad_scale;                /* of each token's loss in the gradient: 1 / tokens of the global batch, times a loss scale */
+	bool last;                       /* the step's last micro-batch here: its backward pass completes the gradients */
 };
 
 /* The last stage adds the sum of its token losses to *loss; the others leave it. (MoE layers add their router's
@@ -68,8 +73,7 @@ struct model_batch {
 int model_forward(struct model *m, int chunk, int slot, const struct model_batch *b, bool backward, double *loss, struct err *e);
 
 enum model_pass { BACKWARD_BOTH, BACKWARD_INPUT, BACKWARD_WEIGHT };
-/* last: this micro-batch is the chunk's last one, its weights' gradients complete those of the step. */
-int model_backward(struct model *m, int chunk, int slot, const struct model_batch *b, enum model_pass pass, bool last, struct err *e);
+int model_backward(struct model *m, int chunk, int slot, const struct model_batch *b, enum model_pass pass, struct err *e);
 
 /* The initial value of elements [first, first + count) of a parameter's box: Philox normals keyed by (seed, name), counted by
  * the global index, so that whatever the layout the model starts the same to the bit. */

@@ -2,137 +2,163 @@
  * stage — what the files of agent/model share: views of the weights, a micro-batch's
  * memory, scratch, and the parts of the two passes.
  *
- * Shapes: n = micro × seq tokens, c = hidden, d = head_dim, H and K this shard's query
- * and key/value heads, w = (H + 2K) d, f this shard's ffn, V this shard's vocabulary.
+ * Shapes are those of plan/activations.h: s rows of the residual stream, n tokens, c hidden, and so on.
  */
 #ifndef MUSTER_AGENT_MODEL_STAGE_H
 #define MUSTER_AGENT_MODEL_STAGE_H
 
 #include "agent/model/model.h"
+#include "plan/activations.h"
 
-/* Views: offsets into the flat buffers; -1 where the family has no such part. */
+/* Views: offsets into a unit; -1 where the family has no such part. */
 struct linear_view {
+	int unit;
 	int64_t w, b;    /* [out, in], [out] */
 	int64_t in, out; /* of this shard */
 };
 struct norm_view {
+	int unit;
 	int64_t w, b; /* [c] */
 };
 struct block_view {
+	int unit, layer;         /* layer: of the model */
 	struct norm_view norm1, norm2;
-	struct linear_view qkv; /* q, k, v as one product: out = w */
-	struct linear_view o;   /* row-parallel */
-	struct linear_view up;  /* gate and up as one product: out = 2f; else up alone: out = f */
+	struct linear_view qkv;  /* q, k, v as one product: out = w */
+	struct linear_view o;    /* row-parallel */
+	struct linear_view up;   /* gate and up as one product: out = 2f; else up alone: out = f */
 	struct linear_view down; /* row-parallel */
 };
 struct views {
-	struct block_view *blocks;  /* the stage's layers */
+	struct block_view *blocks;  /* of a chunk's layers */
 	struct norm_view norm;      /* last stage */
 	struct linear_view head;    /* last stage: [V, c], no bias */
-	int64_t tokens, positions;  /* first stage: [V, c], [seq, c] */
+	struct linear_view tokens;  /* first stage: [V, c] */
+	int positions;              /* first stage: the unit of [seq, c]; -1: none */
+	bool tied_here;             /* the head is this rank's own token table */
 	int32_t vocab_lo, vocab_hi; /* this shard's tokens, of embedding and head alike */
 };
 
-int views_open(const struct model_options *opt, struct views *out, struct err *e);
+int views_open(const struct model_options *opt, int chunk, struct views *out, struct err *e);
 void views_close(struct views *v);
 
-/* A norm's input and statistics. */
-struct norm_kept {
-	float *x;           /* [n, c]; in the stage's first norm the stage's input itself */
-	float *mean, *rstd; /* [n]; mean for LayerNorm only */
-};
-
-/* What a layer keeps of a micro-batch. */
+/* What a layer keeps of a micro-batch, by plan/activations.h's table; NULL: nowhere. */
 struct block_kept {
-	struct norm_kept norm1, norm2;
-	float *y1;  /* [n, c] normed, input of q, k, v */
-	float *qkv; /* [n, w] rotated */
-	float *o;   /* [n, H d] */
-	float *lse; /* [micro, H, seq] */
-	float *y2;  /* [n, c] normed, input of up */
-	float *up;  /* [n, f] or [n, 2f] */
-	float *act; /* [n, f] */
+	void *at[ACTS];
 };
 
 struct slot {
-	float *memory;             /* all of the below */
-	float *input;              /* [n, c] */
-	float *pending;            /* [n, c] the last sublayer's result, not yet added to the residual stream */
-	float *grad;               /* [n, c] */
-	float *output;             /* input or pending */
-	struct block_kept *blocks; /* the stage's layers */
-	struct norm_kept norm;     /* last stage */
-	float *y;                  /* [n, c] last stage: normed, then in place its gradient */
+	char *memory;              /* all of the below */
+	void *at[SLOTS];
+	void *output;              /* input or pending */
+	struct block_kept *blocks; /* the chunk's layers */
 };
 
-/* Used within one call, by all layers and slots. */
-struct scratch {
-	float *memory;
-	float *hidden;   /* [n, c] */
-	float *wide;     /* [n, max(w, 2f or f)] */
-	float *narrow;   /* [n, max(H d, f)] */
-	float *logits;   /* [rows, V] last stage */
-	float *max;      /* [rows] */
-	float *sums;     /* [2 rows]: sums, then the targets' logits, reduced together */
+struct chunk {
+	struct stage stage;
+	int layers, n_slots;
+	struct views views;
+	struct slot *slots;
 };
 
 struct model {
+	const struct job *job;
 	struct model_shape shape;
-	struct stage stage;
 	const struct ops *ops;
 	struct kern *kern;
+	struct store *store;
 	struct tp *tp;
-	float *params, *grads;
-	int64_t micro, n;
-	int layers, n_slots;
-	float grad_scale;
-	struct attn_shape attn; /* this shard's heads */
-	int64_t ffn;            /* f */
-	int64_t rows;           /* of logits at once */
-	struct views views;
-	struct slot *slots;
-	struct scratch scratch;
+	struct cp *cp;
+	struct act_dims d;
+	struct chunk *chunks;
+	int n_chunks;
+	bool has_last;
+	const void **params; /* [units] where each unit's parameters are, while they are held */
+	float **grads;       /* [units] */
+	float *cos, *sin;    /* [seq here, d/2], rotary families */
+	int32_t *positions;  /* [n] of this rank's tokens in their sequences */
+	int64_t *samples;    /* [micro] */
+	int64_t head_first;  /* this shard's first query head */
+	int32_t *local[3];   /* [n] this rank's part of inputs, targets, starts; under cp */
+	char *work, *scratch_memory;
+	struct block_kept again;     /* the work home of a recomputing layer */
+	void *scratch[SCRATCHES];
+};
+
+/* One pass of one micro-batch over one chunk. */
+struct pass {
+	struct model *m;
+	struct chunk *chunk;
+	struct slot *slot;
+	const int32_t *inputs, *targets, *starts; /* [n] this rank's */
+	const struct model_batch *batch;
+	bool keep;             /* forward: a backward pass follows; dropout is on */
+	bool input, weight;    /* backward: which halves */
 };
 
 /* activations.c */
 int activations_open(struct model *m, struct err *e);
 void activations_close(struct model *m);
 
-/* linear.c: products and norms on views. x, y, dx, dy as in kernels/ops.h. */
-void linear_forward(struct model *m, const struct linear_view *l, float *y, const float *x);
-/* Row-parallel: y is summed over tp, then the bias is added once. */
-int linear_forward_reduced(struct model *m, const struct linear_view *l, float *y, const float *x, struct err *e);
-/* dx may be NULL. dx is this shard's part only: a column-parallel linear's caller sums it over tp. */
-void linear_backward(struct model *m, const struct linear_view *l, float *dx, const float *dy, const float *x);
-/* The norm of x + r, which is kept in k->x; r NULL: of x, and k->x becomes x. */
-void norm_forward(struct model *m, const struct norm_view *v, struct norm_kept *k, float *y, float *x, const float *r);
-/* dx = gradient through the norm + dres; dres may be dx or NULL. */
-void norm_backward(struct model *m, const struct norm_view *v, const struct norm_kept *k, float *dx, const float *dy,
-		   const float *dres);
+/* rope.c: sets m->cos, m->sin. */
+int rope_tables(struct model *m, struct err *e);
+
+/* units.c: the store's units while a part of the model runs. */
+int unit_hold(struct model *m, int unit, struct err *e);
+void unit_drop(struct model *m, int unit);
+int unit_grads(struct model *m, int unit, struct err *e);
+/* The gradients that were asked for are in; last: those of the step are. */
+int unit_done(struct model *m, int unit, bool last, struct err *e);
+const void *unit_param(const struct model *m, int unit, int64_t offset); /* NULL when offset < 0 */
+float *unit_grad(const struct model *m, int unit, int64_t offset);
+
+/* linear.c: products on views. Column-parallel: x [s, c] the stream's rows, y [n, out]. Row-parallel: x [n, in], y [s, c].
+ * Backward: `input` sets dx, `weight` adds to the weights' gradients. */
+int column_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e);
+int column_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e);
+int row_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e);
+int row_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e);
+
+/* norm.c. The norm of x + r, which is kept in `sum`; r NULL: of x. stats: [stats, s]. */
+void norm_forward(struct model *m, const struct norm_view *v, void *y, void *sum, float *stats, const void *x, const void *r);
+/* dx = gradient through the norm + dres; dres may be dx or NULL. x: the norm's input. */
+void norm_backward(struct model *m, const struct norm_view *v, void *dx, const void *dy, const void *dres, const void *x, const float *stats);
+
+/* drop.c: dropout of the residual stream. Sites are told apart by the key. */
+enum drop_site { DROP_EMBED, DROP_ATTN, DROP_MLP, DROP_WEIGHTS };
+struct dropout drop_of(const struct pass *p, enum drop_site site, int layer);
+/* In place on [s, c] of the stream. */
+void drop_forward(struct pass *p, enum drop_site site, int layer, void *x);
+/* The gradient before the dropout: dy itself where nothing is dropped, else in scratch. */
+const void *drop_backward(struct pass *p, enum drop_site site, int layer, const void *dy);
 
 /* The residual stream between sublayers: its value is x + r; r NULL counts as zero. */
 struct stream {
-	float *x, *r; /* [n, c] */
+	void *x, *r; /* [s, c] */
 };
 
 /* attention.c, mlp.c: one residual sublayer each. Forward takes and leaves the stream; r becomes `pending`.
- * Backward takes in dres [n, c] the gradient of the stream after the sublayer and leaves there the one before it. */
-int attention_forward(struct model *m, const struct block_view *v, struct block_kept *k, float *pending,
-		      struct stream *s, struct err *e);
-int attention_backward(struct model *m, const struct block_view *v, const struct block_kept *k, float *dres, struct err *e);
-int mlp_forward(struct model *m, const struct block_view *v, struct block_kept *k, float *pending,
-		struct stream *s, struct err *e);
-int mlp_backward(struct model *m, const struct block_view *v, const struct block_kept *k, float *dres, struct err *e);
+ * Backward takes in dres [s, c] the gradient of the stream after the sublayer and leaves there the one before it. _again: what
+ * the layer's mode recomputes, from what it keeps. */
+int attention_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e);
+int attention_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct err *e);
+int attention_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e);
+int mlp_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e);
+/* s: the stream in front of the sublayer, in full recomputation; NULL: the norm's input is kept. */
+int mlp_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e);
+int mlp_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e);
 
-/* embed.c */
-int embed_forward(struct model *m, float *x, const int32_t *tokens, struct err *e);
-void embed_backward(struct model *m, const float *dx, const int32_t *tokens);
+/* block.c: a layer. */
+int block_forward(struct pass *p, int i, struct stream *s, struct err *e);
+int block_backward(struct pass *p, int i, void *dres, struct err *e);
 
-/* head.c. Adds the sum of the token losses to *loss; with backward true also the head's gradient, and leaves in
- * slot->y this shard's part of the gradient of the final norm's output. */
-int head_forward(struct model *m, struct slot *slot, struct stream s, const int32_t *targets, bool backward,
-		 double *loss, struct err *e);
-/* Sets slot->grad. */
-int head_backward(struct model *m, struct slot *slot, struct err *e);
+/* embed.c: sets, or takes the gradient of, the stream's rows. */
+int embed_forward(struct pass *p, void *x, struct err *e);
+int embed_backward(struct pass *p, const void *dx, struct err *e);
+
+/* head.c. Adds the sum of the token losses to *loss; with a backward pass to come also the head's gradient, and leaves in
+ * SLOT_Y this shard's part of the gradient of the final norm's output. */
+int head_forward(struct pass *p, struct stream s, double *loss, struct err *e);
+/* Sets SLOT_GRAD. */
+int head_backward(struct pass *p, struct err *e);
 
 #endif

@@ -13,7 +13,7 @@ struct lookup {
 static const struct param *need(struct lookup *l, enum param_role role, int layer)
 {
 	static const struct param none = { .offset = -1 };
-	const struct param *p = catalogue_find(l->c, role, layer);
+	const struct param *p = catalogue_find(l->c, role, layer, -1);
 	if (p)
 		return p;
 	if (!l->rc)
@@ -26,6 +26,12 @@ static int64_t rows(const struct param *p)
 	return p->hi[0] - p->lo[0];
 }
 
+/* Elements from the begin of its unit. */
+static int64_t place(const struct lookup *l, const struct param *p)
+{
+	return p->offset < 0 ? -1 : p->offset - l->c->units[p->unit].lo;
+}
+
 /* The parameter must begin where the one before it ends, so that one product does both. */
 static void adjacent(struct lookup *l, const struct param *before, const struct param *p)
 {
@@ -33,11 +39,11 @@ static void adjacent(struct lookup *l, const struct param *before, const struct 
 		l->rc = err_set(l->e, ERR_INTERNAL, "catalogue: %s does not follow %s", p->name, before->name);
 }
 
-/* Linears whose weights, and then whose biases, are adjacent. bias[0] < 0: none. */
+/* Linears whose weights, and then whose biases, are adjacent. bias NULL: none. */
 static struct linear_view fused(struct lookup *l, int layer, int n, const int *weight, const int *bias)
 {
 	const struct param *w = need(l, (enum param_role)weight[0], layer), *before = w;
-	struct linear_view v = { .w = w->offset, .b = -1, .in = w->hi[1] - w->lo[1], .out = rows(w) };
+	struct linear_view v = { .unit = w->unit, .w = place(l, w), .b = -1, .in = w->hi[1] - w->lo[1], .out = rows(w) };
 	for (int i = 1; i < n; i++) {
 		const struct param *next = need(l, (enum param_role)weight[i], layer);
 		adjacent(l, before, next);
@@ -47,7 +53,7 @@ static struct linear_view fused(struct lookup *l, int layer, int n, const int *w
 	if (!bias)
 		return v;
 	before = need(l, (enum param_role)bias[0], layer);
-	v.b = before->offset;
+	v.b = place(l, before);
 	for (int i = 1; i < n; i++) {
 		const struct param *next = need(l, (enum param_role)bias[i], layer);
 		adjacent(l, before, next);
@@ -58,7 +64,8 @@ static struct linear_view fused(struct lookup *l, int layer, int n, const int *w
 
 static struct norm_view norm(struct lookup *l, const struct model_shape *s, int layer, enum param_role w, enum param_role b)
 {
-	return (struct norm_view){ need(l, w, layer)->offset, s->rms ? -1 : need(l, b, layer)->offset };
+	const struct param *p = need(l, w, layer);
+	return (struct norm_view){ p->unit, place(l, p), s->rms ? -1 : place(l, need(l, b, layer)) };
 }
 
 static void block(struct lookup *l, const struct model_shape *s, int layer, struct block_view *v)
@@ -67,45 +74,53 @@ static void block(struct lookup *l, const struct model_shape *s, int layer, stru
 		o_w[] = { PARAM_O_W }, o_b[] = { PARAM_O_B }, gated_w[] = { PARAM_GATE_W, PARAM_UP_W },
 		up_w[] = { PARAM_UP_W }, up_b[] = { PARAM_UP_B }, down_w[] = { PARAM_DOWN_W }, down_b[] = { PARAM_DOWN_B };
 
+	v->layer = layer;
+	v->unit = need(l, PARAM_NORM1_W, layer)->unit;
 	v->norm1 = norm(l, s, layer, PARAM_NORM1_W, PARAM_NORM1_B);
 	v->norm2 = norm(l, s, layer, PARAM_NORM2_W, PARAM_NORM2_B);
 	v->qkv = fused(l, layer, 3, qkv_w, s->bias ? qkv_b : NULL);
 	v->o = fused(l, layer, 1, o_w, s->bias ? o_b : NULL);
+	if (s->experts)
+		return;
 	v->up = s->gated ? fused(l, layer, 2, gated_w, NULL) : fused(l, layer, 1, up_w, s->bias ? up_b : NULL);
 	v->down = fused(l, layer, 1, down_w, s->bias ? down_b : NULL);
 }
 
-static void ends(struct lookup *l, const struct model_options *opt, struct views *v)
+/* A table of this shard's tokens. */
+static struct linear_view table(struct lookup *l, const struct model_shape *s, enum param_role role, struct views *v)
 {
-	const struct model_shape *s = opt->shape;
-	if (opt->stage.first) {
-		const struct param *p = need(l, PARAM_EMBED, -1);
-		v->tokens = p->offset;
-		v->vocab_lo = (int32_t)p->lo[0];
-		v->vocab_hi = (int32_t)p->hi[0];
-		v->positions = s->rope ? -1 : need(l, PARAM_POSITIONS, -1)->offset;
+	const struct param *p = need(l, role, -1);
+	v->vocab_lo = (int32_t)p->lo[0];
+	v->vocab_hi = (int32_t)p->hi[0];
+	return (struct linear_view){ .unit = p->unit, .w = place(l, p), .b = -1, .in = s->hidden, .out = rows(p) };
+}
+
+static void ends(struct lookup *l, const struct model_shape *s, const struct stage *stage, struct views *v)
+{
+	if (stage->first) {
+		v->tokens = table(l, s, PARAM_EMBED, v);
+		v->positions = s->rope ? -1 : need(l, PARAM_POSITIONS, -1)->unit;
 	}
-	if (opt->stage.last) {
-		const struct param *p = need(l, s->tied ? PARAM_EMBED : PARAM_HEAD, -1);
+	if (stage->last) {
 		v->norm = norm(l, s, -1, PARAM_NORM_W, PARAM_NORM_B);
-		v->head = (struct linear_view){ .w = p->offset, .b = -1, .in = s->hidden, .out = rows(p) };
-		v->vocab_lo = (int32_t)p->lo[0];
-		v->vocab_hi = (int32_t)p->hi[0];
+		v->head = table(l, s, s->tied ? PARAM_EMBED : PARAM_HEAD, v);
+		v->tied_here = s->tied && l->c->units[v->head.unit].kind == UNIT_TOKENS;
 	}
 }
 
-int views_open(const struct model_options *opt, struct views *out, struct err *e)
+int views_open(const struct model_options *opt, int chunk, struct views *out, struct err *e)
 {
 	struct lookup l = { .c = opt->catalogue, .e = e };
-	struct views v = { .tokens = -1, .positions = -1 };
-	int layers = opt->stage.layer_hi - opt->stage.layer_lo;
+	const struct stage *stage = &opt->chunks[chunk];
+	struct views v = { .positions = -1 };
+	int layers = stage->layer_hi - stage->layer_lo;
 
 	v.blocks = calloc((size_t)layers + 1, sizeof *v.blocks);
 	if (!v.blocks)
 		return err_set(e, ERR_NOMEM, "views of %d layers: out of memory", layers);
 	for (int i = 0; i < layers; i++)
-		block(&l, opt->shape, opt->stage.layer_lo + i, &v.blocks[i]);
-	ends(&l, opt, &v);
+		block(&l, opt->shape, stage->layer_lo + i, &v.blocks[i]);
+	ends(&l, opt->shape, stage, &v);
 	if (l.rc) {
 		views_close(&v);
 		return -1;
