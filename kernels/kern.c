@@ -79,6 +79,11 @@ int kern_threads(const struct kern *k)
 	return k->threads;
 }
 
+size_t kern_width(const struct kern *k)
+{
+	return k->element;
+}
+
 static void fill_pattern(struct kern *k, void *p, int64_t count)
 {
 	for (int64_t i = 0; i < count; i++) {

@@ -152,7 +152,8 @@ struct ops {
 	void (*gather_rows)(struct kern *k, void *y, const void *x, const int64_t *from, int64_t n, int64_t c);
 	/* y[i] = sum over j of top of weights[i,j] * x[at[i,j]]; at < 0: dropped, counts as zero. weights NULL: all 1. Sets y. */
 	void (*combine_fwd)(struct kern *k, void *y, const void *x, const int64_t *at, const float *weights, int64_t n, int64_t top, int64_t c);
-	/* dx[at[i,j]] = weights[i,j] * dy[i] (each row of dx is met once at most); dweights[i,j] = dy[i] · x[at[i,j]], 0 when dropped. */
+	/* dx[at[i,j]] = weights[i,j] * dy[i] (each row of dx is met once at most; what is not met stays); dweights[i,j] =
+	 * dy[i] · x[at[i,j]], 0 when dropped (NULL to skip, with x). weights NULL: all 1. */
 	void (*combine_bwd)(struct kern *k, void *dx, float *dweights, const void *dy, const void *x, const int64_t *at,
 			    const float *weights, int64_t n, int64_t top, int64_t c);
 
@@ -196,7 +197,7 @@ int kern_open(const char *backend, int threads, struct kern **out, struct err *e
 void kern_close(struct kern *k);
 const struct ops *kern_ops(const struct kern *k);
 int kern_threads(const struct kern *k);
-/* Bytes of a storage element: 4 or 2. */
+/* Bytes of a storage element: 4 or 2 (8 of plain64). */
 size_t kern_width(const struct kern *k);
 
 /* Memory of the backend's device, zeroed, 64-byte aligned or better; huge pages where they help. */

@@ -23,7 +23,8 @@
 
 /* The families of ops, a file each; X(isa, family). */
 #define CPU_FAMILIES(X, isa) \
-	X(isa, linear) X(isa, norm) X(isa, act) X(isa, rope) X(isa, attention) X(isa, embed) X(isa, xent) X(isa, optim)
+	X(isa, linear) X(isa, norm) X(isa, act) X(isa, rope) X(isa, attention_fwd) X(isa, attention_bwd) X(isa, embed) \
+	X(isa, dropout) X(isa, route) X(isa, rows) X(isa, xent) X(isa, convert) X(isa, optim)
 #define CPU_DECLARE(isa, family) void CPU_EXPAND(isa, family)(struct ops *o);
 
 #ifdef CPU_ISA

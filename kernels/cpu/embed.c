@@ -16,15 +16,16 @@ static void embed_row(float *y, const float *token, const float *place, int64_t 
 	}
 }
 
-static void embed_fwd(struct kern *k, void *yv, const int32_t *tokens, const void *wtev, const void *wpev,
-		      int64_t batch, int64_t seq, int64_t c, int32_t lo, int32_t hi)
+static void embed_fwd(struct kern *k, void *yv, const int32_t *tokens, const int32_t *positions,
+		      const void *wtev, const void *wpev, int64_t n, int64_t c, int32_t lo, int32_t hi)
 {
 	float *y = yv;
 	const float *wte = wtev, *wpe = wpev;
-	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, batch * seq * c))
-	for (int64_t i = 0; i < batch * seq; i++) {
+	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * c))
+	for (int64_t i = 0; i < n; i++) {
 		bool mine = tokens[i] >= lo && tokens[i] < hi;
-		embed_row(y + i * c, mine ? wte + (int64_t)(tokens[i] - lo) * c : NULL, wpe ? wpe + i % seq * c : NULL, c);
+		embed_row(y + i * c, mine ? wte + (int64_t)(tokens[i] - lo) * c : NULL,
+			  wpe ? wpe + positions[i] * c : NULL, c);
 	}
 }
 
@@ -35,17 +36,17 @@ static void add_strip(float *restrict to, const float *restrict from, int64_t w)
 }
 
 static void embed_bwd(struct kern *k, float *dwte, float *dwpe, const void *dyv, const int32_t *tokens,
-		      int64_t batch, int64_t seq, int64_t c, int32_t lo, int32_t hi)
+		      const int32_t *positions, int64_t n, int64_t c, int32_t lo, int32_t hi)
 {
 	const float *dy = dyv;
-	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, batch * seq * c))
+	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * c))
 	for (int64_t j = 0; j < c; j += CPU_STRIP) {
 		int64_t w = cpu_min(CPU_STRIP, c - j);
-		for (int64_t i = 0; i < batch * seq; i++) {
+		for (int64_t i = 0; i < n; i++) {
 			if (dwte && tokens[i] >= lo && tokens[i] < hi)
 				add_strip(dwte + (int64_t)(tokens[i] - lo) * c + j, dy + i * c + j, w);
 			if (dwpe)
-				add_strip(dwpe + i % seq * c + j, dy + i * c + j, w);
+				add_strip(dwpe + positions[i] * c + j, dy + i * c + j, w);
 		}
 	}
 }

@@ -50,8 +50,22 @@ static void adamw(struct kern *k, float *p, const float *g, float *m, float *v, 
 	}
 }
 
+static void sgd(struct kern *k, float *p, const float *g, float *m, int64_t count, const struct sgd_args *a)
+{
+	const float scale = a->grad_scale, decay = a->weight_decay, lr = a->lr, momentum = a->momentum;
+	const bool first = a->step <= 1; /* what m holds does not count then, were it NaN */
+	#pragma omp parallel for simd schedule(static) num_threads(cpu_team(k, count))
+	for (int64_t i = 0; i < count; i++) {
+		float before = first ? 0 : momentum * m[i];
+		float mi = before + (g[i] * scale + p[i] * decay);
+		p[i] -= lr * mi;
+		m[i] = mi;
+	}
+}
+
 void CPU(optim)(struct ops *o)
 {
 	o->sqnorm = sqnorm;
 	o->adamw = adamw;
+	o->sgd = sgd;
 }

@@ -1,57 +1,35 @@
-/* Rotary position embedding: the angles of a place are made once, for all heads and sequences of the batch. */
+/* Rotary position embedding, token by token. */
 #include "kernels/cpu/cpu.h"
 
-#include <math.h>
-#include <omp.h>
-
-static void rotate(float *restrict x, const float *restrict cosine, const float *restrict sine, int half)
+static void rotate(float *restrict x, const float *restrict cosine, const float *restrict sine, float sign, int half)
 {
 	#pragma omp simd
 	for (int i = 0; i < half; i++) {
-		float a = x[i], b = x[i + half];
-		x[i] = a * cosine[i] - b * sine[i];
-		x[i + half] = a * sine[i] + b * cosine[i];
+		float a = x[i], b = x[i + half], c = cosine[i], s = sign * sine[i];
+		x[i] = a * c - b * s;
+		x[i + half] = a * s + b * c;
 	}
 }
 
-static void angles(float *cosine, float *sine, const double *freq, double pos, double sign, int half)
+static void rotate_all(struct kern *k, float *x, const struct rope_shape *s, const float *cosine, const float *sine, float sign)
 {
-	for (int i = 0; i < half; i++) {
-		double c, s;
-		sincos(pos * freq[i], &s, &c);
-		cosine[i] = (float)c;
-		sine[i] = (float)(sign * s);
-	}
-}
-
-static void rotate_all(struct kern *k, float *qkv, const struct attn_shape *s, double theta, double sign)
-{
-	int64_t row = (int64_t)(s->heads + 2 * s->kv_heads) * s->dim;
 	int half = s->dim / 2;
-	#pragma omp parallel num_threads(cpu_team(k, s->batch * s->seq * row))
-	{
-		double *freq = kern_scratch(k, omp_get_thread_num());
-		float *cosine = (float *)(freq + half), *sine = cosine + half;
-		for (int i = 0; i < half; i++)
-			freq[i] = pow(theta, -(double)i / half);
-		#pragma omp for schedule(static)
-		for (int64_t pos = 0; pos < s->seq; pos++) {
-			angles(cosine, sine, freq, (double)pos, sign, half);
-			for (int64_t b = 0; b < s->batch; b++)
-				for (int h = 0; h < s->heads + s->kv_heads; h++)
-					rotate(qkv + (b * s->seq + pos) * row + (int64_t)h * s->dim, cosine, sine, half);
-		}
+	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, s->n * s->heads * s->dim))
+	for (int64_t i = 0; i < s->n; i++) {
+		int64_t at = i % s->seq * half;
+		for (int h = 0; h < s->heads; h++)
+			rotate(x + i * s->row + (int64_t)h * s->dim, cosine + at, sine + at, sign, half);
 	}
 }
 
-static void rope_fwd(struct kern *k, void *qkv, const struct attn_shape *s, float theta)
+static void rope_fwd(struct kern *k, void *x, const struct rope_shape *s, const float *cosine, const float *sine)
 {
-	rotate_all(k, qkv, s, (double)theta, 1);
+	rotate_all(k, x, s, cosine, sine, 1);
 }
 
-static void rope_bwd(struct kern *k, void *dqkv, const struct attn_shape *s, float theta)
+static void rope_bwd(struct kern *k, void *dx, const struct rope_shape *s, const float *cosine, const float *sine)
 {
-	rotate_all(k, dqkv, s, (double)theta, -1);
+	rotate_all(k, dx, s, cosine, sine, -1);
 }
 
 void CPU(rope)(struct ops *o)

@@ -32,8 +32,24 @@ static void adamw(struct kern *k, float *pf, const float *gf, float *mf, float *
 	}
 }
 
+static void sgd(struct kern *k, float *pf, const float *gf, float *mf, int64_t count, const struct sgd_args *a)
+{
+	(void)k;
+	real *ps = (real *)pf, *ms = (real *)mf;
+	const real *gs = (const real *)gf;
+	for (int64_t i = 0; i < count; i++) {
+		double p = (double)ps[i];
+		double m = (double)gs[i] * (double)a->grad_scale + (double)a->weight_decay * p;
+		if (a->step > 1)
+			m += (double)a->momentum * (double)ms[i];
+		ps[i] = (real)(p - (double)a->lr * m);
+		ms[i] = (real)m;
+	}
+}
+
 void PLAIN(optim)(struct ops *o)
 {
 	o->sqnorm = sqnorm;
 	o->adamw = adamw;
+	o->sgd = sgd;
 }

@@ -10,7 +10,10 @@ int PLAIN(fill)(struct ops *o, const char *variant, struct err *e)
 	PLAIN(rope)(o);
 	PLAIN(attention)(o);
 	PLAIN(embed)(o);
+	PLAIN(dropout)(o);
+	PLAIN(route)(o);
 	PLAIN(xent)(o);
+	PLAIN(convert)(o);
 	PLAIN(optim)(o);
 	return 0;
 }

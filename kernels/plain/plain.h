@@ -28,7 +28,13 @@ void PLAIN(act)(struct ops *o);
 void PLAIN(rope)(struct ops *o);
 void PLAIN(attention)(struct ops *o);
 void PLAIN(embed)(struct ops *o);
+void PLAIN(dropout)(struct ops *o);
+void PLAIN(route)(struct ops *o);
 void PLAIN(xent)(struct ops *o);
+void PLAIN(convert)(struct ops *o);
 void PLAIN(optim)(struct ops *o);
+
+/* What dropout multiplies an element of the global tensor with: 0 or 1 / (1 - p). */
+double PLAIN(keep)(const struct dropout *d, uint64_t element);
 
 #endif

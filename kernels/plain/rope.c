@@ -1,39 +1,36 @@
-/* Rotary position embedding (Su et al., arXiv 2104.09864) of q and k in the fused projection. */
+/* Rotary position embedding (Su et al., arXiv 2104.09864). */
 #include "kernels/plain/plain.h"
 
-#include <math.h>
-
-/* Rotates the pairs (i, i + half) of one head by sign * pos * theta^(-i/half). */
-static void rotate(real *x, int64_t pos, int dim, double theta, double sign)
+/* Rotates the pairs (i, i + half) of one head by sign times the angles whose cos and sin are given. */
+static void rotate(real *x, const real *cosine, const real *sine, int half, double sign)
 {
-	int half = dim / 2;
 	for (int i = 0; i < half; i++) {
-		double angle = sign * (double)pos * pow(theta, -(double)i / half);
-		double c = cos(angle), s = sin(angle);
+		double c = (double)cosine[i], s = sign * (double)sine[i];
 		double a = (double)x[i], b = (double)x[i + half];
 		x[i] = (real)(a * c - b * s);
 		x[i + half] = (real)(a * s + b * c);
 	}
 }
 
-static void rotate_all(real *qkv, const struct attn_shape *s, double theta, double sign)
+static void rotate_all(real *x, const struct rope_shape *s, const real *cosine, const real *sine, double sign)
 {
-	int64_t row = (int64_t)(s->heads + 2 * s->kv_heads) * s->dim;
-	for (int64_t i = 0; i < s->batch * s->seq; i++)
-		for (int h = 0; h < s->heads + s->kv_heads; h++)
-			rotate(qkv + i * row + (int64_t)h * s->dim, i % s->seq, s->dim, theta, sign);
+	int half = s->dim / 2;
+	for (int64_t i = 0; i < s->n; i++)
+		for (int h = 0; h < s->heads; h++)
+			rotate(x + i * s->row + (int64_t)h * s->dim, cosine + i % s->seq * half, sine + i % s->seq * half,
+			       half, sign);
 }
 
-static void rope_fwd(struct kern *k, void *qkv, const struct attn_shape *s, float theta)
+static void rope_fwd(struct kern *k, void *x, const struct rope_shape *s, const float *cosine, const float *sine)
 {
 	(void)k;
-	rotate_all(qkv, s, (double)theta, 1);
+	rotate_all(x, s, (const real *)cosine, (const real *)sine, 1);
 }
 
-static void rope_bwd(struct kern *k, void *dqkv, const struct attn_shape *s, float theta)
+static void rope_bwd(struct kern *k, void *dx, const struct rope_shape *s, const float *cosine, const float *sine)
 {
 	(void)k;
-	rotate_all(dqkv, s, (double)theta, -1);
+	rotate_all(dx, s, (const real *)cosine, (const real *)sine, -1);
 }
 
 void PLAIN(rope)(struct ops *o)

@@ -1,4 +1,4 @@
-/* Ops that go over elements: activations, sums, the optimizer. */
+/* Ops that go over elements: activations, sums, conversions, dropout, the optimizers. */
 #include "tests/conform/op_test.h"
 
 /* --- activations: y x / dx dy x --- */
@@ -110,6 +110,55 @@ static void adamw_run(const struct ops *o, struct kern *k, const struct dims *d,
 	o->adamw(k, p[0], p[1], p[2], p[3], d->n, &a);
 }
 
+/* p g m; n elements, lo steps done */
+static void sgd_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ INOUT, d->n, 1 };
+	a[1] = (struct arg){ IN, d->n, 0.3 };
+	a[2] = (struct arg){ d->lo ? INOUT : SET, d->n, 0.1 };
+}
+
+static void sgd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	struct sgd_args a = { 0.1f, 0.9f, 0.05f, 0.7f, d->lo + 1 };
+	o->sgd(k, p[0], p[1], p[2], d->n, &a);
+}
+
+static void accumulate_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->accumulate(k, p[0], p[1], d->n);
+}
+
+static void widen_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->widen(k, p[0], p[1], d->n);
+}
+
+static void narrow_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	struct philox_key key = philox_key(1, PHILOX_TEST, 2);
+	o->narrow(k, p[0], p[1], d->n, d->with ? &key : NULL, 5);
+}
+
+/* --- dropout: y x rows --- */
+
+static void dropout_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, d->n * d->c, 1 };
+	a[1] = (struct arg){ IN, d->n * d->c, 1 };
+	a[2] = (struct arg){ ROWS, d->n, 1 << 30 };
+}
+
+static void dropout_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	struct dropout drop = { philox_key(3, PHILOX_DROPOUT, 4), d->p };
+	o->dropout(k, p[0], p[1], p[2], d->n, d->c, &drop);
+}
+
+#define DROP_DIMS { \
+	{ .n = 1, .c = 1, .p = 0.5f }, { .n = 5, .c = 7, .p = 0.1f }, { .n = 40, .c = 768, .p = 0.1f }, { .n = 3, .c = 768 }, \
+	{ .n = 9, .c = 515, .p = 0.9f }, { .n = 2, .c = 30011, .p = 0.25f } }
+
 const struct op_test element_ops[] = {
 	{ "gelu_fwd", true, map_fwd_args, NULL, gelu_fwd_run, COUNT_DIMS },
 	{ "gelu_bwd", true, gelu_bwd_args, NULL, gelu_bwd_run, COUNT_DIMS },
@@ -118,6 +167,11 @@ const struct op_test element_ops[] = {
 	{ "add", true, add_args, NULL, add_run, COUNT_DIMS },
 	{ "add_bias", true, add_bias_args, NULL, add_bias_run, ROWS_DIMS },
 	{ "sum_rows", true, sum_rows_args, NULL, sum_rows_run, ROWS_DIMS },
+	{ "accumulate", true, add_args, NULL, accumulate_run, COUNT_DIMS },
+	{ "widen", true, map_fwd_args, NULL, widen_run, COUNT_DIMS },
+	{ "narrow", true, map_fwd_args, NULL, narrow_run, { { .n = 1 }, { .n = 17, .with = true }, { .n = 140001 } } },
+	{ "dropout", true, dropout_args, NULL, dropout_run, DROP_DIMS },
+	{ "sgd", true, sgd_args, NULL, sgd_run, { { .n = 1 }, { .n = 17, .lo = 2 }, { .n = 70001, .lo = 1 }, { .n = 20000 } } },
 	{ "adamw", true, adamw_args, adamw_prepare, adamw_run, COUNT_DIMS },
 	{ 0 }
 };

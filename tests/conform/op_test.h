@@ -8,9 +8,10 @@
 
 #include "kernels/ops.h"
 
-enum kind { NONE, IN, SET, ADD, INOUT, TOKENS /* int32 in [0, count of the vocabulary) */ };
+/* TOKENS are int32 and ROWS int64, both inputs; CHOICES are int32 that the op sets. */
+enum kind { NONE, IN, SET, ADD, INOUT, TOKENS, ROWS, CHOICES };
 
-/* Random numbers of standard deviation `scale` (the vocabulary for TOKENS). */
+/* Random numbers of standard deviation `scale`; for TOKENS and ROWS in [0, scale). */
 struct arg {
 	enum kind kind;
 	int64_t count;
@@ -24,7 +25,9 @@ struct dims {
 	int64_t n, c, d;
 	int32_t lo;
 	bool with;   /* the optional arguments */
+	float p;     /* of dropout */
 	struct attn_shape s;
+	bool fused, documents;   /* q, k, v of a token in one row; positions do not see over the start of their document */
 };
 
 struct op_test {
@@ -33,10 +36,10 @@ struct op_test {
 	void (*args)(const struct dims *d, struct arg *a);
 	void (*prepare)(const struct ops *o, struct kern *k, const struct dims *d, void **p); /* derived inputs; may be NULL */
 	void (*run)(const struct ops *o, struct kern *k, const struct dims *d, void **p);
-	struct dims dims[8];
+	struct dims dims[16];
 };
 
 /* The families; each ends with a row without a name. */
-extern const struct op_test layer_ops[], element_ops[], token_ops[];
+extern const struct op_test layer_ops[], element_ops[], token_ops[], attention_ops[], expert_ops[];
 
 #endif

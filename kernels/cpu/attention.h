@@ -1,0 +1,92 @@
+/*
+ * attention — what the passes of attention over tiles share (Dao et al., arXiv 2205.14135): where a head lies, which
+ * keys a query sees, what dropout multiplies a row of weights with.
+ *
+ * A tile is TILE queries by TILE keys of one head; its scores live in the thread's scratch, its products are done
+ * by the BLAS, tiles of which no query sees anything are left out.
+ */
+#ifndef MUSTER_KERNELS_CPU_ATTENTION_H
+#define MUSTER_KERNELS_CPU_ATTENTION_H
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/philox.h"
+
+#include <math.h>
+
+enum { TILE = 64 };
+
+/* One head of one sequence: where it lies. */
+struct head {
+	const struct attn_shape *s;
+	int64_t q, kv, o, lse;    /* offsets of its first query and key */
+	int64_t orow;             /* between the rows of o */
+	const int32_t *starts;    /* of its queries; NULL: all 0 */
+	uint64_t number;          /* dropout's, of the weight of query 0 and key 0 */
+	float scale;
+};
+
+static inline struct head head_at(const struct attn_shape *s, int64_t b, int h)
+{
+	uint64_t head = (uint64_t)(s->samples ? s->samples[b] : 0) * (uint64_t)s->heads_all + (uint64_t)(s->head_first + h);
+	return (struct head){
+		.s = s,
+		.q = b * s->q_batch + (int64_t)h * s->dim,
+		.kv = b * s->kv_batch + (int64_t)(h / (s->heads / s->kv_heads)) * s->dim,
+		.o = b * s->o_batch + (int64_t)h * s->dim,
+		.lse = (b * s->heads + h) * s->q_len,
+		.orow = (int64_t)s->heads * s->dim,
+		.starts = s->starts ? s->starts + b * s->starts_batch : NULL,
+		.number = (head * (uint64_t)s->seq + (uint64_t)s->q_first) * (uint64_t)s->seq + (uint64_t)s->k_first,
+		.scale = (float)(1 / sqrt(s->dim)),
+	};
+}
+
+/* Columns lo … hi - 1 of a row. */
+struct span {
+	int64_t lo, hi;
+};
+
+static inline int64_t clamp(int64_t x, int64_t lo, int64_t hi)
+{
+	return x < lo ? lo : x > hi ? hi : x;
+}
+
+/* Which of the keys k0 … k0 + kn - 1 query t sees, counted from k0. */
+static inline struct span seen(const struct head *a, int64_t t, int64_t k0, int64_t kn)
+{
+	int64_t first = a->s->k_first + k0;
+	int64_t lo = clamp((a->starts ? a->starts[t] : 0) - first, 0, kn);
+	return (struct span){ lo, clamp(a->s->q_first + t - first + 1, lo, kn) };
+}
+
+/* Which keys some query of q0 … q0 + qn - 1 sees lie in here; the first rounded down to a tile's. */
+static inline struct span seen_by_tile(const struct head *a, int64_t q0, int64_t qn)
+{
+	struct span all = { 0, 0 };
+	for (int64_t t = q0; t < q0 + qn; t++) {
+		struct span one = seen(a, t, 0, a->s->k_len);
+		if (one.lo >= one.hi)
+			continue;
+		all.lo = all.hi ? cpu_min(all.lo, one.lo) : one.lo;
+		all.hi = one.hi > all.hi ? one.hi : all.hi;
+	}
+	all.lo -= all.lo % TILE;
+	return all;
+}
+
+/* keep[j]: what dropout multiplies the weight of query t and key k0 + j with. */
+static inline void keep_row(float keep[TILE], const struct head *a, int64_t t, int64_t k0, int64_t kn)
+{
+	dropout_keep(keep, &a->s->drop, a->number + (uint64_t)t * (uint64_t)a->s->seq + (uint64_t)k0, kn);
+}
+
+/*
+ * The loops over a row of scores run to a multiple of 16, so that they are
+ * whole vectors; what the query does not see is masked.
+ */
+static inline int padded(int64_t n)
+{
+	return (int)((n + 15) / 16 * 16);
+}
+
+#endif

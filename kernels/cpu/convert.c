@@ -1,0 +1,39 @@
+/* The storage type is that of sums: converting is copying. */
+#include "kernels/cpu/cpu.h"
+
+#include <string.h>
+
+static void accumulate(struct kern *k, float *y, const float *x, int64_t count)
+{
+	#pragma omp parallel for simd schedule(static) num_threads(cpu_team(k, count))
+	for (int64_t i = 0; i < count; i++)
+		y[i] += x[i];
+}
+
+enum { PIECE = 1 << 16 };
+
+static void copy(struct kern *k, float *y, const float *x, int64_t count)
+{
+	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, count))
+	for (int64_t i = 0; i < count; i += PIECE)
+		memcpy(y + i, x + i, (size_t)cpu_min(PIECE, count - i) * sizeof *y);
+}
+
+static void widen(struct kern *k, float *y, const void *x, int64_t count)
+{
+	copy(k, y, x, count);
+}
+
+static void narrow(struct kern *k, void *y, const float *x, int64_t count, const struct philox_key *key, uint64_t first)
+{
+	(void)key;
+	(void)first;
+	copy(k, y, x, count);
+}
+
+void CPU(convert)(struct ops *o)
+{
+	o->accumulate = accumulate;
+	o->widen = widen;
+	o->narrow = narrow;
+}

@@ -1,0 +1,140 @@
+/* A mixture of experts: the router and the rows that go to the experts; n tokens, c wide, d experts, lo chosen. */
+#include "tests/conform/op_test.h"
+
+/* --- chosen weights probs lse logits / dlogits dweights chosen weights probs lse aux logits; with: weights before choosing --- */
+
+static void route_fwd_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ CHOICES, d->n * d->lo, 1 };
+	a[1] = (struct arg){ SET, d->n * d->lo, 1 };
+	a[2] = (struct arg){ SET, d->n * d->d, 1 };
+	a[3] = (struct arg){ SET, d->n, 1 };
+	a[4] = (struct arg){ IN, d->n * d->d, 2 };
+}
+
+static void route_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->route_fwd(k, p[0], p[1], p[2], p[3], p[4], d->n, d->d, d->lo, d->with);
+}
+
+static void route_bwd_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, d->n * d->d, 1 };
+	a[1] = (struct arg){ IN, d->n * d->lo, 1 };
+	a[2] = (struct arg){ TOKENS, d->n * d->lo, 1 };
+	a[3] = (struct arg){ IN, d->n * d->lo, 1 };
+	a[4] = (struct arg){ IN, d->n * d->d, 1 };
+	a[5] = (struct arg){ IN, d->n, 1 };
+	a[6] = (struct arg){ IN, d->d, 1 };
+	a[7] = (struct arg){ IN, d->n * d->d, 2 };
+}
+
+static void route_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->route_fwd(k, p[2], p[3], p[4], p[5], p[7], d->n, d->d, d->lo, d->with);
+}
+
+/* fused: with the losses that balance. */
+static void route_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->route_bwd(k, p[0], p[1], p[2], p[3], p[4], p[5], d->fused ? p[6] : NULL, d->fused ? 0.25f : 0,
+		     d->n, d->d, d->lo, d->with);
+}
+
+#define ROUTE_DIMS { \
+	{ .n = 1, .d = 1, .lo = 1 }, { .n = 7, .d = 4, .lo = 2, .with = true }, { .n = 300, .d = 8, .lo = 2, .fused = true }, \
+	{ .n = 65, .d = 129, .lo = 7, .with = true, .fused = true }, { .n = 70, .d = 64, .lo = 64 } }
+
+/* --- gather: y x from; from one in three: none --- */
+
+static void gather_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, d->n * d->c, 1 };
+	a[1] = (struct arg){ IN, d->d * d->c, 1 };
+	a[2] = (struct arg){ ROWS, d->n, (double)d->d };
+}
+
+static void gather_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	(void)o;
+	(void)k;
+	int64_t *from = p[2];
+	for (int64_t i = 1; i < d->n; i += 3)
+		from[i] = -1;
+}
+
+static void gather_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->gather_rows(k, p[0], p[1], p[2], d->n, d->c);
+}
+
+#define GATHER_DIMS { { .n = 1, .c = 1, .d = 1 }, { .n = 40, .c = 33, .d = 13 }, { .n = 200, .c = 128, .d = 300 } }
+
+/* --- combine: y x at weights / dx dweights dy x at weights; x has 2 rows more than are met --- */
+
+static int64_t places(const struct dims *d)
+{
+	return d->n * d->lo + 2;
+}
+
+/* Each row of x once, in an order that jumps; the first, and each ninth after it, is dropped where there are several. */
+static void scatter(const struct dims *d, int64_t *at)
+{
+	for (int64_t j = 0; j < d->n * d->lo; j++)
+		at[j] = d->n > 1 && j % 9 < d->lo - 1 ? -1 : (j * 7919 + 1) % places(d);
+}
+
+static void combine_fwd_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, d->n * d->c, 1 };
+	a[1] = (struct arg){ IN, places(d) * d->c, 1 };
+	a[2] = (struct arg){ ROWS, d->n * d->lo, 1 };
+	a[3] = (struct arg){ IN, d->n * d->lo, 1 };
+}
+
+static void combine_fwd_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	(void)o;
+	(void)k;
+	scatter(d, p[2]);
+}
+
+static void combine_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->combine_fwd(k, p[0], p[1], p[2], d->with ? p[3] : NULL, d->n, d->lo, d->c);
+}
+
+static void combine_bwd_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ INOUT, places(d) * d->c, 1 };
+	a[1] = (struct arg){ d->with ? SET : IN, d->n * d->lo, 1 };
+	a[2] = (struct arg){ IN, d->n * d->c, 1 };
+	a[3] = (struct arg){ IN, places(d) * d->c, 1 };
+	a[4] = (struct arg){ ROWS, d->n * d->lo, 1 };
+	a[5] = (struct arg){ IN, d->n * d->lo, 1 };
+}
+
+static void combine_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	(void)o;
+	(void)k;
+	scatter(d, p[4]);
+}
+
+static void combine_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->combine_bwd(k, p[0], d->with ? p[1] : NULL, p[2], p[3], p[4], d->with ? p[5] : NULL, d->n, d->lo, d->c);
+}
+
+#define COMBINE_DIMS { \
+	{ .n = 1, .lo = 1, .c = 1, .with = true }, { .n = 13, .lo = 2, .c = 33 }, { .n = 100, .lo = 2, .c = 257, .with = true }, \
+	{ .n = 50, .lo = 3, .c = 128, .with = true } }
+
+const struct op_test expert_ops[] = {
+	{ "route_fwd", true, route_fwd_args, NULL, route_fwd_run, ROUTE_DIMS },
+	{ "route_bwd", true, route_bwd_args, route_bwd_prepare, route_bwd_run, ROUTE_DIMS },
+	{ "gather_rows", true, gather_args, gather_prepare, gather_run, GATHER_DIMS },
+	{ "combine_fwd", true, combine_fwd_args, combine_fwd_prepare, combine_fwd_run, COMBINE_DIMS },
+	{ "combine_bwd", true, combine_bwd_args, combine_bwd_prepare, combine_bwd_run, COMBINE_DIMS },
+	{ 0 }
+};
