@@ -4,12 +4,24 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the splits below read: where this rank is. */
+/* What the splits below read. */
 struct place {
+	const struct groups_options *o;
 	struct layout l;
 	struct coords at;
-	bool tied;
+	int kv_copies;  /* tp ranks that hold one kv head */
+	bool two_ends;  /* the tied table is on two ranks */
 };
+
+static struct place place_of(const struct groups_options *o)
+{
+	struct place p = { .o = o, .l = *o->layout, .at = o->at };
+	int last_pp, chunk;
+	layout_holder(&p.l, layout_n_stages(&p.l) - 1, &last_pp, &chunk);
+	p.kv_copies = o->shape->kv_heads < p.l.tp ? p.l.tp / (int)o->shape->kv_heads : 1;
+	p.two_ends = o->shape->tied && last_pp != 0;
+	return p;
+}
 
 /* color < 0: this rank is in no such group. exists: whether any rank is in one, which is the same answer on all. */
 struct split {
@@ -20,25 +32,34 @@ struct split {
 };
 
 static bool tp_exists(const struct place *p) { return p->l.tp > 1; }
-static bool dp_exists(const struct place *p) { return p->l.dp > 1; }
-static bool model_exists(const struct place *p) { return p->l.tp * p->l.pp > 1; }
-static bool embed_exists(const struct place *p) { return p->tied && p->l.pp > 1; }
+static bool kv_exists(const struct place *p) { return p->kv_copies > 1; }
+static bool cp_exists(const struct place *p) { return p->l.cp > 1; }
+static bool ep_exists(const struct place *p) { return p->l.ep > 1; }
+static bool tied_exists(const struct place *p) { return p->two_ends; }
 
-static int tp_color(const struct place *p) { return p->at.pp * p->l.dp + p->at.dp; }
-static int dp_color(const struct place *p) { return p->at.pp * p->l.tp + p->at.tp; }
-static int model_color(const struct place *p) { return p->at.dp; }
+static int tp_color(const struct place *p) { return (p->at.pp * p->l.dp + p->at.dp) * p->l.cp + p->at.cp; }
+static int kv_color(const struct place *p) { return tp_color(p) * p->l.tp + p->at.tp / p->kv_copies; }
+static int cp_color(const struct place *p) { return (p->at.pp * p->l.dp + p->at.dp) * p->l.tp + p->at.tp; }
 
-static int embed_color(const struct place *p)
+static int ep_color(const struct place *p)
 {
-	bool end = p->at.pp == 0 || p->at.pp == p->l.pp - 1;
-	return end ? p->at.dp * p->l.tp + p->at.tp : -1;
+	return ((p->at.pp * p->l.dp + p->at.dp / p->l.ep) * p->l.cp + p->at.cp) * p->l.tp + p->at.tp;
+}
+
+static int tied_color(const struct place *p)
+{
+	int last_pp, chunk;
+	layout_holder(&p->l, layout_n_stages(&p->l) - 1, &last_pp, &chunk);
+	bool end = p->at.pp == 0 || p->at.pp == last_pp;
+	return end ? (p->at.dp * p->l.cp + p->at.cp) * p->l.tp + p->at.tp : -1;
 }
 
 static const struct split splits[] = {
 	{ "tp", tp_exists, tp_color, offsetof(struct groups, tp) },
-	{ "dp", dp_exists, dp_color, offsetof(struct groups, dp) },
-	{ "model", model_exists, model_color, offsetof(struct groups, model) },
-	{ "embed", embed_exists, embed_color, offsetof(struct groups, embed) },
+	{ "kv", kv_exists, kv_color, offsetof(struct groups, store.kv) },
+	{ "cp", cp_exists, cp_color, offsetof(struct groups, cp) },
+	{ "ep", ep_exists, ep_color, offsetof(struct groups, ep) },
+	{ "tied", tied_exists, tied_color, offsetof(struct groups, store.tied) },
 };
 
 static struct comm **member(struct groups *g, size_t offset)
@@ -46,13 +67,60 @@ static struct comm **member(struct groups *g, size_t offset)
 	return (struct comm **)((char *)g + offset);
 }
 
+/* --- Replicas ------------------------------------------------------------------ */
+
+/* The replicas of one kind of parameter: dense ones, experts. */
+struct replicas {
+	const char *shard, *copies; /* the groups' names */
+	int count, color; /* how many there are; which this rank is one of */
+};
+
+/* Sharded inside nodes: those of a node, and across nodes those that come at the same place in theirs. */
+static int split_by_node(struct groups *g, const struct place *p, const struct replicas *r, struct comm **shard, struct comm **copies, struct err *e)
+{
+	int world = comm_size(g->world);
+	if (comm_split(g->world, r->color * world + p->o->node, comm_rank(g->world), r->shard, shard, e))
+		return -1;
+	int64_t sizes[2] = { comm_size(*shard), -comm_size(*shard) };
+	if (comm_all_reduce(g->world, sizes, sizes, 2, COMM_I64, COMM_MAX, e))
+		return -1;
+	if (sizes[0] != -sizes[1])
+		return err_set(e, ERR_USAGE, "parallel.zero_shard = node: some nodes hold %lld replicas of a parameter and some %lld; "
+			       "use zero_shard = all, or a dp that spreads evenly", (long long)sizes[0], (long long)-sizes[1]);
+	return comm_split(g->world, r->color * world + comm_rank(*shard), comm_rank(g->world), r->copies, copies, e);
+}
+
+static int split_replicas(struct groups *g, const struct place *p, const struct replicas *r, struct comm **shard, struct comm **copies, struct err *e)
+{
+	if (r->count == 1)
+		return 0;
+	if (p->o->zero == 0)
+		return comm_split(g->world, r->color, comm_rank(g->world), r->copies, copies, e);
+	if (p->o->shard == ZERO_SHARD_ALL)
+		return comm_split(g->world, r->color, comm_rank(g->world), r->shard, shard, e);
+	return split_by_node(g, p, r, shard, copies, e);
+}
+
+static int split_store(struct groups *g, const struct place *p, struct err *e)
+{
+	int same = p->at.pp * p->l.tp + p->at.tp;
+	const struct replicas dense = { "zero shards", "dp", p->l.dp * p->l.cp, same };
+	const struct replicas experts = { "zero shards of experts", "expert dp",
+					  p->l.dp / p->l.ep * p->l.cp, same * p->l.ep + p->at.dp % p->l.ep };
+	if (split_replicas(g, p, &dense, &g->store.shard, &g->store.copies, e))
+		return -1;
+	return p->o->shape->experts ? split_replicas(g, p, &experts, &g->store.expert_shard, &g->store.expert_copies, e) : 0;
+}
+
+/* --- Boundaries ------------------------------------------------------------------ */
+
 /* The pair groups over boundaries of one parity: a stage is in one even and one odd boundary at most, so two
  * splits make them all. */
 static int split_boundaries(struct groups *g, const struct place *p, int parity, struct err *e)
 {
 	int lower = p->at.pp % 2 == parity ? p->at.pp : p->at.pp - 1; /* the stage before the boundary */
 	bool mine = lower >= 0 && lower + 1 < p->l.pp;
-	int color = mine ? (lower * p->l.dp + p->at.dp) * p->l.tp + p->at.tp : -1;
+	int color = mine ? ((lower * p->l.dp + p->at.dp) * p->l.cp + p->at.cp) * p->l.tp + p->at.tp : -1;
 	struct comm *none = NULL;
 	struct comm **act = !mine ? &none : lower == p->at.pp ? &g->act_out : &g->act_in;
 	struct comm **grad = !mine ? &none : lower == p->at.pp ? &g->grad_in : &g->grad_out;
@@ -65,21 +133,23 @@ static int split_boundaries(struct groups *g, const struct place *p, int parity,
 	return comm_split(g->world, color, p->at.pp, name, grad, e);
 }
 
-int groups_open(struct comm *world, const struct layout *l, struct coords at, bool tied,
-		struct groups *out, struct err *e)
+int groups_open(struct comm *world, const struct groups_options *opt, struct groups *out, struct err *e)
 {
-	struct place p = { *l, at, tied };
+	struct place p = place_of(opt);
 	struct groups g = { .world = world };
 
-	if (comm_size(world) != layout_world(l) || comm_rank(world) != layout_rank(l, at))
-		return err_set(e, ERR_INTERNAL, "layout tp %d dp %d pp %d: the world is rank %d of %d, the layout says %d of %d",
-			       l->tp, l->dp, l->pp, comm_rank(world), comm_size(world), layout_rank(l, at), layout_world(l));
+	if (comm_size(world) != layout_world(&p.l) || comm_rank(world) != layout_rank(&p.l, p.at))
+		return err_set(e, ERR_INTERNAL, "layout tp %d cp %d dp %d pp %d: the world is rank %d of %d, the layout says %d of %d",
+			       p.l.tp, p.l.cp, p.l.dp, p.l.pp, comm_rank(world), comm_size(world), layout_rank(&p.l, p.at), layout_world(&p.l));
 	for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
 		const struct split *s = &splits[i];
 		if (s->exists(&p) && comm_split(world, s->color(&p), comm_rank(world), s->name, member(&g, s->member), e))
 			goto fail;
 	}
-	for (int parity = 0; parity < 2 && parity < l->pp - 1; parity++)
+	g.store.tp = g.tp;
+	if (split_store(&g, &p, e))
+		goto fail;
+	for (int parity = 0; parity < 2 && parity < p.l.pp - 1; parity++)
 		if (split_boundaries(&g, &p, parity, e))
 			goto fail;
 	*out = g;
@@ -91,7 +161,8 @@ fail:
 
 void groups_close(struct groups *g)
 {
-	struct comm *all[] = { g->act_in, g->grad_out, g->act_out, g->grad_in, g->embed, g->model, g->dp, g->tp };
+	struct comm *all[] = { g->act_in, g->grad_out, g->act_out, g->grad_in, g->store.tied, g->store.kv, g->store.shard, g->store.copies,
+			       g->store.expert_shard, g->store.expert_copies, g->ep, g->cp, g->tp };
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		comm_close(all[i]);
 	memset(g, 0, sizeof *g);

@@ -1,11 +1,14 @@
 /*
  * groups — the communicators of one rank, split from the world.
  *
- * tp: the ranks that share a layer's matrices. dp: those that hold the same
- * parameters for other samples. model: tp × pp, one whole copy of the model,
- * over which norms are summed. embed: first and last stage with equal tp and
- * dp, when they both hold the tied table. A group of one rank is NULL: whoever
- * uses it does nothing then.
+ *     tp      the ranks that share a layer's matrices
+ *     kv      those of them that hold the same kv heads, when there are fewer of these than ranks
+ *     cp      the ranks that share a sequence
+ *     ep      the ranks that share a layer's experts
+ *     tied    first and last stage, when two ranks hold the tied table
+ *     store   the replicas of a parameter, as agent/parallel/store.h divides them: for ZeRO over all of them or inside nodes
+ *
+ * A group of one rank is NULL: whoever uses it does nothing then.
  *
  * A boundary between two pipeline stages has one group of two for activations
  * and one for gradients. Each carries messages one way only, so a send under
@@ -14,22 +17,32 @@
 #ifndef MUSTER_AGENT_PARALLEL_GROUPS_H
 #define MUSTER_AGENT_PARALLEL_GROUPS_H
 
+#include "agent/parallel/store.h"
 #include "base/err.h"
 #include "libcomm/comm.h"
+#include "plan/job.h"
 #include "plan/layout.h"
-
-#include <stdbool.h>
+#include "plan/model.h"
 
 struct groups {
 	struct comm *world; /* borrowed */
-	struct comm *tp, *dp, *model, *embed;
+	struct comm *tp, *cp, *ep;
+	struct store_groups store;
 	struct comm *act_in, *grad_out; /* with the stage before */
 	struct comm *act_out, *grad_in; /* with the stage after */
 };
 
+struct groups_options {
+	const struct layout *layout;
+	struct coords at;
+	const struct model_shape *shape;
+	int zero;
+	enum job_zero_shard shard;
+	int node;                       /* this rank's, for sharding inside nodes */
+};
+
 /* Collective over world, whose ranks are in the layout's order. */
-int groups_open(struct comm *world, const struct layout *l, struct coords at, bool tied,
-		struct groups *out, struct err *e);
+int groups_open(struct comm *world, const struct groups_options *opt, struct groups *out, struct err *e);
 void groups_close(struct groups *g);
 
 #endif

@@ -11,13 +11,14 @@
 
 struct pipe {
 	const struct groups *groups; /* borrowed */
+	enum comm_type type;         /* of activations */
 	double seconds;              /* waited; the reader sets it back */
 };
 
-int pipe_recv_act(struct pipe *p, float *x, size_t count, struct err *e);
-int pipe_recv_grad(struct pipe *p, float *x, size_t count, struct err *e);
-int pipe_send_act(struct pipe *p, float *x, size_t count, struct comm_request **req, struct err *e);
-int pipe_send_grad(struct pipe *p, float *x, size_t count, struct comm_request **req, struct err *e);
+int pipe_recv_act(struct pipe *p, void *x, size_t count, struct err *e);
+int pipe_recv_grad(struct pipe *p, void *x, size_t count, struct err *e);
+int pipe_send_act(struct pipe *p, void *x, size_t count, struct comm_request **req, struct err *e);
+int pipe_send_grad(struct pipe *p, void *x, size_t count, struct comm_request **req, struct err *e);
 /* Waits until the buffer of *req is free again and sets *req to NULL; NULL is done. */
 int pipe_wait(struct pipe *p, struct comm_request **req, struct err *e);
 

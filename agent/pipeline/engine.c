@@ -1,6 +1,6 @@
 #include "agent/pipeline/rank.h"
 
-#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,11 +9,12 @@ static int describe(struct engine *g, const struct engine_options *opt, struct e
 {
 	const struct job *job = opt->job;
 	int64_t each = job->batch.micro * opt->layout.dp;
+	int n = layout_n_stages(&opt->layout);
 
 	model_shape(job, &g->shape);
+	g->job = job;
 	g->layout = opt->layout;
 	g->at = opt->at;
-	g->seed = job->job.seed;
 	g->phase = opt->phase;
 	g->phase_arg = opt->phase_arg;
 	if (each < 1 || job->batch.global < each || job->batch.global % each)
@@ -22,15 +23,13 @@ static int describe(struct engine *g, const struct engine_options *opt, struct e
 	g->micros = (int)(job->batch.global / each);
 	g->micro_tokens = job->batch.micro * g->shape.seq;
 	g->global_tokens = job->batch.global * g->shape.seq;
-
-	struct stage *stages = calloc((size_t)opt->layout.pp, sizeof *stages);
-	if (!stages)
-		return err_set(e, ERR_NOMEM, "%d pipeline stages: out of memory", opt->layout.pp);
-	int rc = layout_stages(&g->shape, opt->layout.pp, stages, e);
-	if (!rc)
-		g->stage = stages[opt->at.pp];
-	free(stages);
-	return rc;
+	g->stages = calloc((size_t)n, sizeof *g->stages);
+	if (!g->stages)
+		return err_set(e, ERR_NOMEM, "%d pipeline stages: out of memory", n);
+	if (layout_stages(&g->shape, n, job->parallel.stages, NULL, g->stages, e))
+		return -1;
+	g->stage = g->stages[layout_stage(&g->layout, g->at.pp, 0)];
+	return 0;
 }
 
 /* A forward-only row for evaluation. */
@@ -62,30 +61,54 @@ static int open_schedule(struct engine *g, enum job_schedule kind, struct err *e
 	return build_eval_row(g, e);
 }
 
-static float *flat(struct engine *g, const char *what, struct err *e)
+/* "cpu" and the like, with the storage type behind it. */
+static int open_kern(struct engine *g, const struct engine_options *opt, struct err *e)
 {
-	size_t bytes = (size_t)g->catalogue.elements * sizeof(float);
-	float *p = kern_alloc(g->kern, bytes);
-	if (!p)
-		err_set(e, ERR_NOMEM, "%s: no memory for %zu bytes; raise parallel.tp or parallel.pp", what, bytes);
-	return p;
+	static const char *const suffix[] = { [DTYPE_FP32] = "", [DTYPE_BF16] = ":bf16", [DTYPE_FP16] = ":fp16" };
+	char name[32];
+	snprintf(name, sizeof name, "%s%s", opt->backend, suffix[g->job->precision.dtype]);
+	return kern_open(name, opt->threads, &g->kern, e);
 }
 
-static int open_model(struct engine *g, const struct engine_options *opt, struct err *e)
+static int open_groups(struct engine *g, const struct engine_options *opt, struct err *e)
 {
-	if (kern_open(opt->backend, opt->threads, &g->kern, e) ||
-	    catalogue_build(&g->shape, g->layout.tp, g->at.tp, &g->stage, &g->catalogue, e))
+	static const enum comm_type types[] = { [DTYPE_FP32] = COMM_F32, [DTYPE_BF16] = COMM_BF16, [DTYPE_FP16] = COMM_F16 };
+	const struct groups_options o = {
+		.layout = &g->layout, .at = g->at, .shape = &g->shape, .zero = (int)g->job->parallel.zero,
+		.shard = g->job->parallel.zero_shard, .node = opt->node,
+	};
+	enum comm_type type = types[g->job->precision.dtype];
+	if (groups_open(opt->world, &o, &g->groups, e))
 		return -1;
-	g->params = flat(g, "parameters", e);
-	g->grads = g->params ? flat(g, "gradients", e) : NULL;
-	if (!g->grads)
+	tp_init(&g->tp, g->groups.tp, g->job->parallel.sp, type);
+	cp_init(&g->cp, g->groups.cp);
+	g->pipe = (struct pipe){ .groups = &g->groups, .type = type };
+	return 0;
+}
+
+static int open_store(struct engine *g, const struct share *share, struct err *e)
+{
+	const struct job *job = g->job;
+	if (catalogue_build(&g->shape, share, &g->catalogue, e))
 		return -1;
-	if (g->shape.tied && g->layout.pp > 1)
-		g->tied = catalogue_find(&g->catalogue, PARAM_EMBED, -1);
-	struct model_options m = {
-		.shape = &g->shape, .catalogue = &g->catalogue, .stage = g->stage, .tp = &g->tp, .kern = g->kern,
-		.params = g->params, .grads = g->grads, .micro = opt->job->batch.micro, .slots = g->slots,
-		.grad_scale = (float)(1.0 / (double)g->global_tokens),
+	const struct store_options o = {
+		.catalogue = &g->catalogue, .kern = g->kern, .groups = g->groups.store, .zero = (int)job->parallel.zero,
+		.overlap = job->parallel.overlap, .stochastic = job->precision.stochastic_rounding, .seed = job->job.seed,
+	};
+	return store_open(&o, &g->store, e);
+}
+
+static int open_model(struct engine *g, struct err *e)
+{
+	const struct share share = {
+		.tp = g->layout.tp, .tp_rank = g->at.tp, .ep = g->layout.ep, .ep_rank = g->at.dp % g->layout.ep, .sp = g->tp.sp,
+		.chunks = &g->stage, .n_chunks = 1,
+	};
+	if (open_store(g, &share, e))
+		return -1;
+	const struct model_options m = {
+		.job = g->job, .shape = &g->shape, .catalogue = &g->catalogue, .chunks = &g->stage, .n_chunks = 1, .slots = &g->slots,
+		.layout = g->layout, .tp_rank = g->at.tp, .store = g->store, .tp = &g->tp, .cp = &g->cp, .kern = g->kern,
 	};
 	return model_open(&m, &g->model, e);
 }
@@ -95,19 +118,13 @@ int engine_open(const struct engine_options *opt, struct engine **out, struct er
 	struct engine *g = calloc(1, sizeof *g);
 	if (!g)
 		return err_set(e, ERR_NOMEM, "engine: out of memory");
-	if (describe(g, opt, e) || open_schedule(g, opt->job->parallel.schedule, e) ||
-	    groups_open(opt->world, &g->layout, g->at, g->shape.tied, &g->groups, e))
-		goto fail;
-	tp_init(&g->tp, g->groups.tp);
-	g->pipe.groups = &g->groups;
-	if (open_model(g, opt, e) ||
-	    dp_open(g->groups.dp, g->grads, g->catalogue.elements, DP_BUCKET, &g->dp, e))
-		goto fail;
+	if (describe(g, opt, e) || open_schedule(g, opt->job->parallel.schedule, e) || open_kern(g, opt, e) ||
+	    open_groups(g, opt, e) || open_model(g, e)) {
+		engine_close(g);
+		return -1;
+	}
 	*out = g;
 	return 0;
-fail:
-	engine_close(g);
-	return -1;
 }
 
 void engine_close(struct engine *g)
@@ -115,25 +132,22 @@ void engine_close(struct engine *g)
 	if (!g)
 		return;
 	walk_settle(g, NULL);
-	dp_close(g->dp);
 	model_close(g->model);
+	store_close(g->store);
 	catalogue_free(&g->catalogue);
-	if (g->grads)
-		kern_free(g->kern, g->grads);
-	if (g->params)
-		kern_free(g->kern, g->params);
 	kern_close(g->kern);
 	groups_close(&g->groups);
 	schedule_free(&g->schedule);
 	free(g->eval_row.steps);
 	free(g->berths);
 	free(g->slot_of);
+	free(g->stages);
 	free(g);
 }
 
-void engine_init(struct engine *g)
+const struct model_shape *engine_shape(const struct engine *g)
 {
-	model_init(&g->catalogue, g->shape.init_std, g->shape.layers, g->seed, g->params);
+	return &g->shape;
 }
 
 const struct catalogue *engine_catalogue(const struct engine *g)
@@ -141,14 +155,9 @@ const struct catalogue *engine_catalogue(const struct engine *g)
 	return &g->catalogue;
 }
 
-float *engine_params(struct engine *g)
+struct store *engine_store(struct engine *g)
 {
-	return g->params;
-}
-
-float *engine_grads(struct engine *g)
-{
-	return g->grads;
+	return g->store;
 }
 
 struct kern *engine_kern(struct engine *g)
@@ -156,10 +165,10 @@ struct kern *engine_kern(struct engine *g)
 	return g->kern;
 }
 
-/* Each dp rank's part of the loss counts once: on the last stage all tp ranks have it. */
+/* Each part of the loss counts once: all tp ranks have it. */
 static int share_loss(struct engine *g, double local, double *loss, struct err *e)
 {
-	double sum = g->stage.last && g->at.tp == 0 ? local : 0.0;
+	double sum = g->at.tp == 0 ? local : 0.0;
 	if (g->phase)
 		g->phase("share-loss", g->phase_arg);
 	if (layout_world(&g->layout) > 1 && comm_all_reduce(g->groups.world, &sum, &sum, 1, COMM_F64, COMM_SUM, e))
@@ -168,42 +177,21 @@ static int share_loss(struct engine *g, double local, double *loss, struct err *
 	return 0;
 }
 
-int engine_step(struct engine *g, const int32_t *inputs, const int32_t *targets, double *loss, struct err *e)
+int engine_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
 {
 	double local;
-	memset(g->grads, 0, (size_t)g->catalogue.elements * sizeof(float));
-	if (walk_row(g, &g->schedule.rows[g->at.pp], inputs, targets, true, &local, e))
+	store_zero(g->store);
+	if (walk_row(g, &g->schedule.rows[g->at.pp], b, true, &local, e))
 		return -1;
 	return share_loss(g, local, loss, e);
 }
 
-int engine_eval(struct engine *g, const int32_t *inputs, const int32_t *targets, double *loss, struct err *e)
+int engine_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
 {
 	double local;
-	if (walk_row(g, &g->eval_row, inputs, targets, false, &local, e))
+	if (walk_row(g, &g->eval_row, b, false, &local, e))
 		return -1;
 	return share_loss(g, local, loss, e);
-}
-
-/* Parameters that several ranks of the model hold whole count on one of them. */
-static bool counts_here(const struct engine *g, const struct param *p)
-{
-	return !p->tied_copy && (p->sharded || g->at.tp == 0);
-}
-
-int engine_grad_norm(struct engine *g, double *norm, struct err *e)
-{
-	const struct ops *ops = kern_ops(g->kern);
-	double sum = 0;
-	for (int i = 0; i < g->catalogue.n; i++) {
-		const struct param *p = &g->catalogue.params[i];
-		if (counts_here(g, p))
-			sum += ops->sqnorm(g->kern, g->grads + p->offset, p->count);
-	}
-	if (g->groups.model && comm_all_reduce(g->groups.model, &sum, &sum, 1, COMM_F64, COMM_SUM, e))
-		return -1;
-	*norm = sqrt(sum);
-	return 0;
 }
 
 void engine_times(const struct engine *g, struct engine_times *out)

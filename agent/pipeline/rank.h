@@ -3,9 +3,10 @@
 #define MUSTER_AGENT_PIPELINE_RANK_H
 
 #include "agent/model/model.h"
-#include "agent/parallel/dp.h"
+#include "agent/parallel/cp.h"
 #include "agent/parallel/groups.h"
 #include "agent/parallel/pipe.h"
+#include "agent/parallel/store.h"
 #include "agent/parallel/tp.h"
 #include "agent/pipeline/engine.h"
 #include "plan/schedule.h"
@@ -19,20 +20,20 @@ struct berth {
 };
 
 struct engine {
+	const struct job *job;
 	struct model_shape shape;
 	struct layout layout;
 	struct coords at;
+	struct stage *stages;       /* all of the model's */
 	struct stage stage;
 	struct kern *kern;
 	struct groups groups;
 	struct tp tp;
+	struct cp cp;
 	struct pipe pipe;
-	struct dp *dp;
 	struct catalogue catalogue;
-	const struct param *tied;   /* the table that first and last stage both hold; NULL: none here */
+	struct store *store;
 	struct model *model;
-	float *params, *grads;
-	uint64_t seed;
 	int64_t micro_tokens;       /* of a micro-batch */
 	int64_t global_tokens;      /* of an optimizer step */
 	int micros, slots;
@@ -47,8 +48,7 @@ struct engine {
 };
 
 /* Walks a row once over this rank's micro-batches; *loss is the sum of the token losses seen here (0 before the last stage). */
-int walk_row(struct engine *g, const struct sched_row *row, const int32_t *inputs, const int32_t *targets,
-	     bool backward, double *loss, struct err *e);
+int walk_row(struct engine *g, const struct sched_row *row, const struct engine_batch *batch, bool backward, double *loss, struct err *e);
 /* Waits for every message under way; the first error stays. */
 int walk_settle(struct engine *g, struct err *e);
 

@@ -5,9 +5,8 @@
 
 struct walk {
 	struct engine *g;
-	const int32_t *inputs, *targets; /* [micros, micro, seq] */
-	bool backward;                   /* gradients are wanted */
-	bool watched;                    /* this backward pass completes the gradients */
+	const struct engine_batch *batch;
+	bool backward; /* gradients are wanted */
 	double loss;
 };
 
@@ -31,24 +30,32 @@ static int berth_of(struct walk *w, int micro, struct err *e)
 	return err_set(e, ERR_INTERNAL, "schedule: stage %d keeps more than its %d micro-batches", g->at.pp, g->slots);
 }
 
-static const int32_t *tokens(const struct walk *w, const int32_t *all, int micro)
+static struct model_batch micro_batch(const struct walk *w, int micro)
 {
-	return all + micro * w->g->micro_tokens;
+	const struct engine *g = w->g;
+	int64_t at = micro * g->micro_tokens;
+	return (struct model_batch){
+		.inputs = w->batch->inputs + at, .targets = w->batch->targets + at,
+		.starts = w->batch->starts ? w->batch->starts + at : NULL,
+		.sample = w->batch->sample + micro * g->job->batch.micro,
+		.grad_scale = (float)(w->batch->loss_scale / (double)g->global_tokens),
+		.last = micro == g->micros - 1,
+	};
 }
 
 static int recv_act(struct walk *w, int micro, struct err *e)
 {
 	struct engine *g = w->g;
 	int slot = berth_of(w, micro, e);
-	return slot < 0 ? -1 : pipe_recv_act(&g->pipe, model_input(g->model, slot), (size_t)model_boundary(g->model), e);
+	return slot < 0 ? -1 : pipe_recv_act(&g->pipe, model_input(g->model, 0, slot), (size_t)model_boundary(g->model), e);
 }
 
 static int forward(struct walk *w, int micro, struct err *e)
 {
 	struct engine *g = w->g;
 	int slot = berth_of(w, micro, e);
-	if (slot < 0 || model_forward(g->model, slot, tokens(w, w->inputs, micro), tokens(w, w->targets, micro), w->backward,
-				      &w->loss, e))
+	struct model_batch b = micro_batch(w, micro);
+	if (slot < 0 || model_forward(g->model, 0, slot, &b, w->backward, &w->loss, e))
 		return -1;
 	g->berths[slot].taken = w->backward;
 	return 0;
@@ -58,7 +65,7 @@ static int send_act(struct walk *w, int micro, struct err *e)
 {
 	struct engine *g = w->g;
 	int slot = g->slot_of[micro];
-	return pipe_send_act(&g->pipe, model_output(g->model, slot), (size_t)model_boundary(g->model),
+	return pipe_send_act(&g->pipe, model_output(g->model, 0, slot), (size_t)model_boundary(g->model),
 			     &g->berths[slot].act_sent, e);
 }
 
@@ -68,24 +75,18 @@ static int recv_grad(struct walk *w, int micro, struct err *e)
 	int slot = g->slot_of[micro];
 	if (pipe_wait(&g->pipe, &g->berths[slot].grad_sent, e))
 		return -1;
-	return pipe_recv_grad(&g->pipe, model_grad(g->model, slot), (size_t)model_boundary(g->model), e);
-}
-
-static int gradients_done(void *arg, int64_t from, struct err *e)
-{
-	struct engine *g = arg;
-	return dp_ready(g->dp, from, e);
+	return pipe_recv_grad(&g->pipe, model_grad(g->model, 0, slot), (size_t)model_boundary(g->model), e);
 }
 
 static int backward(struct walk *w, int micro, struct err *e)
 {
 	struct engine *g = w->g;
 	int slot = g->slot_of[micro];
-	struct model_watch watch = { gradients_done, g };
+	struct model_batch b = micro_batch(w, micro);
 
 	/* The last stage writes its gradient here without having received one. */
 	if (pipe_wait(&g->pipe, &g->berths[slot].grad_sent, e) ||
-	    model_backward(g->model, slot, tokens(w, w->inputs, micro), w->watched ? &watch : NULL, e))
+	    model_backward(g->model, 0, slot, &b, BACKWARD_BOTH, e))
 		return -1;
 	g->berths[slot].taken = false;
 	return 0;
@@ -95,24 +96,17 @@ static int send_grad(struct walk *w, int micro, struct err *e)
 {
 	struct engine *g = w->g;
 	int slot = g->slot_of[micro];
-	return pipe_send_grad(&g->pipe, model_grad(g->model, slot), (size_t)model_boundary(g->model),
+	return pipe_send_grad(&g->pipe, model_grad(g->model, 0, slot), (size_t)model_boundary(g->model),
 			      &g->berths[slot].grad_sent, e);
 }
 
-/* The tied table's two halves are added after each was reduced over dp: so the last stage's
- * early bucket need not wait for the first stage, and both copies get the same bits (a sum of two commutes). */
 static int reduce(struct walk *w, int micro, struct err *e)
 {
 	(void)micro;
 	struct engine *g = w->g;
 	double start = clock_s();
-	if (dp_finish(g->dp, e))
+	if (store_finish(g->store, e))
 		return -1;
-	if (g->tied) {
-		float *grads = g->grads + g->tied->offset;
-		if (comm_all_reduce(g->groups.embed, grads, grads, (size_t)g->tied->count, COMM_F32, COMM_SUM, e))
-			return -1;
-	}
 	g->times.dp_exposed += clock_s() - start;
 	return 0;
 }
@@ -131,15 +125,20 @@ static const struct {
 	[SCHED_REDUCE] = { "reduce-gradients", false, reduce },
 };
 
+static double waits(const struct engine *g)
+{
+	return g->tp.seconds + g->cp.seconds + g->pipe.seconds;
+}
+
 static int run_step(struct walk *w, const struct sched_step *s, struct err *e)
 {
 	struct engine *g = w->g;
 	if (g->phase)
 		g->phase(handlers[s->op].phase, g->phase_arg);
-	double start = clock_s(), waited = g->tp.seconds + g->pipe.seconds;
+	double start = clock_s(), waited = waits(g);
 	int rc = handlers[s->op].run(w, s->micro, e);
 	if (handlers[s->op].computes)
-		g->times.compute += clock_s() - start - (g->tp.seconds + g->pipe.seconds - waited);
+		g->times.compute += clock_s() - start - (waits(g) - waited);
 	return rc;
 }
 
@@ -155,35 +154,23 @@ int walk_settle(struct engine *g, struct err *e)
 	return rc;
 }
 
-static int last_backward(const struct sched_row *row)
+int walk_row(struct engine *g, const struct sched_row *row, const struct engine_batch *batch, bool backward, double *loss, struct err *e)
 {
-	int last = -1;
-	for (int i = 0; i < row->n; i++)
-		if (row->steps[i].op == SCHED_BACKWARD)
-			last = i;
-	return last;
-}
-
-int walk_row(struct engine *g, const struct sched_row *row, const int32_t *inputs, const int32_t *targets,
-	     bool with_backward, double *loss, struct err *e)
-{
-	struct walk w = { .g = g, .inputs = inputs, .targets = targets, .backward = with_backward };
-	int last = last_backward(row);
+	struct walk w = { .g = g, .batch = batch, .backward = backward };
 
 	g->times = (struct engine_times){ 0 };
-	g->tp.seconds = g->pipe.seconds = 0;
+	g->tp.seconds = g->cp.seconds = g->pipe.seconds = 0;
 	for (int i = 0; i < g->micros; i++)
 		g->slot_of[i] = -1;
 	for (int i = 0; i < g->slots; i++)
 		g->berths[i].taken = false;
-	for (int i = 0; i < row->n; i++) {
-		w.watched = i == last;
+	for (int i = 0; i < row->n; i++)
 		if (run_step(&w, &row->steps[i], e))
 			return -1;
-	}
 	if (walk_settle(g, e))
 		return -1;
 	g->times.tp = g->tp.seconds;
+	g->times.cp = g->cp.seconds;
 	g->times.pp = g->pipe.seconds;
 	*loss = w.loss;
 	return 0;
