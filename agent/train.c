@@ -73,15 +73,16 @@ static int open_model(struct trainer *t, struct err *e)
 	const struct train_env *env = t->env;
 	struct engine_options opt = {
 		.job = t->job, .layout = env->layout, .at = env->at, .world = env->world,
-		.backend = "cpu", .threads = env->threads, .phase = on_phase, .phase_arg = t,
+		.backend = "cpu", .threads = env->threads, .node = env->node, .phase = on_phase, .phase_arg = t,
 	};
-	if (engine_open(&opt, &t->engine, e) ||
-	    optim_open(engine_kern(t->engine), engine_catalogue(t->engine), t->job, &t->optim, e))
+	if (engine_open(&opt, &t->engine, e))
 		return -1;
-	t->view = (struct state_view){
-		.catalogue = engine_catalogue(t->engine), .params = engine_params(t->engine),
-		.m = optim_m(t->optim), .v = optim_v(t->optim), .watch = &t->watch,
+	const struct optim_options o = {
+		.kern = engine_kern(t->engine), .store = engine_store(t->engine), .job = t->job, .spill_dir = env->run_dir,
 	};
+	if (optim_open(&o, &t->optim, e))
+		return -1;
+	t->view = (struct state_view){ .store = engine_store(t->engine), .optim = t->optim, .watch = &t->watch };
 	return 0;
 }
 
@@ -91,10 +92,10 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 	if (state_dir(t->job, t->env->run_dir, t->ckpt_dir, e))
 		return -1;
 	t->model = state_model(&t->shape);
-	t->layout = json_pack("{s:i, s:i, s:i}", "tp", l->tp, "pp", l->pp, "dp", l->dp);
+	t->layout = json_pack("{s:i, s:i, s:i, s:i}", "tp", l->tp, "cp", l->cp, "pp", l->pp, "dp", l->dp);
 	if (!t->model || !t->layout)
 		return err_set(e, ERR_NOMEM, "checkpoints: no memory for the model's description");
-	if (state_whole(&t->shape, &t->whole, &t->n_whole, e))
+	if (state_whole(&t->shape, t->job->optimizer.kind, &t->whole, &t->n_whole, e))
 		return -1;
 	struct ckpt_options opt = {
 		.dir = t->ckpt_dir, .owner = t->job->checkpoint.dir[0] ? t->env->run_dir : NULL, .keep = t->job->checkpoint.keep, .generation = t->env->generation,
@@ -126,10 +127,8 @@ static int start_state(struct trainer *t, struct err *e)
 	t->at = (struct ckpt_state){ .seed = job->job.seed, .total_steps = job->job.steps };
 	t->at.data = (struct ckpt_data){ .validation = job->data.validation, .samples = dataset_samples(t->data, DATA_TRAIN) };
 	snprintf(t->at.data.path, sizeof t->at.data.path, "%s", job->data.path);
-	if (rc == 0) {
-		engine_init(t->engine);
-		return 0;
-	}
+	if (rc == 0)
+		return state_init(&t->view, &t->shape, job->job.seed, e);
 	if (at.seed != job->job.seed)
 		return err_set(e, ERR_USAGE, "the checkpoint was trained with job.seed = %llu, the job says %llu: the data would "
 			       "come in another order; set job.seed back, or start anew under another job.name",
@@ -185,6 +184,14 @@ static int read_batch(struct trainer *t, enum data_split split, int64_t position
 			    t->shape.vocab, t->inputs, t->targets, e);
 }
 
+/* What read_batch has read at `position`. */
+static struct engine_batch batch_at(const struct trainer *t, int64_t position)
+{
+	return (struct engine_batch){
+		.inputs = t->inputs, .targets = t->targets, .sample = position + t->env->at.dp * t->share, .loss_scale = 1,
+	};
+}
+
 static int check_numbers(const struct trainer *t, double loss, double norm, struct err *e)
 {
 	if (isfinite(loss) && isfinite(norm))
@@ -218,16 +225,19 @@ static int train_step(struct trainer *t, struct err *e)
 	if (read_batch(t, DATA_TRAIN, t->at.samples, e))
 		return -1;
 	r.data_s = phases_lap(&t->spent, "data", &since);
-	if (engine_step(t->engine, t->inputs, t->targets, &r.loss, e))
+	struct engine_batch batch = batch_at(t, t->at.samples);
+	if (engine_step(t->engine, &batch, &r.loss, e))
 		return err_prefix(e, "step %lld", (long long)step + 1);
 	control_progress(control, step, "gradient norm");
-	if (engine_grad_norm(t->engine, &r.grad_norm, e))
+	if (optim_norm(t->optim, t->env->world, batch.loss_scale, &r.grad_norm, e))
 		return err_prefix(e, "step %lld: gradient norm", (long long)step + 1);
 	phases_lap(&t->spent, "step", &since);
 	if (check_numbers(t, r.loss, r.grad_norm, e))
 		return -1;
 	control_progress(control, step, "optimizer");
-	optim_step(t->optim, t->view.params, engine_grads(t->engine), r.grad_norm, step);
+	optim_step(t->optim, r.grad_norm, batch.loss_scale, step);
+	if (store_publish(engine_store(t->engine), step, e))
+		return err_prefix(e, "step %lld: parameters", (long long)step + 1);
 	r.optimizer_s = phases_lap(&t->spent, "optimizer", &since);
 	r.step_s = since - begin;
 	t->at.step++;
@@ -244,8 +254,8 @@ static int evaluate(struct trainer *t, struct err *e)
 	control_progress(t->env->control, t->at.step, "evaluation");
 	for (int64_t i = 0; i < n; i++) {
 		double loss;
-		if (read_batch(t, DATA_VALIDATION, i * t->job->batch.global, e) ||
-		    engine_eval(t->engine, t->inputs, t->targets, &loss, e))
+		struct engine_batch batch = batch_at(t, i * t->job->batch.global);
+		if (read_batch(t, DATA_VALIDATION, i * t->job->batch.global, e) || engine_eval(t->engine, &batch, &loss, e))
 			return err_prefix(e, "evaluation after step %lld", (long long)t->at.step);
 		sum += loss;
 	}
@@ -267,7 +277,7 @@ static bool eval_due(const struct trainer *t)
 
 static int start_save(struct trainer *t, struct err *e)
 {
-	return state_save(t->writer, &t->at, &t->view, &t->env->layout, &t->env->at, e);
+	return state_save(t->writer, &t->at, &t->view, e);
 }
 
 /* No further collective can succeed. */

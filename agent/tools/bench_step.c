@@ -1,5 +1,6 @@
 #include "agent/optim/optim.h"
 #include "agent/pipeline/engine.h"
+#include "agent/state.h"
 #include "agent/tools/crew.h"
 #include "agent/tools/tools.h"
 #include "base/clock.h"
@@ -72,16 +73,18 @@ struct bench {
 static int open_model(struct bench *b, struct err *e)
 {
 	struct engine_options opt = {
-		.job = &b->job, .layout = { .tp = 1, .dp = 1, .pp = 1 }, .backend = "cpu", .threads = b->threads,
+		.job = &b->job, .layout = layout_of(&b->job, 1), .backend = "cpu", .threads = b->threads,
 	};
 	if (crew_alone(&b->world, e))
 		return -1;
 	opt.world = b->world;
-	if (engine_open(&opt, &b->engine, e) ||
-	    optim_open(engine_kern(b->engine), engine_catalogue(b->engine), &b->job, &b->optim, e))
+	if (engine_open(&opt, &b->engine, e))
 		return -1;
-	engine_init(b->engine);
-	return 0;
+	const struct optim_options o = { .kern = engine_kern(b->engine), .store = engine_store(b->engine), .job = &b->job, .spill_dir = "." };
+	if (optim_open(&o, &b->optim, e))
+		return -1;
+	const struct state_view view = { .store = engine_store(b->engine), .optim = b->optim };
+	return state_init(&view, &b->shape, b->job.job.seed, e);
 }
 
 static int make_tokens(struct bench *b, struct err *e)
@@ -104,11 +107,12 @@ static int make_tokens(struct bench *b, struct err *e)
 
 static int one_step(struct bench *b, int64_t step, struct err *e)
 {
+	const struct engine_batch batch = { .inputs = b->inputs, .targets = b->targets, .loss_scale = 1 };
 	double norm;
-	if (engine_step(b->engine, b->inputs, b->targets, &b->loss, e) || engine_grad_norm(b->engine, &norm, e))
+	if (engine_step(b->engine, &batch, &b->loss, e) || optim_norm(b->optim, b->world, 1, &norm, e))
 		return -1;
-	optim_step(b->optim, engine_params(b->engine), engine_grads(b->engine), norm, step);
-	return 0;
+	optim_step(b->optim, norm, 1, step);
+	return store_publish(engine_store(b->engine), step, e);
 }
 
 static int measure(struct bench *b, struct err *e)

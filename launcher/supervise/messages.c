@@ -52,9 +52,9 @@ static void touch(struct supervisor *s, struct rank_state *k, int64_t step, cons
 static int send_welcome(struct supervisor *s, struct link *l, int rank, struct err *e)
 {
 	const struct coords *at = &s->o.plan->ranks[rank].at;
-	json_t *body = json_pack("{s:s, s:i, s:s, s:s, s:{s:i, s:i, s:i, s:i}, s:s, s:f}", "job", s->o.job_text, "threads",
+	json_t *body = json_pack("{s:s, s:i, s:s, s:s, s:{s:i, s:i, s:i, s:i}, s:s, s:i, s:f}", "job", s->o.job_text, "threads",
 				 s->o.plan->threads, "run", rundir_path(s->o.run), "resume", sup_resume(s), "coords", "tp", at->tp, "cp", at->cp, "dp", at->dp, "pp", at->pp,
-				 "node", sup_node(s, rank), "heartbeat_s", s->o.limits.heartbeat);
+				 "node", sup_node(s, rank), "node_index", s->o.plan->ranks[rank].node, "heartbeat_s", s->o.limits.heartbeat);
 	if (!body)
 		return err_set(e, ERR_NOMEM, "no memory for the welcome of rank %d", rank);
 	int rc = link_send(l, MSG_WELCOME, body, e);
