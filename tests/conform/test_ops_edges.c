@@ -117,10 +117,19 @@ static void shards_of_the_vocabulary_agree_with_the_whole(void **state)
 	}
 }
 
+/* Whole sequences, each token's q, k and v in one row. */
+static struct attn_shape fused_shape(int64_t batch, int64_t seq, int heads, int dim)
+{
+	int64_t row = (int64_t)3 * heads * dim;
+	return (struct attn_shape){ .batch = batch, .q_len = seq, .k_len = seq, .heads = heads, .kv_heads = heads, .dim = dim,
+				    .q_row = row, .q_batch = seq * row, .kv_row = row, .kv_batch = seq * row,
+				    .o_batch = seq * heads * dim };
+}
+
 static void a_nan_goes_through(void **state)
 {
 	(void)state;
-	const struct attn_shape s = { 1, 3, 1, 1, 4 };
+	const struct attn_shape s = fused_shape(1, 3, 1, 4);
 	const int32_t target = 0;
 	EACH_BACKEND(f) {
 		float x[36] = { NAN, 1, 2, 3 }, y[36], w[4] = { 1, 1, 1, 1 }, mean, rstd, lse[3], sum, zero = 3, t;
@@ -128,7 +137,7 @@ static void a_nan_goes_through(void **state)
 		assert_true(isnan(y[0]) && !isnan(y[1]));
 		f->o->layernorm_fwd(f->k, y, NULL, &mean, &rstd, x, NULL, w, w, 1, 4, 1e-5f);
 		assert_true(isnan(y[3]));
-		f->o->attention_fwd(f->k, y, lse, x, &s);
+		f->o->attention_fwd(f->k, y, lse, x, x + 4, x + 8, &s);
 		assert_true(isnan(y[0]) && isnan(lse[0]) && !isnan(lse[1]));
 		assert_true(isnan(f->o->sqnorm(f->k, x, 4)));
 		f->o->xent_exp(f->k, x, &sum, &t, &zero, &target, 1, 4, 0);
@@ -157,7 +166,7 @@ static void attention_with_huge_scores_picks_one_value(void **state)
 {
 	(void)state;
 	enum { SEQ = 70, DIM = 4 };
-	const struct attn_shape s = { 1, SEQ, 1, 1, DIM };
+	const struct attn_shape s = fused_shape(1, SEQ, 1, DIM);
 	static float qkv[SEQ][3][DIM], o[SEQ][DIM], lse[SEQ], dqkv[SEQ][3][DIM];
 	memset(qkv, 0, sizeof qkv);
 	for (int i = 0; i < SEQ; i++) {
@@ -166,8 +175,8 @@ static void attention_with_huge_scores_picks_one_value(void **state)
 		qkv[i][2][0] = (float)i + 7;
 	}
 	EACH_BACKEND(f) {
-		f->o->attention_fwd(f->k, o, lse, qkv, &s);
-		f->o->attention_bwd(f->k, dqkv, o, o, lse, qkv, &s);
+		f->o->attention_fwd(f->k, o, lse, qkv[0][0], qkv[0][1], qkv[0][2], &s);
+		f->o->attention_bwd(f->k, dqkv[0][0], dqkv[0][1], dqkv[0][2], o, o, lse, qkv[0][0], qkv[0][1], qkv[0][2], &s, false);
 		for (int i = 0; i < SEQ; i++) {
 			assert_float_equal(o[i][0], 7, 1e-5);
 			assert_float_equal(lse[i], 1e4, 1e-2);

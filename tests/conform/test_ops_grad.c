@@ -164,67 +164,212 @@ static void activations_have_the_slopes_they_say(void **state)
 	free(grad);
 }
 
-static const struct attn_shape shape = { .batch = 2, .seq = 5, .heads = 4, .kv_heads = 2, .dim = 6 };
-enum { QKV = 2 * 5 * 8 * 6, OUT = 2 * 5 * 4 * 6, LSE = 2 * 4 * 5 };
+enum { TOKENS = 10, SEQ = 5, HEADS = 6, DIM = 6, ROW = 8 * DIM };
+static const struct rope_shape rope = { .n = TOKENS, .row = ROW, .heads = HEADS, .dim = DIM, .seq = SEQ };
 
-/* qkv g rotated */
+/* x g rotated cos sin */
 static double rope_loss(double **p)
 {
-	memcpy(p[2], p[0], QKV * sizeof(double));
-	o->rope_fwd(k, p[2], &shape, 100);
-	return dot(p[1], p[2], QKV);
+	memcpy(p[2], p[0], TOKENS * ROW * sizeof(double));
+	o->rope_fwd(k, p[2], &rope, f(p[3]), f(p[4]));
+	return dot(p[1], p[2], TOKENS * ROW);
 }
 
 static void rope_has_the_slope_it_says(void **state)
 {
 	(void)state;
-	double *p[] = { numbers(QKV, 1), numbers(QKV, 2), zeros(QKV) };
-	double *grad = zeros(QKV);
-	memcpy(grad, p[1], QKV * sizeof *grad);
-	o->rope_bwd(k, grad, &shape, 100);
-	check_slope(rope_loss, p, p[0], grad, QKV);
-	release(p, 3);
+	double *p[] = { numbers(TOKENS * ROW, 1), numbers(TOKENS * ROW, 2), zeros(TOKENS * ROW),
+			numbers(SEQ * DIM / 2, 3), numbers(SEQ * DIM / 2, 4) };
+	double *grad = zeros(TOKENS * ROW);
+	memcpy(grad, p[1], TOKENS * ROW * sizeof *grad);
+	o->rope_bwd(k, grad, &rope, f(p[3]), f(p[4]));
+	check_slope(rope_loss, p, p[0], grad, TOKENS * ROW);
+	release(p, 5);
 	free(grad);
 }
 
-/* qkv g o lse */
+/* Two sequences, 4 heads over 2 k/v heads of 6. */
+static const int32_t starts[2 * 7] = { 0, 0, 0, 3, 3, 3, 6, 2, 2, 4, 4, 4, 4, 4 };
+static const int64_t samples[2] = { 12345, 7 };
+#define ATTENTION(q, qf, kl, kf) \
+	.batch = 2, .q_len = q, .q_first = qf, .k_len = kl, .k_first = kf, .heads = 4, .kv_heads = 2, .dim = 6, .q_row = 24, \
+	.q_batch = 24 * q, .kv_row = 12, .kv_batch = 12 * kl, .o_batch = 24 * q
+#define DROPPED .drop = { { { 1, 2 } }, 0.4f }, .samples = samples, .heads_all = 8, .head_first = 4, .seq = 10
+static const struct attn_shape shapes[] = {
+	{ ATTENTION(5, 0, 5, 0) },
+	{ ATTENTION(5, 3, 6, 0) },
+	{ ATTENTION(4, 2, 5, 4) },
+	{ ATTENTION(7, 0, 7, 0), .starts = starts, .starts_batch = 7 },
+	{ ATTENTION(6, 1, 5, 0), .starts = starts, .starts_batch = 7, DROPPED },
+	{ ATTENTION(5, 0, 5, 0), DROPPED },
+};
+static const struct attn_shape *shape;
+
+static int64_t out_count(void)
+{
+	return shape->batch * shape->o_batch;
+}
+
+/* q k v g o lse */
 static double attention_loss(double **p)
 {
-	o->attention_fwd(k, p[2], f(p[3]), p[0], &shape);
-	return dot(p[1], p[2], OUT);
+	o->attention_fwd(k, p[4], f(p[5]), p[0], p[1], p[2], shape);
+	return dot(p[3], p[4], out_count());
 }
 
 static void attention_has_the_slope_it_says(void **state)
 {
 	(void)state;
-	double *p[] = { numbers(QKV, 1), numbers(OUT, 2), zeros(OUT), zeros(LSE) };
-	double *grad = zeros(QKV);
-	attention_loss(p);
-	o->attention_bwd(k, grad, p[1], p[2], f(p[3]), p[0], &shape);
-	check_slope(attention_loss, p, p[0], grad, QKV);
-	release(p, 4);
-	free(grad);
+	for (shape = shapes; shape < shapes + sizeof shapes / sizeof *shapes; shape++) {
+		int64_t q = out_count(), kv = shape->batch * shape->kv_batch;
+		double *p[] = { numbers(q, 1), numbers(kv, 2), numbers(kv, 3), numbers(q, 4), zeros(q), zeros(q) };
+		double *grad[] = { numbers(q, 5), numbers(kv, 6), numbers(kv, 7) };
+		attention_loss(p);
+		o->attention_bwd(k, grad[0], grad[1], grad[2], p[3], p[4], f(p[5]), p[0], p[1], p[2], shape, false);
+		check_slope(attention_loss, p, p[0], grad[0], q);
+		check_slope(attention_loss, p, p[1], grad[1], kv);
+		check_slope(attention_loss, p, p[2], grad[2], kv);
+		release(p, 6);
+		release(grad, 3);
+	}
 }
 
-enum { ROWS = 6, LO = 2, BATCH = 2, SEQ = 5 };
-static const int32_t tokens[BATCH * SEQ] = { 0, 2, 7, 3, 3, 8, 1, 5, 2, 9 };
+/* The keys of a whole sequence in two pieces: q, k and v of the pieces, g, o and lse, those of the second. */
+enum { FIRST = 3, SECOND = 4, LEN = FIRST + SECOND };
+static const struct attn_shape pieces[2] = {
+	{ ATTENTION(LEN, 0, FIRST, 0), .starts = starts, .starts_batch = 7, DROPPED },
+	{ ATTENTION(LEN, 0, SECOND, FIRST), .starts = starts, .starts_batch = 7, DROPPED },
+};
+
+/* q k v k2 v2 g o lse o2 lse2 */
+static double pieces_loss(double **p)
+{
+	o->attention_fwd(k, p[6], f(p[7]), p[0], p[1], p[2], &pieces[0]);
+	o->attention_fwd(k, p[8], f(p[9]), p[0], p[3], p[4], &pieces[1]);
+	o->attention_merge(k, p[6], f(p[7]), p[8], f(p[9]), &pieces[0]);
+	return dot(p[5], p[6], 2 * LEN * 24);
+}
+
+static void attention_of_pieces_has_the_slope_it_says(void **state)
+{
+	(void)state;
+	enum { Q = 2 * LEN * 24, KV = 2 * FIRST * 12, KV2 = 2 * SECOND * 12 };
+	double *p[] = { numbers(Q, 1), numbers(KV, 2), numbers(KV, 3), numbers(KV2, 4), numbers(KV2, 5), numbers(Q, 6),
+			zeros(Q), zeros(Q), zeros(Q), zeros(Q) };
+	double *grad[] = { zeros(Q), zeros(KV), zeros(KV), zeros(KV2), zeros(KV2) };
+	pieces_loss(p);
+	o->attention_bwd(k, grad[0], grad[1], grad[2], p[5], p[6], f(p[7]), p[0], p[1], p[2], &pieces[0], false);
+	o->attention_bwd(k, grad[0], grad[3], grad[4], p[5], p[6], f(p[7]), p[0], p[3], p[4], &pieces[1], true);
+	const int64_t counts[] = { Q, KV, KV, KV2, KV2 };
+	for (int i = 0; i < 5; i++)
+		check_slope(pieces_loss, p, p[i], grad[i], counts[i]);
+	release(p, 10);
+	release(grad, 5);
+}
+
+enum { ROWS = 6, LO = 2 };
+static const int32_t tokens[TOKENS] = { 0, 2, 7, 3, 3, 8, 1, 5, 2, 9 };
+static const int32_t positions[TOKENS] = { 0, 1, 2, 3, 0, 1, 4, 4, 2, 0 };
 
 /* wte wpe g y */
 static double embed_loss(double **p)
 {
-	o->embed_fwd(k, p[3], tokens, p[0], p[1], BATCH, SEQ, C, LO, LO + ROWS);
-	return dot(p[2], p[3], BATCH * SEQ * C);
+	o->embed_fwd(k, p[3], tokens, positions, p[0], p[1], TOKENS, C, LO, LO + ROWS);
+	return dot(p[2], p[3], TOKENS * C);
 }
 
 static void embeddings_have_the_slopes_they_say(void **state)
 {
 	(void)state;
-	double *p[] = { numbers(ROWS * C, 1), numbers(SEQ * C, 2), numbers(BATCH * SEQ * C, 3), zeros(BATCH * SEQ * C) };
+	double *p[] = { numbers(ROWS * C, 1), numbers(SEQ * C, 2), numbers(TOKENS * C, 3), zeros(TOKENS * C) };
 	double *grad[] = { zeros(ROWS * C), zeros(SEQ * C) };
-	o->embed_bwd(k, f(grad[0]), f(grad[1]), p[2], tokens, BATCH, SEQ, C, LO, LO + ROWS);
+	o->embed_bwd(k, f(grad[0]), f(grad[1]), p[2], tokens, positions, TOKENS, C, LO, LO + ROWS);
 	check_slope(embed_loss, p, p[0], grad[0], ROWS * C);
 	check_slope(embed_loss, p, p[1], grad[1], SEQ * C);
 	release(p, 4);
+	release(grad, 2);
+}
+
+static const struct dropout drop = { { { 3, 4 } }, 0.3f };
+static const int64_t drop_rows[N] = { 4, 1000000007, 0, 9, 2 };
+
+/* x g y */
+static double dropout_loss(double **p)
+{
+	o->dropout(k, p[2], p[0], drop_rows, N, C, &drop);
+	return dot(p[1], p[2], N * C);
+}
+
+static void dropout_has_the_slope_it_says(void **state)
+{
+	(void)state;
+	double *p[] = { numbers(N * C, 1), numbers(N * C, 2), zeros(N * C) }, *grad = zeros(N * C);
+	o->dropout(k, grad, p[1], drop_rows, N, C, &drop);
+	check_slope(dropout_loss, p, p[0], grad, N * C);
+	release(p, 3);
+	free(grad);
+}
+
+enum { EXPERTS = 6, TOP = 3 };
+static const float z = 0.125f;
+static bool before;
+
+/* logits g aux weights probs lse; what the router's losses add to that of the weights */
+static double route_loss(double **p)
+{
+	int32_t chosen[N * TOP];
+	double loss = 0;
+	o->route_fwd(k, chosen, f(p[3]), f(p[4]), f(p[5]), f(p[0]), N, EXPERTS, TOP, before);
+	for (int i = 0; i < N; i++) {
+		loss += (double)z * p[5][i] * p[5][i];
+		loss += dot(p[2], p[4] + i * EXPERTS, EXPERTS);
+	}
+	return loss + dot(p[1], p[3], N * TOP);
+}
+
+static void the_router_has_the_slope_it_says(void **state)
+{
+	before = *state != NULL;
+	double *p[] = { numbers(N * EXPERTS, 1), numbers(N * TOP, 2), numbers(EXPERTS, 3), zeros(N * TOP), zeros(N * EXPERTS), zeros(N) };
+	double *grad = zeros(N * EXPERTS);
+	int32_t chosen[N * TOP];
+	o->route_fwd(k, chosen, f(p[3]), f(p[4]), f(p[5]), f(p[0]), N, EXPERTS, TOP, before);
+	o->route_bwd(k, f(grad), f(p[1]), chosen, f(p[3]), f(p[4]), f(p[5]), f(p[2]), z, N, EXPERTS, TOP, before);
+	check_slope(route_loss, p, p[0], grad, N * EXPERTS);
+	release(p, 6);
+	free(grad);
+}
+
+/* Token i goes to the places at[i]; place j holds the row of token from[j]. */
+enum { PLACES = 8, TOP2 = 2 };
+static const int64_t at[N * TOP2] = { 3, 0, -1, 7, 6, 1, -1, -1, 2, 5 };
+static const int64_t from[PLACES] = { 0, 2, 4, 0, -1, 4, 2, 1 };
+
+/* x weights g y places */
+static double combine_loss(double **p)
+{
+	o->combine_fwd(k, p[3], p[0], at, f(p[1]), N, TOP2, C);
+	return dot(p[2], p[3], N * C);
+}
+
+static double gather_loss(double **p)
+{
+	o->gather_rows(k, p[4], p[0], from, PLACES, C);
+	return dot(p[2], p[4], PLACES * C);
+}
+
+/* The gradient of gathering is combining with weights of 1. */
+static void rows_have_the_slopes_they_say(void **state)
+{
+	(void)state;
+	double *p[] = { numbers(PLACES * C, 1), numbers(N * TOP2, 2), numbers(PLACES * C, 3), zeros(N * C), zeros(PLACES * C) };
+	double *grad[] = { zeros(PLACES * C), zeros(N * TOP2) };
+	o->combine_bwd(k, grad[0], f(grad[1]), p[2], p[0], at, f(p[1]), N, TOP2, C);
+	check_slope(combine_loss, p, p[0], grad[0], PLACES * C);
+	check_slope(combine_loss, p, p[1], grad[1], N * TOP2);
+	o->combine_fwd(k, grad[0], p[2], at, NULL, N, TOP2, C);
+	check_slope(gather_loss, p, p[0], grad[0], N * C);
+	release(p, 5);
 	release(grad, 2);
 }
 
@@ -280,7 +425,12 @@ int main(void)
 		cmocka_unit_test(activations_have_the_slopes_they_say),
 		cmocka_unit_test(rope_has_the_slope_it_says),
 		cmocka_unit_test(attention_has_the_slope_it_says),
+		cmocka_unit_test(attention_of_pieces_has_the_slope_it_says),
 		cmocka_unit_test(embeddings_have_the_slopes_they_say),
+		cmocka_unit_test(dropout_has_the_slope_it_says),
+		{ "the router has the slope it says", the_router_has_the_slope_it_says, NULL, NULL, NULL },
+		{ "the router with weights before choosing has the slope it says", the_router_has_the_slope_it_says, NULL, NULL, "before" },
+		cmocka_unit_test(rows_have_the_slopes_they_say),
 		cmocka_unit_test(cross_entropy_has_the_slope_it_says),
 	};
 	return cmocka_run_group_tests(tests, open_specification, close_specification);
