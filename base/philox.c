@@ -36,6 +36,14 @@ struct philox_key philox_key(uint64_t seed, enum philox_use use, uint64_t item)
 	return (struct philox_key){ { out[0], out[1] } };
 }
 
+uint64_t philox_item(const char *name)
+{
+	uint64_t h = 0xcbf29ce484222325u;
+	for (; *name; name++)
+		h = (h ^ (unsigned char)*name) * 0x100000001b3u;
+	return h;
+}
+
 void philox4(struct philox_key key, uint64_t index, uint32_t out[4])
 {
 	philox_block(key, index, 0, out);

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /* What a stream of numbers is for: the high half of the key. */
-enum philox_use { PHILOX_INIT = 1, PHILOX_SHUFFLE = 2, PHILOX_DROPOUT = 3, PHILOX_TEST = 4 };
+enum philox_use { PHILOX_INIT = 1, PHILOX_SHUFFLE = 2, PHILOX_DROPOUT = 3, PHILOX_TEST = 4, PHILOX_ROUND = 5 };
 
 struct philox_key {
 	uint32_t k[2];
@@ -20,6 +20,9 @@ struct philox_key {
 
 /* The key of (seed, use, item): item tells parameters, layers, epochs apart. */
 struct philox_key philox_key(uint64_t seed, enum philox_use use, uint64_t item);
+
+/* The item of a thing with a name, such as a parameter: FNV-1a, 64 bits. */
+uint64_t philox_item(const char *name);
 
 /* The four words at counter `index`. */
 void philox4(struct philox_key key, uint64_t index, uint32_t out[4]);

@@ -15,6 +15,7 @@
 
 /* Experts have replicas of their own. */
 enum zero_class { ZERO_DENSE, ZERO_EXPERTS, ZERO_CLASSES };
+enum { ZERO_KINDS = UNIT_HEAD + 1 };
 enum zero_class zero_class(enum unit_kind kind);
 
 /* A unit's replicas, and this rank among them. */

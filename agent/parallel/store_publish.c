@@ -1,0 +1,81 @@
+#include "agent/parallel/store_inner.h"
+
+#include "base/philox.h"
+
+/* The key of (seed, parameter, step). */
+static struct philox_key key_of(const struct store *s, const struct param *p, int64_t step)
+{
+	struct philox_key name = philox_key(s->seed, PHILOX_ROUND, philox_item(p->name));
+	return philox_key((uint64_t)name.k[1] << 32 | name.k[0], PHILOX_ROUND, (uint64_t)step);
+}
+
+/* Row by row where the box has not whole rows: numbers are counted by the element's place in the global tensor. */
+static void round_piece(struct store *s, const struct piece *piece, char *stored, int64_t step)
+{
+	const struct param *p = piece->param;
+	struct philox_key key = key_of(s, p, step);
+	int64_t width = p->hi[1] - p->lo[1], columns = p->shape[1];
+	for (int64_t i = 0; i < piece->count;) {
+		int64_t at = piece->first + i, row = at / width, column = at % width;
+		int64_t n = width == columns ? piece->count : width - column;
+		n = n < piece->count - i ? n : piece->count - i;
+		s->ops->narrow(s->kern, stored + (size_t)i * s->width, piece->master + i, n, &key,
+			       (uint64_t)((p->lo[0] + row) * columns + p->lo[1] + column));
+		i += n;
+	}
+}
+
+/* Gaps are zero and stay so. */
+static void narrow_all(struct store *s, int64_t step)
+{
+	for (int i = 0; s->stochastic && i < s->n_pieces; i++) {
+		const struct piece *piece = &s->pieces[i];
+		int unit = piece->param->unit;
+		char *stored = (char *)store_stored(s, unit) + (size_t)(piece->master - store_master(s, unit)) * s->width;
+		round_piece(s, piece, stored, step);
+	}
+	for (int unit = 0; !s->stochastic && unit < s->catalogue->n_units; unit++) {
+		const struct home *h = &s->homes[unit];
+		s->ops->narrow(s->kern, store_stored(s, unit), store_master(s, unit), h->hi - h->lo, NULL, 0);
+	}
+}
+
+/* What was gathered is old. */
+static int forget_all(struct store *s, struct err *e)
+{
+	for (int kind = 0; kind < ZERO_KINDS; kind++)
+		for (int i = 0; i < s->gathers[kind].n; i++) {
+			struct slot *t = &s->gathers[kind].slots[i];
+			if (t->holds)
+				return err_set(e, ERR_INTERNAL, "store: unit %d is in use while new parameters come", t->unit);
+			if (store_forget(s, t, e))
+				return -1;
+		}
+	return 0;
+}
+
+/* Owners to the others, where each replica holds the whole. */
+static int spread(struct store *s, int unit, struct err *e)
+{
+	struct home *h = &s->homes[unit];
+	const struct replicas *r = store_replicas(s, unit);
+	if (!r->policy->state || r->policy->params)
+		return 0;
+	if (comm_all_gatherv_start(r->shard, store_stored(s, unit), s->params + (size_t)h->params * s->width, store_counts(s, unit),
+				   s->type, &h->publishing, e))
+		return -1;
+	return s->overlap ? 0 : store_wait(&h->publishing, &s->gather_s, e);
+}
+
+int store_publish(struct store *s, int64_t step, struct err *e)
+{
+	if (store_settle(s, e) || forget_all(s, e))
+		return -1;
+	if (s->masters)
+		narrow_all(s, step);
+	for (int unit = 0; unit < s->catalogue->n_units; unit++)
+		if (spread(s, unit, e))
+			return -1;
+	order_rewind(&s->order);
+	return store_prefetch(s, e);
+}
