@@ -24,8 +24,7 @@ enum { STEPS = 20, WORDS = 12 };
 static const struct tiny
 	gpt2 = { "gpt2", FAMILY_GPT2, 5, 20, 5, 5, 4, 51, 101, 16, TIE_YES, 1, 8, 0.1 },
 	llama = { "llama", FAMILY_LLAMA, 5, 24, 8, 2, 4, 45, 103, 16, TIE_NO, 2, 16, 0.1 },
-	tied = { "llama tied", FAMILY_LLAMA, 4, 20, 6, 3, 6, 37, 67, 16, TIE_YES, 1, 8, 0.1 },
-	mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4, 2, 4, 24, 61, 16, TIE_NO, 1, 8, 0.1 };
+	tied = { "llama tied", FAMILY_LLAMA, 4, 20, 6, 3, 6, 37, 67, 16, TIE_YES, 1, 8, 0.1 };
 
 /* A row. `math` words change what is computed, so its single process has them too; `how` words must not. */
 struct strategy {
