@@ -97,6 +97,7 @@ static double hop(const struct rates *r, bool inside, double bytes)
 /* Seconds of one micro-batch on one stage. */
 struct stage_time {
 	double fwd, bwd;       /* compute alone */
+	double weight;         /* of bwd, the weights' gradients */
 	double tp_fwd, tp_bwd; /* sums over tp */
 };
 
@@ -118,6 +119,7 @@ static struct stage_time stage_time(const struct job *job, const struct plan *p,
 	struct stage_time t = {
 		.fwd = layers * (products + attention + between),
 		.bwd = layers * (2 * products + 2.5 * attention + 2 * between),
+		.weight = layers * products,
 		.tp_fwd = layers * 2 * sum,
 		.tp_bwd = layers * 2 * sum,
 	};
@@ -173,33 +175,72 @@ static double exposed(const struct plan *p, const struct rates *r, int stage, do
 	return fmax(last, all - backward) + tied;
 }
 
-/* fwd, bwd and times have room for a number a stage. */
-static int simulate(const struct job *job, struct plan *p, const struct rates *r, struct stage_time *times,
-		    double *fwd, double *bwd, struct err *e)
+static int alloc_costs(struct plan *p, struct err *e)
+{
+	size_t n = (size_t)layout_n_stages(&p->layout);
+	p->seconds = calloc(3 * n, sizeof *p->seconds);
+	if (!p->seconds)
+		return err_set(e, ERR_NOMEM, "no memory to predict %zu stages; close other programs", n);
+	p->costs = (struct sched_costs){ p->seconds, p->seconds + n, p->seconds + 2 * n, 0 };
+	return 0;
+}
+
+/* Of one pipeline rank's chunks together. */
+static struct stage_time rank_time(const struct layout *l, const struct stage_time *times, int rank)
+{
+	struct stage_time sum = { 0 };
+	for (int c = 0; c < l->chunks; c++) {
+		const struct stage_time *t = &times[layout_stage(l, rank, c)];
+		sum.fwd += t->fwd;
+		sum.bwd += t->bwd;
+		sum.tp_fwd += t->tp_fwd;
+		sum.tp_bwd += t->tp_bwd;
+	}
+	return sum;
+}
+
+static double whole_time(const struct stage_time *t)
+{
+	return t->fwd + t->bwd + t->tp_fwd + t->tp_bwd;
+}
+
+/* The passes of all stages; sums over tp belong to the half that waits for them. */
+static void set_costs(const struct job *job, struct plan *p, const struct rates *r, struct stage_time *times)
 {
 	bool tp_inside = group_inside(p, (struct coords){ .tp = 1 });
 	bool pp_inside = group_inside(p, (struct coords){ .pp = 1 });
-	double n = (double)job->batch.micro * (double)p->shape.seq, idle;
-	int slow = 0;
-	for (int s = 0; s < p->layout.pp; s++) {
+	double n = (double)job->batch.micro * (double)p->shape.seq;
+	int stages = layout_n_stages(&p->layout);
+	double *forward = p->seconds, *input = forward + stages, *weight = input + stages;
+	for (int s = 0; s < stages; s++) {
 		times[s] = stage_time(job, p, r, &p->stages[s], tp_inside);
-		fwd[s] = times[s].fwd + times[s].tp_fwd;
-		bwd[s] = times[s].bwd + times[s].tp_bwd;
-		if (fwd[s] + bwd[s] > fwd[slow] + bwd[slow])
-			slow = s;
+		forward[s] = times[s].fwd + times[s].tp_fwd;
+		weight[s] = times[s].weight;
+		input[s] = times[s].bwd + times[s].tp_bwd - times[s].weight;
 	}
-	double whole = schedule_simulate(&p->schedule, fwd, bwd, hop(r, pp_inside, WORD * n * (double)p->shape.hidden), &idle);
-	if (whole < 0)
-		return err_set(e, ERR_NOMEM, "no memory to simulate a schedule of %d stages; close other programs", p->layout.pp);
+	p->costs.hop = hop(r, pp_inside, WORD * n * (double)p->shape.hidden);
+}
+
+/* times has room for every stage. */
+static int simulate(const struct job *job, struct plan *p, const struct rates *r, struct stage_time *times, struct err *e)
+{
 	struct plan_time *t = &p->time;
-	t->compute = p->micros * (times[slow].fwd + times[slow].bwd);
-	t->tp = p->micros * (times[slow].tp_fwd + times[slow].tp_bwd);
-	t->bubble = p->layout.pp > 1 ? whole - t->compute - t->tp : 0; /* one stage's would be rounding */
+	struct stage_time slow = { 0 };
+	set_costs(job, p, r, times);
+	double whole = schedule_simulate(&p->schedule, &p->costs, NULL, NULL);
+	if (whole < 0)
+		return err_set(e, ERR_NOMEM, "no memory to simulate a schedule of %d stages; close other programs", layout_n_stages(&p->layout));
 	t->dp = t->optimizer = 0;
-	for (int s = 0; s < p->layout.pp; s++) {
-		t->dp = fmax(t->dp, exposed(p, r, s, bwd[s]));
-		t->optimizer = fmax(t->optimizer, moved(r, 7 * stage_elements(p, s)));
+	for (int i = 0; i < p->layout.pp; i++) {
+		struct stage_time mine = rank_time(&p->layout, times, i);
+		if (whole_time(&mine) > whole_time(&slow))
+			slow = mine;
+		t->dp = fmax(t->dp, exposed(p, r, i, mine.bwd + mine.tp_bwd));
+		t->optimizer = fmax(t->optimizer, moved(r, 7 * stage_elements(p, i)));
 	}
+	t->compute = p->micros * (slow.fwd + slow.bwd);
+	t->tp = p->micros * (slow.tp_fwd + slow.tp_bwd);
+	t->bubble = p->layout.pp > 1 ? whole - t->compute - t->tp : 0; /* one stage's would be rounding */
 	t->total = whole + t->dp + t->optimizer;
 	return 0;
 }
@@ -207,16 +248,10 @@ static int simulate(const struct job *job, struct plan *p, const struct rates *r
 int plan_cost(const struct job *job, const struct cluster *cluster, struct plan *p, struct err *e)
 {
 	struct rates r = rates_of(cluster, p);
-	size_t n = (size_t)p->layout.pp;
-	struct stage_time *times = calloc(n, sizeof *times);
-	double *fwd = calloc(n, sizeof *fwd), *bwd = calloc(n, sizeof *bwd);
-	int rc;
-	if (times && fwd && bwd)
-		rc = simulate(job, p, &r, times, fwd, bwd, e);
-	else
-		rc = err_set(e, ERR_NOMEM, "no memory to predict %d stages; close other programs", p->layout.pp);
-	free(bwd);
-	free(fwd);
+	struct stage_time *times = calloc((size_t)layout_n_stages(&p->layout), sizeof *times);
+	int rc = times ? alloc_costs(p, e) : err_set(e, ERR_NOMEM, "no memory to predict %d stages; close other programs", layout_n_stages(&p->layout));
+	if (!rc)
+		rc = simulate(job, p, &r, times, e);
 	free(times);
 	return rc;
 }

@@ -21,7 +21,7 @@ static json_t *json_of_stages(const struct plan *p)
 		json_array_append_new(list, json_pack(
 			"{s:[i,i], s:b, s:b, s:i, s:i, s:i, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f}}",
 			"layers", s->layer_lo, s->layer_hi, "embedding", (int)s->first, "head", (int)s->last,
-			"pp", pp, "chunk", chunk, "live", p->schedule.rows[pp].live, "bytes",
+			"pp", pp, "chunk", chunk, "live", p->schedule.rows[pp].slots.live[chunk], "bytes",
 			"parameters", r->params, "gradients", r->grads, "optimizer", r->optimizer,
 			"activations", r->activations, "buffers", r->buffers, "snapshot", r->snapshot, "total", r->total));
 	}

@@ -1,17 +1,18 @@
 #include "plan/layout.h"
 
 #include "plan/model.h"
+#include "plan/schedule.h"
 
 #include <stdlib.h>
 
 struct layout layout_of(const struct job *job, int dp)
 {
-	enum job_schedule kind = job->parallel.schedule;
-	int chunks = kind == SCHEDULE_INTERLEAVED || kind == SCHEDULE_ZB_V ? 2 : 1;
+	int least, most;
+	schedule_chunks(job->parallel.schedule, &least, &most);
 	return (struct layout){
 		.tp = (int)job->parallel.tp, .cp = (int)job->parallel.cp, .dp = dp, .pp = (int)job->parallel.pp,
-		.ep = (int)job->parallel.ep, .chunks = job->parallel.chunks ? (int)job->parallel.chunks : chunks,
-		.vee = kind == SCHEDULE_ZB_V,
+		.ep = (int)job->parallel.ep, .chunks = job->parallel.chunks ? (int)job->parallel.chunks : least,
+		.vee = job->parallel.schedule == SCHEDULE_ZB_V,
 	};
 }
 

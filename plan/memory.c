@@ -94,16 +94,17 @@ void plan_memory_rank(const struct job *job, const struct model_shape *m, const 
 	struct widths w = widths_of(job, m, l->tp, r->at.tp);
 	struct stage all = { .last = false };
 	double params = catalogue_elements(m, &share), slots = 0;
-	int live = schedule_live(job->parallel.schedule, l->pp, micros, r->at.pp);
+	struct sched_slots live;
+	schedule_slots(job->parallel.schedule, l, micros, r->at.pp, &live);
 	double tokens = 2 * (double)micros * w.n;
 	for (int c = 0; c < l->chunks; c++) {
-		slots += slot_elements(m, &w, &chunks[c]);
+		slots += live.live[c] * slot_elements(m, &w, &chunks[c]);
 		all.last |= chunks[c].last;
 	}
 	r->params = ELEMENT * params;
 	r->grads = ELEMENT * params;
 	r->optimizer = 2 * ELEMENT * params;
-	r->activations = ELEMENT * live * slots;
+	r->activations = ELEMENT * slots;
 	r->buffers = ELEMENT * (scratch_elements(&w, &all) + tokens);
 	r->snapshot = saves ? CATALOGUE_KINDS * ELEMENT * counted_elements(m, l, &share, r->at) : 0;
 	r->total = r->params + r->grads + r->optimizer + r->activations + r->buffers + r->snapshot;

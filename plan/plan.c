@@ -123,7 +123,7 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	place_all(p, c);
 	p->threads = threads_of(job, c, p);
 	if (layout_stages(&p->shape, layout_n_stages(&p->layout), job->parallel.stages, NULL, p->stages, e) ||
-	    schedule_build(job->parallel.schedule, p->layout.pp, p->micros, &p->schedule, e) ||
+	    schedule_build(job->parallel.schedule, &p->layout, p->micros, &p->schedule, e) ||
 	    schedule_check(&p->schedule, e))
 		return -1;
 	plan_memory(job, c, p);
@@ -146,6 +146,7 @@ int plan_build(const struct job *job, const struct cluster *cluster, struct plan
 void plan_free(struct plan *p)
 {
 	schedule_free(&p->schedule);
+	free(p->seconds);
 	free(p->ranks);
 	free(p->stages);
 	*p = (struct plan){ 0 };

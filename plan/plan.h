@@ -51,6 +51,8 @@ struct plan {
 	struct stage *stages;     /* layout_n_stages */
 	struct plan_rank *ranks;  /* world */
 	struct schedule schedule;
+	struct sched_costs costs; /* of the schedule's passes, predicted */
+	double *seconds;          /* what costs points into */
 	struct plan_time time;
 	double memory;            /* bytes that a rank may use; 0: unknown */
 	char warning[256];        /* what is legal and yet unwise about it, or "" */

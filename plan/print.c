@@ -83,7 +83,7 @@ static bool same_stage(const struct plan *p, int a, int b)
 		if (x->layer_hi - x->layer_lo != y->layer_hi - y->layer_lo || x->first != y->first || x->last != y->last)
 			return false;
 	}
-	return p->schedule.rows[a].live == p->schedule.rows[b].live;
+	return !memcmp(&p->schedule.rows[a].slots, &p->schedule.rows[b].slots, sizeof p->schedule.rows[a].slots);
 }
 
 /* "0-3", of several chunks "0-3 8-11": the layers of pipeline ranks [from, to]. */

@@ -1,118 +1,107 @@
-#include "plan/schedule.h"
+#include "plan/schedule_order.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* Steps of the whole table; beyond it is a mistake in the job, not a pipeline. */
-enum { CELLS_MAX = 1 << 22, STEPS_PER_CELL = 6 };
+/* Micro-batches × stages of the whole table; beyond it is a mistake in the job, not a pipeline. */
+enum { CELLS_MAX = 1 << 22 };
+
+static const char *const words[SCHED_OPS] = {
+	[SCHED_RECV_ACT] = "recv-act", [SCHED_FORWARD] = "forward", [SCHED_SEND_ACT] = "send-act",
+	[SCHED_RECV_GRAD] = "recv-grad", [SCHED_BACKWARD] = "backward", [SCHED_BACKWARD_INPUT] = "backward-input",
+	[SCHED_BACKWARD_WEIGHT] = "backward-weight", [SCHED_SEND_GRAD] = "send-grad", [SCHED_REDUCE] = "reduce",
+};
 
 const char *sched_op_word(enum sched_op op)
 {
-	static const char *const words[] = {
-		[SCHED_RECV_ACT] = "recv-act", [SCHED_FORWARD] = "forward", [SCHED_SEND_ACT] = "send-act",
-		[SCHED_RECV_GRAD] = "recv-grad", [SCHED_BACKWARD] = "backward", [SCHED_SEND_GRAD] = "send-grad",
-		[SCHED_REDUCE] = "reduce",
-	};
-	return (unsigned)op < sizeof words / sizeof *words ? words[op] : "unknown";
+	return (unsigned)op < SCHED_OPS ? words[op] : "unknown";
 }
 
-static void put(struct sched_row *row, enum sched_op op, int micro)
+enum sched_op sched_op_of(const char *word)
 {
-	row->steps[row->n++] = (struct sched_step){ op, micro };
+	int op = 0;
+	while (op < SCHED_OPS && strcmp(word, words[op]))
+		op++;
+	return (enum sched_op)op;
 }
 
-static void forward(struct schedule *s, int stage, int micro)
+static void list(const struct schedule *s, struct order *o)
 {
-	struct sched_row *row = &s->rows[stage];
-	if (stage > 0)
-		put(row, SCHED_RECV_ACT, micro);
-	put(row, SCHED_FORWARD, micro);
-	if (stage < s->stages - 1)
-		put(row, SCHED_SEND_ACT, micro);
+	if (s->forwards_only)
+		order_list_forwards(o);
+	else
+		order_list(s->kind, o);
 }
 
-static void backward(struct schedule *s, int stage, int micro)
+static int fill_row(struct schedule *s, int rank, struct err *e)
 {
-	struct sched_row *row = &s->rows[stage];
-	if (stage < s->stages - 1)
-		put(row, SCHED_RECV_GRAD, micro);
-	put(row, SCHED_BACKWARD, micro);
-	if (stage > 0)
-		put(row, SCHED_SEND_GRAD, micro);
+	struct sched_row *row = &s->rows[rank];
+	struct order count = { .of = { &s->layout, s->micros, rank } };
+	struct order keep = count;
+	list(s, &count);
+	keep.steps = calloc((size_t)count.n, sizeof *keep.steps);
+	if (!keep.steps)
+		return err_set(e, ERR_NOMEM, "no memory for a schedule of %d stages × %d micro-batches; close other programs",
+			       layout_n_stages(&s->layout), s->micros);
+	list(s, &keep);
+	*row = (struct sched_row){ keep.steps, keep.n, keep.slots };
+	return 0;
 }
 
-/* `ahead` forwards, then one forward and one backward in turn, then the
- * backwards that are left. Backwards go in the order of the micro-batches, so
- * that every schedule sums gradients in the same order. */
-static void fill_row(struct schedule *s, int stage, int ahead)
+static bool possible(const struct schedule *s)
 {
-	for (int i = 0; i < ahead; i++)
-		forward(s, stage, i);
-	for (int i = ahead; i < s->micros; i++) {
-		forward(s, stage, i);
-		backward(s, stage, i - ahead);
-	}
-	for (int i = s->micros - ahead; i < s->micros; i++)
-		backward(s, stage, i);
-	put(&s->rows[stage], SCHED_REDUCE, -1);
+	const struct layout *l = &s->layout;
+	int least, most;
+	if (l->pp < 1 || l->chunks < 1 || l->chunks > LAYOUT_CHUNKS_MOST || s->micros < 1 || !schedule_known(s->kind) || (l->vee && l->chunks != 2))
+		return false;
+	schedule_chunks(s->kind, &least, &most);
+	return s->forwards_only || (l->chunks >= least && l->chunks <= most && l->vee == (s->kind == SCHEDULE_ZB_V));
 }
 
-static int ahead_1f1b(int stages, int micros, int stage)
+static int build(struct schedule s, struct schedule *out, struct err *e)
 {
-	int ahead = stages - stage - 1;
-	return ahead < micros ? ahead : micros;
-}
-
-static int ahead_gpipe(int stages, int micros, int stage)
-{
-	(void)stages;
-	(void)stage;
-	return micros;
-}
-
-/* A kind of schedule is how far a stage's forwards run ahead of its backwards. */
-static int (*const kinds[])(int stages, int micros, int stage) = {
-	[SCHEDULE_1F1B] = ahead_1f1b,
-	[SCHEDULE_GPIPE] = ahead_gpipe,
-};
-
-int schedule_live(enum job_schedule kind, int stages, int micros, int stage)
-{
-	int ahead = kinds[kind](stages, micros, stage);
-	return ahead < micros ? ahead + 1 : micros;
-}
-
-int schedule_build(enum job_schedule kind, int stages, int micros, struct schedule *out, struct err *e)
-{
-	if (stages < 1 || micros < 1 || (unsigned)kind >= sizeof kinds / sizeof *kinds)
-		return err_set(e, ERR_INTERNAL, "schedule %d of %d stages and %d micro-batches: no such table", (int)kind, stages, micros);
-	if ((int64_t)stages * micros > CELLS_MAX)
-		return err_set(e, ERR_UNSUPPORTED, "schedule: %d stages × %d micro-batches are more than %d cells; raise batch.micro or lower batch.global",
-			       stages, micros, CELLS_MAX);
-	struct schedule s = { .kind = kind, .stages = stages, .micros = micros };
-	s.rows = calloc((size_t)stages, sizeof *s.rows);
+	int64_t stages = (int64_t)s.layout.pp * s.layout.chunks;
+	if (!possible(&s))
+		return err_set(e, ERR_INTERNAL, "schedule %d of %d ranks × %d chunks and %d micro-batches: no such table",
+			       (int)s.kind, s.layout.pp, s.layout.chunks, s.micros);
+	if (stages * s.micros > CELLS_MAX)
+		return err_set(e, ERR_UNSUPPORTED, "schedule: %lld stages × %d micro-batches are more than %d cells; raise batch.micro or lower batch.global",
+			       (long long)stages, s.micros, CELLS_MAX);
+	s.rows = calloc((size_t)s.layout.pp, sizeof *s.rows);
 	if (!s.rows)
-		goto no_memory;
-	for (int i = 0; i < stages; i++) {
-		s.rows[i].steps = calloc((size_t)micros * STEPS_PER_CELL + 1, sizeof *s.rows[i].steps);
-		if (!s.rows[i].steps)
-			goto no_memory;
-		int ahead = kinds[kind](stages, micros, i);
-		fill_row(&s, i, ahead);
-		s.rows[i].live = schedule_live(kind, stages, micros, i);
-	}
+		return err_set(e, ERR_NOMEM, "no memory for a schedule of %d ranks; close other programs", s.layout.pp);
+	for (int i = 0; i < s.layout.pp; i++)
+		if (fill_row(&s, i, e)) {
+			schedule_free(&s);
+			return -1;
+		}
 	*out = s;
 	return 0;
+}
 
-no_memory:
-	schedule_free(&s);
-	return err_set(e, ERR_NOMEM, "no memory for the schedule of %d stages × %d micro-batches; close other programs", stages, micros);
+int schedule_build(enum job_schedule kind, const struct layout *l, int micros, struct schedule *out, struct err *e)
+{
+	return build((struct schedule){ .kind = kind, .layout = *l, .micros = micros }, out, e);
+}
+
+int schedule_build_forwards(const struct layout *l, int micros, struct schedule *out, struct err *e)
+{
+	return build((struct schedule){ .layout = *l, .micros = micros, .forwards_only = true }, out, e);
 }
 
 void schedule_free(struct schedule *s)
 {
-	for (int i = 0; s->rows && i < s->stages; i++)
+	for (int i = 0; s->rows && i < s->layout.pp; i++)
 		free(s->rows[i].steps);
 	free(s->rows);
 	*s = (struct schedule){ 0 };
+}
+
+void schedule_slots(enum job_schedule kind, const struct layout *l, int micros, int pp, struct sched_slots *out)
+{
+	/* More than what can be built is not counted: it will be refused. */
+	int most = CELLS_MAX / layout_n_stages(l);
+	struct order o = { .of = { l, micros < most ? micros : most, pp } };
+	order_list(kind, &o);
+	*out = o.slots;
 }

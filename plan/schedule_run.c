@@ -1,262 +1,203 @@
 /*
- * Walking a table on paper: the proof that it can be executed, and the time it takes.
+ * Walking a table on paper: whether it comes to its end, and the time it takes.
  */
-#include "plan/schedule.h"
+#include "plan/schedule_run.h"
 
-#include <stdbool.h>
+#include "plan/timeline.h"
+
 #include <stdlib.h>
-#include <string.h>
 
-/* Messages in flight from one stage to a neighbour: micro-batches in the order
- * of their sends, and when each was sent. */
+/* Messages in flight from one rank to a neighbour: stage and micro-batch in the order of their sends, and when each was sent. */
 struct channel {
-	int *micro;
-	double *sent;
+	struct message { int stage, micro; double sent; } *queue;
 	int head, tail;
 };
 
-/* Each stage has one channel for activations down and one for gradients up. */
+/* A rank's outgoing channels: of activations and gradients, to the rank after it and to the one before it (the ranks lie in a ring:
+ * an interleaved pipeline goes from the last to the first). Of two ranks each has the other after it. */
+enum { ACT_NEXT, ACT_PREV, GRAD_NEXT, GRAD_PREV, CHANNELS };
+
 struct walk {
 	const struct schedule *s;
-	struct channel *act, *grad; /* [stages]: written by that stage */
-	int *at;                    /* [stages]: the next step of each */
-	double *clock, *busy;       /* [stages] */
+	const struct sched_costs *costs;
+	struct timeline *timeline;
+	struct channel *out;  /* [pp][CHANNELS] */
+	int *at;              /* [pp]: the next step of each */
+	double *clock, *busy; /* [pp] */
+	bool no_memory;
 };
 
 static void walk_fini(struct walk *w)
 {
-	for (int i = 0; i < w->s->stages; i++) {
-		if (w->act) {
-			free(w->act[i].micro);
-			free(w->act[i].sent);
-		}
-		if (w->grad) {
-			free(w->grad[i].micro);
-			free(w->grad[i].sent);
-		}
-	}
-	free(w->act);
-	free(w->grad);
+	for (int i = 0; w->out && i < w->s->layout.pp * CHANNELS; i++)
+		free(w->out[i].queue);
+	free(w->out);
 	free(w->at);
 	free(w->clock);
 	free(w->busy);
 }
 
-/* A row may send at most as often as it has steps. */
-static bool channel_init(struct channel *c, int steps)
+static bool channel_needed(const struct schedule *s, int kind)
 {
-	c->micro = calloc((size_t)steps + 1, sizeof *c->micro);
-	c->sent = calloc((size_t)steps + 1, sizeof *c->sent);
-	return c->micro && c->sent;
+	bool gradients = kind == GRAD_NEXT || kind == GRAD_PREV;
+	bool other_way = kind == ACT_PREV || kind == GRAD_NEXT; /* the V's way back, and two ranks */
+	return !(gradients && s->forwards_only) && (!other_way || s->layout.vee || s->layout.pp == 2);
 }
 
-static bool walk_init(struct walk *w, const struct schedule *s)
+static bool walk_init(struct walk *w, const struct schedule *s, const struct sched_costs *costs)
 {
-	size_t n = (size_t)s->stages;
+	size_t n = (size_t)s->layout.pp;
 	*w = (struct walk){
 		.s = s,
-		.act = calloc(n, sizeof *w->act),
-		.grad = calloc(n, sizeof *w->grad),
+		.costs = costs,
+		.out = calloc(n * CHANNELS, sizeof *w->out),
 		.at = calloc(n, sizeof *w->at),
 		.clock = calloc(n, sizeof *w->clock),
 		.busy = calloc(n, sizeof *w->busy),
 	};
-	if (!w->act || !w->grad || !w->at || !w->clock || !w->busy)
+	if (!w->out || !w->at || !w->clock || !w->busy)
 		return false;
-	for (int i = 0; i < s->stages; i++)
-		if (!channel_init(&w->act[i], s->rows[i].n) || !channel_init(&w->grad[i], s->rows[i].n))
+	for (int i = 0; i < s->layout.pp * CHANNELS; i++) {
+		if (!channel_needed(s, i % CHANNELS))
+			continue;
+		/* A row may send at most as often as it has steps. */
+		w->out[i].queue = calloc((size_t)s->rows[i / CHANNELS].n + 1, sizeof *w->out[i].queue);
+		if (!w->out[i].queue)
 			return false;
+	}
 	return true;
 }
 
-struct times {
-	const double *fwd, *bwd;
-	double hop;
-};
-
-static void send(struct channel *c, int micro, double now)
+/* The channel from the rank that holds stage `from` to the one that holds `to`. */
+static struct channel *channel_of(struct walk *w, int from, int to)
 {
-	c->micro[c->tail] = micro;
-	c->sent[c->tail++] = now;
+	int a, b, chunk, pp = w->s->layout.pp;
+	layout_holder(&w->s->layout, from, &a, &chunk);
+	layout_holder(&w->s->layout, to, &b, &chunk);
+	bool next = b == (a + 1) % pp;
+	return &w->out[a * CHANNELS + (to > from ? (next ? ACT_NEXT : ACT_PREV) : (next ? GRAD_NEXT : GRAD_PREV))];
 }
 
-/* Runs the next step of a stage if it can run now. */
-static bool walk_step(struct walk *w, int stage, const struct times *t)
+static void send(struct walk *w, int rank, int from, int to, int micro)
 {
-	const struct sched_step *step = &w->s->rows[stage].steps[w->at[stage]];
-	struct channel *from = NULL;
-	double work = 0;
+	struct channel *c = channel_of(w, from, to);
+	c->queue[c->tail++] = (struct message){ to, micro, w->clock[rank] };
+}
+
+static bool receive(struct walk *w, int rank, int from, int to, int micro)
+{
+	struct channel *c = channel_of(w, from, to);
+	if (c->head == c->tail || c->queue[c->head].stage != to || c->queue[c->head].micro != micro)
+		return false;
+	double arrival = c->queue[c->head++].sent + w->costs->hop;
+	if (w->clock[rank] < arrival)
+		w->clock[rank] = arrival;
+	return true;
+}
+
+static double seconds_of(const struct sched_costs *c, enum sched_op op, int stage)
+{
+	switch (op) {
+	case SCHED_FORWARD:
+		return c->forward[stage];
+	case SCHED_BACKWARD:
+		return c->input[stage] + c->weight[stage];
+	case SCHED_BACKWARD_INPUT:
+		return c->input[stage];
+	default:
+		return c->weight[stage];
+	}
+}
+
+static void pass(struct walk *w, int rank, const struct sched_step *step, int stage)
+{
+	double begin = w->clock[rank], work = seconds_of(w->costs, step->op, stage);
+	w->clock[rank] += work;
+	w->busy[rank] += work;
+	if (w->timeline && timeline_add(w->timeline, &(struct timeline_event){ rank, step->op, step->chunk, step->micro, begin, begin + work }))
+		w->no_memory = true;
+}
+
+/* Runs the next step of a rank if it can run now. */
+static bool walk_step(struct walk *w, int rank)
+{
+	const struct sched_step *step = &w->s->rows[rank].steps[w->at[rank]];
+	int stage = step->op == SCHED_REDUCE ? -1 : layout_stage(&w->s->layout, rank, step->chunk);
 	switch (step->op) {
 	case SCHED_RECV_ACT:
-		from = &w->act[stage - 1];
+		if (!receive(w, rank, stage - 1, stage, step->micro))
+			return false;
 		break;
 	case SCHED_RECV_GRAD:
-		from = &w->grad[stage + 1];
+		if (!receive(w, rank, stage + 1, stage, step->micro))
+			return false;
 		break;
 	case SCHED_SEND_ACT:
-		send(&w->act[stage], step->micro, w->clock[stage]);
+		send(w, rank, stage, stage + 1, step->micro);
 		break;
 	case SCHED_SEND_GRAD:
-		send(&w->grad[stage], step->micro, w->clock[stage]);
-		break;
-	case SCHED_FORWARD:
-		work = t->fwd[stage];
-		break;
-	case SCHED_BACKWARD:
-		work = t->bwd[stage];
+		send(w, rank, stage, stage - 1, step->micro);
 		break;
 	case SCHED_REDUCE:
 		break;
+	default:
+		pass(w, rank, step, stage);
 	}
-	if (from) {
-		if (from->head == from->tail || from->micro[from->head] != step->micro)
-			return false;
-		double arrival = from->sent[from->head++] + t->hop;
-		if (w->clock[stage] < arrival)
-			w->clock[stage] = arrival;
-	}
-	w->clock[stage] += work;
-	w->busy[stage] += work;
-	w->at[stage]++;
+	w->at[rank]++;
 	return true;
 }
 
-/* Until nothing moves. Returns the first stage that has not ended, -1 when all have. */
-static int walk_all(struct walk *w, const struct times *t)
+/* Until nothing moves. Returns the first rank that has not ended, -1 when all have. */
+static int walk_all(struct walk *w)
 {
 	for (bool moved = true; moved;) {
 		moved = false;
-		for (int i = 0; i < w->s->stages; i++)
-			while (w->at[i] < w->s->rows[i].n && walk_step(w, i, t))
+		for (int i = 0; i < w->s->layout.pp; i++)
+			while (w->at[i] < w->s->rows[i].n && walk_step(w, i))
 				moved = true;
 	}
-	for (int i = 0; i < w->s->stages; i++)
+	for (int i = 0; i < w->s->layout.pp; i++)
 		if (w->at[i] < w->s->rows[i].n)
 			return i;
 	return -1;
 }
 
-double schedule_simulate(const struct schedule *s, const double *fwd, const double *bwd, double hop, double *bubble)
+double schedule_simulate(const struct schedule *s, const struct sched_costs *c, struct timeline *timeline, double *bubble)
 {
 	struct walk w;
-	struct times t = { fwd, bwd, hop };
 	double end = -1;
-	if (walk_init(&w, s) && walk_all(&w, &t) < 0) {
+	bool ready = walk_init(&w, s, c);
+	w.timeline = timeline;
+	if (timeline) {
+		timeline->ranks = s->layout.pp;
+		timeline->chunks = s->layout.chunks;
+	}
+	if (ready && walk_all(&w) < 0 && !w.no_memory) {
 		double busy = 0;
 		end = 0;
-		for (int i = 0; i < s->stages; i++) {
+		for (int i = 0; i < s->layout.pp; i++) {
 			busy += w.busy[i];
 			if (w.clock[i] > end)
 				end = w.clock[i];
 		}
 		if (bubble)
-			*bubble = end > 0 ? 1 - busy / (end * s->stages) : 0;
+			*bubble = end > 0 ? 1 - busy / (end * s->layout.pp) : 0;
 	}
 	walk_fini(&w);
 	return end;
 }
 
-/* --- The check ------------------------------------------------------------ */
-
-/* What has been done for one micro-batch is a bit an op; every stage has these. */
-enum { DONE_COMPUTE = 1 << SCHED_FORWARD | 1 << SCHED_BACKWARD };
-
-static unsigned ops_of_stage(const struct schedule *s, int stage)
-{
-	unsigned ops = DONE_COMPUTE;
-	if (stage > 0)
-		ops |= 1 << SCHED_RECV_ACT | 1 << SCHED_SEND_GRAD;
-	if (stage < s->stages - 1)
-		ops |= 1 << SCHED_SEND_ACT | 1 << SCHED_RECV_GRAD;
-	return ops;
-}
-
-/* What must have been done before an op, as far as the stage has it. */
-static const unsigned needs[] = {
-	[SCHED_RECV_ACT] = 0,
-	[SCHED_FORWARD] = 1 << SCHED_RECV_ACT,
-	[SCHED_SEND_ACT] = 1 << SCHED_FORWARD,
-	[SCHED_RECV_GRAD] = 1 << SCHED_FORWARD,
-	[SCHED_BACKWARD] = 1 << SCHED_FORWARD | 1 << SCHED_RECV_GRAD,
-	[SCHED_SEND_GRAD] = 1 << SCHED_BACKWARD,
-};
-
-static int refuse(struct err *e, int stage, int at, const struct sched_step *step, const char *cause)
-{
-	return err_set(e, ERR_INTERNAL, "schedule: stage %d, step %d (%s of micro-batch %d): %s; the table's generator must be mended",
-		       stage, at, sched_op_word(step->op), step->micro, cause);
-}
-
-static int check_step(const struct schedule *s, int stage, int at, unsigned *done, struct err *e)
-{
-	const struct sched_step *step = &s->rows[stage].steps[at];
-	unsigned has = ops_of_stage(s, stage);
-	if (step->op == SCHED_REDUCE)
-		return at == s->rows[stage].n - 1 ? 0 : refuse(e, stage, at, step, "comes before the last step of its row");
-	if ((unsigned)step->op >= sizeof needs / sizeof *needs || !(has & 1u << step->op))
-		return refuse(e, stage, at, step, "this stage has no such step");
-	if (step->micro < 0 || step->micro >= s->micros)
-		return refuse(e, stage, at, step, "there is no such micro-batch");
-	unsigned *mine = &done[step->micro];
-	if (*mine & 1u << step->op)
-		return refuse(e, stage, at, step, "is there twice");
-	if (needs[step->op] & has & ~*mine)
-		return refuse(e, stage, at, step, "comes before what it needs");
-	*mine |= 1u << step->op;
-	return 0;
-}
-
-static int check_row(const struct schedule *s, int stage, unsigned *done, struct err *e)
-{
-	const struct sched_row *row = &s->rows[stage];
-	int live = 0, most = 0;
-	memset(done, 0, (size_t)s->micros * sizeof *done);
-	for (int i = 0; i < row->n; i++) {
-		if (check_step(s, stage, i, done, e))
-			return -1;
-		live += (row->steps[i].op == SCHED_FORWARD) - (row->steps[i].op == SCHED_BACKWARD);
-		if (live > most)
-			most = live;
-	}
-	for (int m = 0; m < s->micros; m++)
-		if (done[m] != ops_of_stage(s, stage))
-			return err_set(e, ERR_INTERNAL, "schedule: stage %d lacks a step of micro-batch %d; the table's generator must be mended", stage, m);
-	if (row->n < 1 || row->steps[row->n - 1].op != SCHED_REDUCE)
-		return err_set(e, ERR_INTERNAL, "schedule: stage %d does not end with the reduction; the table's generator must be mended", stage);
-	if (most != row->live)
-		return err_set(e, ERR_INTERNAL, "schedule: stage %d keeps %d micro-batches alive and says %d; the table's generator must be mended", stage, most, row->live);
-	return 0;
-}
-
-static int check_order(const struct schedule *s, struct err *e)
+int schedule_stuck(const struct schedule *s, int *at)
 {
 	struct walk w;
-	int rc = -1;
-	double *none = calloc((size_t)s->stages, sizeof *none);
-	if (!walk_init(&w, s) || !none) {
-		err_set(e, ERR_NOMEM, "no memory to check a schedule of %d stages; close other programs", s->stages);
-		goto out;
+	int stuck = -2;
+	double *none = calloc((size_t)layout_n_stages(&s->layout), sizeof *none);
+	struct sched_costs costs = { none, none, none, 0 };
+	if (walk_init(&w, s, &costs) && none) {
+		stuck = walk_all(&w);
+		*at = stuck < 0 ? -1 : w.at[stuck];
 	}
-	int stuck = walk_all(&w, &(struct times){ none, none, 0 });
-	if (stuck >= 0)
-		refuse(e, stuck, w.at[stuck], &s->rows[stuck].steps[w.at[stuck]], "waits for a message that does not come next (deadlock)");
-	else
-		rc = 0;
-out:
-	free(none);
 	walk_fini(&w);
-	return rc;
-}
-
-int schedule_check(const struct schedule *s, struct err *e)
-{
-	unsigned *done = calloc((size_t)s->micros, sizeof *done);
-	if (!done)
-		return err_set(e, ERR_NOMEM, "no memory to check a schedule of %d micro-batches; close other programs", s->micros);
-	int rc = 0;
-	for (int i = 0; !rc && i < s->stages; i++)
-		rc = check_row(s, i, done, e);
-	free(done);
-	/* Every send has its receive by the rows' completeness; in which order they meet is left. */
-	return rc ? rc : check_order(s, e);
+	free(none);
+	return stuck;
 }

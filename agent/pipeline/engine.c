@@ -32,33 +32,17 @@ static int describe(struct engine *g, const struct engine_options *opt, struct e
 	return 0;
 }
 
-/* A forward-only row for evaluation. */
-static int build_eval_row(struct engine *g, struct err *e)
-{
-	struct sched_row *row = &g->eval_row;
-	row->steps = calloc((size_t)g->micros * 3, sizeof *row->steps);
-	if (!row->steps)
-		return err_set(e, ERR_NOMEM, "schedule of %d micro-batches: out of memory", g->micros);
-	for (int i = 0; i < g->micros; i++) {
-		if (!g->stage.first)
-			row->steps[row->n++] = (struct sched_step){ SCHED_RECV_ACT, i };
-		row->steps[row->n++] = (struct sched_step){ SCHED_FORWARD, i };
-		if (!g->stage.last)
-			row->steps[row->n++] = (struct sched_step){ SCHED_SEND_ACT, i };
-	}
-	return 0;
-}
-
 static int open_schedule(struct engine *g, enum job_schedule kind, struct err *e)
 {
-	if (schedule_build(kind, g->layout.pp, g->micros, &g->schedule, e) || schedule_check(&g->schedule, e))
+	if (schedule_build(kind, &g->layout, g->micros, &g->schedule, e) || schedule_check(&g->schedule, e) ||
+	    schedule_build_forwards(&g->layout, g->micros, &g->forwards, e) || schedule_check(&g->forwards, e))
 		return -1;
-	g->slots = g->schedule.rows[g->at.pp].live;
+	g->slots = g->schedule.rows[g->at.pp].slots.live[0];
 	g->berths = calloc((size_t)g->slots, sizeof *g->berths);
 	g->slot_of = calloc((size_t)g->micros, sizeof *g->slot_of);
 	if (!g->berths || !g->slot_of)
 		return err_set(e, ERR_NOMEM, "%d micro-batches: out of memory", g->micros);
-	return build_eval_row(g, e);
+	return 0;
 }
 
 /* "cpu" and the like, with the storage type behind it. */
@@ -81,7 +65,7 @@ static int open_groups(struct engine *g, const struct engine_options *opt, struc
 	if (groups_open(opt->world, &o, &g->groups, e))
 		return -1;
 	tp_init(&g->tp, g->groups.tp, g->job->parallel.sp, type);
-	cp_init(&g->cp, g->groups.cp, type);
+	cp_init(&g->cp, g->groups.cp);
 	g->pipe = (struct pipe){ .groups = &g->groups, .type = type };
 	return 0;
 }
@@ -138,7 +122,7 @@ void engine_close(struct engine *g)
 	kern_close(g->kern);
 	groups_close(&g->groups);
 	schedule_free(&g->schedule);
-	free(g->eval_row.steps);
+	schedule_free(&g->forwards);
 	free(g->berths);
 	free(g->slot_of);
 	free(g->stages);
@@ -189,7 +173,7 @@ int engine_step(struct engine *g, const struct engine_batch *b, double *loss, st
 int engine_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
 {
 	double local;
-	if (walk_row(g, &g->eval_row, b, false, &local, e))
+	if (walk_row(g, &g->forwards.rows[g->at.pp], b, false, &local, e))
 		return -1;
 	return share_loss(g, local, loss, e);
 }

@@ -38,7 +38,7 @@ struct engine {
 	int64_t global_tokens;      /* of an optimizer step */
 	int micros, slots;
 	struct schedule schedule;
-	struct sched_row eval_row;  /* forwards only */
+	struct schedule forwards;   /* an evaluation's */
 	struct berth *berths;       /* [slots] */
 	int *slot_of;               /* [micros]; -1: none yet */
 	int next_slot;

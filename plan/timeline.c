@@ -1,0 +1,93 @@
+#include "plan/timeline.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { VERSION = 1, RANKS_MOST = 1 << 20, FIRST_ROOM = 64 };
+
+int timeline_add(struct timeline *t, const struct timeline_event *event)
+{
+	if (t->n == t->room) {
+		int room = t->room ? 2 * t->room : FIRST_ROOM;
+		struct timeline_event *more = realloc(t->events, (size_t)room * sizeof *more);
+		if (!more)
+			return -1;
+		t->events = more;
+		t->room = room;
+	}
+	t->events[t->n++] = *event;
+	return 0;
+}
+
+void timeline_free(struct timeline *t)
+{
+	free(t->events);
+	*t = (struct timeline){ 0 };
+}
+
+static bool is_pass(const struct timeline_event *v)
+{
+	return v->op == SCHED_FORWARD || v->op == SCHED_BACKWARD || v->op == SCHED_BACKWARD_INPUT || v->op == SCHED_BACKWARD_WEIGHT;
+}
+
+double timeline_end(const struct timeline *t)
+{
+	double end = 0;
+	for (int i = 0; i < t->n; i++)
+		if (is_pass(&t->events[i]) && t->events[i].end > end)
+			end = t->events[i].end;
+	return end;
+}
+
+double timeline_bubble(const struct timeline *t)
+{
+	double end = timeline_end(t), busy = 0;
+	for (int i = 0; i < t->n; i++)
+		if (is_pass(&t->events[i]))
+			busy += t->events[i].end - t->events[i].begin;
+	return end > 0 && t->ranks > 0 ? 1 - busy / (end * t->ranks) : 0;
+}
+
+json_t *timeline_json(const struct timeline *t)
+{
+	json_t *events = json_array();
+	for (int i = 0; i < t->n; i++) {
+		const struct timeline_event *v = &t->events[i];
+		json_array_append_new(events, json_pack("[i,s,i,i,f,f]", v->rank, sched_op_word(v->op), v->chunk, v->micro, v->begin, v->end));
+	}
+	return json_pack("{s:i, s:i, s:i, s:o}", "version", VERSION, "ranks", t->ranks, "chunks", t->chunks, "events", events);
+}
+
+static bool good_event(const struct timeline *t, const struct timeline_event *v)
+{
+	bool whole = v->op == SCHED_REDUCE;
+	return v->rank >= 0 && v->rank < t->ranks && v->op < SCHED_OPS && v->chunk >= (whole ? -1 : 0) && v->chunk < t->chunks &&
+	       v->micro >= (whole ? -1 : 0) && isfinite(v->begin) && isfinite(v->end) && v->begin >= 0 && v->end >= v->begin;
+}
+
+int timeline_read(json_t *doc, const char *name, struct timeline *t, struct err *e)
+{
+	int version, ranks, chunks;
+	json_t *events, *item;
+	size_t i;
+	if (json_unpack(doc, "{s:i, s:i, s:i, s:o}", "version", &version, "ranks", &ranks, "chunks", &chunks, "events", &events) ||
+	    version != VERSION || ranks < 1 || ranks > RANKS_MOST || chunks < 1 || chunks > LAYOUT_CHUNKS_MOST || !json_is_array(events))
+		return err_set(e, ERR_PROTO, "%s: is no timeline of version %d; let the run write it again", name, VERSION);
+	if (t->ranks && (t->ranks != ranks || t->chunks != chunks))
+		return err_set(e, ERR_PROTO, "%s: is of %d ranks × %d chunks, the others are of %d × %d; let the run write them again",
+			       name, ranks, chunks, t->ranks, t->chunks);
+	t->ranks = ranks;
+	t->chunks = chunks;
+	json_array_foreach(events, i, item) {
+		struct timeline_event v;
+		const char *word;
+		if (json_unpack(item, "[i,s,i,i,F,F]", &v.rank, &word, &v.chunk, &v.micro, &v.begin, &v.end))
+			return err_set(e, ERR_PROTO, "%s: event %zu is not [rank, pass, chunk, micro, begin, end]; let the run write it again", name, i);
+		v.op = sched_op_of(word);
+		if (!good_event(t, &v))
+			return err_set(e, ERR_PROTO, "%s: event %zu is none of a run; let the run write it again", name, i);
+		if (timeline_add(t, &v))
+			return err_set(e, ERR_NOMEM, "%s: no memory for %zu events; close other programs", name, json_array_size(events));
+	}
+	return 0;
+}
