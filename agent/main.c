@@ -32,7 +32,7 @@ struct agent {
 	struct job job;
 	struct layout layout;
 	struct coords at;
-	int node;
+	int node_index;
 	int threads;
 	const char *run_dir, *resume, *node; /* the welcome's */
 	struct phases phases;
@@ -98,7 +98,7 @@ static int place_of(struct agent *a, const json_t *welcome, struct err *e)
 			       a->rank, a->size);
 	json_int_t threads = json_integer_value(json_object_get(welcome, "threads"));
 	a->threads = threads >= 1 && threads <= 4096 ? (int)threads : 1;
-	a->node = (int)json_integer_value(json_object_get(welcome, "node_index"));
+	a->node_index = (int)json_integer_value(json_object_get(welcome, "node_index"));
 	return 0;
 }
 
@@ -214,7 +214,7 @@ static int work(struct agent *a, struct err *e)
 	struct train_env env = {
 		.job = &a->job, .layout = a->layout, .at = a->at, .world = a->world, .control = a->control,
 		.run_dir = a->run_dir, .resume = a->resume, .generation = a->generation,
-		.threads = a->threads, .node = a->node, .phases = &a->phases,
+		.threads = a->threads, .node = a->node_index, .phases = &a->phases,
 	};
 	return train_run(&env, e);
 }

@@ -1,6 +1,8 @@
 #include "agent/state.h"
 
+#include "agent/model/model.h"
 #include "base/log.h"
+#include "plan/layout.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,16 +11,29 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char *const families[] = { [FAMILY_GPT2] = "gpt2", [FAMILY_LLAMA] = "llama" };
+static const char *const families[] = { [FAMILY_GPT2] = "gpt2", [FAMILY_LLAMA] = "llama", [FAMILY_MIXTRAL] = "mixtral" };
+static const char *const scalings[] = { [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3" };
 
 json_t *state_model(const struct model_shape *s)
 {
-	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f}",
-			 "family", families[s->family], "layers", (json_int_t)s->layers,
-			 "hidden", (json_int_t)s->hidden, "heads", (json_int_t)s->heads,
-			 "kv_heads", (json_int_t)s->kv_heads, "head_dim", (json_int_t)s->head_dim,
-			 "ffn", (json_int_t)s->ffn, "vocab", (json_int_t)s->vocab, "seq", (json_int_t)s->seq,
-			 "tied", s->tied, "norm_eps", s->norm_eps, "rope_theta", s->rope ? s->rope_theta : 0.0);
+	json_t *m = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f}",
+			      "family", families[s->family], "layers", (json_int_t)s->layers,
+			      "hidden", (json_int_t)s->hidden, "heads", (json_int_t)s->heads,
+			      "kv_heads", (json_int_t)s->kv_heads, "head_dim", (json_int_t)s->head_dim,
+			      "ffn", (json_int_t)s->ffn, "vocab", (json_int_t)s->vocab, "seq", (json_int_t)s->seq,
+			      "tied", s->tied, "norm_eps", s->norm_eps, "rope_theta", s->rope ? s->rope_theta : 0.0);
+	/* Only where the model has them: checkpoints from before them are of models without. */
+	bool ok = m != NULL;
+	if (ok && s->experts)
+		ok = !json_object_set_new(m, "experts", json_integer(s->experts)) &&
+		     !json_object_set_new(m, "experts_per_token", json_integer(s->top));
+	if (ok && s->rope && s->rope_scaling != ROPE_PLAIN)
+		ok = !json_object_set_new(m, "rope_scaling", json_string(scalings[s->rope_scaling])) &&
+		     !json_object_set_new(m, "rope_factor", json_real(s->rope_factor));
+	if (ok)
+		return m;
+	json_decref(m);
+	return NULL;
 }
 
 int state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e)
@@ -34,79 +49,147 @@ int state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], st
 /* What a checkpoint that proved damaged is called, in front of its own name. */
 #define DAMAGED "damaged-"
 
-/* The three tensors of a parameter: the name's prefix and where its numbers are. */
-enum { KINDS = CATALOGUE_KINDS };
-static const char *const prefixes[KINDS] = { "", "optim.m.", "optim.v." };
+/* A parameter's tensors: itself, and the optimizer's moments of it. */
+enum { TENSORS_MOST = 1 + OPTIM_MOMENTS_MOST, BOXES_MOST = 3 };
 
-static void describe(const struct state_view *view, const struct param *p, int kind, struct ckpt_tensor *t)
+static int n_tensors(enum job_optimizer kind)
 {
-	float *const buffers[KINDS] = { view->params, view->m, view->v };
-	*t = (struct ckpt_tensor){ .dims = p->dims, .data = buffers[kind] ? buffers[kind] + p->offset : NULL };
-	snprintf(t->name, sizeof t->name, "%s%s", prefixes[kind], p->name);
-	memcpy(t->shape, p->shape, sizeof t->shape);
-	memcpy(t->lo, p->lo, sizeof t->lo);
-	memcpy(t->hi, p->hi, sizeof t->hi);
+	int n = 1;
+	while (optim_moment_name(kind, n - 1))
+		n++;
+	return n;
 }
 
-static bool mine_to_save(const struct param *p, int number, const struct layout *layout, const struct coords *me)
+static void name_tensor(const struct param *p, enum job_optimizer kind, int tensor, struct ckpt_tensor *t)
 {
-	return catalogue_saver(p, number, me->tp, layout->dp) == me->dp;
+	*t = (struct ckpt_tensor){ .dims = p->dims, .shape = { p->shape[0], p->shape[1] } };
+	if (tensor)
+		snprintf(t->name, sizeof t->name, "optim.%s.%s", optim_moment_name(kind, tensor - 1), p->name);
+	else
+		snprintf(t->name, sizeof t->name, "%s", p->name);
 }
 
-/* All boxes of the rank, or, with a layout, those it saves. The array is to be freed. */
-static struct ckpt_tensor *list_tensors(const struct state_view *view, const struct layout *layout,
-					const struct coords *me, int *n, struct err *e)
+/* A growing list of boxes; room was made for the most there can be. */
+struct boxes {
+	struct ckpt_tensor *list;
+	int n;
+};
+
+/* Elements [first, first + count) of the parameter's row-major box as boxes of `like`: the rest of a row, whole rows, the begin of one. */
+static void add_run(struct boxes *b, const struct ckpt_tensor *like, const struct param *p, int64_t first, int64_t count, float *data)
 {
-	const struct catalogue *c = view->catalogue;
-	struct ckpt_tensor *list = calloc((size_t)c->n * KINDS + 1, sizeof *list);
-	if (!list) {
-		err_set(e, ERR_NOMEM, "checkpoint: no memory for a list of %d tensors", c->n * KINDS);
-		return NULL;
+	int64_t width = p->hi[1] - p->lo[1];
+	while (count > 0) {
+		int64_t row = first / width, column = first % width;
+		bool rows = column == 0 && count >= width;
+		int64_t high = rows ? count / width : 1, wide = rows ? width : width - column < count ? width - column : count;
+		struct ckpt_tensor *t = &b->list[b->n++];
+		*t = *like;
+		t->lo[0] = p->lo[0] + row;
+		t->hi[0] = t->lo[0] + high;
+		t->lo[1] = p->lo[1] + column;
+		t->hi[1] = t->lo[1] + wide;
+		t->data = data;
+		first += high * wide;
+		count -= high * wide;
+		data += high * wide;
 	}
-	*n = 0;
-	for (int i = 0; i < c->n; i++)
-		for (int kind = 0; kind < KINDS; kind++)
-			if (!layout || mine_to_save(&c->params[i], i * KINDS + kind, layout, me))
-				describe(view, &c->params[i], kind, &list[(*n)++]);
-	return list;
 }
 
-int state_whole(const struct model_shape *s, struct ckpt_tensor **list, int *n, struct err *e)
+/* Elements [lo, hi) of the piece, of all its tensors. */
+static void add_piece(struct boxes *b, const struct state_view *view, const struct piece *piece, int64_t lo, int64_t hi)
+{
+	enum job_optimizer kind = optim_kind(view->optim);
+	for (int i = 0; i < n_tensors(kind); i++) {
+		float *data = i ? optim_moment(view->optim, i - 1) + piece->at : piece->master;
+		struct ckpt_tensor like;
+		name_tensor(piece->param, kind, i, &like);
+		add_run(b, &like, piece->param, piece->first + lo, hi - lo, data + lo);
+	}
+}
+
+/* The boxes of all pieces, or of what this rank counts of them. The list is to be freed. */
+static int list_boxes(const struct state_view *view, bool counted, struct boxes *out, struct err *e)
+{
+	int n;
+	const struct piece *pieces = store_pieces(view->store, &n);
+	struct boxes b = { calloc((size_t)n * TENSORS_MOST * BOXES_MOST + 1, sizeof *b.list), 0 };
+	if (!b.list)
+		return err_set(e, ERR_NOMEM, "checkpoint: no memory for a list of %d pieces", n);
+	for (int i = 0; i < n; i++)
+		add_piece(&b, view, &pieces[i], counted ? pieces[i].count_lo : 0, counted ? pieces[i].count_hi : pieces[i].count);
+	*out = b;
+	return 0;
+}
+
+int state_whole(const struct model_shape *s, enum job_optimizer kind, struct ckpt_tensor **list, int *n, struct err *e)
 {
 	const struct stage all = { .layer_lo = 0, .layer_hi = (int)s->layers, .first = true, .last = true };
-	const struct layout one = { 1, 1, 1 };
-	const struct coords origin = { 0, 0, 0 };
+	const struct share share = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
 	struct catalogue c;
-	if (catalogue_build(s, 1, 0, &all, &c, e))
+	if (catalogue_build(s, &share, &c, e))
 		return -1;
-	struct ckpt_tensor *found = list_tensors(&(struct state_view){ .catalogue = &c }, &one, &origin, n, e);
+	struct boxes b = { calloc((size_t)c.n * TENSORS_MOST + 1, sizeof *b.list), 0 };
+	for (int i = 0; b.list && i < c.n; i++)
+		for (int j = 0; j < n_tensors(kind); j++) {
+			struct ckpt_tensor like;
+			name_tensor(&c.params[i], kind, j, &like);
+			add_run(&b, &like, &c.params[i], 0, c.params[i].count, NULL);
+		}
 	catalogue_free(&c);
-	if (!found)
-		return -1;
-	*list = found;
+	if (!b.list)
+		return err_set(e, ERR_NOMEM, "checkpoint: no memory for a list of all tensors");
+	*list = b.list;
+	*n = b.n;
 	return 0;
+}
+
+int state_init(const struct state_view *view, const struct model_shape *s, uint64_t seed, struct err *e)
+{
+	int n;
+	const struct piece *pieces = store_pieces(view->store, &n);
+	for (int i = 0; i < n; i++)
+		model_init(pieces[i].param, s, seed, pieces[i].first, pieces[i].count, pieces[i].master);
+	return store_publish(view->store, 0, e);
+}
+
+/* Checkpoints from before there were several are AdamW's. */
+static int check_optimizer(const char *path, const struct ckpt_state *at, enum job_optimizer kind, struct err *e)
+{
+	const char *has = at->optimizer[0] ? at->optimizer : optim_name(OPTIMIZER_ADAMW);
+	if (!strcmp(has, optim_name(kind)))
+		return 0;
+	return err_set(e, ERR_USAGE, "%s: it holds the moments of %s, the job says optimizer.kind = %s; set it back, or begin a run of its own "
+		       "from exported weights", path, has, optim_name(kind));
 }
 
 static int load(const char *path, json_t *model, const struct state_view *view, struct ckpt_state *at, struct err *e)
 {
-	int n;
-	struct ckpt_tensor *list = list_tensors(view, NULL, NULL, &n, e);
-	if (!list)
+	enum job_optimizer kind = optim_kind(view->optim);
+	struct ckpt_state s, other;
+	struct boxes b;
+	if (list_boxes(view, false, &b, e))
 		return -1;
-	int rc = ckpt_load(path, model, at, list, n, view->watch, e);
-	free(list);
+	int rc = ckpt_load(path, model, &s, b.list, b.n, view->watch, e);
+	free(b.list);
+	if (!rc)
+		rc = check_optimizer(path, &s, kind, e);
+	else if (e->code == ERR_USAGE && !ckpt_load(path, model, &other, NULL, 0, NULL, NULL))
+		check_optimizer(path, &other, kind, e); /* then this is why a tensor is missing */
+	if (!rc)
+		*at = s;
 	return rc;
 }
 
-int state_save(struct ckpt_writer *w, const struct ckpt_state *at, const struct state_view *view,
-	       const struct layout *layout, const struct coords *me, struct err *e)
+int state_save(struct ckpt_writer *w, const struct ckpt_state *at, const struct state_view *view, struct err *e)
 {
-	int n;
-	struct ckpt_tensor *list = list_tensors(view, layout, me, &n, e);
-	if (!list)
+	struct ckpt_state s = *at;
+	struct boxes b;
+	if (list_boxes(view, true, &b, e))
 		return -1;
-	int rc = ckpt_save(w, at, list, n, e);
-	free(list);
+	snprintf(s.optimizer, sizeof s.optimizer, "%s", optim_name(optim_kind(view->optim)));
+	int rc = ckpt_save(w, &s, b.list, b.n, e);
+	free(b.list);
 	return rc;
 }
 
@@ -249,10 +332,13 @@ static int try_load(struct comm *world, const char *path, json_t *model, const s
 /* What a failed attempt has read must not stay: moments begin at zero. */
 static void forget(const struct state_view *view)
 {
-	size_t bytes = (size_t)view->catalogue->elements * sizeof(float);
-	memset(view->params, 0, bytes);
-	memset(view->m, 0, bytes);
-	memset(view->v, 0, bytes);
+	int n;
+	const struct piece *pieces = store_pieces(view->store, &n);
+	size_t bytes = (size_t)store_owned(view->store) * sizeof(float);
+	for (int i = 0; i < n; i++)
+		memset(pieces[i].master, 0, (size_t)pieces[i].count * sizeof(float));
+	for (int i = 0; optim_moment(view->optim, i); i++)
+		memset(optim_moment(view->optim, i), 0, bytes);
 }
 
 int state_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
@@ -265,8 +351,10 @@ int state_resume(struct comm *world, const char *wish, const char *dir, json_t *
 		if (!path[0])
 			return 0;
 		int rc = try_load(world, path, model, view, at, e);
+		if (rc == 1)
+			return store_publish(view->store, at->step, e) ? -1 : 1;
 		if (rc || !strcmp(path, wish))
-			return rc == 1 ? 1 : -1;
+			return -1;
 		struct err mine = ERR_INIT;
 		struct verdict all;
 		forget(view);

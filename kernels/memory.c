@@ -87,3 +87,9 @@ size_t kern_peak(const struct kern *k)
 {
 	return k->peak;
 }
+
+void kern_zero(struct kern *k, void *p, size_t bytes)
+{
+	(void)k;
+	memset(p, 0, bytes);
+}

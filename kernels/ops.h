@@ -150,6 +150,8 @@ struct ops {
 			  const float *probs, const float *lse, const float *aux, float z, int64_t n, int64_t e, int64_t top, bool before);
 	/* y[i] = x[from[i]] for i of n; from < 0: zeros. */
 	void (*gather_rows)(struct kern *k, void *y, const void *x, const int64_t *from, int64_t n, int64_t c);
+	/* y[i y_row + j] = x[i x_row + j] for i of n, j of c: a block of columns. */
+	void (*copy_rows)(struct kern *k, void *y, int64_t y_row, const void *x, int64_t x_row, int64_t n, int64_t c);
 	/* y[i] = sum over j of top of weights[i,j] * x[at[i,j]]; at < 0: dropped, counts as zero. weights NULL: all 1. Sets y. */
 	void (*combine_fwd)(struct kern *k, void *y, const void *x, const int64_t *at, const float *weights, int64_t n, int64_t top, int64_t c);
 	/* dx[at[i,j]] = weights[i,j] * dy[i] (each row of dx is met once at most; what is not met stays); dweights[i,j] =
@@ -203,6 +205,7 @@ size_t kern_width(const struct kern *k);
 /* Memory of the backend's device, zeroed, 64-byte aligned or better; huge pages where they help. */
 void *kern_alloc(struct kern *k, size_t bytes);
 void kern_free(struct kern *k, void *p);
+void kern_zero(struct kern *k, void *p, size_t bytes);
 /* Largest sum of kern_alloc'ed bytes so far. */
 size_t kern_peak(const struct kern *k);
 

@@ -29,7 +29,7 @@ void act_dims_of(const struct job *job, const struct model_shape *m, const struc
 		.heads = shared ? m->heads / l->tp : kv * (m->heads / m->kv_heads), .kv_heads = kv, .dim = m->head_dim,
 		.act = cut(m->ffn, l, tp_rank, CATALOGUE_FFN_GRAIN), .vocab = cut(m->vocab, l, tp_rank, CATALOGUE_VOCAB_GRAIN),
 		.stats = m->rms ? 1 : 2, .width = job->precision.dtype == DTYPE_FP32 ? 4 : 2,
-		.sp = job->parallel.sp && l->tp > 1, .dropout = job->model.dropout > 0, .moe = m->experts > 0, .split = split,
+		.sp = job->parallel.sp && l->tp > 1, .cp = l->cp > 1, .dropout = job->model.dropout > 0, .moe = m->experts > 0, .split = split,
 		.mode = job->recompute.mode, .every = job->recompute.every,
 	};
 	d.n = d.micro * d.seq;
@@ -156,6 +156,13 @@ int64_t act_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch 
 		return last ? lines(d->rows * F32) : 0;
 	case SCRATCH_SUMS:
 		return last ? lines(2 * d->rows * F32) : 0;
+	case SCRATCH_RING_KV:
+	case SCRATCH_RING_DKV:
+		return d->cp ? lines(2 * d->n * 2 * d->kv_heads * d->dim * d->width) : 0;
+	case SCRATCH_RING_O:
+		return d->cp ? act_bytes(d, ACT_O) : 0;
+	case SCRATCH_RING_LSE:
+		return d->cp ? act_bytes(d, ACT_LSE) : 0;
 	default:
 		return 0;
 	}

@@ -35,7 +35,7 @@ struct act_dims {
 	int64_t rows;                    /* of logits at once */
 	int64_t stats;                   /* numbers a row that a norm keeps: 1 (rstd), 2 (mean, rstd) */
 	int64_t width;                   /* bytes of a storage element */
-	bool sp, dropout, moe, split;
+	bool sp, cp, dropout, moe, split;
 	enum job_recompute mode;
 	int64_t every;
 };
@@ -100,6 +100,10 @@ enum act_scratch {
 	SCRATCH_LOGITS,  /* [rows, V] rank with the last stage, as are the next two */
 	SCRATCH_MAX,     /* [rows] fp32 */
 	SCRATCH_SUMS,    /* [2 rows] fp32: sums, then the targets' logits, reduced together */
+	SCRATCH_RING_KV, /* [2, n, 2 K d] context parallel: keys and values that go round, one in use and one on its way */
+	SCRATCH_RING_DKV, /* [2, n, 2 K d] their gradients */
+	SCRATCH_RING_O,  /* [n, H d] what one piece of them gives */
+	SCRATCH_RING_LSE, /* [H n] fp32 */
 	SCRATCHES
 };
 /* last: the rank has the last stage. */

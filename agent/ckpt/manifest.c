@@ -227,6 +227,20 @@ static void write_data(const struct ckpt_data *d, struct buf *out)
 	json_decref(data);
 }
 
+/* What only a part of all checkpoints has. */
+static void write_options(const struct ckpt_state *s, struct buf *out)
+{
+	json_t *numbers = json_object();
+	write_data(&s->data, out);
+	if (s->optimizer[0])
+		buf_printf(out, "\"optimizer\": \"%s\",\n", s->optimizer);
+	for (int i = 0; i < s->n_numbers; i++)
+		out->failed |= json_object_set_new(numbers, s->numbers[i].name, json_real(s->numbers[i].value)) != 0;
+	if (s->n_numbers)
+		write_json("numbers", numbers, out);
+	json_decref(numbers);
+}
+
 static void write_fields(const struct manifest *m, struct buf *out)
 {
 	char hex[DIGEST_HEX];
@@ -235,7 +249,7 @@ static void write_fields(const struct manifest *m, struct buf *out)
 		   m->state.samples, m->state.seed, m->state.total_steps, m->generation);
 	write_json("model", m->model, out);
 	write_json("layout", m->layout, out);
-	write_data(&m->state.data, out);
+	write_options(&m->state, out);
 	buf_puts(out, "\"files\": [");
 	for (int64_t i = 0; i < m->n_files; i++) {
 		const struct manifest_file *f = &m->files[i];

@@ -6,7 +6,7 @@
  *     {"digest": "<32 hex digits>",
  *
  * The digest is XXH3-128 of every byte behind that line's newline: so each byte of the file is either compared
- * or digested. The other fields, all of them required but `data`:
+ * or digested. The other fields, all of them required but `data`, `optimizer` and `numbers`:
  *
  *     format       "muster-checkpoint"
  *     version      1
@@ -15,6 +15,8 @@
  *     model        object: what must be equal to load it
  *     layout       object: for people
  *     data         {path, validation, samples}: what was trained on (struct ckpt_data)
+ *     optimizer    whose moments the tensors optim.… are: a word; without it AdamW's
+ *     numbers      {name: number, …}: a few more of the run (struct ckpt_number)
  *     files        [{name, size, header, digest}]: `header` bytes come before the file's buffer, digest is theirs
  *     tensors      [{name, dtype: "F32", shape: [rows] or [rows, columns], slices: [[file, offset, [lo…], [hi…], digest]]}]:
  *                  the box lo ≤ i < hi of the tensor lies, row-major, at `offset` bytes of the buffer of files[file]
@@ -90,6 +92,8 @@ int manifest_load(const char *folder, struct manifest *out, struct err *e);
 /* NULL when there is no such tensor. */
 const struct manifest_tensor *manifest_find(const struct manifest *m, const char *name);
 bool manifest_has_file(const struct manifest *m, const char *name);
+/* Whether it is a word of [a-z0-9_], shorter than CKPT_WORD; NULL is none. */
+bool ckpt_word(const char *text);
 int64_t slice_bytes(const struct manifest_slice *s);
 int64_t manifest_bytes(const struct manifest *m); /* of all files */
 

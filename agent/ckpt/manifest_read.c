@@ -72,6 +72,28 @@ static int read_data(json_t *root, struct ckpt_data *d, struct err *e)
 	return get_int(v, "samples", 1, &d->samples, e);
 }
 
+/* Names and words are held to the same letters: they go into messages as they are. */
+static int read_options(json_t *root, struct ckpt_state *s, struct err *e)
+{
+	json_t *word = json_object_get(root, "optimizer"), *numbers = json_object_get(root, "numbers"), *v;
+	const char *key;
+	if (word && !ckpt_word(json_string_value(word)))
+		return malformed(e, "optimizer is no word");
+	snprintf(s->optimizer, sizeof s->optimizer, "%s", word ? json_string_value(word) : "");
+	if (numbers && !json_object_size(numbers))
+		return malformed(e, "numbers is no object, or empty");
+	json_object_foreach(numbers, key, v)
+		if (!json_is_number(v) || ckpt_number_set(s, key, json_number_value(v), NULL))
+			return malformed(e, "numbers holds a name or a number that cannot be, or too many of them");
+	return 0;
+}
+
+/* The fields that not every checkpoint has, of those that there are. */
+static size_t count_options(const struct ckpt_state *s)
+{
+	return (s->data.samples > 0) + (s->optimizer[0] != '\0') + (s->n_numbers > 0);
+}
+
 static int read_state(json_t *root, struct manifest *m, struct err *e)
 {
 	struct ckpt_state s = { 0 };
@@ -85,7 +107,7 @@ static int read_state(json_t *root, struct manifest *m, struct err *e)
 		return err_set(e, ERR_UNSUPPORTED, "version %" PRId64 " of the format, this muster reads %d", version, VERSION);
 	if (get_int(root, "step", 0, &s.step, e) || get_int(root, "samples", 0, &s.samples, e) ||
 	    get_int(root, "total_steps", 0, &s.total_steps, e) || get_int(root, "generation", 0, &generation, e) ||
-	    get_seed(root, &s.seed, e) || read_data(root, &s.data, e))
+	    get_seed(root, &s.seed, e) || read_data(root, &s.data, e) || read_options(root, &s, e))
 		return -1;
 	json_t *model = json_object_get(root, "model"), *layout = json_object_get(root, "layout");
 	if (generation > UINT32_MAX || !json_is_object(model) || !json_is_object(layout))
@@ -169,7 +191,7 @@ static int read_lists(json_t *root, struct manifest *m, struct err *e)
 	json_array_foreach(tensors, i, v)
 		if (read_tensor(v, m, e))
 			return -1;
-	if (json_object_size(root) != FIELDS + (m->state.data.samples > 0))
+	if (json_object_size(root) != FIELDS + count_options(&m->state))
 		return malformed(e, "it has fields that this muster does not know");
 	return 0;
 }

@@ -93,6 +93,9 @@ int activations_open(struct model *m, struct err *e)
 		return -1;
 	m->scratch_memory = c.base;
 	carve_scratch(m, &c);
+	m->cp->buffers = (struct cp_buffers){
+		m->scratch[SCRATCH_RING_KV], m->scratch[SCRATCH_RING_DKV], m->scratch[SCRATCH_RING_O], m->scratch[SCRATCH_RING_LSE],
+	};
 	for (int i = 0; i < m->n_chunks; i++) {
 		struct chunk *ch = &m->chunks[i];
 		ch->slots = calloc((size_t)ch->n_slots, sizeof *ch->slots);

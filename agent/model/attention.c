@@ -1,7 +1,5 @@
 #include "agent/model/stage.h"
 
-#include <string.h>
-
 static struct rope_shape rope_of(const struct model *m)
 {
 	return (struct rope_shape){
@@ -86,7 +84,7 @@ int attention_backward(struct pass *p, const struct block_view *v, struct block_
 	if (p->input) {
 		dsub = drop_backward(p, DROP_ATTN, v->layer, dres);
 		if (m->d.split)
-			memcpy(k->at[ACT_DATTN], dsub, (size_t)(m->d.s * m->d.c * m->d.width));
+			m->ops->copy_rows(m->kern, k->at[ACT_DATTN], m->d.c, dsub, m->d.c, m->d.s, m->d.c);
 	}
 	if (row_backward(p, &v->o, d_o, dsub, k->at[ACT_O], e) ||
 	    (p->input && core_backward(p, v, k, dqkv, d_o, e)) ||

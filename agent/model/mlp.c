@@ -1,7 +1,5 @@
 #include "agent/model/stage.h"
 
-#include <string.h>
-
 static void activate(struct model *m, const struct block_kept *k)
 {
 	if (m->shape.gated)
@@ -60,7 +58,7 @@ int mlp_backward(struct pass *p, const struct block_view *v, struct block_kept *
 	if (p->input) {
 		dsub = drop_backward(p, DROP_MLP, v->layer, dres);
 		if (m->d.split)
-			memcpy(k->at[ACT_DMLP], dsub, (size_t)(m->d.s * m->d.c * m->d.width));
+			m->ops->copy_rows(m->kern, k->at[ACT_DMLP], m->d.c, dsub, m->d.c, m->d.s, m->d.c);
 	}
 	if (row_backward(p, &v->down, dact, dsub, k->at[ACT_ACT], e))
 		return -1;

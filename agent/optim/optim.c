@@ -1,56 +1,146 @@
 #include "agent/optim/optim.h"
 
+#include "base/spill.h"
+#include "libcomm/comm.h"
+
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
-/* Adjacent parameters with the same decay, updated by one call. */
+/* Pieces that lie side by side in all their buffers and have the same decay: one call updates them. */
 struct run {
-	int64_t lo, hi; /* elements of the flat buffer */
+	float *master, *grad;
+	int64_t at, count;
 	bool decay;
 };
 
+/* What a step is made of, for all runs. */
+struct step {
+	double lr, scale; /* scale: of the gradients as they lie */
+	int64_t number;   /* from 1 */
+};
+
+struct optimizer {
+	const char *name;
+	const char *moments[OPTIM_MOMENTS_MOST]; /* NULL: fewer */
+	void (*update)(struct optim *o, const struct run *r, const struct step *s);
+};
+
 struct optim {
+	const struct optimizer *kind;
 	struct kern *kern;
+	const struct ops *ops;
+	struct store *store;
 	const struct job *job;
-	float *m, *v;
+	float *moments[OPTIM_MOMENTS_MOST];
+	size_t bytes;    /* of a moment */
+	bool spilled;
 	struct run *runs;
 	int n_runs;
 };
 
-/* The gaps between parameters hold zeros and zero gradients, which an update
- * leaves zero, so that a run may reach over them. */
-static void find_runs(const struct catalogue *c, struct optim *o)
+static double decay_of(const struct optim *o, const struct run *r)
 {
-	for (int i = 0; i < c->n; i++) {
-		const struct param *p = &c->params[i];
-		struct run *last = o->n_runs ? &o->runs[o->n_runs - 1] : NULL;
-		if (!last || last->decay != p->decay) {
-			last = &o->runs[o->n_runs++];
-			*last = (struct run){ .lo = p->offset, .decay = p->decay };
-		}
-		last->hi = p->offset + p->count;
-	}
+	return r->decay ? o->job->optimizer.weight_decay : 0;
 }
 
-int optim_open(struct kern *k, const struct catalogue *c, const struct job *job, struct optim **out,
-	       struct err *e)
+static void adamw(struct optim *o, const struct run *r, const struct step *s)
+{
+	const struct adamw_args a = {
+		.lr = (float)s->lr, .beta1 = (float)o->job->optimizer.beta1, .beta2 = (float)o->job->optimizer.beta2,
+		.eps = (float)o->job->optimizer.eps, .weight_decay = (float)decay_of(o, r), .grad_scale = (float)s->scale,
+		.step = s->number,
+	};
+	o->ops->adamw(o->kern, r->master, r->grad, o->moments[0] + r->at, o->moments[1] + r->at, r->count, &a);
+}
+
+static void sgd(struct optim *o, const struct run *r, const struct step *s)
+{
+	const struct sgd_args a = {
+		.lr = (float)s->lr, .momentum = (float)o->job->optimizer.momentum, .weight_decay = (float)decay_of(o, r),
+		.grad_scale = (float)s->scale, .step = s->number,
+	};
+	o->ops->sgd(o->kern, r->master, r->grad, o->moments[0] + r->at, r->count, &a);
+}
+
+static const struct optimizer optimizers[] = {
+	[OPTIMIZER_ADAMW] = { "adamw", { "m", "v" }, adamw },
+	[OPTIMIZER_SGD] = { "sgd", { "m" }, sgd },
+};
+
+const char *optim_name(enum job_optimizer kind)
+{
+	return optimizers[kind].name;
+}
+
+const char *optim_moment_name(enum job_optimizer kind, int i)
+{
+	return i < OPTIM_MOMENTS_MOST ? optimizers[kind].moments[i] : NULL;
+}
+
+float *optim_moment(struct optim *o, int i)
+{
+	return i < OPTIM_MOMENTS_MOST ? o->moments[i] : NULL;
+}
+
+enum job_optimizer optim_kind(const struct optim *o)
+{
+	return (enum job_optimizer)(o->kind - optimizers);
+}
+
+/* Whether the piece begins where the run ends, or behind a gap that all buffers have: gaps hold zeros and zero gradients, which an
+ * update leaves zero. */
+static bool joins(const struct run *r, const struct piece *p)
+{
+	int64_t ahead = p->at - r->at;
+	return r->decay == p->param->decay && p->master - r->master == ahead && p->grad - r->grad == ahead;
+}
+
+static int find_runs(struct optim *o, struct err *e)
+{
+	int n;
+	const struct piece *pieces = store_pieces(o->store, &n);
+	o->runs = calloc((size_t)n + 1, sizeof *o->runs);
+	if (!o->runs)
+		return err_set(e, ERR_NOMEM, "optimizer: no memory for a table of %d pieces; close other programs", n);
+	for (int i = 0; i < n; i++) {
+		const struct piece *p = &pieces[i];
+		struct run *last = o->n_runs ? &o->runs[o->n_runs - 1] : NULL;
+		if (!last || !joins(last, p)) {
+			last = &o->runs[o->n_runs++];
+			*last = (struct run){ .master = p->master, .grad = p->grad, .at = p->at, .decay = p->param->decay };
+		}
+		last->count = p->at + p->count - last->at;
+	}
+	return 0;
+}
+
+static int open_moments(struct optim *o, const char *spill_dir, struct err *e)
+{
+	for (int i = 0; optim_moment_name(optim_kind(o), i); i++) {
+		void *p = NULL;
+		if (o->spilled && spill_open(spill_dir, "the optimizer's moments", o->bytes, &p, e))
+			return -1;
+		if (!o->spilled && !(p = kern_alloc(o->kern, o->bytes)))
+			return err_set(e, ERR_NOMEM, "optimizer: no memory for %zu bytes of %s's moments; raise parallel.tp, parallel.pp or "
+				       "parallel.zero, or set offload.optimizer", o->bytes, o->kind->name);
+		o->moments[i] = p;
+	}
+	return 0;
+}
+
+int optim_open(const struct optim_options *opt, struct optim **out, struct err *e)
 {
 	struct optim *o = calloc(1, sizeof *o);
 	if (!o)
-		return err_set(e, ERR_NOMEM, "optimizer: no memory");
-	size_t bytes = (size_t)c->elements * sizeof(float);
-	o->kern = k;
-	o->job = job;
-	o->m = kern_alloc(k, bytes);
-	o->v = kern_alloc(k, bytes);
-	o->runs = calloc((size_t)c->n + 1, sizeof *o->runs);
-	if (!o->m || !o->v || !o->runs) {
+		return err_set(e, ERR_NOMEM, "optimizer: no memory; close other programs");
+	*o = (struct optim){
+		.kind = &optimizers[opt->job->optimizer.kind], .kern = opt->kern, .ops = kern_ops(opt->kern), .store = opt->store,
+		.job = opt->job, .bytes = (size_t)store_owned(opt->store) * sizeof(float), .spilled = opt->job->offload.optimizer,
+	};
+	if (find_runs(o, e) || open_moments(o, opt->spill_dir, e)) {
 		optim_close(o);
-		return err_set(e, ERR_NOMEM, "optimizer: no memory for 2 × %zu bytes of AdamW state; "
-			       "use more tp or pp, or a smaller model", bytes);
+		return -1;
 	}
-	find_runs(c, o);
 	*out = o;
 	return 0;
 }
@@ -59,71 +149,39 @@ void optim_close(struct optim *o)
 {
 	if (!o)
 		return;
-	kern_free(o->kern, o->m);
-	kern_free(o->kern, o->v);
+	for (int i = 0; i < OPTIM_MOMENTS_MOST; i++)
+		if (o->spilled)
+			spill_close(o->moments[i], o->bytes);
+		else
+			kern_free(o->kern, o->moments[i]);
 	free(o->runs);
 	free(o);
 }
 
-float *optim_m(struct optim *o)
+int optim_norm(struct optim *o, struct comm *world, double loss_scale, double *norm, struct err *e)
 {
-	return o->m;
+	int n;
+	const struct piece *pieces = store_pieces(o->store, &n);
+	double sum = 0;
+	for (int i = 0; i < n; i++) {
+		const struct piece *p = &pieces[i];
+		if (p->count_hi > p->count_lo)
+			sum += o->ops->sqnorm(o->kern, p->grad + p->count_lo, p->count_hi - p->count_lo);
+	}
+	if (world && comm_size(world) > 1 && comm_all_reduce(world, &sum, &sum, 1, COMM_F64, COMM_SUM, e))
+		return -1;
+	*norm = sqrt(sum) / loss_scale;
+	return 0;
 }
 
-float *optim_v(struct optim *o)
-{
-	return o->v;
-}
-
-static double cosine(double t)
-{
-	return 0.5 * (1 + cos(t * M_PI));
-}
-
-static double linear(double t)
-{
-	return 1 - t;
-}
-
-static double constant(double t)
-{
-	(void)t;
-	return 1;
-}
-
-/* From 1 at the end of the warm-up (t = 0) to the share of (lr - min_lr) left at decay_steps (t = 1). */
-static double (*const shapes[])(double t) = {
-	[LR_COSINE] = cosine,
-	[LR_LINEAR] = linear,
-	[LR_CONSTANT] = constant,
-};
-
-double optim_lr(const struct job *job, int64_t step)
-{
-	double lr = job->optimizer.lr, least = job->optimizer.min_lr;
-	int64_t warmup = job->optimizer.warmup;
-	int64_t decay = job->optimizer.decay_steps ? job->optimizer.decay_steps : job->job.steps;
-	if (step < warmup)
-		return lr * (double)(step + 1) / (double)warmup;
-	double t = decay > warmup ? (double)(step - warmup) / (double)(decay - warmup) : 1;
-	return least + (lr - least) * shapes[job->optimizer.schedule](t < 1 ? t : 1);
-}
-
-void optim_step(struct optim *o, float *params, const float *grads, double grad_norm, int64_t step)
+void optim_step(struct optim *o, double norm, double loss_scale, int64_t step)
 {
 	double clip = o->job->optimizer.clip;
-	struct adamw_args a = {
-		.lr = (float)optim_lr(o->job, step),
-		.beta1 = (float)o->job->optimizer.beta1,
-		.beta2 = (float)o->job->optimizer.beta2,
-		.eps = (float)o->job->optimizer.eps,
-		.grad_scale = clip > 0 && grad_norm > clip ? (float)(clip / grad_norm) : 1.0f,
-		.step = step + 1,
+	const struct step s = {
+		.lr = optim_lr(o->job, step),
+		.scale = (clip > 0 && norm > clip ? clip / norm : 1) / loss_scale,
+		.number = step + 1,
 	};
-	for (int i = 0; i < o->n_runs; i++) {
-		const struct run *r = &o->runs[i];
-		a.weight_decay = r->decay ? (float)o->job->optimizer.weight_decay : 0;
-		kern_ops(o->kern)->adamw(o->kern, params + r->lo, grads + r->lo, o->m + r->lo, o->v + r->lo,
-					 r->hi - r->lo, &a);
-	}
+	for (int i = 0; i < o->n_runs; i++)
+		o->kind->update(o, &o->runs[i], &s);
 }

@@ -17,13 +17,22 @@
 
 #include <stdint.h>
 
-struct cp {
-	struct comm *comm; /* NULL: alone; borrowed */
-	int rank, size;
-	double seconds;    /* spent waiting in here; the reader sets it back */
+/* What goes round and what one piece gives, for the n tokens of a rank; borrowed. Sizes: plan/activations.h, SCRATCH_RING_*. */
+struct cp_buffers {
+	void *kv, *dkv; /* [2, n, 2 kv_heads dim] */
+	void *o;        /* [n, heads dim] */
+	float *lse;     /* [heads n] */
 };
 
-void cp_init(struct cp *c, struct comm *group);
+struct cp {
+	struct comm *comm;   /* NULL: alone; borrowed */
+	int rank, size;
+	enum comm_type type; /* of activations */
+	struct cp_buffers buffers;
+	double seconds;      /* spent waiting in here; the reader sets it back */
+};
+
+void cp_init(struct cp *c, struct comm *group, enum comm_type type);
 
 /* The position in its sequence, of seq tokens, of this rank's token t, 0 <= t < seq / size. */
 int64_t cp_position(const struct cp *c, int64_t seq, int64_t t);

@@ -65,7 +65,7 @@ static int open_groups(struct engine *g, const struct engine_options *opt, struc
 	if (groups_open(opt->world, &o, &g->groups, e))
 		return -1;
 	tp_init(&g->tp, g->groups.tp, g->job->parallel.sp, type);
-	cp_init(&g->cp, g->groups.cp);
+	cp_init(&g->cp, g->groups.cp, type);
 	g->pipe = (struct pipe){ .groups = &g->groups, .type = type };
 	return 0;
 }

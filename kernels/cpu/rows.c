@@ -16,6 +16,15 @@ static void gather_rows(struct kern *k, void *yv, const void *xv, const int64_t 
 	}
 }
 
+static void copy_rows(struct kern *k, void *yv, int64_t y_row, const void *xv, int64_t x_row, int64_t n, int64_t c)
+{
+	float *y = yv;
+	const float *x = xv;
+	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * c))
+	for (int64_t i = 0; i < n; i++)
+		memcpy(y + i * y_row, x + i * x_row, (size_t)c * sizeof *y);
+}
+
 static void row_set(float *restrict y, const float *restrict x, float w, int64_t c)
 {
 	#pragma omp simd
@@ -81,6 +90,7 @@ static void combine_bwd(struct kern *k, void *dxv, float *dweights, const void *
 void CPU(rows)(struct ops *o)
 {
 	o->gather_rows = gather_rows;
+	o->copy_rows = copy_rows;
 	o->combine_fwd = combine_fwd;
 	o->combine_bwd = combine_bwd;
 }

@@ -117,6 +117,16 @@ static void gather_rows(struct kern *k, void *yv, const void *xv, const int64_t 
 			y[i * c + l] = from[i] < 0 ? 0 : x[from[i] * c + l];
 }
 
+static void copy_rows(struct kern *k, void *yv, int64_t y_row, const void *xv, int64_t x_row, int64_t n, int64_t c)
+{
+	(void)k;
+	real *y = yv;
+	const real *x = xv;
+	for (int64_t i = 0; i < n; i++)
+		for (int64_t l = 0; l < c; l++)
+			y[i * y_row + l] = x[i * x_row + l];
+}
+
 static void combine_fwd(struct kern *k, void *yv, const void *xv, const int64_t *at, const float *weightsf,
 			int64_t n, int64_t top, int64_t c)
 {
@@ -157,6 +167,7 @@ void PLAIN(route)(struct ops *o)
 	o->route_fwd = route_fwd;
 	o->route_bwd = route_bwd;
 	o->gather_rows = gather_rows;
+	o->copy_rows = copy_rows;
 	o->combine_fwd = combine_fwd;
 	o->combine_bwd = combine_bwd;
 }

@@ -70,6 +70,21 @@ static void gather_run(const struct ops *o, struct kern *k, const struct dims *d
 
 #define GATHER_DIMS { { .n = 1, .c = 1, .d = 1 }, { .n = 40, .c = 33, .d = 13 }, { .n = 200, .c = 128, .d = 300 } }
 
+/* --- copy_rows: y x; rows of c + d into rows of c + lo --- */
+
+static void copy_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ ADD, d->n * (d->c + d->lo), 1 };
+	a[1] = (struct arg){ IN, d->n * (d->c + d->d), 1 };
+}
+
+static void copy_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->copy_rows(k, p[0], d->c + d->lo, p[1], d->c + d->d, d->n, d->c);
+}
+
+#define COPY_DIMS { { .n = 1, .c = 1 }, { .n = 40, .c = 33, .d = 7, .lo = 5 }, { .n = 300, .c = 128, .d = 64 }, { .n = 9, .c = 31, .lo = 3 } }
+
 /* --- combine: y x at weights / dx dweights dy x at weights; x has 2 rows more than are met --- */
 
 static int64_t places(const struct dims *d)
@@ -134,6 +149,7 @@ const struct op_test expert_ops[] = {
 	{ "route_fwd", true, route_fwd_args, NULL, route_fwd_run, ROUTE_DIMS },
 	{ "route_bwd", true, route_bwd_args, route_bwd_prepare, route_bwd_run, ROUTE_DIMS },
 	{ "gather_rows", true, gather_args, gather_prepare, gather_run, GATHER_DIMS },
+	{ "copy_rows", true, copy_args, NULL, copy_run, COPY_DIMS },
 	{ "combine_fwd", true, combine_fwd_args, combine_fwd_prepare, combine_fwd_run, COMBINE_DIMS },
 	{ "combine_bwd", true, combine_bwd_args, combine_bwd_prepare, combine_bwd_run, COMBINE_DIMS },
 	{ 0 }

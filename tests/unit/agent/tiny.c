@@ -13,7 +13,8 @@ void tiny_job(const struct tiny *t, struct job *job)
 		.model = { .family = t->family, .layers = t->layers, .hidden = t->hidden, .heads = t->heads,
 			   .kv_heads = t->kv_heads, .head_dim = t->head_dim, .ffn = t->ffn, .vocab = t->vocab, .seq = t->seq,
 			   .tie_head = t->tie, .norm_eps = 1e-5, .rope_theta = 10000, .init_std = t->init_std },
-		.parallel = { .tp = 1, .pp = 1, .dp = 1, .schedule = SCHEDULE_1F1B },
+		.parallel = { .tp = 1, .cp = 1, .pp = 1, .dp = 1, .ep = 1, .schedule = SCHEDULE_1F1B },
+		.recompute = { .every = 1 },
 		.batch = { .micro = t->micro, .global = t->global },
 		.optimizer = { .lr = 1e-2, .min_lr = 1e-3, .warmup = 3, .schedule = LR_COSINE, .decay_steps = 20,
 			       .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1.0 },
@@ -46,15 +47,12 @@ static uint64_t item_of(const char *name)
 	return h;
 }
 
-void tiny_shake(const struct catalogue *c, float *params)
+void tiny_shake(const struct param *p, int64_t first, int64_t count, float *values)
 {
-	for (int i = 0; i < c->n; i++) {
-		const struct param *p = &c->params[i];
-		if (p->dims != 1)
-			continue;
-		float noise[p->count];
-		philox_normal(philox_key(3, PHILOX_TEST, item_of(p->name)), (uint64_t)p->lo[0], (size_t)p->count, noise);
-		for (int64_t j = 0; j < p->count; j++)
-			params[p->offset + j] += 0.2f * noise[j];
-	}
+	if (p->dims != 1 || count < 1)
+		return;
+	float noise[count];
+	philox_normal(philox_key(3, PHILOX_TEST, item_of(p->name)), (uint64_t)(p->lo[0] + first), (size_t)count, noise);
+	for (int64_t i = 0; i < count; i++)
+		values[i] += 0.2f * noise[i];
 }

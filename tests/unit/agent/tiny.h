@@ -22,9 +22,9 @@ void tiny_job(const struct tiny *t, struct job *job);
  * shifted by one. inputs, targets: [count, seq]. */
 void tiny_batch(const struct tiny *t, int64_t first, int64_t count, int32_t *inputs, int32_t *targets);
 
-/* Adds noise to the parameters that start as zeros and ones, so that none of their gradients is trivial: values
- * depend on the parameter's name and the global index alone. */
-struct catalogue;
-void tiny_shake(const struct catalogue *c, float *params);
+/* Adds noise to elements [first, first + count) of a parameter's box when it starts as zeros or ones, so that none of their
+ * gradients is trivial: values depend on the parameter's name and the global index alone. */
+struct param;
+void tiny_shake(const struct param *p, int64_t first, int64_t count, float *values);
 
 #endif

@@ -1,0 +1,82 @@
+/*
+ * The store: whatever the ZeRO stage, the shards, the copies, the stored type and the cut of the model, each piece's gradient is the sum
+ * over all replicas, every rank sees the same new parameters, every element is counted once, and the memory is the plan's.
+ */
+#include "tests/unit/agent/store_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 3 };
+
+static int train(struct comm *world, void *arg, struct err *e)
+{
+	struct bench b;
+	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) ? -1 : 0;
+	for (int step = 0; step < STEPS && !rc; step++)
+		rc = bench_pass(&b, step, e) || bench_check(&b, e) || bench_update(&b, step, e) ? -1 : 0;
+	bench_close(&b);
+	return rc;
+}
+
+static const struct cut models[] = {
+	{ "gpt2", FAMILY_GPT2, 4, 1, false, 1, .pp = 1 },
+	{ "gpt2, tp 2, sp", FAMILY_GPT2, 4, 2, true, 1, .pp = 1 },
+	{ "gpt2, pp 2, tied", FAMILY_GPT2, 4, 1, false, 1, .pp = 2 },
+	{ "llama, tp 2, kv shared", FAMILY_LLAMA, 1, 2, false, 1, .pp = 1 },
+	{ "llama, tp 4, kv 2, sp", FAMILY_LLAMA, 2, 4, true, 1, .pp = 1 },
+	{ "mixtral, ep 3", FAMILY_MIXTRAL, 2, 1, false, 3, .pp = 1 },
+	{ "mixtral, ep 2, tp 2", FAMILY_MIXTRAL, 2, 2, true, 2, .pp = 1 },
+};
+
+static const struct { int shards, copies; } grids[] = { { 1, 1 }, { 2, 1 }, { 3, 1 }, { 4, 1 }, { 1, 2 }, { 2, 2 }, { 3, 2 }, { 7, 1 } };
+
+static const struct { const char *backend; bool overlap, stochastic; int micros; } manners[] = {
+	{ "plain", true, false, 2 }, { "plain", true, false, 1 }, { "plain", false, false, 3 }, { "plain", true, true, 2 },
+};
+
+/* Each model, grid and manner under this stage, where there are processes for it; the manners take turns. */
+static void train_all(int zero)
+{
+	int turn = 0, ran = 0;
+	for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+		for (size_t g = 0; g < sizeof grids / sizeof *grids; g++, turn++) {
+			struct cut c = models[m];
+			size_t manner = (size_t)turn % (sizeof manners / sizeof *manners);
+			c.zero = zero;
+			c.shards = grids[g].shards;
+			c.copies = grids[g].copies;
+			c.backend = manners[manner].backend;
+			c.overlap = manners[manner].overlap;
+			c.stochastic = manners[manner].stochastic;
+			c.micros = manners[manner].micros;
+			if (cut_world(&c) > 8)
+				continue;
+			ran++;
+			if (world_run(cut_world(&c), train, &c))
+				fail_msg("%s, zero %d, %d shards, %d copies, %s", c.name, zero, c.shards, c.copies, c.backend);
+		}
+	assert_true(ran > 20);
+}
+
+static void whole_everywhere(void **state) { (void)state; train_all(0); }
+static void state_is_cut(void **state) { (void)state; train_all(1); }
+static void gradients_are_cut(void **state) { (void)state; train_all(2); }
+static void parameters_are_cut(void **state) { (void)state; train_all(3); }
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(whole_everywhere),
+		cmocka_unit_test(state_is_cut),
+		cmocka_unit_test(gradients_are_cut),
+		cmocka_unit_test(parameters_are_cut),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,265 @@
+/*
+ * The layout and the strategy change how a step is computed, not what: the table of all strategies
+ * (rows) in all layouts (columns). Each cell trains twenty steps with real processes and compares
+ * losses, gradient norms, the evaluation's loss and the final parameters with one process: at most 1e-5
+ * relative in fp32, 1e-2 in bf16. And bits that must be equal are: losses and norms on all ranks.
+ *
+ * A cell that the job's own checks refuse as contradictory shows "·"; its reason is one of job_check's.
+ */
+#include "tests/unit/agent/trainee.h"
+#include "tests/unit/agent/world.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 20, WORDS = 12 };
+
+/* Sizes that few things divide. */
+static const struct tiny
+	gpt2 = { "gpt2", FAMILY_GPT2, 5, 20, 5, 5, 4, 51, 101, 16, TIE_YES, 1, 8, 0.1 },
+	llama = { "llama", FAMILY_LLAMA, 5, 24, 8, 2, 4, 45, 103, 16, TIE_NO, 2, 16, 0.1 },
+	tied = { "llama tied", FAMILY_LLAMA, 4, 20, 6, 3, 6, 37, 67, 16, TIE_YES, 1, 8, 0.1 };
+
+/* A row. `math` words change what is computed, so its single process has them too; `how` words must not. */
+struct strategy {
+	const char *name;
+	const struct tiny *model;
+	const char *math[WORDS], *how[WORDS];
+};
+
+static const struct strategy strategies[] = {
+	{ "gpt2", &gpt2, { 0 }, { 0 } },
+	{ "llama, 2 kv heads", &llama, { 0 }, { 0 } },
+	{ "tied llama, gpipe", &tied, { 0 }, { "parallel.schedule=gpipe" } },
+	{ "zero-1", &gpt2, { 0 }, { "parallel.zero=1" } },
+	{ "zero-2", &tied, { 0 }, { "parallel.zero=2" } },
+	{ "zero-3", &llama, { 0 }, { "parallel.zero=3" } },
+	{ "sp", &llama, { 0 }, { "parallel.sp=yes" } },
+	{ "sp + zero-3", &gpt2, { 0 }, { "parallel.sp=yes", "parallel.zero=3" } },
+	{ "recompute full", &llama, { 0 }, { "recompute.mode=full" } },
+	{ "recompute selective, sp", &gpt2, { 0 }, { "recompute.mode=selective", "parallel.sp=yes" } },
+	{ "recompute every 2nd, zero-2", &tied, { 0 }, { "recompute.mode=full", "recompute.every=2", "parallel.zero=2" } },
+	{ "dropout", &gpt2, { "model.dropout=0.2", "model.attn_dropout=0.1" }, { 0 } },
+	{ "dropout, sp, recompute, zero-3", &tied, { "model.dropout=0.2", "model.attn_dropout=0.1" },
+	  { "parallel.sp=yes", "recompute.mode=full", "parallel.zero=3" } },
+	{ "documents", &llama, { "data.documents=mask" }, { 0 } },
+};
+
+/* A column. */
+struct column {
+	const char *name;
+	const char *words[WORDS];
+};
+
+static const struct column columns[] = {
+	{ "dp2", { "parallel.dp=2" } },
+	{ "tp2", { "parallel.tp=2" } },
+	{ "pp2", { "parallel.pp=2" } },
+	{ "tp2 dp2", { "parallel.tp=2", "parallel.dp=2" } },
+	{ "tp2 pp2", { "parallel.tp=2", "parallel.pp=2" } },
+	{ "pp2 dp2", { "parallel.pp=2", "parallel.dp=2" } },
+	{ "tp4", { "parallel.tp=4" } },
+	{ "dp4", { "parallel.dp=4" } },
+	{ "pp4", { "parallel.pp=4" } },
+	{ "tp2 pp2 dp2", { "parallel.tp=2", "parallel.pp=2", "parallel.dp=2" } },
+};
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+
+/* What the ranks of one run have to say. */
+struct account {
+	double loss[STEPS], norm[STEPS], eval;
+};
+
+struct course {
+	const struct tiny *model;
+	struct job job;
+	struct catalogue whole;
+	struct account *accounts; /* [WORLD_MOST], shared */
+	float *params;            /* [whole.elements], shared */
+};
+
+static int attend(struct comm *world, void *arg, struct err *e)
+{
+	const struct course *c = arg;
+	struct account *a = &c->accounts[comm_rank(world)];
+	struct trainee t;
+	int rc = trainee_open(c->model, &c->job, world, "cpu", 1, &t, e);
+	for (int step = 0; !rc && step < STEPS; step++)
+		rc = trainee_step(&t, step, &a->loss[step], &a->norm[step], e);
+	if (!rc)
+		rc = trainee_eval(&t, STEPS, &a->eval, e);
+	if (!rc)
+		trainee_gather(&t, &c->whole, false, c->params);
+	trainee_close(&t);
+	return rc;
+}
+
+static void course_open(const struct tiny *model, const struct job *job, struct course *c)
+{
+	struct model_shape s;
+	struct err e = ERR_INIT;
+	*c = (struct course){ .model = model, .job = *job };
+	model_shape(job, &s);
+	assert_int_equal(trainee_whole(&s, &c->whole, &e), 0);
+	c->accounts = world_shared(WORLD_MOST * sizeof *c->accounts);
+	c->params = world_shared((size_t)c->whole.elements * sizeof *c->params);
+}
+
+static void course_close(struct course *c)
+{
+	world_unshared(c->accounts, WORLD_MOST * sizeof *c->accounts);
+	world_unshared(c->params, (size_t)c->whole.elements * sizeof *c->params);
+	catalogue_free(&c->whole);
+}
+
+static double off(double got, double want)
+{
+	return fabs(got - want) / fabs(want);
+}
+
+/* NaN wins. */
+static void raise(double *most, double x)
+{
+	if (!(x <= *most))
+		*most = x;
+}
+
+/* A key bias has no gradient but rounding (a softmax does not see a shift), which AdamW blows up to steps; nothing
+ * else sees it. */
+static double params_off(const struct course *c, const struct course *alone)
+{
+	double diff = 0, size = 0;
+	for (int i = 0; i < c->whole.n; i++) {
+		const struct param *p = &c->whole.params[i];
+		for (int64_t j = p->offset; p->role != PARAM_K_B && j < p->offset + p->count; j++) {
+			double d = (double)c->params[j] - (double)alone->params[j];
+			diff += d * d;
+			size += (double)alone->params[j] * (double)alone->params[j];
+		}
+	}
+	return sqrt(diff / size);
+}
+
+static double difference(const struct course *c, const struct course *alone)
+{
+	const struct account *a = &c->accounts[0], *b = &alone->accounts[0];
+	double most = off(a->eval, b->eval);
+	for (int i = 0; i < STEPS; i++) {
+		raise(&most, off(a->loss[i], b->loss[i]));
+		raise(&most, off(a->norm[i], b->norm[i]));
+	}
+	raise(&most, params_off(c, alone));
+	return most;
+}
+
+static bool all_ranks_agree(const struct course *c)
+{
+	struct layout l = layout_of(&c->job, (int)c->job.parallel.dp);
+	for (int r = 1; r < layout_world(&l); r++)
+		if (memcmp(&c->accounts[r], &c->accounts[0], sizeof c->accounts[0]))
+			return false;
+	return true;
+}
+
+static void add_words(const char *const *from, const char **to, int *n)
+{
+	for (; *from; from++)
+		to[(*n)++] = *from;
+}
+
+/* How many strategies a cell combines. */
+static int features(const struct job *j)
+{
+	const bool on[] = {
+		j->parallel.tp > 1, j->parallel.cp > 1, j->parallel.dp > 1, j->parallel.pp > 1, j->parallel.ep > 1, j->parallel.sp,
+		j->parallel.zero > 0, j->parallel.schedule != SCHEDULE_1F1B, j->recompute.mode != RECOMPUTE_NONE,
+		j->offload.activations || j->offload.optimizer, j->precision.dtype != DTYPE_FP32, j->model.dropout > 0,
+	};
+	int n = 0;
+	for (int i = 0; i < COUNT(on); i++)
+		n += on[i];
+	return n;
+}
+
+struct tally {
+	int cells, products, wrong;
+};
+
+/* One cell: its error, or -1 when the job is refused. */
+static double run_cell(const struct strategy *s, const struct column *col, const struct course *alone, struct tally *t)
+{
+	const char *words[4 * WORDS] = { NULL };
+	struct err e = ERR_INIT;
+	struct job job;
+	struct course c;
+	int n = 0;
+	add_words(s->math, words, &n);
+	add_words(s->how, words, &n);
+	add_words(col->words, words, &n);
+	if (trainee_job(s->model, words, &job, &e))
+		return -1;
+	course_open(s->model, &job, &c);
+	struct layout l = layout_of(&job, (int)job.parallel.dp);
+	double d = world_run(layout_world(&l), attend, &c) ? NAN : difference(&c, alone);
+	if (!(d <= (job.precision.dtype == DTYPE_FP32 ? 1e-5 : 1e-2)) || !all_ranks_agree(&c)) {
+		t->wrong++;
+		print_error("  %s, %s: off by %.1e\n", s->name, col->name, d);
+	}
+	t->cells++;
+	t->products += features(&job) >= 3;
+	course_close(&c);
+	return d;
+}
+
+static void run_row(const struct strategy *s, struct tally *t)
+{
+	struct course alone;
+	struct job job;
+	struct err e = ERR_INIT;
+	assert_int_equal(trainee_job(s->model, s->math, &job, &e), 0);
+	course_open(s->model, &job, &alone);
+	assert_int_equal(world_run(1, attend, &alone), 0);
+	assert_true(alone.accounts[0].loss[STEPS - 1] < alone.accounts[0].loss[0]); /* it learns */
+	printf("%-32s", s->name);
+	for (int i = 0; i < COUNT(columns); i++) {
+		double d = run_cell(s, &columns[i], &alone, t);
+		if (d < 0)
+			printf(" %11s", "·");
+		else
+			printf(" %11.1e", d);
+		fflush(stdout);
+	}
+	printf("\n");
+	course_close(&alone);
+}
+
+static void every_strategy_computes_what_one_process_does(void **state)
+{
+	struct tally t = { 0 };
+	(void)state;
+	printf("%-32s", "relative difference");
+	for (int i = 0; i < COUNT(columns); i++)
+		printf(" %11s", columns[i].name);
+	printf("\n");
+	for (int i = 0; i < COUNT(strategies); i++)
+		run_row(&strategies[i], &t);
+	printf("%d cells, %d of them products of three or more strategies, %d wrong\n", t.cells, t.products, t.wrong);
+	assert_int_equal(t.wrong, 0);
+	assert_true(t.cells >= 120);
+	assert_true(t.products >= 30);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_strategy_computes_what_one_process_does),
+	};
+	return cmocka_run_group_tests_name("strategies against one process", tests, NULL, NULL);
+}

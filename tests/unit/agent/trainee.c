@@ -1,0 +1,190 @@
+#include "tests/unit/agent/trainee.h"
+
+#include "agent/state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORDS_MOST = 64, WORD = 64 };
+
+struct words {
+	char text[WORDS_MOST][WORD];
+	const char *list[WORDS_MOST];
+	int n;
+};
+
+__attribute__((format(printf, 2, 3)))
+static void word(struct words *w, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(w->text[w->n], WORD, fmt, ap);
+	va_end(ap);
+	w->list[w->n] = w->text[w->n];
+	w->n++;
+}
+
+static void words_of(const struct tiny *t, struct words *w)
+{
+	static const char *const families[] = { "gpt2", "llama", "mixtral" }, *const ties[] = { "auto", "yes", "no" };
+	word(w, "model.family=%s", families[t->family]);
+	word(w, "model.layers=%d", t->layers);
+	word(w, "model.hidden=%d", t->hidden);
+	word(w, "model.heads=%d", t->heads);
+	word(w, "model.kv_heads=%d", t->kv_heads);
+	word(w, "model.head_dim=%d", t->head_dim);
+	word(w, "model.ffn=%d", t->ffn);
+	word(w, "model.vocab=%d", t->vocab);
+	word(w, "model.seq=%d", t->seq);
+	word(w, "model.tie_head=%s", ties[t->tie]);
+	word(w, "model.init_std=%g", t->init_std);
+	word(w, "batch.micro=%d", t->micro);
+	word(w, "batch.global=%d", t->global);
+	word(w, "job.steps=20");
+	word(w, "job.seed=7");
+	word(w, "parallel.dp=1");
+	/* A larger rate lets training itself blow rounding up within twenty steps. */
+	word(w, "optimizer.lr=3e-3");
+	word(w, "optimizer.min_lr=1e-3");
+	word(w, "optimizer.warmup=3");
+	word(w, "model.experts=4");
+}
+
+int trainee_job(const struct tiny *t, const char *const *more, struct job *out, struct err *e)
+{
+	struct words w = { .n = 0 };
+	words_of(t, &w);
+	for (; more && *more; more++)
+		word(&w, "%s", *more);
+	return job_load(NULL, w.list, w.n, out, e);
+}
+
+/* As tiny_shake, but on the pieces that this rank owns. */
+static void shake(struct store *s)
+{
+	int n;
+	const struct piece *pieces = store_pieces(s, &n);
+	for (int i = 0; i < n; i++)
+		tiny_shake(pieces[i].param, pieces[i].first, pieces[i].count, pieces[i].master);
+}
+
+static int open_state(struct trainee *t, struct err *e)
+{
+	struct store *store = engine_store(t->engine);
+	const struct optim_options o = { .kern = engine_kern(t->engine), .store = store, .job = &t->job, .spill_dir = "." };
+	if (optim_open(&o, &t->optim, e))
+		return -1;
+	const struct state_view view = { .store = store, .optim = t->optim };
+	if (state_init(&view, engine_shape(t->engine), t->job.job.seed, e))
+		return -1;
+	shake(store);
+	return store_publish(store, 0, e);
+}
+
+int trainee_open(const struct tiny *model, const struct job *job, struct comm *world, const char *backend, int threads,
+		 struct trainee *t, struct err *e)
+{
+	*t = (struct trainee){ .model = model, .job = *job, .world = world };
+	t->layout = layout_of(job, (int)job->parallel.dp);
+	t->at = layout_coords(&t->layout, comm_rank(world));
+	t->each = job->batch.global / t->layout.dp;
+	t->first = t->at.dp * t->each;
+	size_t n = (size_t)(t->each * model->seq);
+	t->inputs = calloc(n, sizeof *t->inputs);
+	t->targets = calloc(n, sizeof *t->targets);
+	t->starts = job->data.documents == DOCUMENTS_MASK ? calloc(n, sizeof *t->starts) : NULL;
+	if (!t->inputs || !t->targets)
+		return err_set(e, ERR_NOMEM, "no memory for %zu tokens", n);
+	const struct engine_options opt = {
+		.job = &t->job, .layout = t->layout, .at = t->at, .world = world, .backend = backend, .threads = threads,
+	};
+	return engine_open(&opt, &t->engine, e) ? -1 : open_state(t, e);
+}
+
+void trainee_close(struct trainee *t)
+{
+	optim_close(t->optim);
+	engine_close(t->engine);
+	free(t->inputs);
+	free(t->targets);
+	free(t->starts);
+}
+
+/* Documents of uneven lengths: a new one begins where the token's number is below an eighth of the vocabulary. */
+static void find_starts(struct trainee *t)
+{
+	int seq = t->model->seq;
+	for (int64_t s = 0; t->starts && s < t->each; s++)
+		for (int i = 0, start = 0; i < seq; i++) {
+			if (t->inputs[s * seq + i] < t->model->vocab / 8)
+				start = i;
+			t->starts[s * seq + i] = start;
+		}
+}
+
+void trainee_read(struct trainee *t, int step)
+{
+	tiny_batch(t->model, step % 4 * t->job.batch.global + t->first, t->each, t->inputs, t->targets);
+	find_starts(t);
+}
+
+static struct engine_batch batch_of(const struct trainee *t, int step)
+{
+	return (struct engine_batch){
+		.inputs = t->inputs, .targets = t->targets, .starts = t->starts,
+		.sample = step * t->job.batch.global + t->first, .loss_scale = 1,
+	};
+}
+
+int trainee_step(struct trainee *t, int step, double *loss, double *norm, struct err *e)
+{
+	struct engine_batch b = batch_of(t, step);
+	trainee_read(t, step);
+	if (engine_step(t->engine, &b, loss, e) || optim_norm(t->optim, t->world, 1, norm, e))
+		return -1;
+	optim_step(t->optim, *norm, 1, step);
+	return store_publish(engine_store(t->engine), step, e);
+}
+
+int trainee_eval(struct trainee *t, int step, double *loss, struct err *e)
+{
+	struct engine_batch b = batch_of(t, step);
+	trainee_read(t, step);
+	return engine_eval(t->engine, &b, loss, e);
+}
+
+int trainee_whole(const struct model_shape *s, struct catalogue *out, struct err *e)
+{
+	const struct stage all = { 0, (int)s->layers, true, true };
+	const struct share share = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
+	return catalogue_build(s, &share, out, e);
+}
+
+static const struct param *find(const struct catalogue *whole, const struct param *p)
+{
+	for (int i = 0; i < whole->n; i++)
+		if (!strcmp(whole->params[i].name, p->name))
+			return &whole->params[i];
+	return NULL;
+}
+
+/* Element `i` of p's box, in the whole tensor. */
+static int64_t global_of(const struct param *p, int64_t i)
+{
+	int64_t width = p->hi[1] - p->lo[1];
+	return (p->lo[0] + i / width) * p->shape[1] + p->lo[1] + i % width;
+}
+
+void trainee_gather(const struct trainee *t, const struct catalogue *whole, bool grads, float *flat)
+{
+	int n;
+	const struct piece *pieces = store_pieces(engine_store(t->engine), &n);
+	for (int i = 0; i < n; i++) {
+		const struct piece *p = &pieces[i];
+		const struct param *w = find(whole, p->param);
+		for (int64_t j = p->count_lo; w && j < p->count_hi; j++)
+			flat[w->offset + global_of(p->param, p->first + j)] = grads ? p->grad[j] : p->master[j];
+	}
+}

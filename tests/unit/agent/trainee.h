@@ -1,0 +1,44 @@
+/* trainee — one rank of a job on a tiny model: engine, optimizer, and the batches of tiny.h. */
+#ifndef MUSTER_TESTS_UNIT_AGENT_TRAINEE_H
+#define MUSTER_TESTS_UNIT_AGENT_TRAINEE_H
+
+#include "agent/optim/optim.h"
+#include "agent/pipeline/engine.h"
+#include "tests/unit/agent/tiny.h"
+
+#include <stdint.h>
+
+struct trainee {
+	const struct tiny *model;
+	struct job job;
+	struct layout layout;
+	struct coords at;
+	struct comm *world;
+	struct engine *engine;
+	struct optim *optim;
+	int64_t each, first;               /* sequences of this dp rank in a step; its first one in the global batch */
+	int32_t *inputs, *targets, *starts; /* starts NULL: documents are mixed */
+};
+
+/* Words of a job (section.key=value …) for tiny model t, `more` behind them: a NULL-terminated list, or NULL. ERR_USAGE where the job's
+ * keys contradict each other. */
+int trainee_job(const struct tiny *t, const char *const *more, struct job *out, struct err *e);
+
+/* Collective. The parameters begin as the model's, shaken (tiny_shake). */
+int trainee_open(const struct tiny *t, const struct job *job, struct comm *world, const char *backend, int threads,
+		 struct trainee *out, struct err *e);
+void trainee_close(struct trainee *t);
+
+/* The step's batch: four in turn, so that they are learned. */
+void trainee_read(struct trainee *t, int step);
+/* Forward, backward and update. */
+int trainee_step(struct trainee *t, int step, double *loss, double *norm, struct err *e);
+/* The loss of step `step`'s batch alone. */
+int trainee_eval(struct trainee *t, int step, double *loss, struct err *e);
+
+/* The catalogue of the whole model in one rank; to be freed. */
+int trainee_whole(const struct model_shape *s, struct catalogue *out, struct err *e);
+/* Writes the masters (or gradients) that this rank counts into `flat`, laid out by `whole`. */
+void trainee_gather(const struct trainee *t, const struct catalogue *whole, bool grads, float *flat);
+
+#endif
