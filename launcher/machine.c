@@ -1,16 +1,21 @@
 #include "launcher/machine.h"
 
 #include "plan/calibration.h"
+#include "plan/layout.h"
+#include "plan/speeds.h"
 
 static int open_cluster(const struct job *job, const char *spec, struct cluster *out, struct err *e)
 {
-	int replica = (int)(job->parallel.tp * job->parallel.pp);
-	int wanted = job->launch.devices ? (int)job->launch.devices : replica * (int)job->parallel.dp;
+	struct layout least = layout_of(job, (int)job->parallel.ep), whole = layout_of(job, (int)job->parallel.dp);
+	int replica = layout_world(&least);
+	int wanted = job->launch.devices ? (int)job->launch.devices : layout_world(&whole);
+	if (!wanted)
+		wanted = speeds_devices(job);
 	if (cluster_open(spec, wanted, out, e))
 		return -1;
 	if (wanted || cluster_devices(out) >= replica)
 		return 0;
-	/* Fewer cores than ranks of one replica: they share them. */
+	/* Fewer cores than ranks of the fewest replicas: they share them. */
 	cluster_free(out);
 	return cluster_open(spec, replica, out, e);
 }

@@ -121,8 +121,8 @@ struct job {
 	struct {
 		enum job_launcher launcher;
 		int64_t devices;  /* local: how many agents this host may hold; 0: the world that the degrees need */
-		int64_t threads;  /* threads an agent; 0: cores / agents, at least 1 */
-		char speeds[JOB_TEXT]; /* relative speed of each device, "2,1,1,1"; "": all alike */
+		char threads[JOB_TEXT]; /* threads of an agent, or of each rank's, "2,1" (speeds.h); 0: cores / agents, at least 1 */
+		char speeds[JOB_TEXT]; /* relative speed of each rank's device, "2,1,1,1" (speeds.h); "": as their threads */
 		enum job_bind bind;
 		char cluster[JOB_TEXT]; /* for plan: auto, local, or a preset such as dgx-h100:128 */
 		char calibration[JOB_PATH]; /* auto, none, or a file (calibration.h) */

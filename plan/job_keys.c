@@ -124,8 +124,8 @@ const struct job_key job_keys[] = {
 
 	ENUM(launch, launcher, "auto", launchers, "Who starts the agents. auto: slurm inside an allocation, else local."),
 	INT(launch, devices, "0", 0, 65536, "Local: how many agents this host may hold. 0: as many as the degrees need."),
-	INT(launch, threads, "0", 0, 4096, "Threads of an agent. 0: cores / agents, at least 1."),
-	TEXT(launch, speeds, JOB_LINE, "", "Relative speed of each device in the order of the ranks, such as 2,1,1,1: unequal ones get unequal stages and micro-batches. Empty: all alike."),
+	TEXT(launch, threads, JOB_LINE, "0", "Threads of an agent, or of each in the order of the ranks, such as 2,1. 0: cores / agents, at least 1."),
+	TEXT(launch, speeds, JOB_LINE, "", "Relative speed of each device in the order of the ranks, such as 2,1,1,1: unequal ones get unequal stages and micro-batches. Empty: as their threads, where these differ."),
 	ENUM(launch, bind, "auto", binds, "Binding of agents to cores. auto: when there are enough for all agents' threads."),
 	TEXT(launch, cluster, JOB_LINE, "auto", "Machine to plan for: auto, local, slurm, or a preset such as dgx-h100:128 (128 nodes). A run is planned on the machine that it runs on."),
 	TEXT(launch, calibration, JOB_LINE, "auto", "Measured links and matrix products to plan with, as muster bench comm --calibrate and bench gemm --calibrate write them: auto (its default file, when it is there and this machine's), none, or a file."),

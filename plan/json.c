@@ -39,6 +39,27 @@ static json_t *json_of_ranks(const struct plan *p)
 	return list;
 }
 
+/* One number a replica, and one a rank, where they are not all alike. */
+static void add_unequal(const struct plan *p, json_t *j)
+{
+	json_t *micros = json_array(), *threads = json_array();
+	bool shares = false, agents = false;
+	for (int i = 0; i < p->layout.dp; i++) {
+		shares |= p->shares[i].micros != p->micros;
+		json_array_append_new(micros, json_integer(p->shares[i].micros));
+	}
+	for (int i = 0; i < p->world; i++) {
+		agents |= p->ranks[i].threads != p->threads;
+		json_array_append_new(threads, json_integer(p->ranks[i].threads));
+	}
+	if (shares)
+		json_object_set(j, "replica_micros", micros);
+	if (agents)
+		json_object_set(j, "rank_threads", threads);
+	json_decref(threads);
+	json_decref(micros);
+}
+
 static json_t *json_of_nodes(const struct cluster *c, const struct plan *p)
 {
 	json_t *list = json_array();
@@ -67,6 +88,7 @@ json_t *plan_json(const struct job *job, const struct cluster *cluster, const st
 	json_object_set_new(j, "nodes", json_of_nodes(cluster, p));
 	json_object_set_new(j, "rank_fields", json_pack("[s,s,s,s,s,s]", "tp", "cp", "dp", "pp", "node", "slot"));
 	json_object_set_new(j, "ranks", json_of_ranks(p));
+	add_unequal(p, j);
 	json_object_set_new(j, "device_bytes", json_real(p->memory));
 	json_object_set_new(j, "step_seconds", json_pack(
 		"{s:f, s:f, s:f, s:f, s:f, s:f}", "compute", t->compute, "tp", t->tp, "bubble", t->bubble,

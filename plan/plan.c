@@ -2,7 +2,9 @@
 
 #include "base/human.h"
 #include "plan/fit.h"
+#include "plan/speeds.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +40,8 @@ int plan_fill_dp(const struct job *job, const struct cluster *c, const struct la
 	int groups = plan_groups(c, l->tp), each = l->cp * l->pp;
 	int most = groups >= each ? groups / each : plan_devices(c) / l->tp / each;
 	int64_t shares = job->batch.global / job->batch.micro;
+	if (speeds_devices(job)) /* unequal shares need not divide */
+		return speeds_devices(job) / l->tp / each < l->ep ? l->ep : speeds_devices(job) / l->tp / each;
 	for (int dp = most / l->ep * l->ep; dp > l->ep; dp -= l->ep)
 		if (shares % dp == 0)
 			return dp;
@@ -58,23 +62,33 @@ static void place(struct plan *p, const struct cluster *c, bool whole)
 	}
 }
 
+__attribute__((format(printf, 2, 3)))
+static void warn(struct plan *p, const char *fmt, ...)
+{
+	size_t used = strlen(p->warning);
+	if (used)
+		used += (size_t)snprintf(p->warning + used, sizeof p->warning - used, "; ");
+	va_list ap;
+	va_start(ap, fmt);
+	if (used < sizeof p->warning)
+		vsnprintf(p->warning + used, sizeof p->warning - used, fmt, ap);
+	va_end(ap);
+}
+
 static void place_all(struct plan *p, const struct cluster *c)
 {
 	int groups = p->world / p->layout.tp;
 	bool whole = plan_groups(c, p->layout.tp) >= groups;
 	place(p, c, whole);
 	if (!whole)
-		snprintf(p->warning, sizeof p->warning,
-			 "tensor-parallel groups of %d cross nodes, as %s has room for %d of the %d groups inside its nodes: expect slow steps; lower parallel.tp",
+		warn(p, "tensor-parallel groups of %d cross nodes, as %s has room for %d of the %d groups inside its nodes: expect slow steps; lower parallel.tp",
 			 p->layout.tp, c->name, plan_groups(c, p->layout.tp), groups);
 }
 
-/* Threads of an agent: an equal share of the cores of the fullest node. */
-static int threads_of(const struct job *job, const struct cluster *c, const struct plan *p)
+/* An agent's equal share of the cores of the fullest node. */
+static int cores_each(const struct cluster *c, const struct plan *p)
 {
 	int least = 0;
-	if (job->launch.threads)
-		return (int)job->launch.threads;
 	for (int i = 0; i < p->world;) {
 		int node = p->ranks[i].node, agents = 0;
 		for (; i < p->world && p->ranks[i].node == node; i++)
@@ -84,6 +98,17 @@ static int threads_of(const struct job *job, const struct cluster *c, const stru
 			least = share;
 	}
 	return least > 0 ? least : 1;
+}
+
+static void give_threads(const struct job *job, const struct cluster *c, struct plan *p)
+{
+	int each = cores_each(c, p);
+	for (int i = 0; i < p->world; i++) {
+		int asked = speeds_threads(job, i);
+		p->ranks[i].threads = asked ? asked : each;
+		if (p->ranks[i].threads > p->threads)
+			p->threads = p->ranks[i].threads;
+	}
 }
 
 static int refuse_world(const struct job *job, const struct cluster *c, const struct layout *l, struct err *e)
@@ -107,8 +132,31 @@ static int decide_layout(const struct job *job, const struct cluster *c, struct 
 	if (!plan_room(c, &p->layout))
 		return refuse_world(job, c, &p->layout, e);
 	p->world = layout_world(&p->layout);
-	p->micros = (int)(job->batch.global / (job->batch.micro * p->layout.dp));
+	int named = speeds_devices(job);
+	if (named && named != p->world)
+		return err_set(e, ERR_USAGE, "[launch] %s names %d devices, and the job has %d ranks; name as many, or set parallel.dp",
+			       *job->launch.speeds ? "speeds" : "threads", named, p->world);
 	return 0;
+}
+
+static int share_work(const struct job *job, struct plan *p, struct err *e)
+{
+	p->stages = calloc((size_t)layout_n_stages(&p->layout), sizeof *p->stages);
+	p->shares = calloc((size_t)p->layout.dp, sizeof *p->shares);
+	if (!p->stages || !p->shares)
+		return err_set(e, ERR_NOMEM, "no memory for a plan of %d replicas; close other programs", p->layout.dp);
+	if (speeds_stages(job, &p->shape, &p->layout, p->stages, e) ||
+	    batch_split(job, &p->shape, &p->layout, p->stages, p->shares, e))
+		return -1;
+	for (int dp = 0; dp < p->layout.dp; dp++)
+		p->micros = p->shares[dp].micros > p->micros ? p->shares[dp].micros : p->micros;
+	return 0;
+}
+
+static void warn_idle(const struct job *job, struct plan *p)
+{
+	if (job->parallel.zero && p->layout.dp * p->layout.cp == 1)
+		warn(p, "zero = %d has no replicas to shard over: dp × cp = 1", (int)job->parallel.zero);
 }
 
 static int build(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
@@ -116,13 +164,13 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	model_shape(job, &p->shape);
 	if (decide_layout(job, c, p, e))
 		return -1;
-	p->stages = calloc((size_t)layout_n_stages(&p->layout), sizeof *p->stages);
 	p->ranks = calloc((size_t)p->world, sizeof *p->ranks);
-	if (!p->stages || !p->ranks)
+	if (!p->ranks)
 		return err_set(e, ERR_NOMEM, "no memory for a plan of %d ranks; close other programs", p->world);
 	place_all(p, c);
-	p->threads = threads_of(job, c, p);
-	if (layout_stages(&p->shape, layout_n_stages(&p->layout), job->parallel.stages, NULL, p->stages, e) ||
+	give_threads(job, c, p);
+	warn_idle(job, p);
+	if (share_work(job, p, e) ||
 	    schedule_build(job->parallel.schedule, &p->layout, p->micros, &p->schedule, e) ||
 	    schedule_check(&p->schedule, e))
 		return -1;
@@ -148,6 +196,7 @@ void plan_free(struct plan *p)
 	schedule_free(&p->schedule);
 	free(p->seconds);
 	free(p->ranks);
+	free(p->shares);
 	free(p->stages);
 	*p = (struct plan){ 0 };
 }

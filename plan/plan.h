@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "plan/batch.h"
 #include "plan/job.h"
 #include "plan/layout.h"
 #include "plan/model.h"
@@ -18,6 +19,7 @@ struct plan_rank {
 	struct coords at;
 	int node;   /* index into the cluster's nodes */
 	int slot;   /* device of that node */
+	int threads; /* of its agent */
 	/* Predicted bytes. */
 	double params, grads, optimizer, activations, buffers, snapshot, total;
 };
@@ -46,8 +48,10 @@ struct plan_time {
 struct plan {
 	struct model_shape shape;
 	struct layout layout;
-	int world, micros;        /* micro-batches a step and dp rank */
-	int threads;              /* an agent */
+	int world;
+	int micros;               /* micro-batches a step of the replica with most */
+	int threads;              /* of the agent with most */
+	struct batch_share *shares; /* [layout.dp] */
 	struct stage *stages;     /* layout_n_stages */
 	struct plan_rank *ranks;  /* world */
 	struct schedule schedule;
@@ -55,7 +59,7 @@ struct plan {
 	double *seconds;          /* what costs points into */
 	struct plan_time time;
 	double memory;            /* bytes that a rank may use; 0: unknown */
-	char warning[256];        /* what is legal and yet unwise about it, or "" */
+	char warning[512];        /* what is legal and yet unwise about it, or "" */
 };
 
 /* Decides and checks everything; ERR_NOFIT (with the part that does not fit and the nearest degrees that do) when the

@@ -51,6 +51,24 @@ void plan_print_at(const struct layout *l, const struct coords *at, struct buf *
 	buf_printf(out, "dp %d, pp %d", at->dp, at->pp);
 }
 
+static int least_threads(const struct plan *p)
+{
+	int least = p->threads;
+	for (int i = 0; i < p->world; i++)
+		least = p->ranks[i].threads < least ? p->ranks[i].threads : least;
+	return least;
+}
+
+/* Of unequal replicas, "2 to " before the most. */
+static void print_micros(const struct plan *p, struct buf *out)
+{
+	int least = p->micros;
+	for (int i = 0; i < p->layout.dp; i++)
+		least = p->shares[i].micros < least ? p->shares[i].micros : least;
+	if (least < p->micros)
+		buf_printf(out, "%d to ", least);
+}
+
 static void print_head(const struct job *job, const struct cluster *c, const struct plan *p, struct buf *out)
 {
 	const struct model_shape *m = &p->shape;
@@ -68,10 +86,14 @@ static void print_head(const struct job *job, const struct cluster *c, const str
 	plan_print_degrees(l, " × ", out);
 	if (l->ep > 1)
 		buf_printf(out, ", ep %d", l->ep);
-	buf_printf(out, ", %d thread%s each\n", p->threads, human_s(p->threads));
-	buf_printf(out, "  batch     %" PRId64 " sequences = %s tokens a step, in %d micro-batch%s of %" PRId64 " a replica\n",
-		   job->batch.global, human_count(tokens, "", text), p->micros, p->micros == 1 ? "" : "es",
-		   job->batch.micro);
+	int threads = least_threads(p);
+	if (threads < p->threads)
+		buf_printf(out, ", %d to %d threads each\n", threads, p->threads);
+	else
+		buf_printf(out, ", %d thread%s each\n", threads, human_s(threads));
+	buf_printf(out, "  batch     %" PRId64 " sequences = %s tokens a step, in ", job->batch.global, human_count(tokens, "", text));
+	print_micros(p, out);
+	buf_printf(out, "%d micro-batch%s of %" PRId64 " a replica\n", p->micros, p->micros == 1 ? "" : "es", job->batch.micro);
 	if (l->pp > 1)
 		buf_printf(out, "  schedule  %s\n", job_word(job, offsetof(struct job, parallel.schedule)));
 }

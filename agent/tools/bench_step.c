@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/human.h"
 #include "base/philox.h"
+#include "plan/speeds.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -204,7 +205,8 @@ static int load_job(struct bench *b, char **words, int n, struct err *e)
 	if (rc)
 		return -1;
 	model_shape(&b->job, &b->shape);
-	b->threads = b->job.launch.threads > 0 ? (int)b->job.launch.threads : 1;
+	int threads = speeds_threads(&b->job, 0);
+	b->threads = threads ? threads : 1;
 	if (b->job.batch.global % b->job.batch.micro)
 		return err_set(e, ERR_USAGE, "batch.global %" PRId64 " is no multiple of batch.micro %" PRId64 "; change one of them",
 			       b->job.batch.global, b->job.batch.micro);

@@ -72,7 +72,7 @@ static void local_close(struct launch *l)
 	free_when_done(l);
 }
 
-/* What every agent of the generation is told; the values live in `text`. */
+/* What an agent of the generation is told; the values live in `text`. */
 struct env_text {
 	char address[128], secret[128], generation[64], auth[MUNGE_WORD + 16], threads[64], blas[64];
 	char *own[5], *soft[4];
@@ -84,11 +84,15 @@ static void env_fill(struct env_text *t, const struct launch_request *r)
 	snprintf(t->secret, sizeof t->secret, AGENT_ENV_SECRET "=%s", r->secret);
 	snprintf(t->generation, sizeof t->generation, AGENT_ENV_GENERATION "=%u", r->generation);
 	snprintf(t->auth, sizeof t->auth, AGENT_ENV_AUTH "=%s", r->auth);
-	snprintf(t->threads, sizeof t->threads, "OMP_NUM_THREADS=%d", r->plan->threads);
-	snprintf(t->blas, sizeof t->blas, "OPENBLAS_NUM_THREADS=%d", r->plan->threads);
 	memcpy(t->own, (char *[]){ t->address, t->secret, t->generation, t->auth, NULL }, sizeof t->own);
 	/* Ranks may outnumber the cores: a thread that waits must sleep. */
 	memcpy(t->soft, (char *[]){ t->threads, t->blas, "OMP_WAIT_POLICY=passive", NULL }, sizeof t->soft);
+}
+
+static void env_threads(struct env_text *t, int threads)
+{
+	snprintf(t->threads, sizeof t->threads, "OMP_NUM_THREADS=%d", threads);
+	snprintf(t->blas, sizeof t->blas, "OPENBLAS_NUM_THREADS=%d", threads);
 }
 
 static int choose_cpus(const struct launch_request *r, int rank, char *cpus, int size, struct err *e)
@@ -122,6 +126,7 @@ static int start_agent(uv_loop_t *loop, struct launch *l, const struct launch_re
 	*a = (struct agent){ .launch = l, .rank = l->n };
 	if (choose_cpus(r, a->rank, cpus, sizeof cpus, e))
 		return -1;
+	env_threads(t, r->plan->ranks[a->rank].threads);
 	struct spawn s = {
 		.path = r->agent, .cpus = cpus, .pmix_env = server_env(l->server, a->rank), .own_env = t->own, .soft_env = t->soft,
 		.log_fd = log_fd,

@@ -1,6 +1,8 @@
 #include "launcher/slurm/script.h"
 
 #include "base/file.h"
+#include "plan/layout.h"
+#include "plan/speeds.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -91,8 +93,8 @@ void script_quote(const char *word, struct buf *out)
 
 int script_size(const struct job *job, struct script_size *out, struct err *e)
 {
-	int64_t tp = job->parallel.tp, dp = job->parallel.dp > 0 ? job->parallel.dp : 1;
-	int64_t world = tp * job->parallel.pp * dp, nodes = job->slurm.nodes > 0 ? job->slurm.nodes : 1;
+	struct layout l = layout_of(job, (int)(job->parallel.dp > 0 ? job->parallel.dp : job->parallel.ep));
+	int64_t tp = l.tp, world = layout_world(&l), nodes = job->slurm.nodes > 0 ? job->slurm.nodes : 1;
 	int64_t agents = job->slurm.gpus_per_node;
 	if (agents <= 0) {
 		agents = (world + nodes - 1) / nodes;
@@ -100,12 +102,14 @@ int script_size(const struct job *job, struct script_size *out, struct err *e)
 			agents = (agents + tp - 1) / tp * tp;
 	}
 	if (nodes * agents < world)
-		return err_set(e, ERR_NOFIT, "[slurm] %lld nodes with %lld agents each cannot hold the %lld ranks of tp × pp × dp; "
+		return err_set(e, ERR_NOFIT, "[slurm] %lld nodes with %lld agents each cannot hold the %lld ranks of tp × cp × pp × dp; "
 			       "ask for more or lower a degree", (long long)nodes, (long long)agents, (long long)world);
 	if (nodes > INT_MAX / agents)
 		return err_set(e, ERR_NOFIT, "[slurm] %lld nodes with %lld agents each are too many",
 			       (long long)nodes, (long long)agents);
-	int64_t cpus = job->slurm.cpus_per_task > job->launch.threads ? job->slurm.cpus_per_task : job->launch.threads;
+	int64_t cpus = job->slurm.cpus_per_task;
+	for (int rank = 0; rank < SPEEDS_MOST && rank < world; rank++)
+		cpus = speeds_threads(job, rank) > cpus ? speeds_threads(job, rank) : cpus;
 	*out = (struct script_size){
 		.nodes = (int)nodes,
 		.agents = (int)agents,

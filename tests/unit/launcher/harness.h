@@ -32,6 +32,7 @@ struct peer {
 	struct channel *channel;
 	bool closed, welcomed, stopped, aborted, checkpoint, asked, mute; /* mute: does not answer when asked for its dump */
 	char resume[256];
+	int threads, at[4]; /* tp, cp, dp, pp that it was told */
 };
 
 struct launch {
@@ -124,6 +125,15 @@ static inline void process_ends(int rank, int status)
 	h.events.all_gone(h.events.arg);
 }
 
+static void take_welcome(struct peer *p, const json_t *body)
+{
+	static const char *const axes[] = { "tp", "cp", "dp", "pp" };
+	snprintf(p->resume, sizeof p->resume, "%s", json_string_value(json_object_get(body, "resume")));
+	p->threads = (int)json_integer_value(json_object_get(body, "threads"));
+	for (int i = 0; i < 4; i++)
+		p->at[i] = (int)json_integer_value(json_object_get(json_object_get(body, "coords"), axes[i]));
+}
+
 static void peer_read(struct peer *p)
 {
 	char chunk[65536];
@@ -142,7 +152,7 @@ static void peer_read(struct peer *p)
 		if (m.type == MSG_DUMP && !p->mute)
 			channel_send(p->channel, MSG_DUMPED, NULL, NULL);
 		if (m.type == MSG_WELCOME)
-			snprintf(p->resume, sizeof p->resume, "%s", json_string_value(json_object_get(m.body, "resume")));
+			take_welcome(p, m.body);
 		if (m.type == MSG_STOP)
 			p->checkpoint = json_is_true(json_object_get(m.body, "checkpoint"));
 		msg_fini(&m);
@@ -263,7 +273,9 @@ static inline int setup(void **state)
 	h.job.restart.hang_timeout = 60;
 	h.cluster = (struct cluster){ .nodes = &h.node, .n_nodes = 1 };
 	h.plan = (struct plan){ .world = WORLD, .layout = { .tp = WORLD, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 }, .ranks = h.ranks };
-	h.ranks[1].at.tp = 1;
+	h.ranks[1].at = (struct coords){ .tp = 1, .cp = 2, .dp = 3, .pp = 4 };
+	h.ranks[0].threads = 1;
+	h.ranks[1].threads = 3;
 	h.now = 1000;
 	const struct supervise_options o = {
 		.loop = &h.loop, .job = &h.job, .cluster = &h.cluster, .plan = &h.plan, .job_text = "[job]\n", .plan_doc = doc,

@@ -48,6 +48,8 @@ static int setup(void **state)
 	t.job.restart.hang_timeout = 30;
 	t.cluster = (struct cluster){ .nodes = &t.node, .n_nodes = 1 };
 	t.plan = (struct plan){ .world = WORLD, .layout = { .tp = WORLD, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 }, .ranks = t.ranks, .threads = 1 };
+	for (int i = 0; i < WORLD; i++)
+		t.ranks[i].threads = 1;
 	return 0;
 }
 

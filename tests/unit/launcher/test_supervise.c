@@ -28,6 +28,11 @@ static void a_run_goes_from_hello_to_done(void **state)
 	all_hello();
 	assert_true(h.peers[0].welcomed && h.peers[1].welcomed);
 	assert_string_equal(h.peers[0].resume, "none");
+	for (int i = 0; i < WORLD; i++) { /* each is told its own place and threads */
+		const struct coords *c = &h.ranks[i].at;
+		assert_int_equal(h.peers[i].threads, h.ranks[i].threads);
+		assert_memory_equal(h.peers[i].at, ((int[]){ c->tp, c->cp, c->dp, c->pp }), sizeof h.peers[i].at);
+	}
 	for (int i = 0; i < WORLD; i++)
 		say_step(&h.peers[i], MSG_READY, 0);
 	say_step(&h.peers[1], MSG_METRICS, 1);
