@@ -2,7 +2,7 @@
 
 enum { LINE = 64, F32 = 4, I64 = 8 };
 
-static int64_t lines(int64_t bytes)
+int64_t act_lines(int64_t bytes)
 {
 	return (bytes + LINE - 1) / LINE * LINE;
 }
@@ -29,7 +29,7 @@ void act_dims_of(const struct job *job, const struct model_shape *m, const struc
 		.heads = shared ? m->heads / l->tp : kv * (m->heads / m->kv_heads), .kv_heads = kv, .dim = m->head_dim,
 		.act = cut(m->ffn, l, tp_rank, CATALOGUE_FFN_GRAIN), .vocab = cut(m->vocab, l, tp_rank, CATALOGUE_VOCAB_GRAIN),
 		.stats = m->rms ? 1 : 2, .width = job->precision.dtype == DTYPE_FP32 ? 4 : 2,
-		.sp = job->parallel.sp && l->tp > 1, .cp = l->cp > 1, .dropout = job->model.dropout > 0, .moe = m->experts > 0, .split = split,
+		.sp = job->parallel.sp && l->tp > 1, .cp = l->cp > 1, .dropout = job->model.dropout > 0, .moe = m->experts > 0, .experts = m->experts, .top = m->top, .split = split,
 		.mode = job->recompute.mode, .every = job->recompute.every,
 	};
 	d.n = d.micro * d.seq;
@@ -52,7 +52,7 @@ int64_t act_first_head(const struct model_shape *m, const struct layout *l, int 
 
 int64_t act_rope_bytes(const struct act_dims *d)
 {
-	return lines(2 * d->seq * (d->dim / 2) * F32);
+	return act_lines(2 * d->seq * (d->dim / 2) * F32);
 }
 
 enum job_recompute act_mode(const struct act_dims *d, int layer)
@@ -102,34 +102,34 @@ int64_t act_bytes(const struct act_dims *d, enum act a)
 	switch (a) {
 	case ACT_NORM1_STATS:
 	case ACT_NORM2_STATS:
-		return lines(d->stats * d->s * F32);
+		return act_lines(d->stats * d->s * F32);
 	case ACT_QKV:
 	case ACT_DQKV:
-		return lines(d->n * d->qkv * d->width);
+		return act_lines(d->n * d->qkv * d->width);
 	case ACT_O:
-		return lines(d->n * d->q * d->width);
+		return act_lines(d->n * d->q * d->width);
 	case ACT_LSE:
-		return lines(d->heads * d->n * F32);
+		return act_lines(d->heads * d->n * F32);
 	case ACT_UP:
 	case ACT_DUP:
-		return lines(d->n * d->up * d->width);
+		return act_lines(d->n * d->up * d->width);
 	case ACT_ACT:
-		return lines(d->n * d->act * d->width);
+		return act_lines(d->n * d->act * d->width);
 	default:
-		return lines(d->s * d->c * d->width);
+		return act_lines(d->s * d->c * d->width);
 	}
 }
 
 int64_t act_slot_bytes(const struct act_dims *d, const struct stage *stage, enum act_slot a)
 {
-	int64_t stream = lines(d->s * d->c * d->width);
+	int64_t stream = act_lines(d->s * d->c * d->width);
 	switch (a) {
 	case SLOT_NORM_X:
 		return stage->last ? stream : 0;
 	case SLOT_NORM_STATS:
-		return stage->last ? lines(d->stats * d->s * F32) : 0;
+		return stage->last ? act_lines(d->stats * d->s * F32) : 0;
 	case SLOT_Y:
-		return stage->last ? lines(d->n * d->c * d->width) : 0;
+		return stage->last ? act_lines(d->n * d->c * d->width) : 0;
 	default:
 		return stream;
 	}
@@ -139,26 +139,26 @@ int64_t act_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch 
 {
 	switch (a) {
 	case SCRATCH_FULL:
-		return d->sp ? lines(d->n * d->c * d->width) : 0;
+		return d->sp ? act_lines(d->n * d->c * d->width) : 0;
 	case SCRATCH_SUB:
-		return d->dropout ? lines(d->s * d->c * d->width) : 0;
+		return d->dropout ? act_lines(d->s * d->c * d->width) : 0;
 	case SCRATCH_HIDDEN:
-		return lines(d->s * d->c * d->width);
+		return act_lines(d->s * d->c * d->width);
 	case SCRATCH_WIDE:
-		return lines(d->n * most(d->qkv, d->moe ? 0 : d->up) * d->width);
+		return act_lines(d->n * most(d->qkv, d->moe ? 0 : d->up) * d->width);
 	case SCRATCH_NARROW:
-		return lines(d->n * most(d->q, d->moe ? 0 : d->act) * d->width);
+		return act_lines(d->n * most(d->q, d->moe ? 0 : d->act) * d->width);
 	case SCRATCH_ROWS:
-		return d->dropout ? lines(d->s * I64) : 0;
+		return d->dropout ? act_lines(d->s * I64) : 0;
 	case SCRATCH_LOGITS:
-		return last ? lines(d->rows * d->vocab * d->width) : 0;
+		return last ? act_lines(d->rows * d->vocab * d->width) : 0;
 	case SCRATCH_MAX:
-		return last ? lines(d->rows * F32) : 0;
+		return last ? act_lines(d->rows * F32) : 0;
 	case SCRATCH_SUMS:
-		return last ? lines(2 * d->rows * F32) : 0;
+		return last ? act_lines(2 * d->rows * F32) : 0;
 	case SCRATCH_RING_KV:
 	case SCRATCH_RING_DKV:
-		return d->cp ? lines(2 * d->n * 2 * d->kv_heads * d->dim * d->width) : 0;
+		return d->cp ? act_lines(2 * d->n * 2 * d->kv_heads * d->dim * d->width) : 0;
 	case SCRATCH_RING_O:
 		return d->cp ? act_bytes(d, ACT_O) : 0;
 	case SCRATCH_RING_LSE:

@@ -34,6 +34,7 @@ struct act_dims {
 	int64_t q, qkv, up, act, vocab;  /* H d, w, u, f, this shard's vocabulary */
 	int64_t rows;                    /* of logits at once */
 	int64_t stats;                   /* numbers a row that a norm keeps: 1 (rstd), 2 (mean, rstd) */
+	int64_t experts, top;            /* of a mixture; 0: none */
 	int64_t width;                   /* bytes of a storage element */
 	bool sp, cp, dropout, moe, split;
 	enum job_recompute mode;
@@ -44,6 +45,8 @@ struct act_dims {
 void act_dims_of(const struct job *job, const struct model_shape *m, const struct layout *l, int tp_rank, bool split,
 		 struct act_dims *out);
 
+/* Whole 64-byte lines. */
+int64_t act_lines(int64_t bytes);
 /* The first query head of the shard. */
 int64_t act_first_head(const struct model_shape *m, const struct layout *l, int tp_rank);
 /* Cosines and sines of the rotary positions, [2, seq, d / 2] fp32. */

@@ -16,8 +16,7 @@ static void input_grad(struct model *m, const struct linear_view *l, void *dx, c
 	m->ops->linear_bwd_input(m->kern, dx, dy, unit_param(m, l->unit, l->w), m->d.n, l->in, l->out);
 }
 
-/* All n rows of a tensor of the stream: itself, or under sp gathered into scratch. */
-static int all_rows(struct model *m, const void *x, const void **full, struct err *e)
+int all_rows(struct model *m, const void *x, const void **full, struct err *e)
 {
 	*full = x;
 	if (!m->tp->sp)
@@ -26,13 +25,12 @@ static int all_rows(struct model *m, const void *x, const void **full, struct er
 	return tp_gather(m->tp, x, m->scratch[SCRATCH_FULL], (size_t)(m->d.s * m->d.c), e);
 }
 
-/* Where a product of all n rows goes before it is reduced to the stream's rows in y. */
-static void *before_reduce(struct model *m, void *y)
+void *before_reduce(struct model *m, void *y)
 {
 	return m->tp->sp ? m->scratch[SCRATCH_FULL] : y;
 }
 
-static int to_stream(struct model *m, void *y, struct err *e)
+int to_stream(struct model *m, void *y, struct err *e)
 {
 	return tp_reduce(m->tp, before_reduce(m, y), y, (size_t)(m->d.s * m->d.c), e);
 }

@@ -1,4 +1,4 @@
-#include "agent/model/stage.h"
+#include "agent/model/moe.h"
 
 #include <stdlib.h>
 
@@ -50,6 +50,7 @@ int model_forward(struct model *m, int chunk, int slot, const struct model_batch
 	struct stream s = { .x = k->at[SLOT_INPUT] };
 
 	p.keep = backward;
+	p.loss = backward ? loss : NULL;
 	if (p.chunk->stage.first && embed_forward(&p, k->at[SLOT_INPUT], e))
 		return -1;
 	for (int i = 0; i < p.chunk->layers; i++)
@@ -130,7 +131,8 @@ int model_open(const struct model_options *opt, struct model **out, struct err *
 	m->cp = opt->cp;
 	act_dims_of(opt->job, opt->shape, &opt->layout, opt->tp_rank, opt->split, &m->d);
 	m->head_first = act_first_head(opt->shape, &opt->layout, opt->tp_rank);
-	if (open_chunks(m, opt, e) || open_places(m, e) || activations_open(m, e)) {
+	if (open_chunks(m, opt, e) || open_places(m, e) || activations_open(m, e) ||
+	    (m->shape.experts && moe_open(m, opt->ep, e))) {
 		model_close(m);
 		return -1;
 	}
@@ -142,6 +144,7 @@ void model_close(struct model *m)
 {
 	if (!m)
 		return;
+	moe_close(m);
 	activations_close(m);
 	for (int i = 0; m->chunks && i < m->n_chunks; i++)
 		views_close(&m->chunks[i].views);

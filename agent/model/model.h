@@ -20,6 +20,7 @@
 #define MUSTER_AGENT_MODEL_MODEL_H
 
 #include "agent/parallel/cp.h"
+#include "agent/parallel/ep.h"
 #include "agent/parallel/store.h"
 #include "agent/parallel/tp.h"
 #include "base/err.h"
@@ -46,6 +47,7 @@ struct model_options {
 	struct store *store;
 	struct tp *tp;
 	struct cp *cp;
+	struct ep *ep;
 	struct kern *kern;
 };
 

@@ -20,6 +20,7 @@ struct norm_view {
 	int unit;
 	int64_t w, b; /* [c] */
 };
+struct expert_view;
 struct block_view {
 	int unit, layer;         /* layer: of the model */
 	struct norm_view norm1, norm2;
@@ -27,9 +28,13 @@ struct block_view {
 	struct linear_view o;    /* row-parallel */
 	struct linear_view up;   /* gate and up as one product: out = 2f; else up alone: out = f */
 	struct linear_view down; /* row-parallel */
+	struct linear_view router;     /* mixture of experts: [E, c] */
+	int experts_unit;              /* -1: none here */
+	struct expert_view *experts;   /* this rank's */
 };
 struct views {
-	struct block_view *blocks;  /* of a chunk's layers */
+	struct block_view *blocks;  /* [layers] of a chunk */
+	int layers;
 	struct norm_view norm;      /* last stage */
 	struct linear_view head;    /* last stage: [V, c], no bias */
 	struct linear_view tokens;  /* first stage: [V, c] */
@@ -42,8 +47,10 @@ int views_open(const struct model_options *opt, int chunk, struct views *out, st
 void views_close(struct views *v);
 
 /* What a layer keeps of a micro-batch, by plan/activations.h's table; NULL: nowhere. */
+struct moe_kept;
 struct block_kept {
 	void *at[ACTS];
+	struct moe_kept *moe;
 };
 
 struct slot {
@@ -68,6 +75,7 @@ struct model {
 	struct store *store;
 	struct tp *tp;
 	struct cp *cp;
+	struct moe *moe;     /* NULL: a dense model */
 	struct act_dims d;
 	struct chunk *chunks;
 	int n_chunks;
@@ -93,6 +101,7 @@ struct pass {
 	const struct model_batch *batch;
 	bool keep;             /* forward: a backward pass follows; dropout is on */
 	bool input, weight;    /* backward: which halves */
+	double *loss;          /* forward: what routers add their losses to; NULL: nowhere */
 };
 
 /* activations.c */
@@ -111,7 +120,13 @@ int unit_done(struct model *m, int unit, bool last, struct err *e);
 const void *unit_param(const struct model *m, int unit, int64_t offset); /* NULL when offset < 0 */
 float *unit_grad(const struct model *m, int unit, int64_t offset);
 
-/* linear.c: products on views. Column-parallel: x [s, c] the stream's rows, y [n, out]. Row-parallel: x [n, in], y [s, c].
+/* linear.c: the stream's rows and all rows. All n rows of x: x itself, or under sp gathered into scratch. Where n rows go that are to be
+ * reduced to the stream's in y, and the reduction. */
+int all_rows(struct model *m, const void *x, const void **full, struct err *e);
+void *before_reduce(struct model *m, void *y);
+int to_stream(struct model *m, void *y, struct err *e);
+
+/* Products on views. Column-parallel: x [s, c] the stream's rows, y [n, out]. Row-parallel: x [n, in], y [s, c].
  * Backward: `input` sets dx, `weight` adds to the weights' gradients. */
 int column_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e);
 int column_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e);
@@ -143,6 +158,10 @@ int attention_forward(struct pass *p, const struct block_view *v, struct block_k
 int attention_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct err *e);
 int attention_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e);
 int mlp_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e);
+/* moe.c: the same of a mixture of experts, which is always done again as a whole. */
+int moe_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e);
+int moe_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e);
+int moe_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e);
 /* s: the stream in front of the sublayer, in full recomputation; NULL: the norm's input is kept. */
 int mlp_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e);
 int mlp_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e);

@@ -1,4 +1,4 @@
-#include "agent/model/stage.h"
+#include "agent/model/moe.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +68,35 @@ static struct norm_view norm(struct lookup *l, const struct model_shape *s, int 
 	return (struct norm_view){ p->unit, place(l, p), s->rms ? -1 : place(l, need(l, b, layer)) };
 }
 
+/* An expert's parameter, as a linear of the experts' unit. */
+static struct linear_view of_expert(struct lookup *l, int layer, int expert, enum param_role role)
+{
+	const struct param *p = catalogue_find(l->c, role, layer, expert);
+	return (struct linear_view){ .unit = p->unit, .w = place(l, p), .b = -1, .in = p->hi[1] - p->lo[1], .out = rows(p) };
+}
+
+/* The router, and this rank's experts: those that the catalogue has. */
+static void experts(struct lookup *l, const struct model_shape *s, int layer, struct block_view *v)
+{
+	static const int router[] = { PARAM_ROUTER };
+	int n = 0;
+	v->router = fused(l, layer, 1, router, NULL);
+	v->experts_unit = catalogue_unit(l->c, UNIT_EXPERTS, layer);
+	v->experts = calloc((size_t)s->experts, sizeof *v->experts);
+	if (!v->experts) {
+		l->rc = err_set(l->e, ERR_NOMEM, "views of %lld experts: out of memory", (long long)s->experts);
+		return;
+	}
+	for (int x = 0; x < s->experts; x++) {
+		if (!catalogue_find(l->c, PARAM_EXPERT_GATE_W, layer, x))
+			continue;
+		struct expert_view *e = &v->experts[n++];
+		e->up = of_expert(l, layer, x, PARAM_EXPERT_GATE_W);
+		e->up.out += of_expert(l, layer, x, PARAM_EXPERT_UP_W).out;
+		e->down = of_expert(l, layer, x, PARAM_EXPERT_DOWN_W);
+	}
+}
+
 static void block(struct lookup *l, const struct model_shape *s, int layer, struct block_view *v)
 {
 	static const int qkv_w[] = { PARAM_Q_W, PARAM_K_W, PARAM_V_W }, qkv_b[] = { PARAM_Q_B, PARAM_K_B, PARAM_V_B },
@@ -80,8 +109,11 @@ static void block(struct lookup *l, const struct model_shape *s, int layer, stru
 	v->norm2 = norm(l, s, layer, PARAM_NORM2_W, PARAM_NORM2_B);
 	v->qkv = fused(l, layer, 3, qkv_w, s->bias ? qkv_b : NULL);
 	v->o = fused(l, layer, 1, o_w, s->bias ? o_b : NULL);
-	if (s->experts)
+	v->experts_unit = -1;
+	if (s->experts) {
+		experts(l, s, layer, v);
 		return;
+	}
 	v->up = s->gated ? fused(l, layer, 2, gated_w, NULL) : fused(l, layer, 1, up_w, s->bias ? up_b : NULL);
 	v->down = fused(l, layer, 1, down_w, s->bias ? down_b : NULL);
 }
@@ -112,8 +144,8 @@ int views_open(const struct model_options *opt, int chunk, struct views *out, st
 {
 	struct lookup l = { .c = opt->catalogue, .e = e };
 	const struct stage *stage = &opt->chunks[chunk];
-	struct views v = { .positions = -1 };
 	int layers = stage->layer_hi - stage->layer_lo;
+	struct views v = { .positions = -1, .layers = layers };
 
 	v.blocks = calloc((size_t)layers + 1, sizeof *v.blocks);
 	if (!v.blocks)
@@ -131,6 +163,8 @@ int views_open(const struct model_options *opt, int chunk, struct views *out, st
 
 void views_close(struct views *v)
 {
+	for (int i = 0; v->blocks && i < v->layers; i++)
+		free(v->blocks[i].experts);
 	free(v->blocks);
 	memset(v, 0, sizeof *v);
 }

@@ -66,6 +66,7 @@ static int open_groups(struct engine *g, const struct engine_options *opt, struc
 		return -1;
 	tp_init(&g->tp, g->groups.tp, g->job->parallel.sp, type);
 	cp_init(&g->cp, g->groups.cp, type);
+	ep_init(&g->ep, g->groups.ep, g->shape.experts, type);
 	g->pipe = (struct pipe){ .groups = &g->groups, .type = type };
 	return 0;
 }
@@ -92,7 +93,7 @@ static int open_model(struct engine *g, struct err *e)
 		return -1;
 	const struct model_options m = {
 		.job = g->job, .shape = &g->shape, .catalogue = &g->catalogue, .chunks = &g->stage, .n_chunks = 1, .slots = &g->slots,
-		.layout = g->layout, .tp_rank = g->at.tp, .store = g->store, .tp = &g->tp, .cp = &g->cp, .kern = g->kern,
+		.layout = g->layout, .tp_rank = g->at.tp, .store = g->store, .tp = &g->tp, .cp = &g->cp, .ep = &g->ep, .kern = g->kern,
 	};
 	return model_open(&m, &g->model, e);
 }

@@ -60,7 +60,7 @@ int engine_eval(struct engine *g, const struct engine_batch *b, double *loss, st
 
 /* Seconds of the last step by part, for the report. */
 struct engine_times {
-	double compute, tp, cp, pp, dp_exposed;
+	double compute, tp, cp, ep, pp, dp_exposed;
 };
 void engine_times(const struct engine *g, struct engine_times *out);
 /* Peak bytes of this rank's device memory. */

@@ -4,6 +4,7 @@
 
 #include "agent/model/model.h"
 #include "agent/parallel/cp.h"
+#include "agent/parallel/ep.h"
 #include "agent/parallel/groups.h"
 #include "agent/parallel/pipe.h"
 #include "agent/parallel/store.h"
@@ -30,6 +31,7 @@ struct engine {
 	struct groups groups;
 	struct tp tp;
 	struct cp cp;
+	struct ep ep;
 	struct pipe pipe;
 	struct catalogue catalogue;
 	struct store *store;

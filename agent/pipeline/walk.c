@@ -127,7 +127,7 @@ static const struct {
 
 static double waits(const struct engine *g)
 {
-	return g->tp.seconds + g->cp.seconds + g->pipe.seconds;
+	return g->tp.seconds + g->cp.seconds + g->ep.seconds + g->pipe.seconds;
 }
 
 static int run_step(struct walk *w, const struct sched_step *s, struct err *e)
@@ -159,7 +159,7 @@ int walk_row(struct engine *g, const struct sched_row *row, const struct engine_
 	struct walk w = { .g = g, .batch = batch, .backward = backward };
 
 	g->times = (struct engine_times){ 0 };
-	g->tp.seconds = g->cp.seconds = g->pipe.seconds = 0;
+	g->tp.seconds = g->cp.seconds = g->ep.seconds = g->pipe.seconds = 0;
 	for (int i = 0; i < g->micros; i++)
 		g->slot_of[i] = -1;
 	for (int i = 0; i < g->slots; i++)
@@ -171,6 +171,7 @@ int walk_row(struct engine *g, const struct sched_row *row, const struct engine_
 		return -1;
 	g->times.tp = g->tp.seconds;
 	g->times.cp = g->cp.seconds;
+	g->times.ep = g->ep.seconds;
 	g->times.pp = g->pipe.seconds;
 	*loss = w.loss;
 	return 0;
