@@ -24,7 +24,8 @@ enum { STEPS = 20, WORDS = 12 };
 static const struct tiny
 	gpt2 = { "gpt2", FAMILY_GPT2, 5, 20, 5, 5, 4, 51, 101, 16, TIE_YES, 1, 8, 0.1 },
 	llama = { "llama", FAMILY_LLAMA, 5, 24, 8, 2, 4, 45, 103, 16, TIE_NO, 2, 16, 0.1 },
-	tied = { "llama tied", FAMILY_LLAMA, 4, 20, 6, 3, 6, 37, 67, 16, TIE_YES, 1, 8, 0.1 };
+	tied = { "llama tied", FAMILY_LLAMA, 4, 20, 6, 3, 6, 37, 67, 16, TIE_YES, 1, 8, 0.1 },
+	mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4, 2, 4, 24, 61, 16, TIE_NO, 1, 8, 0.1 };
 
 /* A row. `math` words change what is computed, so its single process has them too; `how` words must not. */
 struct strategy {
@@ -49,6 +50,10 @@ static const struct strategy strategies[] = {
 	{ "dropout, sp, recompute, zero-3", &tied, { "model.dropout=0.2", "model.attn_dropout=0.1" },
 	  { "parallel.sp=yes", "recompute.mode=full", "parallel.zero=3" } },
 	{ "documents", &llama, { "data.documents=mask" }, { 0 } },
+	{ "mixtral", &mixtral, { 0 }, { 0 } },
+	{ "mixtral, capacity, z-loss", &mixtral, { "model.capacity=1.25", "model.z_loss=0.01", "model.router=before" }, { 0 } },
+	{ "mixtral, sp, zero-1", &mixtral, { 0 }, { "parallel.sp=yes", "parallel.zero=1" } },
+	{ "mixtral, recompute, zero-3", &mixtral, { 0 }, { "recompute.mode=full", "parallel.zero=3" } },
 };
 
 /* A column. */
@@ -67,6 +72,13 @@ static const struct column columns[] = {
 	{ "tp4", { "parallel.tp=4" } },
 	{ "dp4", { "parallel.dp=4" } },
 	{ "pp4", { "parallel.pp=4" } },
+	{ "cp2", { "parallel.cp=2" } },
+	{ "cp4", { "parallel.cp=4" } },
+	{ "cp2 tp2", { "parallel.cp=2", "parallel.tp=2" } },
+	{ "cp2 pp2 dp2", { "parallel.cp=2", "parallel.pp=2", "parallel.dp=2" } },
+	{ "ep2 dp2", { "parallel.ep=2", "parallel.dp=2" } },
+	{ "ep2 dp4", { "parallel.ep=2", "parallel.dp=4" } },
+	{ "ep2 dp2 tp2", { "parallel.ep=2", "parallel.dp=2", "parallel.tp=2" } },
 	{ "tp2 pp2 dp2", { "parallel.tp=2", "parallel.pp=2", "parallel.dp=2" } },
 };
 
@@ -231,9 +243,9 @@ static void run_row(const struct strategy *s, struct tally *t)
 	for (int i = 0; i < COUNT(columns); i++) {
 		double d = run_cell(s, &columns[i], &alone, t);
 		if (d < 0)
-			printf(" %11s", "·");
+			printf(" %12s", "·");
 		else
-			printf(" %11.1e", d);
+			printf(" %12.1e", d);
 		fflush(stdout);
 	}
 	printf("\n");
@@ -246,7 +258,7 @@ static void every_strategy_computes_what_one_process_does(void **state)
 	(void)state;
 	printf("%-32s", "relative difference");
 	for (int i = 0; i < COUNT(columns); i++)
-		printf(" %11s", columns[i].name);
+		printf(" %12s", columns[i].name);
 	printf("\n");
 	for (int i = 0; i < COUNT(strategies); i++)
 		run_row(&strategies[i], &t);
