@@ -74,6 +74,53 @@ static void take_stages(struct bench *b)
 	};
 }
 
+/* 0 to 15: of (parameter, place in it, what). */
+static int draw(const struct param *p, struct philox_key key, int64_t i, int what)
+{
+	int64_t width = p->hi[1] - p->lo[1];
+	int64_t row = p->lo[0] + i / width, column = p->lo[1] + i % width;
+	uint32_t out[4];
+	philox4(key, (uint64_t)((what * 1000 + row) * 1000 + column), out);
+	return (int)(out[0] % 16);
+}
+
+/* What one replica's micro-batch adds to the gradient of one of its copies' parts: -1, 0 or 1, so that some steps of
+ * some micro-batches and replicas stay below 256, which bf16 holds. */
+static float gradient(const struct bench *b, const struct param *p, struct philox_key key, int64_t i, int replica, int copy, int micro)
+{
+	if (p->expert >= 0 && replica % b->cut->ep != b->share.ep_rank)
+		return 0;
+	return (float)(draw(p, key, i, 1 + (replica * 8 + (p->partial ? copy : 0)) * 4 + micro) % 3 - 1);
+}
+
+static float total(const struct bench *b, const struct param *p, struct philox_key key, int64_t i)
+{
+	float sum = 0;
+	for (int r = 0; r < replicas_of(b->cut); r++)
+		for (int copy = 0; copy < (p->partial ? p->copies : 1); copy++)
+			for (int micro = 0; micro < b->cut->micros; micro++)
+				sum += gradient(b, p, key, i, r, copy, micro);
+	return b->groups.tied && p->role == PARAM_EMBED ? 2 * sum : sum;
+}
+
+static void draw_all(struct bench *b)
+{
+	size_t n = (size_t)b->catalogue.elements;
+	b->starts = calloc(n, sizeof(float));
+	b->totals = calloc(n, sizeof(float));
+	b->gradients = calloc(n * (size_t)b->cut->micros, sizeof(float));
+	for (int k = 0; k < b->catalogue.n; k++) {
+		const struct param *p = &b->catalogue.params[k];
+		struct philox_key key = philox_key(7, PHILOX_TEST, philox_item(p->name));
+		for (int64_t i = 0; i < p->count; i++) {
+			b->starts[p->offset + i] = (float)(100 + draw(p, key, i, 0));
+			b->totals[p->offset + i] = total(b, p, key, i);
+			for (int micro = 0; micro < b->cut->micros; micro++)
+				b->gradients[(size_t)micro * n + (size_t)(p->offset + i)] = gradient(b, p, key, i, b->replica, p->copy, micro);
+		}
+	}
+}
+
 int bench_open(const struct cut *cut, struct comm *world, struct bench *b, struct err *e)
 {
 	int rank = comm_rank(world);
@@ -82,6 +129,7 @@ int bench_open(const struct cut *cut, struct comm *world, struct bench *b, struc
 	take_stages(b);
 	if (catalogue_build(&b->shape, &b->share, &b->catalogue, e) || open_groups(b, e) || kern_open(cut->backend, 1, &b->kern, e))
 		return -1;
+	draw_all(b);
 	struct store_options opt = {
 		.catalogue = &b->catalogue, .kern = b->kern, .groups = b->groups, .zero = cut->zero, .overlap = cut->overlap,
 		.stochastic = cut->stochastic, .seed = 11,
@@ -94,44 +142,9 @@ void bench_close(struct bench *b)
 	store_close(b->store);
 	kern_close(b->kern);
 	catalogue_free(&b->catalogue);
-}
-
-/* 0 to 15: of (name, global place, what). */
-static int draw(const struct param *p, int64_t i, int what)
-{
-	int64_t width = p->hi[1] - p->lo[1];
-	int64_t row = p->lo[0] + i / width, column = p->lo[1] + i % width;
-	uint32_t out[4];
-	philox4(philox_key(7, PHILOX_TEST, philox_item(p->name)), (uint64_t)((what * 1000 + row) * 1000 + column), out);
-	return (int)(out[0] % 16);
-}
-
-float bench_start(const struct param *p, int64_t i)
-{
-	return (float)(100 + draw(p, i, 0));
-}
-
-/* -1, 0 or 1: some steps of some micro-batches and replicas stay below 256, which bf16 holds. */
-float bench_gradient(const struct param *p, int64_t i, int replica, int copy, int micro)
-{
-	return (float)(draw(p, i, 1 + (replica * 8 + copy) * 4 + micro) % 3 - 1);
-}
-
-static bool tied(const struct bench *b, const struct param *p)
-{
-	return b->groups.tied && p->role == PARAM_EMBED;
-}
-
-/* The experts' micro-batches come from all ranks of ep; each of their replicas has as many as all of those. */
-float bench_total(const struct bench *b, const struct param *p, int64_t i)
-{
-	float sum = 0;
-	for (int r = 0; r < replicas_of(b->cut); r++)
-		for (int copy = 0; copy < (p->partial ? p->copies : 1); copy++)
-			for (int micro = 0; micro < b->cut->micros; micro++)
-				if (p->expert < 0 || r % b->cut->ep == b->share.ep_rank)
-					sum += bench_gradient(p, i, r, copy, micro);
-	return tied(b, p) ? 2 * sum : sum;
+	free(b->starts);
+	free(b->totals);
+	free(b->gradients);
 }
 
 int bench_start_all(struct bench *b, struct err *e)
@@ -140,7 +153,7 @@ int bench_start_all(struct bench *b, struct err *e)
 	const struct piece *pieces = store_pieces(b->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t j = 0; j < pieces[i].count; j++)
-			pieces[i].master[j] = bench_start(pieces[i].param, pieces[i].first + j);
+			pieces[i].master[j] = b->starts[pieces[i].param->offset + pieces[i].first + j];
 	return store_publish(b->store, 0, e);
 }
 
@@ -152,18 +165,16 @@ static float stored(const struct bench *b, const void *params, int64_t i)
 	return x;
 }
 
+/* Gaps hold zeros. */
 static int check_params(const struct bench *b, int unit, const void *params, int after, struct err *e)
 {
 	const struct unit *u = &b->catalogue.units[unit];
-	for (int k = u->first; k < u->first + u->n_params; k++) {
-		const struct param *p = &b->catalogue.params[k];
-		for (int64_t i = 0; i < p->count; i++) {
-			float want = bench_start(p, i) - (float)after * bench_total(b, p, i);
-			float got = stored(b, params, p->offset - u->lo + i);
-			if (got != want)
-				return err_set(e, ERR_NUMERIC, "%s: element %d of %s is %g after %d steps, not %g", b->cut->name, (int)i,
-					       p->name, (double)got, after, (double)want);
-		}
+	for (int64_t i = u->lo; i < u->hi; i++) {
+		float want = b->starts[i] - (float)after * b->totals[i];
+		float got = stored(b, params, i - u->lo);
+		if (got != want)
+			return err_set(e, ERR_NUMERIC, "%s: element %d of unit %d is %g after %d steps, not %g", b->cut->name, (int)(i - u->lo),
+				       unit, (double)got, after, (double)want);
 	}
 	return 0;
 }
@@ -184,11 +195,8 @@ static int backward(struct bench *b, int unit, int after, int micro, struct err 
 	float *grads;
 	if (store_params(b->store, unit, &params, e) || store_grads(b->store, unit, &grads, e) || check_params(b, unit, params, after, e))
 		return -1;
-	for (int k = u->first; k < u->first + u->n_params; k++) {
-		const struct param *p = &b->catalogue.params[k];
-		for (int64_t i = 0; i < p->count; i++)
-			grads[p->offset - u->lo + i] += bench_gradient(p, i, b->replica, p->partial ? p->copy : 0, micro);
-	}
+	for (int64_t i = u->lo; i < u->hi; i++)
+		grads[i - u->lo] += b->gradients[micro * b->catalogue.elements + i];
 	if (store_reduce(b->store, unit, micro == b->cut->micros - 1, e))
 		return -1;
 	store_release(b->store, unit);
@@ -225,7 +233,7 @@ int bench_check(const struct bench *b, struct err *e)
 	const struct piece *pieces = store_pieces(b->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t j = 0; j < pieces[i].count; j++) {
-			float want = bench_total(b, pieces[i].param, pieces[i].first + j), got = pieces[i].grad[j];
+			float want = b->totals[pieces[i].param->offset + pieces[i].first + j], got = pieces[i].grad[j];
 			if (got != want)
 				return err_set(e, ERR_NUMERIC, "%s: the gradient of element %d of %s is %g, not %g", b->cut->name,
 					       (int)(pieces[i].first + j), pieces[i].param->name, (double)got, (double)want);

@@ -39,19 +39,14 @@ struct bench {
 	struct store_groups groups;
 	struct kern *kern;
 	struct store *store;
+	float *starts, *totals; /* [elements] of the flat order: where masters begin, the whole gradient of a step */
+	float *gradients;       /* [micros][elements] what this rank adds */
 };
 
 int cut_world(const struct cut *c);
 /* Collective: shape, groups, kern, store. */
 int bench_open(const struct cut *cut, struct comm *world, struct bench *b, struct err *e);
 void bench_close(struct bench *b);
-
-/* The element of a parameter's box, row-major. */
-float bench_start(const struct param *p, int64_t i);
-/* What one replica's micro-batch adds to its gradient; parts: of one of its copies. */
-float bench_gradient(const struct param *p, int64_t i, int replica, int copy, int micro);
-/* The whole gradient of a step. */
-float bench_total(const struct bench *b, const struct param *p, int64_t i);
 
 /* Masters are the beginning, published. */
 int bench_start_all(struct bench *b, struct err *e);
