@@ -331,22 +331,38 @@ int catalogue_unit_count(const struct model_shape *m, const struct share *s, enu
 	return n;
 }
 
-int64_t catalogue_unit_counted(const struct model_shape *m, const struct share *s, enum unit_kind kind)
+static int64_t overlap(int64_t lo, int64_t hi, int64_t from, int64_t to)
+{
+	lo = from > lo ? from : lo;
+	hi = to < hi ? to : hi;
+	return hi > lo ? hi - lo : 0;
+}
+
+/* Of one layer's, one expert's rows. */
+static int64_t count_rows(const struct model_shape *m, const struct share *s, enum unit_kind kind, int64_t lo, int64_t hi)
 {
 	struct param p;
 	int64_t n = 0, at = 0;
-	if (kind == UNIT_HEAD && needs_copy(m, s))
-		return 0;
 	for (int i = 0; i < N_ROWS; i++) {
 		if (rows[i].unit != kind || !row_exists(m, rows[i].role))
 			continue;
 		place(m, s, &rows[i], &at, &p);
-		n += p.copy == 0 ? p.count : 0;
+		n += p.copy == 0 ? overlap(p.offset, p.offset + p.count, lo, hi) : 0;
 	}
-	int lo = 0, hi = 1;
+	return n;
+}
+
+int64_t catalogue_unit_counted(const struct model_shape *m, const struct share *s, enum unit_kind kind, int64_t lo, int64_t hi)
+{
+	int first = 0, end = 1;
+	int64_t n = 0, each = measure(m, s, kind);
+	if (kind == UNIT_HEAD && needs_copy(m, s))
+		return 0;
 	if (kind == UNIT_EXPERTS)
-		experts_of(m, s, &lo, &hi);
-	return (hi - lo) * n;
+		experts_of(m, s, &first, &end);
+	for (int i = 0; i < end - first; i++)
+		n += count_rows(m, s, kind, lo - i * each, hi - i * each);
+	return n;
 }
 
 double catalogue_elements(const struct model_shape *m, const struct share *s)

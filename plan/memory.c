@@ -1,4 +1,5 @@
 #include "plan/fit.h"
+#include "plan/zero.h"
 
 #include <math.h>
 
@@ -73,17 +74,20 @@ static double scratch_elements(const struct widths *w, const struct stage *stage
 	return sum;
 }
 
-/* What this rank counts, and so saves: its part of each unit that its replicas hold too. */
-static double counted_elements(const struct model_shape *m, const struct layout *l, const struct share *share, struct coords at)
+/* Parameters, gradients, the optimizer's state, the store's buffers: as the ZeRO stage divides them (zero.h). */
+static void state_memory(const struct job *job, const struct model_shape *m, const struct layout *l, const struct share *share, bool saves,
+			 struct plan_rank *r)
 {
-	double sum = 0;
-	for (int kind = 0; kind < UNIT_KINDS; kind++) {
-		int apart = kind == UNIT_EXPERTS ? l->ep : 1; /* adjacent replicas that hold other experts */
-		int64_t lo, hi;
-		partition(catalogue_unit_counted(m, share, kind), l->cp * l->dp / apart, at.dp / apart * l->cp + at.cp, 1, &lo, &hi);
-		sum += (double)(hi - lo) * catalogue_unit_count(m, share, kind);
-	}
-	return sum;
+	int stage = (int)job->parallel.zero, moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1;
+	struct zero_cut cuts[ZERO_CLASSES];
+	struct zero_memory z;
+	zero_cuts(l, r->at, stage, 0, cuts);
+	zero_memory(m, share, stage, cuts, job->precision.dtype == DTYPE_FP32 ? ELEMENT : ELEMENT / 2, &z);
+	r->params = z.params;
+	r->grads = z.grads;
+	r->optimizer = job->offload.optimizer ? 0 : z.masters + ELEMENT * moments * z.owned;
+	r->buffers = z.gather + z.reduce;
+	r->snapshot = saves ? (1 + moments) * ELEMENT * zero_saved(m, share, stage, cuts) : 0;
 }
 
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l, int micros,
@@ -93,7 +97,7 @@ void plan_memory_rank(const struct job *job, const struct model_shape *m, const 
 	struct share share = layout_share(l, r->at, job->parallel.sp, stages, chunks);
 	struct widths w = widths_of(job, m, l->tp, r->at.tp);
 	struct stage all = { .last = false };
-	double params = catalogue_elements(m, &share), slots = 0;
+	double slots = 0;
 	struct sched_slots live;
 	schedule_slots(job->parallel.schedule, l, micros, r->at.pp, &live);
 	double tokens = 2 * (double)micros * w.n;
@@ -101,12 +105,9 @@ void plan_memory_rank(const struct job *job, const struct model_shape *m, const 
 		slots += live.live[c] * slot_elements(m, &w, &chunks[c]);
 		all.last |= chunks[c].last;
 	}
-	r->params = ELEMENT * params;
-	r->grads = ELEMENT * params;
-	r->optimizer = 2 * ELEMENT * params;
+	state_memory(job, m, l, &share, saves, r);
 	r->activations = ELEMENT * slots;
-	r->buffers = ELEMENT * (scratch_elements(&w, &all) + tokens);
-	r->snapshot = saves ? CATALOGUE_KINDS * ELEMENT * counted_elements(m, l, &share, r->at) : 0;
+	r->buffers += ELEMENT * (scratch_elements(&w, &all) + tokens);
 	r->total = r->params + r->grads + r->optimizer + r->activations + r->buffers + r->snapshot;
 }
 

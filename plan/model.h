@@ -120,8 +120,8 @@ void catalogue_free(struct catalogue *c);
 int64_t catalogue_unit_elements(const struct model_shape *m, const struct share *share, enum unit_kind kind);
 /* How many units of the kind the share's chunks have. */
 int catalogue_unit_count(const struct model_shape *m, const struct share *share, enum unit_kind kind);
-/* Elements of a unit that this share counts and saves before its replicas divide them: those of which it is copy 0, no gaps, no tied copy. */
-int64_t catalogue_unit_counted(const struct model_shape *m, const struct share *share, enum unit_kind kind);
+/* Elements within [lo, hi) of a unit that this share counts and saves: those of which it is copy 0, no gaps, no tied copy. */
+int64_t catalogue_unit_counted(const struct model_shape *m, const struct share *share, enum unit_kind kind, int64_t lo, int64_t hi);
 enum { UNIT_KINDS = UNIT_HEAD + 1 };
 /* Elements of all the share's units; a double, as the largest sizes that a job may ask for do not fit 63 bits. */
 double catalogue_elements(const struct model_shape *m, const struct share *share);

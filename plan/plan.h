@@ -25,10 +25,10 @@ struct plan_rank {
 };
 
 /* A rank's memory by part (memory.c), the same arithmetic that the engine allocates by:
- *   params, grads   the catalogue's elements, fp32
- *   optimizer       two more of them (AdamW's moments)
+ *   params, grads   the catalogue's elements, or the shards of them that the ZeRO stage leaves (zero.h)
+ *   optimizer       of what the rank owns of them the moments, and masters where parameters are not fp32; 0 when it is offloaded
  *   activations     what a micro-batch keeps of each layer, times the micro-batches that the schedule keeps alive
- *   buffers         scratch of the passes, a chunk of the logits, the step's tokens
+ *   buffers         ZeRO's buffers for whole units, scratch of the passes, a chunk of the logits, the step's tokens
  *   snapshot        the copy of what the rank saves that a checkpoint is written from, while training goes on. It is in
  *                   the node's memory, so it counts where the device is the CPU, and is 0 elsewhere
  * stages: of the whole model. r->at is given, the rest and the total are set; r->snapshot only if `saves`. */

@@ -12,6 +12,19 @@ enum zero_class zero_class(enum unit_kind kind)
 	return kind == UNIT_EXPERTS ? ZERO_EXPERTS : ZERO_DENSE;
 }
 
+static struct zero_cut cut_of(int replicas, int replica, int stage, int per_node)
+{
+	int shards = stage == 0 ? 1 : per_node ? per_node : replicas;
+	return (struct zero_cut){ shards, replica % shards, replicas / shards, replica / shards };
+}
+
+void zero_cuts(const struct layout *l, struct coords at, int stage, int per_node, struct zero_cut out[ZERO_CLASSES])
+{
+	int experts = per_node / l->ep;
+	out[ZERO_DENSE] = cut_of(l->dp * l->cp, at.dp * l->cp + at.cp, stage, per_node);
+	out[ZERO_EXPERTS] = cut_of(l->dp / l->ep * l->cp, at.dp / l->ep * l->cp + at.cp, stage, per_node ? experts ? experts : 1 : 0);
+}
+
 const struct zero_policy *zero_policy(int stage, const struct zero_cut *cut)
 {
 	return &policies[cut->shards > 1 ? stage : 0];
@@ -34,24 +47,13 @@ void zero_counted(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo,
 	*hi += own_lo;
 }
 
-static int64_t overlap(int64_t lo, int64_t hi, int64_t from, int64_t to)
+double zero_saved(const struct model_shape *m, const struct share *s, int stage, const struct zero_cut cut[ZERO_CLASSES])
 {
-	lo = from > lo ? from : lo;
-	hi = to < hi ? to : hi;
-	return hi > lo ? hi - lo : 0;
-}
-
-int64_t zero_saved(const struct catalogue *c, int stage, const struct zero_cut cut[ZERO_CLASSES])
-{
-	int64_t saved = 0;
-	for (int i = 0; i < c->n; i++) {
-		const struct param *p = &c->params[i];
-		const struct unit *u = &c->units[p->unit];
-		int64_t lo, hi, at = p->offset - u->lo;
-		if (p->tied_copy || p->copy)
-			continue;
-		zero_counted(u->hi - u->lo, stage, &cut[zero_class(u->kind)], &lo, &hi);
-		saved += overlap(at, at + p->count, lo, hi);
+	double saved = 0;
+	for (int kind = 0; kind < UNIT_KINDS; kind++) {
+		int64_t lo, hi;
+		zero_counted(catalogue_unit_elements(m, s, kind), stage, &cut[zero_class(kind)], &lo, &hi);
+		saved += (double)catalogue_unit_counted(m, s, kind, lo, hi) * catalogue_unit_count(m, s, kind);
 	}
 	return saved;
 }
@@ -60,7 +62,7 @@ void zero_memory(const struct model_shape *m, const struct share *s, int stage, 
 		 struct zero_memory *out)
 {
 	struct zero_memory z = { 0 };
-	for (int kind = 0; kind < ZERO_KINDS; kind++) {
+	for (int kind = 0; kind < UNIT_KINDS; kind++) {
 		const struct zero_cut *c = &cut[zero_class(kind)];
 		const struct zero_policy *policy = zero_policy(stage, c);
 		int64_t n = catalogue_unit_elements(m, s, kind), lo, hi;

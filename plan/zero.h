@@ -15,13 +15,16 @@
 
 /* Experts have replicas of their own. */
 enum zero_class { ZERO_DENSE, ZERO_EXPERTS, ZERO_CLASSES };
-enum { ZERO_KINDS = UNIT_HEAD + 1 };
 enum zero_class zero_class(enum unit_kind kind);
 
 /* A unit's replicas, and this rank among them. */
 struct zero_cut {
 	int shards, shard, copies, copy;
 };
+
+/* The cuts of the rank at `at`. per_node: how many replicas of what is not an expert a node holds, with parallel.zero_shard = node, where
+ * replicas come node by node; 0: all are one group of shards. */
+void zero_cuts(const struct layout *l, struct coords at, int stage, int per_node, struct zero_cut out[ZERO_CLASSES]);
 
 /* What a stage cuts; the rest is whole on every replica. */
 struct zero_policy {
@@ -35,8 +38,8 @@ void zero_owned(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo, i
 /* And of those, [*lo, *hi) are its to count in norms and to save: the copies share them, each element is one rank's. Of parameters that
  * several tp ranks hold only copy 0's count, of a tied copy none. */
 void zero_counted(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo, int64_t *hi);
-/* Elements of all parameters that this rank saves, of each tensor of CATALOGUE_KINDS. */
-int64_t zero_saved(const struct catalogue *c, int stage, const struct zero_cut cut[ZERO_CLASSES]);
+/* Elements of all parameters that this rank saves, and of each of the optimizer's moments. */
+double zero_saved(const struct model_shape *m, const struct share *s, int stage, const struct zero_cut cut[ZERO_CLASSES]);
 
 /* Buffers for units of a kind, where there are so many: one in use, one under way. */
 enum { ZERO_BUFFERS = 2 };

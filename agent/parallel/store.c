@@ -81,7 +81,7 @@ static int open_pool(struct store *s, struct pool *p, const char *what, enum uni
 
 static int open_pools(struct store *s, struct err *e)
 {
-	for (int kind = 0; kind < ZERO_KINDS; kind++) {
+	for (int kind = 0; kind < UNIT_KINDS; kind++) {
 		const struct zero_policy *policy = s->replicas[zero_class(kind)].policy;
 		if (policy->params && open_pool(s, &s->gathers[kind], "gathered parameters", kind, s->width, e))
 			return -1;
@@ -185,7 +185,7 @@ void store_close(struct store *s)
 		comm_wait(s->homes[i].publishing, NULL);
 	for (int i = 0; i < s->n_sums; i++)
 		comm_wait(s->sums[i], NULL);
-	for (int i = 0; i < ZERO_KINDS; i++) {
+	for (int i = 0; i < UNIT_KINDS; i++) {
 		close_pool(s, &s->gathers[i]);
 		close_pool(s, &s->scatters[i]);
 	}

@@ -25,7 +25,7 @@ static int wait_sums(struct store *s, struct err *e)
 
 static int retire_all(struct store *s, struct err *e)
 {
-	for (int kind = 0; kind < ZERO_KINDS; kind++)
+	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->scatters[kind].n; i++)
 			if (store_retire(s, &s->scatters[kind].slots[i], e))
 				return -1;

@@ -2,7 +2,7 @@
 
 /* How far ahead of the demands gathers start: as many units as there are kinds, so that a step's first
  * layer comes while the tables do. */
-enum { AHEAD = ZERO_KINDS };
+enum { AHEAD = UNIT_KINDS };
 
 struct slot *store_find(struct pool *p, int unit)
 {
@@ -50,7 +50,7 @@ static int begin(struct store *s, struct slot *t, int unit, struct err *e)
 
 static void want(struct store *s)
 {
-	for (int kind = 0; kind < ZERO_KINDS; kind++)
+	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->gathers[kind].n; i++)
 			s->gathers[kind].slots[i].wanted = false;
 }
@@ -82,7 +82,7 @@ int store_settle(struct store *s, struct err *e)
 	for (int i = 0; i < s->catalogue->n_units; i++)
 		if (store_wait(&s->homes[i].publishing, &s->gather_s, rc ? NULL : e))
 			rc = -1;
-	for (int kind = 0; kind < ZERO_KINDS; kind++)
+	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->gathers[kind].n; i++)
 			if (store_wait(&s->gathers[kind].slots[i].req, &s->gather_s, rc ? NULL : e))
 				rc = -1;

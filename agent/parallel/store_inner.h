@@ -70,7 +70,7 @@ struct store {
 	struct piece *pieces;
 	int n_pieces;
 
-	struct pool gathers[ZERO_KINDS], scatters[ZERO_KINDS];
+	struct pool gathers[UNIT_KINDS], scatters[UNIT_KINDS];
 	struct order order;       /* of demands for units that are cut */
 	int64_t clock;            /* counts uses of slots */
 

@@ -43,7 +43,7 @@ static void narrow_all(struct store *s, int64_t step)
 /* What was gathered is old. */
 static int forget_all(struct store *s, struct err *e)
 {
-	for (int kind = 0; kind < ZERO_KINDS; kind++)
+	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->gathers[kind].n; i++) {
 			struct slot *t = &s->gathers[kind].slots[i];
 			if (t->holds)

@@ -1,0 +1,297 @@
+/*
+ * What the store promises beside its sums: each element of the model counts on one rank, its memory is the plan's to the byte,
+ * gathers go ahead of their use in the order of the first step, wrong uses are named, and a rank that dies ends the others.
+ */
+#include "agent/parallel/store_inner.h"
+#include "base/philox.h"
+#include "tests/unit/agent/store_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct cut cuts[] = {
+	{ "gpt2, tp 2, sp, pp 2", FAMILY_GPT2, 4, 2, true, 1, 2, 1, 2, 3, "plain", true, false, 1 },
+	{ "gpt2, five shards", FAMILY_GPT2, 4, 1, false, 1, 5, 1, 1, 1, "plain", true, false, 1 },
+	{ "gpt2, copies only", FAMILY_GPT2, 4, 1, false, 1, 1, 3, 2, 0, "plain", true, false, 1 },
+	{ "llama, kv shared", FAMILY_LLAMA, 1, 2, false, 1, 3, 1, 1, 2, "plain", true, false, 1 },
+	{ "llama, shards and copies", FAMILY_LLAMA, 2, 1, true, 1, 3, 2, 1, 3, "plain", true, false, 1 },
+	{ "mixtral, ep 2", FAMILY_MIXTRAL, 2, 1, false, 2, 2, 2, 1, 3, "plain", true, false, 1 },
+	{ "mixtral, ep 3", FAMILY_MIXTRAL, 2, 1, false, 3, 1, 2, 1, 1, "plain", true, false, 1 },
+	{ "mixtral, ep 2, tp 2", FAMILY_MIXTRAL, 2, 2, false, 2, 2, 1, 1, 2, "plain", true, false, 1 },
+	{ "gpt2, pp 2", FAMILY_GPT2, 4, 1, false, 1, 3, 1, 2, 3, "plain", true, false, 1 },
+};
+enum { N_CUTS = sizeof cuts / sizeof *cuts };
+
+static void run_all(world_fn *fn)
+{
+	for (int i = 0; i < N_CUTS; i++)
+		if (world_run(cut_world(&cuts[i]), fn, (void *)&cuts[i]))
+			fail_msg("%s", cuts[i].name);
+}
+
+/* --- counting -------------------------------------------------------------------- */
+
+/* A number for each element of the model, whole, so that sums in double are exact. */
+static double weight(const struct param *p, int64_t i)
+{
+	int64_t width = p->hi[1] - p->lo[1];
+	int64_t place = (p->lo[0] + i / width) * p->shape[1] + p->lo[1] + i % width;
+	uint32_t out[4];
+	philox4(philox_key(5, PHILOX_TEST, philox_item(p->name)), (uint64_t)place, out);
+	return (double)(out[0] >> 8);
+}
+
+static double weigh_counted(const struct bench *b, double *elements)
+{
+	int n;
+	double sum = 0;
+	const struct piece *pieces = store_pieces(b->store, &n);
+	for (int i = 0; i < n; i++)
+		for (int64_t j = pieces[i].count_lo; j < pieces[i].count_hi; j++, ++*elements)
+			sum += weight(pieces[i].param, pieces[i].first + j);
+	return sum;
+}
+
+static int weigh_model(const struct bench *b, double *sum, struct err *e)
+{
+	const struct stage all = { 0, (int)b->shape.layers, true, true };
+	const struct share share = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
+	struct catalogue c;
+	if (catalogue_build(&b->shape, &share, &c, e))
+		return -1;
+	*sum = 0;
+	for (int k = 0; k < c.n; k++)
+		for (int64_t i = 0; i < c.params[k].count; i++)
+			*sum += weight(&c.params[k], i);
+	catalogue_free(&c);
+	return 0;
+}
+
+static int count(struct comm *world, void *arg, struct err *e)
+{
+	struct bench b;
+	double mine[2] = { 0, 0 }, want = 0;
+	int rc = bench_open(arg, world, &b, e) || weigh_model(&b, &want, e) ? -1 : 0;
+	if (!rc) {
+		mine[0] = weigh_counted(&b, &mine[1]);
+		if (mine[1] != zero_saved(&b.shape, &b.share, b.cut->zero, b.cuts))
+			rc = err_set(e, ERR_NUMERIC, "%s: rank %d counts %g elements, the plan %g", b.cut->name, comm_rank(world), mine[1],
+				     zero_saved(&b.shape, &b.share, b.cut->zero, b.cuts));
+	}
+	if (!rc && !(rc = comm_all_reduce(world, mine, mine, 2, COMM_F64, COMM_SUM, e)) &&
+	    (mine[0] != want || mine[1] != (double)model_params(&b.shape)))
+		rc = err_set(e, ERR_NUMERIC, "%s: %.0f elements that weigh %.0f are counted, of %lld that weigh %.0f", b.cut->name, mine[1],
+			     mine[0], (long long)model_params(&b.shape), want);
+	bench_close(&b);
+	return rc;
+}
+
+static void each_element_counts_on_one_rank(void **state)
+{
+	(void)state;
+	run_all(count);
+}
+
+/* --- memory ---------------------------------------------------------------------- */
+
+static int measure(struct comm *world, void *arg, struct err *e)
+{
+	struct bench b;
+	struct zero_memory z;
+	int rc = bench_open(arg, world, &b, e);
+	if (!rc)
+		rc = bench_start_all(&b, e) || bench_pass(&b, 0, e) || bench_update(&b, 0, e) ? -1 : 0;
+	if (!rc) {
+		zero_memory(&b.shape, &b.share, b.cut->zero, b.cuts, (int)kern_width(b.kern), &z);
+		double want = z.params + z.grads + z.masters + z.gather + z.reduce, took = (double)kern_peak(b.kern);
+		if (took != want || (double)store_owned(b.store) != z.owned)
+			rc = err_set(e, ERR_NUMERIC, "%s: the store took %.0f bytes, the plan says %.0f; %lld owned, the plan says %.0f", b.cut->name,
+				     took, want, (long long)store_owned(b.store), z.owned);
+	}
+	bench_close(&b);
+	return rc;
+}
+
+static void memory_is_the_plans_to_the_byte(void **state)
+{
+	(void)state;
+	run_all(measure);
+}
+
+/* What each stage is for: of the same model on the same ranks each takes less than the one before it, buffers aside. */
+static void each_stage_takes_less(void **state)
+{
+	(void)state;
+	struct model_shape m = { .layers = 24, .hidden = 1024, .heads = 16, .kv_heads = 16, .head_dim = 64, .ffn = 4096, .vocab = 50257, .seq = 1024 };
+	const struct stage all = { 0, 24, true, true };
+	const struct share share = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
+	const struct layout layout = { .tp = 1, .cp = 1, .dp = 8, .pp = 1, .ep = 1, .chunks = 1 };
+	double before = 1e18;
+	for (int stage = 0; stage <= 3; stage++) {
+		struct zero_cut cut[ZERO_CLASSES];
+		struct zero_memory z;
+		zero_cuts(&layout, (struct coords){ .dp = 3 }, stage, 0, cut);
+		zero_memory(&m, &share, stage, cut, 2, &z);
+		double takes = z.params + z.grads + z.masters + 8 * z.owned;
+		assert_true(takes < before);
+		before = takes;
+	}
+}
+
+/* --- the learned order -------------------------------------------------------------- */
+
+static bool on_its_way(const struct bench *b, int unit)
+{
+	struct slot *t = store_find(&b->store->gathers[b->catalogue.units[unit].kind], unit);
+	return t != NULL;
+}
+
+/* In the second step each layer is there or under way when the one before it is asked for. */
+static int ahead(struct comm *world, void *arg, struct err *e)
+{
+	struct bench b;
+	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) || bench_pass(&b, 0, e) || bench_update(&b, 0, e) ? -1 : 0;
+	for (int unit = 0; unit + 1 < b.catalogue.n_units && !rc; unit++) {
+		const void *params;
+		rc = store_params(b.store, unit, &params, e);
+		if (!rc && !on_its_way(&b, unit + 1))
+			rc = err_set(e, ERR_INTERNAL, "%s: unit %d is asked for, and %d does not come yet", b.cut->name, unit, unit + 1);
+		if (!rc)
+			store_release(b.store, unit);
+	}
+	bench_close(&b);
+	return rc;
+}
+
+/* Forward passes alone, as an evaluation does them, twice before each step and once in the middle of nothing learned. */
+static int look(struct bench *b, int after, struct err *e)
+{
+	for (int unit = 0; unit < b->catalogue.n_units; unit++) {
+		const void *params;
+		if (store_params(b->store, unit, &params, e))
+			return -1;
+		if (((const float *)params)[0] != b->starts[b->catalogue.units[unit].lo] - (float)after * b->totals[b->catalogue.units[unit].lo])
+			return err_set(e, ERR_NUMERIC, "%s: unit %d is not what it was after step %d", b->cut->name, unit, after);
+		store_release(b->store, unit);
+	}
+	return 0;
+}
+
+static int look_between(struct comm *world, void *arg, struct err *e)
+{
+	struct bench b;
+	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) || look(&b, 0, e) ? -1 : 0;
+	for (int step = 0; step < 3 && !rc; step++)
+		rc = bench_pass(&b, step, e) || bench_update(&b, step, e) || look(&b, step + 1, e) || look(&b, step + 1, e) ? -1 : 0;
+	bench_close(&b);
+	return rc;
+}
+
+static void gathers_go_ahead_in_the_order_of_the_first_step(void **state)
+{
+	(void)state;
+	struct cut c = { "gpt2", FAMILY_GPT2, 4, 1, false, 1, 3, 1, 1, 3, "plain", true, false, 2 };
+	assert_int_equal(world_run(3, ahead, &c), 0);
+	c.family = FAMILY_LLAMA;
+	assert_int_equal(world_run(3, ahead, &c), 0);
+}
+
+static void evaluations_between_steps_see_the_new_parameters(void **state)
+{
+	(void)state;
+	struct cut c = { "llama", FAMILY_LLAMA, 2, 1, false, 1, 3, 1, 1, 3, "plain", true, false, 2 };
+	for (c.zero = 0; c.zero <= 3; c.zero++)
+		assert_int_equal(world_run(3, look_between, &c), 0);
+}
+
+/* --- wrong uses --------------------------------------------------------------------- */
+
+static int expect(int rc, const struct err *got, const char *what, struct err *e)
+{
+	return rc == -1 && got->code == ERR_INTERNAL ? 0 : err_set(e, ERR_INTERNAL, "%s was not refused", what);
+}
+
+static int misuse(struct comm *world, void *arg, struct err *e)
+{
+	struct bench b;
+	struct err why = ERR_INIT;
+	const void *params;
+	float *grads;
+	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) ? -1 : 0, layer = catalogue_unit(&b.catalogue, UNIT_LAYER, 0);
+	if (!rc)
+		rc = expect(store_finish(b.store, &why), &why, "a step that ends without its gradients", e);
+	for (int i = 0; i < 2 && !rc; i++)
+		rc = store_params(b.store, layer + i, &params, e) || store_grads(b.store, layer + i, &grads, e) ? -1 : 0;
+	if (!rc)
+		rc = expect(store_params(b.store, layer + 2, &params, &why), &why, "a third layer", e) ||
+		     expect(store_grads(b.store, layer + 2, &grads, &why), &why, "a third layer's gradients", e) ||
+		     expect(store_publish(b.store, 1, &why), &why, "a layer in use while its parameters change", e) ||
+		     store_reduce(b.store, layer, true, e) ||
+		     expect(store_grads(b.store, layer, &grads, &why), &why, "a gradient after the last", e) ||
+		     expect(store_reduce(b.store, layer, true, &why), &why, "a second last", e) ? -1 : 0;
+	bench_close(&b);
+	return rc;
+}
+
+static void wrong_uses_are_named(void **state)
+{
+	(void)state;
+	struct cut c = { "gpt2", FAMILY_GPT2, 4, 1, false, 1, 2, 1, 1, 3, "plain", false, false, 1 };
+	assert_int_equal(world_run(2, misuse, &c), 0);
+}
+
+/* --- a death --------------------------------------------------------------------------- */
+
+static int die_in_the_middle(struct comm *world, void *arg, struct err *e)
+{
+	struct bench b;
+	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) || bench_pass(&b, 0, e) || bench_update(&b, 0, e) ? -1 : 0;
+	const void *params;
+	if (!rc && comm_rank(world) == 1) {
+		if (!store_params(b.store, 0, &params, e))
+			_exit(7);
+		_exit(8);
+	}
+	if (!rc)
+		rc = bench_pass(&b, 1, e);
+	if (rc && e->code != ERR_PEER)
+		_exit(9);
+	bench_close(&b);
+	return rc;
+}
+
+static void a_rank_that_dies_ends_the_others(void **state)
+{
+	(void)state;
+	struct cut c = { "gpt2", FAMILY_GPT2, 4, 1, false, 1, 3, 1, 1, 0, "plain", true, false, 2 };
+	for (c.zero = 0; c.zero <= 3; c.zero++) {
+		int outcomes[3];
+		c.shards = c.zero ? 3 : 1;
+		c.copies = c.zero ? 1 : 3;
+		world_outcomes(3, die_in_the_middle, &c, outcomes);
+		assert_int_equal(outcomes[0], 1);
+		assert_int_equal(outcomes[1], 7);
+		assert_int_equal(outcomes[2], 1);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_element_counts_on_one_rank),
+		cmocka_unit_test(memory_is_the_plans_to_the_byte),
+		cmocka_unit_test(each_stage_takes_less),
+		cmocka_unit_test(gathers_go_ahead_in_the_order_of_the_first_step),
+		cmocka_unit_test(evaluations_between_steps_see_the_new_parameters),
+		cmocka_unit_test(wrong_uses_are_named),
+		cmocka_unit_test(a_rank_that_dies_ends_the_others),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
