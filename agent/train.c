@@ -7,6 +7,7 @@
 #include "agent/state.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "plan/batch.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ struct trainer {
 	struct ckpt_tensor *whole;
 	int n_whole;
 	char ckpt_dir[JOB_PATH];
-	int64_t share;          /* sequences of a global batch that this dp rank reads */
+	int64_t first, share;   /* sequences of a global batch that this dp rank reads: share of them from first on */
 	int32_t *inputs, *targets;
 	struct ckpt_state at;   /* where the run stands */
 	int64_t saved;          /* step of the last checkpoint, -1: none */
@@ -58,7 +59,11 @@ static int open_data(struct trainer *t, struct err *e)
 	const struct job *job = t->job;
 	if (dataset_open(job->data.path, t->shape.seq, job->data.validation, &t->data, e))
 		return -1;
-	t->share = job->batch.global / t->env->layout.dp;
+	struct batch_share mine;
+	if (batch_share_of(job, &t->env->layout, t->env->at.dp, &mine, e))
+		return -1;
+	t->first = mine.first;
+	t->share = mine.micros * job->batch.micro;
 	size_t bytes = (size_t)(t->share * t->shape.seq) * sizeof *t->inputs;
 	t->inputs = malloc(bytes);
 	t->targets = malloc(bytes);
@@ -180,7 +185,7 @@ static void trainer_close(struct trainer *t)
 /* This dp rank's sequences of the global batch at `position`. */
 static int read_batch(struct trainer *t, enum data_split split, int64_t position, struct err *e)
 {
-	return dataset_read(t->data, split, t->job->job.seed, position + t->env->at.dp * t->share, t->share,
+	return dataset_read(t->data, split, t->job->job.seed, position + t->first, t->share,
 			    t->shape.vocab, t->inputs, t->targets, e);
 }
 
@@ -188,7 +193,7 @@ static int read_batch(struct trainer *t, enum data_split split, int64_t position
 static struct engine_batch batch_at(const struct trainer *t, int64_t position)
 {
 	return (struct engine_batch){
-		.inputs = t->inputs, .targets = t->targets, .sample = position + t->env->at.dp * t->share, .loss_scale = 1,
+		.inputs = t->inputs, .targets = t->targets, .sample = position + t->first, .loss_scale = 1,
 	};
 }
 

@@ -24,7 +24,7 @@ static double replica_time(const struct job *job, const struct model_shape *m, c
 }
 
 /* Shares n rounds over groups that take time[g] a round, each at least one: first what every one can surely have,
- * then each next to the one that would end first. */
+ * then each next to the one that would end first; of two, to the slower one, which leaves the faster less idle. */
 static void share_rounds(int64_t n, int groups, const double *time, int64_t *rounds)
 {
 	double rate = 0;
@@ -39,9 +39,11 @@ static void share_rounds(int64_t n, int groups, const double *time, int64_t *rou
 	}
 	for (; left > 0; left--) {
 		int best = 0;
-		for (int g = 1; g < groups; g++)
-			if ((double)(rounds[g] + 1) * time[g] < (double)(rounds[best] + 1) * time[best])
+		for (int g = 1; g < groups; g++) {
+			double mine = (double)(rounds[g] + 1) * time[g], least = (double)(rounds[best] + 1) * time[best];
+			if (mine < least || (mine == least && time[g] > time[best]))
 				best = g;
+		}
 		rounds[best]++;
 	}
 }
@@ -95,4 +97,22 @@ int batch_split(const struct job *job, const struct model_shape *m, const struct
 	for (int dp = 0; dp < l->dp; dp++)
 		out[dp] = (struct batch_share){ .micros = (int)(n / l->dp), .first = job->batch.micro * (n / l->dp) * dp };
 	return 0;
+}
+
+int batch_share_of(const struct job *job, const struct layout *l, int dp, struct batch_share *out, struct err *e)
+{
+	struct model_shape m;
+	model_shape(job, &m);
+	struct stage *stages = calloc((size_t)layout_n_stages(l), sizeof *stages);
+	struct batch_share *shares = calloc((size_t)l->dp, sizeof *shares);
+	int rc = -1;
+	if (!stages || !shares)
+		err_set(e, ERR_NOMEM, "no memory to share a batch over %d replicas; close other programs", l->dp);
+	else if (!speeds_stages(job, &m, l, stages, e) && !batch_split(job, &m, l, stages, shares, e)) {
+		*out = shares[dp];
+		rc = 0;
+	}
+	free(shares);
+	free(stages);
+	return rc;
 }

@@ -1,5 +1,8 @@
 #include "agent/pipeline/rank.h"
 
+#include "plan/batch.h"
+#include "plan/speeds.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +11,7 @@
 static int describe(struct engine *g, const struct engine_options *opt, struct err *e)
 {
 	const struct job *job = opt->job;
-	int64_t each = job->batch.micro * opt->layout.dp;
+	struct batch_share share;
 	int n = layout_n_stages(&opt->layout);
 
 	model_shape(job, &g->shape);
@@ -17,16 +20,15 @@ static int describe(struct engine *g, const struct engine_options *opt, struct e
 	g->at = opt->at;
 	g->phase = opt->phase;
 	g->phase_arg = opt->phase_arg;
-	if (each < 1 || job->batch.global < each || job->batch.global % each)
-		return err_set(e, ERR_USAGE, "batch.global = %lld is no multiple of batch.micro = %lld times dp = %d; change one of them",
-			       (long long)job->batch.global, (long long)job->batch.micro, opt->layout.dp);
-	g->micros = (int)(job->batch.global / each);
+	if (batch_share_of(job, &g->layout, g->at.dp, &share, e))
+		return -1;
+	g->micros = share.micros;
 	g->micro_tokens = job->batch.micro * g->shape.seq;
 	g->global_tokens = job->batch.global * g->shape.seq;
 	g->stages = calloc((size_t)n, sizeof *g->stages);
 	if (!g->stages)
 		return err_set(e, ERR_NOMEM, "%d pipeline stages: out of memory", n);
-	if (layout_stages(&g->shape, n, job->parallel.stages, NULL, g->stages, e))
+	if (speeds_stages(job, &g->shape, &g->layout, g->stages, e))
 		return -1;
 	g->stage = g->stages[layout_stage(&g->layout, g->at.pp, 0)];
 	return 0;
