@@ -28,7 +28,7 @@ plan_field() { # run expression
 
 @test "agents of 2 and 1 threads share the batch 2 to 1, the data's order unchanged" {
 	same_as_one threads parallel.dp=2 launch.threads=2,1 batch.global=8
-	[[ $(plan_field threads 'p["rank_threads"], p["replica_micros"]') == "([2, 1], [5, 3])" ]]
+	[[ $(plan_field threads 'p["rank_threads"], p["replica_micros"]') == "[2, 1] [5, 3]" ]]
 	grep -q ", 2 threads," "$(run_folder threads)"/logs/*-0.log
 	grep -q ", 1 threads," "$(run_folder threads)"/logs/*-1.log
 }
