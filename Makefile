@@ -17,7 +17,7 @@ PREFIX   ?= /usr/local
 # A room may include from the rooms it lists and from nothing else (tests/floors checks it).
 
 COMM_ROOMS     := libcomm/shm libcomm/link libcomm/tcp libcomm/algo libcomm/flight libcomm/device libcomm
-AGENT_ROOMS    := agent/data agent/ckpt agent/parallel agent/model agent/pipeline agent/optim agent/metrics agent/tools agent
+AGENT_ROOMS    := agent/text agent/data agent/ckpt agent/parallel agent/model agent/pipeline agent/optim agent/metrics agent/tools agent
 LAUNCHER_ROOMS := launcher/pmix launcher/slurm launcher/supervise launcher
 ROOMS          := base topo plan $(COMM_ROOMS) kernels $(AGENT_ROOMS) $(LAUNCHER_ROOMS)
 
@@ -34,7 +34,7 @@ libs_topo     := -lhwloc
 libs_plan     := -linih -ljansson -lm
 libs_libcomm  :=
 libs_kernels  := -fopenmp -lm -ldl
-libs_agent    := -lpmix -lxxhash -ljansson -lm -ldl
+libs_agent    := -lpmix -lxxhash -ljansson -lpcre2-8 -lm -ldl
 libs_launcher := -lpmix -luv -ljansson
 
 floor = $(firstword $(subst /, ,$(1)))
@@ -118,7 +118,7 @@ unit-bins: $(UNIT_BIN)
 # --- What Debian 12 must have --------------------------------------------------
 
 PACKAGES       := gcc make pkg-config libhwloc-dev libpmix-dev libinih-dev libopenblas0 libjansson-dev \
-                  libxxhash-dev libuv1-dev libsodium-dev
+                  libxxhash-dev libuv1-dev libsodium-dev libpcre2-dev
 PACKAGES_CHECK := libcmocka-dev bats slurm-wlm munge iproute2 procps python3
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
 
@@ -184,10 +184,10 @@ fuzz: setup-fuzz
 .PHONY: fuzz-bins
 fuzz-bins: $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-FUZZ_ROOMS := agent/ckpt agent/data $(COMM_ROOMS) plan topo base
+FUZZ_ROOMS := agent/text agent/ckpt agent/data $(COMM_ROOMS) plan topo base
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZ_ROOMS))
 	@mkdir -p $(@D)
-	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash
+	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash -lpcre2-8
 
 bench: setup
 	@$(MAKE) --no-print-directory all

@@ -1,0 +1,25 @@
+/*
+ * utf8 — what of a text is UTF-8, by the Unicode standard's table 3-7: no surrogates, nothing above U+10FFFF, no
+ * longer form than needed.
+ */
+#ifndef MUSTER_AGENT_TEXT_UTF8_H
+#define MUSTER_AGENT_TEXT_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bytes of the character at the start of the text; 0: its first byte begins none, or n ends before the character does. */
+size_t utf8_char(const char *text, size_t n);
+/* Bytes of the longest run of whole characters at the start. */
+size_t utf8_run(const char *text, size_t n);
+/* Whether the bytes, fewer than a character has, could still become one. */
+bool utf8_begun(const char *text, size_t n);
+/* The code point of a character that utf8_char has found. */
+uint32_t utf8_value(const char *text, size_t bytes);
+/* Unicode's White_Space. */
+bool utf8_space(uint32_t c);
+/* Appends the character to `out` (4 bytes); returns how many. c must be a scalar value. */
+size_t utf8_put(uint32_t c, char *out);
+
+#endif

@@ -1,0 +1,363 @@
+/* Tokenizers give the ids that Hugging Face's library gave (tests/golden/make_tokenizers.py), and refuse by name what they do not know. */
+#include "agent/text/tokenizer.h"
+#include "base/file.h"
+#include "base/philox.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const names[] = { "gpt2", "llama3", "added", "sequence", "mixtral", "metaspace" };
+enum { NAMES = sizeof names / sizeof *names };
+
+static const char *golden(const char *name, const char *ending)
+{
+	static char path[128];
+	snprintf(path, sizeof path, "tests/golden/text/%s.%s", name, ending);
+	return path;
+}
+
+static struct tokenizer *open_tokenizer(const char *name)
+{
+	struct err e = ERR_INIT;
+	struct tokenizer *t;
+	if (tokenizer_open(golden(name, "json"), &t, &e))
+		fail_msg("%s", e.text);
+	return t;
+}
+
+static int collect(void *arg, const int32_t *ids, size_t n, struct err *e)
+{
+	(void)e;
+	buf_add(arg, ids, n * sizeof *ids);
+	return 0;
+}
+
+static void encode(struct encoder *c, const char *text, size_t n, struct buf *ids)
+{
+	struct err e = ERR_INIT;
+	buf_clear(ids);
+	if (encoder_encode(c, text, n, collect, ids, &e))
+		fail_msg("%s", e.text);
+}
+
+/* What comes out at once, id after id. */
+static void decode(struct decoder *d, const struct buf *ids, struct buf *text)
+{
+	buf_clear(text);
+	for (size_t i = 0; i < ids->len; i += sizeof(int32_t)) {
+		struct err e = ERR_INIT;
+		int32_t id;
+		memcpy(&id, ids->data + i, sizeof id);
+		if (decoder_put(d, id, text, &e))
+			fail_msg("%s", e.text);
+	}
+	decoder_end(d, text);
+}
+
+static void check_case(const char *name, struct encoder *c, struct decoder *d, const json_t *one)
+{
+	struct buf text = BUF_INIT, ids = BUF_INIT, back = BUF_INIT;
+	const char *hex = json_string_value(json_object_get(one, "hex"));
+	const json_t *want = json_object_get(one, "ids"), *said = json_object_get(one, "text");
+	for (const char *at = hex; *at; at += 2) {
+		unsigned byte;
+		assert_int_equal(sscanf(at, "%2x", &byte), 1);
+		buf_add(&text, &(char){ (char)byte }, 1);
+	}
+	encode(c, buf_str(&text), text.len, &ids);
+	for (size_t i = 0; i < json_array_size(want) || i < ids.len / sizeof(int32_t); i++) {
+		int32_t id = -1;
+		if (i < ids.len / sizeof id)
+			memcpy(&id, ids.data + i * sizeof id, sizeof id);
+		if (i >= json_array_size(want) || id != json_integer_value(json_array_get(want, i)))
+			fail_msg("%s: text %s: id %zu is %d of %zu, not as wanted (%zu ids)", name, hex, i, (int)id, ids.len / sizeof id,
+				 json_array_size(want));
+	}
+	decode(d, &ids, &back);
+	if (said && (json_string_length(said) != back.len || memcmp(json_string_value(said), buf_str(&back), back.len)))
+		fail_msg("%s: text %s: decoded \"%s\", not \"%s\"", name, hex, buf_str(&back), json_string_value(said));
+	buf_fini(&text);
+	buf_fini(&ids);
+	buf_fini(&back);
+}
+
+static void ids_and_texts_are_those_of_the_library(void **state)
+{
+	(void)state;
+	for (int i = 0; i < NAMES; i++) {
+		struct err e = ERR_INIT;
+		struct tokenizer *t = open_tokenizer(names[i]);
+		struct encoder *c;
+		struct decoder *d;
+		json_t *file = json_load_file(golden(names[i], "ids"), JSON_ALLOW_NUL, NULL), *one;
+		size_t k, n;
+		assert_non_null(file);
+		assert_int_equal(encoder_open(t, &c, &e), 0);
+		assert_int_equal(decoder_open(t, &d, &e), 0);
+		assert_true(json_array_size(json_object_get(file, "cases")) > 90);
+		for (int again = 0; again < 2; again++) /* words met before, too */
+			json_array_foreach(json_object_get(file, "cases"), k, one)
+				check_case(names[i], c, d, one);
+		const int32_t *before = tokenizer_before(t, &n);
+		const json_t *want = json_object_get(file, "before");
+		assert_int_equal(n, json_array_size(want));
+		for (k = 0; k < n; k++)
+			assert_int_equal(before[k], json_integer_value(json_array_get(want, k)));
+		json_decref(file);
+		encoder_close(c);
+		decoder_close(d);
+		tokenizer_close(t);
+	}
+}
+
+/* Bytes of all sorts: texts, cut characters, anything. */
+static size_t random_bytes(uint64_t number, char *out, size_t most)
+{
+	static const char *const parts[] = { " ", "  ", "\n", "the", "'s", "é", "中", "😀", "\xff", "\xe2\x82", "12", "▁", "<s>", "<|endoftext|>", "\t", "." };
+	size_t n = 0;
+	for (uint64_t i = 0; n + 16 < most; i++) {
+		uint32_t r[4];
+		philox4(philox_key(number, PHILOX_TEST, 5), i, r);
+		if (r[0] % 40 == 0)
+			break;
+		const char *part = parts[r[1] % (sizeof parts / sizeof *parts)];
+		size_t len = r[0] % 3 ? strlen(part) : 1;
+		memcpy(out + n, r[0] % 3 ? part : (const char *)&r[2], len);
+		n += len;
+	}
+	return n;
+}
+
+static void byte_level_vocabularies_give_any_bytes_back(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct err e = ERR_INIT;
+		struct tokenizer *t = open_tokenizer(i ? "sequence" : "gpt2");
+		struct encoder *c;
+		struct buf ids = BUF_INIT, text = BUF_INIT;
+		assert_int_equal(encoder_open(t, &c, &e), 0);
+		for (uint64_t number = 0; number < 2000; number++) {
+			char bytes[400];
+			size_t n = random_bytes(number, bytes, sizeof bytes);
+			encode(c, bytes, n, &ids);
+			buf_clear(&text);
+			for (size_t k = 0; k < ids.len; k += sizeof(int32_t)) {
+				int32_t id;
+				struct decoder *d; /* special tokens have no text: theirs is put in by hand */
+				memcpy(&id, ids.data + k, sizeof id);
+				if (id == tokenizer_id(t, "<|endoftext|>")) {
+					buf_puts(&text, "<|endoftext|>");
+					continue;
+				}
+				assert_int_equal(decoder_open(t, &d, &e), 0);
+				assert_int_equal(decoder_put(d, id, &text, &e), 0);
+				decoder_end(d, &text);
+				decoder_close(d);
+			}
+			assert_int_equal(text.len, n);
+			assert_memory_equal(buf_str(&text), bytes, n);
+		}
+		buf_fini(&ids);
+		buf_fini(&text);
+		encoder_close(c);
+		tokenizer_close(t);
+	}
+}
+
+static void text_streams_in_whole_characters(void **state)
+{
+	static const char said[] = "naïve 中文 🦊 \xf0\x9f x";
+	struct err e = ERR_INIT;
+	struct tokenizer *t = open_tokenizer("gpt2");
+	struct encoder *c;
+	struct decoder *d;
+	struct buf ids = BUF_INIT, text = BUF_INIT;
+	(void)state;
+	assert_int_equal(encoder_open(t, &c, &e), 0);
+	assert_int_equal(decoder_open(t, &d, &e), 0);
+	encode(c, "🦊", 4, &ids);
+	assert_true(ids.len > sizeof(int32_t)); /* several tokens make the one character */
+	encode(c, said, sizeof said - 1, &ids);
+	for (size_t i = 0; i < ids.len; i += sizeof(int32_t)) {
+		int32_t id;
+		memcpy(&id, ids.data + i, sizeof id);
+		assert_int_equal(decoder_put(d, id, &text, &e), 0);
+		size_t smile = (size_t)(strstr(said, "🦊") - said);
+		assert_true(text.len <= smile || text.len >= smile + 4);
+	}
+	decoder_end(d, &text);
+	assert_int_equal(text.len, sizeof said - 1);
+	assert_memory_equal(text.data, said, text.len);
+	assert_int_equal(decoder_put(d, tokenizer_vocab(t), &text, &e), -1);
+	assert_non_null(strstr(e.text, "is not in the vocabulary"));
+	assert_int_equal(decoder_put(d, -1, &text, &e), -1);
+	buf_fini(&ids);
+	buf_fini(&text);
+	encoder_close(c);
+	decoder_close(d);
+	tokenizer_close(t);
+}
+
+/* One word of many symbols takes n log n steps: n² would take hours here. */
+static void long_words_take_near_linear_time(void **state)
+{
+	enum { LONG = 2000000 };
+	struct err e = ERR_INIT;
+	char *text = malloc(LONG);
+	assert_non_null(text);
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct tokenizer *t = open_tokenizer(i ? "metaspace" : "gpt2");
+		struct encoder *c;
+		struct decoder *d;
+		struct buf ids = BUF_INIT, back = BUF_INIT;
+		for (size_t k = 0; k < LONG; k++)
+			text[k] = i && k % 7 == 6 ? ' ' : "thequickbrownfox"[(k * 7 + k / 5) % 16];
+		assert_int_equal(encoder_open(t, &c, &e), 0);
+		assert_int_equal(decoder_open(t, &d, &e), 0);
+		encode(c, text, LONG, &ids);
+		decode(d, &ids, &back);
+		assert_int_equal(back.len, LONG);
+		assert_memory_equal(back.data, text, LONG);
+		buf_fini(&ids);
+		buf_fini(&back);
+		encoder_close(c);
+		decoder_close(d);
+		tokenizer_close(t);
+	}
+	free(text);
+}
+
+static int refuse(void *arg, const int32_t *ids, size_t n, struct err *e)
+{
+	(void)arg;
+	(void)ids;
+	return err_set(e, ERR_IO, "no room for %zu", n);
+}
+
+static void what_takes_the_ids_may_fail(void **state)
+{
+	struct err e = ERR_INIT;
+	struct tokenizer *t = open_tokenizer("gpt2");
+	struct encoder *c;
+	(void)state;
+	assert_int_equal(encoder_open(t, &c, &e), 0);
+	assert_int_equal(encoder_encode(c, "a b", 3, refuse, NULL, &e), -1);
+	assert_int_equal(e.code, ERR_IO);
+	encoder_close(c);
+	tokenizer_close(t);
+}
+
+/* `patch` is merged into a small sound file; the refusal must say `why`. NULL: it is sound. */
+static void check_refusal(const char *patch, const char *why)
+{
+	static const char sound[] =
+		"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"<u>\": 3}, \"merges\": [\"a b\"]},"
+		" \"pre_tokenizer\": null, \"added_tokens\": []}";
+	struct err e = ERR_INIT;
+	struct tokenizer *t = NULL;
+	json_t *o = json_loads(sound, 0, NULL), *p = json_loads(patch, 0, NULL);
+	assert_non_null(p);
+	assert_int_equal(json_object_update_recursive(o, p), 0);
+	char *text = json_dumps(o, 0);
+	int rc = tokenizer_parse(text, strlen(text), "t.json", &t, &e);
+	if (why && (!rc || !strstr(e.text, why) || strncmp(e.text, "t.json: ", 8)))
+		fail_msg("%s: %s, wanted \"%s\"", patch, rc ? e.text : "read", why);
+	if (!why && rc)
+		fail_msg("%s: %s", patch, e.text);
+	tokenizer_close(t);
+	free(text);
+	json_decref(o);
+	json_decref(p);
+}
+
+static void what_is_not_known_is_refused_by_name(void **state)
+{
+	static const struct {
+		const char *patch, *why;
+	} rows[] = {
+		{ "{}", NULL },
+		{ "{\"model\": {\"type\": \"Unigram\"}}", "model Unigram: not supported; known: BPE" },
+		{ "{\"model\": {\"dropout\": 0.1}}", "model.dropout" },
+		{ "{\"model\": {\"end_of_word_suffix\": \"</w>\"}}", "model.end_of_word_suffix: not supported" },
+		{ "{\"model\": {\"continuing_subword_prefix\": \"##\"}}", "model.continuing_subword_prefix: not supported" },
+		{ "{\"model\": {\"vocab\": {\"c\": 2}}}", "have the same id 2" },
+		{ "{\"model\": {\"vocab\": {\"c\": -1}}}", "has the id -1; ids are" },
+		{ "{\"model\": {\"vocab\": {\"c\": 99999999}}}", "has the id 99999999; ids are" },
+		{ "{\"model\": {\"vocab\": {\"c\": \"x\"}}}", "the id of \"c\" is no whole number" },
+		{ "{\"model\": {\"merges\": [\"a c\"]}}", "number 0 needs the token \"c\"" },
+		{ "{\"model\": {\"merges\": [\"b a\"]}}", "needs the token \"ba\"" },
+		{ "{\"model\": {\"merges\": [\"a b\", \"a b b\"]}}", "number 1 is neither" },
+		{ "{\"model\": {\"merges\": [[\"a\", \"b\"]]}}", NULL },
+		{ "{\"model\": {\"merges\": [[\"a\"]]}}", "number 0 is neither" },
+		{ "{\"model\": {\"merges\": {}}}", "model.merges: is no list" },
+		{ "{\"normalizer\": {\"type\": \"NFC\"}}", "normalizer NFC: not supported" },
+		{ "{\"normalizer\": {\"type\": \"Prepend\", \"prepend\": \"▁\"}}", "normalizer Prepend: not supported without" },
+		{ "{\"normalizer\": {\"type\": \"Sequence\"}}", "normalizer Sequence: has no list" },
+		{ "{\"pre_tokenizer\": {\"type\": \"BertPreTokenizer\"}}", "pre_tokenizer BertPreTokenizer: not supported" },
+		{ "{\"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"▁\"}}", "pre_tokenizer Metaspace: not supported when it splits" },
+		{ "{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"a\"}, \"behavior\": \"Removed\"}}", "behavior \"Removed\" is not" },
+		{ "{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}, \"behavior\": \"Isolated\"}}", "the pattern \"(\" is not read" },
+		{ "{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"a*\"}, \"behavior\": \"Isolated\"}}", "can match nothing" },
+		{ "{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"a+\"}, \"behavior\": \"Isolated\"}}", NULL },
+		{ "{\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"ByteLevel\"}, {\"type\": \"Digits\"}]}}",
+		  "pre_tokenizer Digits: not supported behind ByteLevel" },
+		{ "{\"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"model\": {\"byte_fallback\": true}}", "model.byte_fallback: not supported" },
+		{ "{\"added_tokens\": [{\"content\": \"<u>\", \"id\": 4}]}", "in model.vocab another one" },
+		{ "{\"added_tokens\": [{\"content\": \"<v>\", \"id\": 3}]}", "have the same id 3" },
+		{ "{\"added_tokens\": [{\"content\": \"<v>\", \"id\": 4, \"single_word\": true}]}", "single_word, which is not supported" },
+		{ "{\"added_tokens\": [{\"content\": \"\", \"id\": 4}]}", "number 0 has no content or no id" },
+		{ "{\"post_processor\": {\"type\": \"BertProcessing\"}}", "post_processor BertProcessing: not supported" },
+		{ "{\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"x\"}}]}}", "has no ids" },
+		{ "{\"decoder\": {\"type\": \"WordPiece\"}}", "decoder WordPiece: not supported" },
+		{ "{\"truncation\": {\"max_length\": 5}}", "truncation: not supported; set it to null" },
+		{ "{\"padding\": {}}", "padding: not supported" },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		check_refusal(rows[i].patch, rows[i].why);
+}
+
+static void a_text_that_the_vocabulary_lacks_is_refused(void **state)
+{
+	static const char file[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}}";
+	struct err e = ERR_INIT;
+	struct tokenizer *t;
+	struct encoder *c;
+	struct buf ids = BUF_INIT;
+	(void)state;
+	assert_int_equal(tokenizer_parse(file, sizeof file - 1, "t.json", &t, &e), 0);
+	assert_int_equal(encoder_open(t, &c, &e), 0);
+	encode(c, "aab", 3, &ids);
+	assert_int_equal(ids.len, 2 * sizeof(int32_t));
+	assert_int_equal(encoder_encode(c, "a é", 4, collect, &ids, &e), -1);
+	assert_non_null(strstr(e.text, "\" \" (first byte 0x20) has no token"));
+	buf_fini(&ids);
+	encoder_close(c);
+	tokenizer_close(t);
+	assert_int_equal(tokenizer_parse("{", 1, "t.json", &t, &e), -1);
+	assert_non_null(strstr(e.text, "t.json: line 1"));
+	assert_int_equal(tokenizer_open("tests/golden/text/none", &t, &e), -1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ids_and_texts_are_those_of_the_library),
+		cmocka_unit_test(byte_level_vocabularies_give_any_bytes_back),
+		cmocka_unit_test(text_streams_in_whole_characters),
+		cmocka_unit_test(long_words_take_near_linear_time),
+		cmocka_unit_test(what_takes_the_ids_may_fail),
+		cmocka_unit_test(what_is_not_known_is_refused_by_name),
+		cmocka_unit_test(a_text_that_the_vocabulary_lacks_is_refused),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
