@@ -1,4 +1,5 @@
 #include "agent/data/pack.h"
+#include "agent/tools/pack_tokens.h"
 #include "agent/tools/tools.h"
 #include "base/file.h"
 
@@ -14,7 +15,7 @@ static const char page[] =
 	"muster data pack — text files to packed tokens\n"
 	"\n"
 	"SYNOPSIS\n"
-	"  muster data pack FILE… -o PREFIX\n"
+	"  muster data pack FILE… -o PREFIX [--tokenizer FILE [--begin TOKEN] [--end TOKEN]]\n"
 	"  muster data pack @LIST -o PREFIX\n"
 	"  find … -print0 | muster data pack - -o PREFIX\n"
 	"\n"
@@ -23,16 +24,25 @@ static const char page[] =
 	"  file a document, in the order given. Empty files are left out. Files are streamed, so their size does not\n"
 	"  matter. Both files appear whole or not at all. data.path=PREFIX trains on them.\n"
 	"\n"
+	"  With --tokenizer the tokens are those of a Hugging Face tokenizer.json with byte-level BPE (GPT-2, LLaMA-3) or BPE of\n"
+	"  characters with byte fallback (LLaMA-2, Mixtral): u16 where the vocabulary fits, else i32. model.vocab must be at\n"
+	"  least the vocabulary's largest id + 1. What of a tokenizer.json is not supported is refused by name. Bytes that are no\n"
+	"  UTF-8 become the tokens of single bytes.\n"
+	"\n"
 	"OPTIONS\n"
 	"  FILE          a file; folders are refused\n"
 	"  @LIST         the names in the file LIST, one a line, or with NUL between them\n"
 	"  -             the same from standard input\n"
 	"  -o PREFIX     what to write; its folder must exist\n"
+	"  --tokenizer FILE  a tokenizer.json\n"
+	"  --begin TOKEN put this token before each document, such as <s>\n"
+	"  --end TOKEN   put this token behind each document, such as <|endoftext|>\n"
 	"  --json        print the counts as JSON\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster data pack /usr/share/common-licenses/GPL-3 -o gpl\n"
 	"  find /usr/share/doc -name '*.txt' -print0 | muster data pack - -o docs\n"
+	"  muster data pack *.txt -o corpus --tokenizer gpt2/tokenizer.json --end '<|endoftext|>'\n"
 	"\n"
 	"EXIT STATUS\n"
 	"  0  packed\n"
@@ -89,47 +99,58 @@ static int add_word(struct names *names, const char *word, struct err *e)
 	return add_name(names, word, strlen(word), e);
 }
 
-static int print_report(const char *prefix, const struct pack_report *r, bool json)
+static int print_report(const char *prefix, const struct pack_report *r, enum token_type type, bool json)
 {
 	if (json)
 		return tool_print_json(&tool_data_pack, json_pack("{s:s, s:I, s:I, s:I, s:s}", "prefix", prefix, "documents",
 				       (json_int_t)(r->files - r->empty), "empty", (json_int_t)r->empty, "tokens",
-				       (json_int_t)r->tokens, "type", "u8"));
-	printf("%s: %" PRId64 " documents, %" PRId64 " tokens (u8)", prefix, r->files - r->empty, r->tokens);
+				       (json_int_t)r->tokens, "type", token_word(type)));
+	printf("%s: %" PRId64 " documents, %" PRId64 " tokens (%s)", prefix, r->files - r->empty, r->tokens, token_word(type));
 	if (r->empty)
 		printf("; empty files left out: %" PRId64, r->empty);
 	printf("\n");
 	return TOOL_OK;
 }
 
-static int pack(const char *prefix, char **words, int n, bool json)
+/* opt->tokenizer NULL: bytes. */
+static int pack(const char *prefix, char **words, int n, const struct pack_tokens_options *opt, bool json)
 {
 	struct err e = ERR_INIT;
 	struct names names = { 0 };
 	struct pack_report report;
+	enum token_type type = TOKEN_U8;
 	int rc = 0;
 	for (int i = 0; i < n && !rc; i++)
 		rc = add_word(&names, words[i], &e);
 	if (!rc)
-		rc = pack_files(prefix, names.list, names.n, &report, &e);
+		rc = opt->tokenizer ? pack_tokens(prefix, names.list, names.n, opt, &report, &type, &e) :
+				      pack_files(prefix, names.list, names.n, &report, &e);
 	for (int64_t i = 0; i < names.n; i++)
 		free(names.list[i]);
 	free(names.list);
-	return rc ? tool_fail(&tool_data_pack, &e) : print_report(prefix, &report, json);
+	return rc ? tool_fail(&tool_data_pack, &e) : print_report(prefix, &report, type, json);
 }
 
 static int run(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "output", required_argument, NULL, 'o' }, { "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, TOOL_HELP }, { 0 },
+		{ "output", required_argument, NULL, 'o' }, { "tokenizer", required_argument, NULL, 't' },
+		{ "begin", required_argument, NULL, 'b' }, { "end", required_argument, NULL, 'e' },
+		{ "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
 	};
+	struct pack_tokens_options opt = { 0 };
 	const char *prefix = NULL;
 	bool json = false;
 	opterr = 0;
 	for (int c; (c = getopt_long(argc, argv, ":o:h", options, NULL)) != -1;) {
 		if (c == 'o')
 			prefix = optarg;
+		else if (c == 't')
+			opt.tokenizer = optarg;
+		else if (c == 'b')
+			opt.begin = optarg;
+		else if (c == 'e')
+			opt.end = optarg;
 		else if (c == 'j')
 			json = true;
 		else
@@ -139,7 +160,9 @@ static int run(int argc, char **argv)
 		return tool_usage(&tool_data_pack, "-o PREFIX is missing");
 	if (optind == argc)
 		return tool_usage(&tool_data_pack, "no files");
-	return pack(prefix, argv + optind, argc - optind, json);
+	if (!opt.tokenizer && (opt.begin || opt.end))
+		return tool_usage(&tool_data_pack, "--begin and --end name tokens of a --tokenizer, and there is none");
+	return pack(prefix, argv + optind, argc - optind, &opt, json);
 }
 
 const struct tool tool_data_pack = { "data", "pack", run, "text files to packed tokens", page };

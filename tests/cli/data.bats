@@ -97,3 +97,47 @@ refused() {
 	run "$MUSTER" ckpt --help
 	[[ $status -eq 0 && $output == *verify* ]]
 }
+
+@test "text becomes the ids of a tokenizer.json" {
+	tokenizers=$BATS_TEST_DIRNAME/../golden/text
+	printf 'the quick brown fox, 12345 naïve' >a
+	printf '\xff\x00' >b
+	: >empty
+	run "$MUSTER" data pack a b empty -o text --tokenizer "$tokenizers/gpt2.json" --end '<|endoftext|>' --json
+	[[ $status -eq 0 && $(tr -d ' \n' <<<"$output") == '{"prefix":"text","documents":2,"empty":1,"tokens":'*',"type":"u16"}' ]]
+	tokens=$(grep -oP '"tokens": \K[0-9]+' <<<"$output")
+	[[ $(stat -c %s text.bin) -eq $((2 * tokens)) ]]
+	ids=($(od -An -v -tu2 -w2 text.bin))
+	end=$(grep -oP '"id":\K[0-9]+(?=,"content":"<\|endoftext\|>")' "$tokenizers/gpt2.json")
+	[[ ${ids[-1]} -eq $end && ${ids[-4]} -eq $end ]]
+	run "$MUSTER" data show text
+	[[ $status -eq 0 && $output == "text: 2 documents, $tokens tokens (u16)" ]]
+	"$MUSTER" data pack a -o bare --tokenizer "$tokenizers/gpt2.json"
+	[[ $(stat -c %s bare.bin) -eq $((2 * (tokens - 4))) ]]
+	cmp -n "$(stat -c %s bare.bin)" bare.bin text.bin
+	cat a | "$MUSTER" data pack /dev/stdin -o piped --tokenizer "$tokenizers/gpt2.json" # a pipe, too
+	cmp bare.bin piped.bin
+}
+
+@test "a vocabulary beyond 65536 makes wider tokens" {
+	sed 's/{"id":0,"content":"<unk>"/{"id":70000,"content":"<far>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true},&/' \
+		"$BATS_TEST_DIRNAME/../golden/text/mixtral.json" >far.json
+	printf 'x<far>' >a
+	run "$MUSTER" data pack a -o text --tokenizer far.json --begin '<s>'
+	[[ $status -eq 0 && $output == "text: 1 documents, 4 tokens (i32)" ]]
+	[[ $(od -An -tu4 -j12 text.bin | tr -d ' ') -eq 70000 ]]
+}
+
+@test "what a tokenizer cannot be is refused by name" {
+	tokenizers=$BATS_TEST_DIRNAME/../golden/text
+	printf x >a
+	refused 2 "--begin and --end name tokens of a --tokenizer" data pack a -o text --end x
+	refused 2 "--end <|none|>: $tokenizers/gpt2.json has no such token" data pack a -o text --tokenizer "$tokenizers/gpt2.json" --end '<|none|>'
+	refused 1 "lost.json: " data pack a -o text --tokenizer lost.json
+	sed 's/"type":"BPE"/"type":"Unigram"/' "$tokenizers/gpt2.json" >unigram.json
+	refused 1 "unigram.json: model Unigram: not supported; known: BPE" data pack a -o text --tokenizer unigram.json
+	refused 1 "a: line 1: " data pack a -o text --tokenizer a
+	refused 1 "missing: cannot open" data pack a missing -o text --tokenizer "$tokenizers/gpt2.json"
+	refused 2 "the 1 files hold no byte" data pack /dev/null -o text --tokenizer "$tokenizers/gpt2.json"
+	[[ $(ls -A) == $'a\nerr\nout\nunigram.json' ]]
+}
