@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/philox.h"
+#include "kernels/cpu/vmath.h"
 
 #include <math.h>
 
@@ -88,5 +89,35 @@ static inline int padded(int64_t n)
 {
 	return (int)((n + 15) / 16 * 16);
 }
+
+static inline void scale_row(float *x, float by, int n)
+{
+	#pragma omp simd
+	for (int i = 0; i < n; i++)
+		x[i] *= by;
+}
+
+/* x = exp(x - max), which is 0 where x was masked; returns the sum. */
+static inline float exp_row(float *x, int width, float max)
+{
+	float sum = 0;
+	#pragma omp simd reduction(+ : sum)
+	for (int i = 0; i < width; i++) {
+		x[i] = v_exp(x[i] - max);
+		sum += x[i];
+	}
+	return sum;
+}
+
+static inline void drop_row(float *x, const float *keep, int n)
+{
+	#pragma omp simd
+	for (int i = 0; i < n; i++)
+		x[i] *= keep[i];
+}
+
+/* attention_fwd of one query a sequence, with the keys cut into pieces; false when its scratch does not suffice. */
+bool CPU(attention_one)(struct kern *k, float *o, float *lse, const float *q, const float *key, const float *v,
+			const struct attn_shape *s);
 
 #endif

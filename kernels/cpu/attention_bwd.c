@@ -1,6 +1,10 @@
 /*
- * Attention backward: an item of work is one k/v head with the query heads
- * that share it, since they add to the same dk and dv.
+ * Attention backward. The tiles of one k/v head, with the query heads that share it, add to the same dk and dv, and
+ * those of one query tile to the same dq. So an item of work is a k/v head; where there are too few of them for the
+ * threads, it is a tile of a diagonal, on which no two tiles share a query or a key.
+ *
+ * Both ways sum dk and dv head by head and over the queries in their order, dq over the keys in falling order: they
+ * give the same bits.
  */
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/blas.h"
@@ -47,18 +51,24 @@ static void harden_dropped(float *p, float *ds, const float *keep, float lse, fl
 	}
 }
 
-static void harden_tile(float *p, float *ds, const struct head *a, const struct arrays *x,
-			int64_t q0, int64_t qn, int64_t k0, int64_t kn)
+/* A tile: queries q0 … against keys k0 …, dout · o of these queries, and whether it sets dq, or dk and dv, or adds. */
+struct tile {
+	int64_t q0, k0;
+	const float *dots;
+	bool sets_q, sets_kv;
+};
+
+static void harden_tile(float *p, float *ds, const struct head *a, const struct arrays *x, const struct tile *t,
+			int64_t qn, int64_t kn)
 {
-	int width = padded(kn), dim = a->s->dim;
+	int width = padded(kn);
 	for (int64_t i = 0; i < qn; i++) {
-		struct span s = seen(a, q0 + i, k0, kn);
-		int64_t at = a->o + (q0 + i) * a->orow;
-		float dot = row_dot(x->o + at, x->dout + at, dim), lse = x->lse[a->lse + q0 + i];
+		struct span s = seen(a, t->q0 + i, t->k0, kn);
+		float dot = t->dots[i], lse = x->lse[a->lse + t->q0 + i];
 		float *pr = p + i * TILE, *dr = ds + i * TILE;
 		if (a->s->drop.p > 0) {
 			float keep[TILE] = { 0 };
-			keep_row(keep, a, q0 + i, k0, kn);
+			keep_row(keep, a, t->q0 + i, t->k0, kn);
 			harden_dropped(pr, dr, keep, lse, dot, a->scale, (int)s.lo, (int)s.hi, width);
 		} else {
 			harden(pr, dr, lse, dot, a->scale, (int)s.lo, (int)s.hi, width);
@@ -66,60 +76,165 @@ static void harden_tile(float *p, float *ds, const struct head *a, const struct 
 	}
 }
 
-/* What the queries q0 … and the keys k0 … of one head add to the gradients. */
-static void tile_bwd(const struct head *a, const struct arrays *x, int64_t q0, int64_t k0, float *scratch)
+/* What one tile of a head adds to the gradients. */
+static void tile_bwd(const struct head *a, const struct arrays *x, const struct tile *t, float *scratch)
 {
 	const struct attn_shape *s = a->s;
-	int64_t qn = cpu_min(TILE, s->q_len - q0), kn = cpu_min(TILE, s->k_len - k0);
-	int64_t q = a->q + q0 * s->q_row, kv = a->kv + k0 * s->kv_row;
-	const float *dout = x->dout + a->o + q0 * a->orow;
+	int64_t qn = cpu_min(TILE, s->q_len - t->q0), kn = cpu_min(TILE, s->k_len - t->k0);
+	int64_t q = a->q + t->q0 * s->q_row, kv = a->kv + t->k0 * s->kv_row;
+	const float *dout = x->dout + a->o + t->q0 * a->orow;
 	float *p = scratch, *ds = p + TILE * TILE;
 	blas_gemm(false, true, qn, kn, s->dim, a->scale, x->q + q, s->q_row, x->k + kv, s->kv_row, 0, p, TILE);
 	blas_gemm(false, true, qn, kn, s->dim, 1, dout, a->orow, x->v + kv, s->kv_row, 0, ds, TILE);
-	harden_tile(p, ds, a, x, q0, qn, k0, kn);
-	blas_gemm(true, false, kn, s->dim, qn, 1, p, TILE, dout, a->orow, 1, x->dv + kv, s->kv_row);
-	blas_gemm(true, false, kn, s->dim, qn, 1, ds, TILE, x->q + q, s->q_row, 1, x->dk + kv, s->kv_row);
-	blas_gemm(false, false, qn, s->dim, kn, 1, ds, TILE, x->k + kv, s->kv_row, 1, x->dq + q, s->q_row);
+	harden_tile(p, ds, a, x, t, qn, kn);
+	blas_gemm(true, false, kn, s->dim, qn, 1, p, TILE, dout, a->orow, !t->sets_kv, x->dv + kv, s->kv_row);
+	blas_gemm(true, false, kn, s->dim, qn, 1, ds, TILE, x->q + q, s->q_row, !t->sets_kv, x->dk + kv, s->kv_row);
+	blas_gemm(false, false, qn, s->dim, kn, 1, ds, TILE, x->k + kv, s->kv_row, !t->sets_q, x->dq + q, s->q_row);
 }
 
-static void clear(struct kern *k, float *x, int64_t batch, int64_t stride, int64_t len, int64_t row, int64_t width)
+/* Which keys some of the query tile's queries see lie in here. */
+static struct span keys_of(const struct head *a, int64_t q0)
 {
-	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, batch * len * width))
-	for (int64_t i = 0; i < batch * len; i++)
-		memset(x + i / len * stride + i % len * row, 0, (size_t)width * sizeof *x);
+	return seen_by_tile(a, q0, cpu_min(TILE, a->s->q_len - q0));
 }
 
-static void clear_all(struct kern *k, const struct arrays *x, const struct attn_shape *s)
+/* dots[i] = dout · o of query q0 + i, for i of n. */
+static void dots_of(float *dots, const struct head *a, const struct arrays *x, int64_t q0, int64_t n)
 {
-	clear(k, x->dq, s->batch, s->q_batch, s->q_len, s->q_row, (int64_t)s->heads * s->dim);
-	clear(k, x->dk, s->batch, s->kv_batch, s->k_len, s->kv_row, (int64_t)s->kv_heads * s->dim);
-	clear(k, x->dv, s->batch, s->kv_batch, s->k_len, s->kv_row, (int64_t)s->kv_heads * s->dim);
-}
-
-/* dk and dv are summed over the queries in their order, dq over the keys in falling order. */
-static void head_bwd(const struct head *a, const struct arrays *x, float *scratch)
-{
-	for (int64_t q0 = 0; q0 < a->s->q_len; q0 += TILE) {
-		struct span keys = seen_by_tile(a, q0, cpu_min(TILE, a->s->q_len - q0));
-		for (int64_t k0 = (keys.hi - 1) / TILE * TILE; keys.hi > 0 && k0 >= keys.lo; k0 -= TILE)
-			tile_bwd(a, x, q0, k0, scratch);
+	for (int64_t i = 0; i < n; i++) {
+		int64_t at = a->o + (q0 + i) * a->orow;
+		dots[i] = row_dot(x->o + at, x->dout + at, a->s->dim);
 	}
+}
+
+static void clear_rows(float *x, int64_t n, int64_t row, int width)
+{
+	for (int64_t i = 0; i < n; i++)
+		memset(x + i * row, 0, (size_t)width * sizeof *x);
+}
+
+static void clear_queries(const struct head *a, const struct arrays *x, int64_t q0, int64_t qn)
+{
+	clear_rows(x->dq + a->q + q0 * a->s->q_row, qn, a->s->q_row, a->s->dim);
+}
+
+static void clear_keys(const struct head *a, const struct arrays *x, int64_t k0, int64_t kn)
+{
+	clear_rows(x->dk + a->kv + k0 * a->s->kv_row, kn, a->s->kv_row, a->s->dim);
+	clear_rows(x->dv + a->kv + k0 * a->s->kv_row, kn, a->s->kv_row, a->s->dim);
+}
+
+/* All query tiles against the key tile k0; dk and dv are set by the first of them when sets_kv. */
+static void keys_bwd(const struct head *a, const struct arrays *x, int64_t k0, const float *dots, bool sets_q, bool sets_kv,
+		     float *scratch)
+{
+	int64_t q0 = a->s->k_first + k0 - a->s->q_first; /* the first query that may see this tile */
+	for (q0 = q0 > 0 ? q0 / TILE * TILE : 0; q0 < a->s->q_len; q0 += TILE) {
+		struct span keys = keys_of(a, q0);
+		if (k0 < keys.lo || k0 >= keys.hi)
+			continue;
+		bool last = keys.hi - k0 <= TILE; /* no later tile was seen before this one */
+		tile_bwd(a, x, &(struct tile){ q0, k0, dots + q0, sets_q && last, sets_kv }, scratch);
+		sets_kv = false;
+	}
+	if (sets_kv)
+		clear_keys(a, x, k0, cpu_min(TILE, a->s->k_len - k0));
+}
+
+static void head_bwd(const struct head *a, const struct arrays *x, bool sets_q, bool sets_kv, float *scratch)
+{
+	const struct attn_shape *s = a->s;
+	float *dots = scratch + 2 * TILE * TILE;
+	dots_of(dots, a, x, 0, s->q_len);
+	for (int64_t q0 = 0; sets_q && q0 < s->q_len; q0 += TILE)
+		if (!keys_of(a, q0).hi)
+			clear_queries(a, x, q0, cpu_min(TILE, s->q_len - q0));
+	for (int64_t k0 = (s->k_len - 1) / TILE * TILE; k0 >= 0; k0 -= TILE)
+		keys_bwd(a, x, k0, dots, sets_q, sets_kv, scratch);
+}
+
+static void by_heads(struct kern *k, const struct arrays *x, const struct attn_shape *s, bool add, int threads)
+{
+	int group = s->heads / s->kv_heads;
+	int64_t items = s->batch * s->kv_heads;
+	#pragma omp parallel for schedule(dynamic) num_threads(threads)
+	for (int64_t item = 0; item < items; item++)
+		for (int i = 0; i < group; i++) {
+			struct head a = head_at(s, item / s->kv_heads, (int)(item % s->kv_heads) * group + i);
+			head_bwd(&a, x, !add, !add && i == 0, kern_scratch(k, omp_get_thread_num()));
+		}
+}
+
+/* Query tile t meets key tile t + last - d on diagonal d: last is how far ahead of it the last key tile lies that it sees. */
+struct diagonals {
+	int64_t q_tiles, k_tiles, last;
+	int64_t first, end; /* diagonals that may hold something */
+};
+
+static struct diagonals diagonals_of(const struct attn_shape *s)
+{
+	struct diagonals d = { .q_tiles = (s->q_len + TILE - 1) / TILE, .k_tiles = (s->k_len + TILE - 1) / TILE };
+	int64_t ahead = s->q_first + TILE - 1 - s->k_first;
+	d.last = (ahead < 0 ? ahead - TILE + 1 : ahead) / TILE;
+	d.first = d.last >= d.k_tiles ? d.last - d.k_tiles + 1 : 0;
+	d.end = d.q_tiles + d.last;
+	return d;
+}
+
+/* Diagonal n of the i-th query head of every k/v head; all threads of a team come here together. */
+static void diagonal_bwd(struct kern *k, const struct arrays *x, const struct attn_shape *s, const struct diagonals *d,
+			 int64_t n, int i)
+{
+	int64_t q_lo = n > d->last ? n - d->last : 0;
+	int64_t q_hi = cpu_min(d->q_tiles, d->k_tiles + n - d->last), tiles = q_hi > q_lo ? q_hi - q_lo : 0;
+	#pragma omp for schedule(dynamic)
+	for (int64_t at = 0; at < s->batch * s->kv_heads * tiles; at++) {
+		int64_t item = at / tiles, tile = q_lo + at % tiles;
+		int h = (int)(item % s->kv_heads) * (s->heads / s->kv_heads) + i;
+		struct head a = head_at(s, item / s->kv_heads, h);
+		float dots[TILE];
+		struct tile t = { tile * TILE, (tile + d->last - n) * TILE, dots, false, false };
+		struct span keys = keys_of(&a, t.q0);
+		if (t.k0 < keys.lo || t.k0 >= keys.hi)
+			continue;
+		dots_of(dots, &a, x, t.q0, cpu_min(TILE, s->q_len - t.q0));
+		tile_bwd(&a, x, &t, kern_scratch(k, omp_get_thread_num()));
+	}
+}
+
+static void clear_all(const struct arrays *x, const struct attn_shape *s, int threads)
+{
+	int group = s->heads / s->kv_heads;
+	#pragma omp parallel for schedule(static) num_threads(threads)
+	for (int64_t i = 0; i < s->batch * s->heads; i++) {
+		struct head a = head_at(s, i / s->heads, (int)(i % s->heads));
+		clear_queries(&a, x, 0, s->q_len);
+		if (i % s->heads % group == 0)
+			clear_keys(&a, x, 0, s->k_len);
+	}
+}
+
+static void by_diagonals(struct kern *k, const struct arrays *x, const struct attn_shape *s, bool add, int threads)
+{
+	struct diagonals d = diagonals_of(s);
+	if (!add)
+		clear_all(x, s, threads);
+	#pragma omp parallel num_threads(threads)
+	for (int i = 0; i < s->heads / s->kv_heads; i++)
+		for (int64_t n = d.first; n < d.end; n++)
+			diagonal_bwd(k, x, s, &d, n, i);
 }
 
 static void attention_bwd(struct kern *k, void *dq, void *dk, void *dv, const void *dout, const void *o, const float *lse,
 			  const void *q, const void *key, const void *v, const struct attn_shape *s, bool add)
 {
 	struct arrays x = { dq, dk, dv, dout, o, lse, q, key, v };
-	int group = s->heads / s->kv_heads;
 	int64_t items = s->batch * s->kv_heads;
-	if (!add)
-		clear_all(k, &x, s);
-	#pragma omp parallel for schedule(dynamic) num_threads(cpu_team(k, items * group * s->q_len * s->k_len))
-	for (int64_t item = 0; item < items; item++)
-		for (int i = 0; i < group; i++) {
-			struct head a = head_at(s, item / s->kv_heads, (int)(item % s->kv_heads) * group + i);
-			head_bwd(&a, &x, kern_scratch(k, omp_get_thread_num()));
-		}
+	int threads = cpu_team(k, s->batch * s->heads * s->q_len * s->k_len);
+	if (items % threads == 0 || items >= 4 * threads || cpu_min(s->q_len, s->k_len) <= TILE)
+		by_heads(k, &x, s, add, threads);
+	else
+		by_diagonals(k, &x, s, add, threads);
 }
 
 void CPU(attention_bwd)(struct ops *o)

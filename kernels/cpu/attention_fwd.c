@@ -5,17 +5,9 @@
  */
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/blas.h"
-#include "kernels/cpu/vmath.h"
 
 #include <omp.h>
 #include <string.h>
-
-static void scale_row(float *x, float by, int n)
-{
-	#pragma omp simd
-	for (int i = 0; i < n; i++)
-		x[i] *= by;
-}
 
 static float max_row(float *x, int lo, int hi, int width, float max)
 {
@@ -25,25 +17,6 @@ static float max_row(float *x, int lo, int hi, int width, float max)
 		max = x[i] > max ? x[i] : max;
 	}
 	return max;
-}
-
-/* x = exp(x - max), which is 0 where x was masked; returns the sum. */
-static float exp_row(float *x, int width, float max)
-{
-	float sum = 0;
-	#pragma omp simd reduction(+ : sum)
-	for (int i = 0; i < width; i++) {
-		x[i] = v_exp(x[i] - max);
-		sum += x[i];
-	}
-	return sum;
-}
-
-static void drop_row(float *x, const float *keep, int n)
-{
-	#pragma omp simd
-	for (int i = 0; i < n; i++)
-		x[i] *= keep[i];
 }
 
 /* A tile's queries, and what is known of each so far. */
@@ -112,6 +85,8 @@ static void attention_fwd(struct kern *k, void *ov, float *lse, const void *qv, 
 {
 	float *o = ov;
 	const float *q = qv, *key = keyv, *v = vv;
+	if (s->q_len == 1 && CPU(attention_one)(k, o, lse, q, key, v, s))
+		return;
 	int64_t heads = s->batch * s->heads, tiles = (s->q_len + TILE - 1) / TILE, items = heads * tiles;
 	#pragma omp parallel for schedule(dynamic) num_threads(cpu_team(k, heads * s->q_len * s->k_len * s->dim / TILE))
 	for (int64_t item = 0; item < items; item++) {

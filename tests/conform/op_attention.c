@@ -161,7 +161,8 @@ static void attention_merge_run(const struct ops *o, struct kern *k, const struc
 /* Queries behind the keys, among them, before them; one query; more keys than queries and fewer. */
 #define PIECE_DIMS \
 	{ SHAPE(2, 70, 200, 130, 3, 4, 2, 16), .with = true }, { SHAPE(1, 65, 40, 90, 7, 2, 1, 32) }, \
-	{ SHAPE(2, 10, 0, 20, 12, 2, 2, 8) }, { SHAPE(2, 1, 300, 301, 0, 8, 2, 64) }, \
+	{ SHAPE(2, 10, 0, 20, 12, 2, 2, 8) }, { SHAPE(3, 130, 0, 140, 70, 2, 1, 16) }, { SHAPE(2, 1, 300, 301, 0, 8, 2, 64) }, \
+	{ SHAPE(3, 1, 1500, 1400, 90, 3, 1, 48), .documents = true }, { SHAPE(1, 1, 2000, 1900, 90, 4, 1, 16), .p = 0.2f }, \
 	{ SHAPE(2, 140, 60, 75, 64, 2, 1, 16), .documents = true, .p = 0.1f, .with = true }
 #define ATTENTION_DIMS { WHOLE_DIMS, PIECE_DIMS }
 

@@ -36,7 +36,7 @@ struct op_test {
 	void (*args)(const struct dims *d, struct arg *a);
 	void (*prepare)(const struct ops *o, struct kern *k, const struct dims *d, void **p); /* derived inputs; may be NULL */
 	void (*run)(const struct ops *o, struct kern *k, const struct dims *d, void **p);
-	struct dims dims[16];
+	struct dims dims[24];
 };
 
 /* The families; each ends with a row without a name. */
