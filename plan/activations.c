@@ -30,7 +30,7 @@ void act_dims_of(const struct job *job, const struct model_shape *m, const struc
 		.act = cut(m->ffn, l, tp_rank, CATALOGUE_FFN_GRAIN), .vocab = cut(m->vocab, l, tp_rank, CATALOGUE_VOCAB_GRAIN),
 		.stats = m->rms ? 1 : 2, .width = job->precision.dtype == DTYPE_FP32 ? 4 : 2,
 		.sp = job->parallel.sp && l->tp > 1, .cp = l->cp > 1, .dropout = job->model.dropout > 0, .moe = m->experts > 0, .experts = m->experts, .top = m->top, .split = split,
-		.mode = job->recompute.mode, .every = job->recompute.every,
+		.offload = job->offload.activations, .mode = job->recompute.mode, .every = job->recompute.every,
 	};
 	d.n = d.micro * d.seq;
 	d.s = d.sp ? d.n / l->tp : d.n;
@@ -120,6 +120,15 @@ int64_t act_bytes(const struct act_dims *d, enum act a)
 	}
 }
 
+int64_t act_layer_bytes(const struct act_dims *d, int layer, bool first)
+{
+	int64_t sum = 0;
+	for (int a = 0; a < ACTS; a++)
+		if (act_home(d, layer, first, (enum act)a) == ACT_SLOT)
+			sum += act_bytes(d, (enum act)a);
+	return sum;
+}
+
 int64_t act_slot_bytes(const struct act_dims *d, const struct stage *stage, enum act_slot a)
 {
 	int64_t stream = act_lines(d->s * d->c * d->width);
@@ -166,4 +175,59 @@ int64_t act_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch 
 	default:
 		return 0;
 	}
+}
+
+static int64_t layers_total(const struct act_dims *d, const struct stage *stage)
+{
+	int64_t sum = 0;
+	for (int l = stage->layer_lo; l < stage->layer_hi; l++)
+		sum += act_layer_bytes(d, l, l == stage->layer_lo);
+	return sum;
+}
+
+int64_t act_slot_total(const struct act_dims *d, const struct stage *stage)
+{
+	int64_t sum = d->offload ? 0 : layers_total(d, stage);
+	for (int a = 0; a < SLOTS; a++)
+		sum += act_slot_bytes(d, stage, (enum act_slot)a);
+	return sum;
+}
+
+int64_t act_offloaded(const struct act_dims *d, const struct stage *stage)
+{
+	return d->offload ? layers_total(d, stage) : 0;
+}
+
+int64_t act_staged(const struct act_dims *d, const struct stage *chunks, int n_chunks)
+{
+	int64_t largest = 0;
+	for (int i = 0; i < n_chunks && d->offload; i++)
+		for (int l = chunks[i].layer_lo; l < chunks[i].layer_hi; l++)
+			largest = most(largest, act_layer_bytes(d, l, l == chunks[i].layer_lo));
+	return largest;
+}
+
+/* A tensor has a place in the work home when any layer writes it again. */
+static int64_t work_total(const struct act_dims *d, const struct stage *chunks, int n_chunks)
+{
+	int64_t sum = 0;
+	for (int a = 0; a < ACTS; a++) {
+		bool used = false;
+		for (int i = 0; i < n_chunks; i++)
+			for (int l = chunks[i].layer_lo; l < chunks[i].layer_hi && !used; l++)
+				used = act_home(d, l, l == chunks[i].layer_lo, (enum act)a) == ACT_WORK;
+		sum += used ? act_bytes(d, (enum act)a) : 0;
+	}
+	return sum;
+}
+
+int64_t act_shared_total(const struct act_dims *d, const struct stage *chunks, int n_chunks, bool rope)
+{
+	int64_t sum = work_total(d, chunks, n_chunks) + STAGED * act_staged(d, chunks, n_chunks) + (rope ? act_rope_bytes(d) : 0);
+	bool last = false;
+	for (int i = 0; i < n_chunks; i++)
+		last |= chunks[i].last;
+	for (int a = 0; a < SCRATCHES; a++)
+		sum += act_scratch_bytes(d, last, (enum act_scratch)a);
+	return sum;
 }

@@ -7,7 +7,8 @@
  *
  * A layer's tensor lives in one of these homes:
  *
- *     slot     one a (micro-batch in flight, layer): kept until the backward pass. With offload.activations, in host memory
+ *     slot     one a (micro-batch in flight, layer): kept until the backward pass. With offload.activations, in host memory:
+ *              then two layers' worth is staged in the device's, in turn
  *     work     one for all recomputing layers of the rank: written in the forward pass, again before the backward pass
  *     nowhere  the tensor is not needed
  *
@@ -36,7 +37,7 @@ struct act_dims {
 	int64_t stats;                   /* numbers a row that a norm keeps: 1 (rstd), 2 (mean, rstd) */
 	int64_t experts, top;            /* of a mixture; 0: none */
 	int64_t width;                   /* bytes of a storage element */
-	bool sp, cp, dropout, moe, split;
+	bool sp, cp, dropout, moe, split, offload;
 	enum job_recompute mode;
 	int64_t every;
 };
@@ -80,6 +81,9 @@ enum act_home act_home(const struct act_dims *d, int layer, bool first, enum act
 /* In whole 64-byte lines, as all here. */
 int64_t act_bytes(const struct act_dims *d, enum act a);
 
+/* All that a layer has in the slot home. */
+int64_t act_layer_bytes(const struct act_dims *d, int layer, bool first);
+
 /* Of a micro-batch in a chunk. */
 enum act_slot {
 	SLOT_INPUT,      /* [s, c] */
@@ -111,5 +115,14 @@ enum act_scratch {
 };
 /* last: the rank has the last stage. */
 int64_t act_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a);
+
+/* Sums. One slot of a chunk, in the device's memory and, offloaded, in the host's. */
+int64_t act_slot_total(const struct act_dims *d, const struct stage *stage);
+int64_t act_offloaded(const struct act_dims *d, const struct stage *stage);
+/* Staging of offloaded layers: STAGED places of the largest one. */
+enum { STAGED = 2 };
+int64_t act_staged(const struct act_dims *d, const struct stage *chunks, int n_chunks);
+/* What the rank's slots share: the work home, staged layers, scratch, tables of positions. rope: the model has such. */
+int64_t act_shared_total(const struct act_dims *d, const struct stage *chunks, int n_chunks, bool rope);
 
 #endif

@@ -16,6 +16,7 @@ static void *carve(struct carver *c, int64_t bytes)
 	return p;
 }
 
+/* A layer's tensors lie together, so that offloading moves them as one. */
 static void carve_block(struct model *m, struct carver *c, const struct slot *s, const struct block_view *v, bool first,
 			struct block_kept *k)
 {
@@ -31,8 +32,10 @@ static void carve_slot(struct model *m, const struct chunk *ch, struct carver *c
 {
 	for (int a = 0; a < SLOTS; a++)
 		s->at[a] = carve(c, act_slot_bytes(&m->d, &ch->stage, (enum act_slot)a));
-	for (int i = 0; i < ch->layers; i++)
-		carve_block(m, c, s, &ch->views.blocks[i], i == 0, &s->blocks[i]);
+	for (int i = 0; i < ch->layers; i++) {
+		struct carver staged = { .base = m->offload ? offload_staged(m->offload, i) : NULL };
+		carve_block(m, m->d.offload ? &staged : c, s, &ch->views.blocks[i], i == 0, &s->blocks[i]);
+	}
 }
 
 /* One home for what recomputing layers write again. */
@@ -80,6 +83,8 @@ static int open_slot(struct model *m, const struct chunk *ch, struct slot *s, st
 int activations_open(struct model *m, struct err *e)
 {
 	struct carver c = { 0 };
+	if (m->d.offload && offload_open(m, &m->offload, e))
+		return -1;
 	carve_work(m, &c);
 	if (c.used) {
 		if (take(m, &c, "recomputed activations", e))
@@ -128,4 +133,5 @@ void activations_close(struct model *m)
 	if (m->scratch_memory)
 		kern_free(m->kern, m->scratch_memory);
 	m->work = m->scratch_memory = NULL;
+	offload_close(m);
 }

@@ -129,6 +129,7 @@ int model_open(const struct model_options *opt, struct model **out, struct err *
 	m->store = opt->store;
 	m->tp = opt->tp;
 	m->cp = opt->cp;
+	m->spill_dir = opt->spill_dir;
 	act_dims_of(opt->job, opt->shape, &opt->layout, opt->tp_rank, opt->split, &m->d);
 	m->head_first = act_first_head(opt->shape, &opt->layout, opt->tp_rank);
 	if (open_chunks(m, opt, e) || open_places(m, e) || activations_open(m, e) ||

@@ -49,6 +49,7 @@ struct model_options {
 	struct cp *cp;
 	struct ep *ep;
 	struct kern *kern;
+	const char *spill_dir;             /* of offloaded activations, unless TMPDIR is set */
 };
 
 /* All memory is allocated here. */

@@ -76,6 +76,8 @@ struct model {
 	struct tp *tp;
 	struct cp *cp;
 	struct moe *moe;     /* NULL: a dense model */
+	struct offload *offload; /* NULL: activations stay in the device's memory */
+	const char *spill_dir;
 	struct act_dims d;
 	struct chunk *chunks;
 	int n_chunks;
@@ -107,6 +109,16 @@ struct pass {
 /* activations.c */
 int activations_open(struct model *m, struct err *e);
 void activations_close(struct model *m);
+
+/* offload.c: layers' activations in host memory (on the CPU, a file without a name) from the forward pass to the backward pass. Two
+ * places in the device's memory take turns, so that a layer can still read what the one before it has left. */
+struct offload;
+int offload_open(struct model *m, struct offload **out, struct err *e);
+void offload_close(struct model *m);
+char *offload_staged(const struct offload *o, int layer);
+/* The i-th layer of the pass's chunk and slot, out and back. Nothing without offloading. */
+void offload_store(struct pass *p, int i);
+void offload_fetch(struct pass *p, int i);
 
 /* rope.c: sets m->cos, m->sin. */
 int rope_tables(struct model *m, struct err *e);

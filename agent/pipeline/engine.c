@@ -85,7 +85,7 @@ static int open_store(struct engine *g, const struct share *share, struct err *e
 	return store_open(&o, &g->store, e);
 }
 
-static int open_model(struct engine *g, struct err *e)
+static int open_model(struct engine *g, const struct engine_options *opt, struct err *e)
 {
 	const struct share share = {
 		.tp = g->layout.tp, .tp_rank = g->at.tp, .ep = g->layout.ep, .ep_rank = g->at.dp % g->layout.ep, .sp = g->tp.sp,
@@ -96,6 +96,7 @@ static int open_model(struct engine *g, struct err *e)
 	const struct model_options m = {
 		.job = g->job, .shape = &g->shape, .catalogue = &g->catalogue, .chunks = &g->stage, .n_chunks = 1, .slots = &g->slots,
 		.layout = g->layout, .tp_rank = g->at.tp, .store = g->store, .tp = &g->tp, .cp = &g->cp, .ep = &g->ep, .kern = g->kern,
+		.spill_dir = opt->spill_dir,
 	};
 	return model_open(&m, &g->model, e);
 }
@@ -106,7 +107,7 @@ int engine_open(const struct engine_options *opt, struct engine **out, struct er
 	if (!g)
 		return err_set(e, ERR_NOMEM, "engine: out of memory");
 	if (describe(g, opt, e) || open_schedule(g, opt->job->parallel.schedule, e) || open_kern(g, opt, e) ||
-	    open_groups(g, opt, e) || open_model(g, e)) {
+	    open_groups(g, opt, e) || open_model(g, opt, e)) {
 		engine_close(g);
 		return -1;
 	}

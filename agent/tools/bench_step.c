@@ -74,7 +74,7 @@ struct bench {
 static int open_model(struct bench *b, struct err *e)
 {
 	struct engine_options opt = {
-		.job = &b->job, .layout = layout_of(&b->job, 1), .backend = "cpu", .threads = b->threads,
+		.job = &b->job, .layout = layout_of(&b->job, 1), .backend = "cpu", .threads = b->threads, .spill_dir = ".",
 	};
 	if (crew_alone(&b->world, e))
 		return -1;

@@ -49,7 +49,8 @@ static void words_of(const struct tiny *t, struct words *w)
 	word(w, "optimizer.lr=3e-3");
 	word(w, "optimizer.min_lr=1e-3");
 	word(w, "optimizer.warmup=3");
-	word(w, "model.experts=4");
+	if (t->family == FAMILY_MIXTRAL)
+		word(w, "model.experts=4");
 }
 
 int trainee_job(const struct tiny *t, const char *const *more, struct job *out, struct err *e)
@@ -99,6 +100,7 @@ int trainee_open(const struct tiny *model, const struct job *job, struct comm *w
 		return err_set(e, ERR_NOMEM, "no memory for %zu tokens", n);
 	const struct engine_options opt = {
 		.job = &t->job, .layout = t->layout, .at = t->at, .world = world, .backend = backend, .threads = threads,
+		.spill_dir = ".",
 	};
 	return engine_open(&opt, &t->engine, e) ? -1 : open_state(t, e);
 }
