@@ -21,13 +21,23 @@ struct shard {
 	float *params;
 };
 
+/* In two parts, cut in the middle of a row where there is one. */
+static void fill(const struct model_shape *m, const struct param *p, float *out)
+{
+	int64_t cut = p->count / 3;
+	model_init(p, m, 7, 0, cut, out);
+	model_init(p, m, 7, cut, p->count - cut, out + cut);
+}
+
 static void shard_open(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage, struct shard *s)
 {
+	const struct share share = { .tp = tp, .tp_rank = tp_rank, .ep = 1, .chunks = stage, .n_chunks = 1 };
 	struct err e = ERR_INIT;
-	assert_int_equal(catalogue_build(m, tp, tp_rank, stage, &s->c, &e), 0);
+	assert_int_equal(catalogue_build(m, &share, &s->c, &e), 0);
 	s->params = calloc((size_t)s->c.elements, sizeof *s->params);
 	assert_non_null(s->params);
-	model_init(&s->c, m->init_std, m->layers, 7, s->params);
+	for (int i = 0; i < s->c.n; i++)
+		fill(m, &s->c.params[i], s->params + s->c.params[i].offset);
 }
 
 static void shard_close(struct shard *s)
@@ -58,7 +68,7 @@ static void check_shards(const struct model_shape *m, const struct shard *whole,
 {
 	struct stage stages[8];
 	struct err e = ERR_INIT;
-	assert_int_equal(layout_stages(m, pp, stages, &e), 0);
+	assert_int_equal(layout_stages(m, pp, "", NULL, stages, &e), 0);
 	for (int s = 0; s < pp; s++)
 		for (int r = 0; r < tp; r++) {
 			struct shard part;
