@@ -186,6 +186,217 @@ static void attention_with_huge_scores_picks_one_value(void **state)
 	}
 }
 
+/* Keys in three pieces, queries in two, as context parallelism has them: joined, forward and backward, they are the whole. */
+static void attention_of_pieces_is_that_of_the_whole(void **state)
+{
+	(void)state;
+	enum { BATCH = 2, SEQ = 150, HEADS = 4, KV = 2, DIM = 8, Q = HEADS * DIM, G = KV * DIM, ALL = BATCH * SEQ * Q };
+	static float q[ALL], key[ALL], v[ALL], dout[ALL], o[2][ALL], piece[ALL], grad[2][3][ALL];
+	static float lse[BATCH * HEADS * SEQ], part[3][BATCH * HEADS * SEQ];
+	static int32_t starts[BATCH * SEQ];
+	static const int64_t samples[BATCH] = { 4, 1 };
+	static const int64_t keys[] = { 0, 70, 71, SEQ }, queries[] = { 0, 64, SEQ };
+	for (int i = 0; i < ALL; i++) {
+		q[i] = (float)(i * 31 % 101) / 30 - 1.5f;
+		key[i] = (float)(i * 17 % 103) / 30 - 1.5f;
+		v[i] = (float)(i * 13 % 107) / 30 - 1.5f;
+		dout[i] = (float)(i * 7 % 109) / 30 - 1.5f;
+		starts[i % (BATCH * SEQ)] = i % SEQ < 40 ? 0 : 40;
+	}
+	const struct attn_shape whole = {
+		.batch = BATCH, .q_len = SEQ, .k_len = SEQ, .heads = HEADS, .kv_heads = KV, .dim = DIM, .q_row = Q, .q_batch = SEQ * Q,
+		.kv_row = G, .kv_batch = SEQ * G, .o_batch = SEQ * Q, .starts = starts, .starts_batch = SEQ,
+		.drop = { { { 1, 2 } }, 0.2f }, .samples = samples, .heads_all = HEADS, .seq = SEQ,
+	};
+	EACH_BACKEND(f) {
+		f->o->attention_fwd(f->k, o[0], lse, q, key, v, &whole);
+		f->o->attention_bwd(f->k, grad[0][0], grad[0][1], grad[0][2], dout, o[0], lse, q, key, v, &whole, false);
+		memset(grad[1], 0, sizeof grad[1]);
+		for (int i = 0; i < 2; i++) {
+			int64_t at = queries[i];
+			struct attn_shape s = whole;
+			s.q_first = at;
+			s.q_len = queries[i + 1] - at;
+			s.starts += at;
+			for (int j = 0; j < 3; j++) {
+				s.k_first = keys[j];
+				s.k_len = keys[j + 1] - keys[j];
+				f->o->attention_fwd(f->k, j ? piece + at * Q : o[1] + at * Q, part[j], q + at * Q, key + s.k_first * G,
+						    v + s.k_first * G, &s);
+				if (j)
+					f->o->attention_merge(f->k, o[1] + at * Q, part[0], piece + at * Q, part[j], &s);
+			}
+			for (int j = 0; j < 3; j++) {
+				s.k_first = keys[j];
+				s.k_len = keys[j + 1] - keys[j];
+				f->o->attention_bwd(f->k, grad[1][0] + at * Q, grad[1][1] + s.k_first * G, grad[1][2] + s.k_first * G,
+						    dout + at * Q, o[1] + at * Q, part[0], q + at * Q, key + s.k_first * G,
+						    v + s.k_first * G, &s, true);
+			}
+			for (int64_t t = 0; t < s.q_len; t++)
+				assert_float_equal(part[0][t], lse[at + t], 1e-5);
+		}
+		for (int i = 0; i < ALL; i++) {
+			assert_float_equal(o[1][i], o[0][i], 2e-6);
+			assert_float_equal(grad[1][0][i], grad[0][0][i], 1e-5);
+		}
+		for (int i = 0; i < BATCH * SEQ * G; i++) {
+			assert_float_equal(grad[1][1][i], grad[0][1][i], 3e-5);
+			assert_float_equal(grad[1][2][i], grad[0][2][i], 3e-5);
+		}
+	}
+}
+
+/* Two documents in one row are two sequences; tokens written one by one over a cache are those of the whole. */
+static void documents_and_caches_give_what_whole_sequences_give(void **state)
+{
+	(void)state;
+	enum { SEQ = 140, EDGE = 70, DIM = 16, ROW = 3 * DIM };
+	static float qkv[SEQ * ROW], o[3][SEQ * DIM], lse[SEQ], one[1];
+	static int32_t starts[SEQ];
+	for (int i = 0; i < SEQ * ROW; i++)
+		qkv[i] = (float)(i * 37 % 211) / 70 - 1.5f;
+	for (int i = 0; i < SEQ; i++)
+		starts[i] = i < EDGE ? 0 : EDGE;
+	struct attn_shape packed = fused_shape(1, SEQ, 1, DIM), two = fused_shape(2, EDGE, 1, DIM), last = packed;
+	packed.starts = starts;
+	packed.starts_batch = SEQ;
+	EACH_BACKEND(f) {
+		f->o->attention_fwd(f->k, o[0], lse, qkv, qkv + DIM, qkv + 2 * DIM, &packed);
+		f->o->attention_fwd(f->k, o[1], lse, qkv, qkv + DIM, qkv + 2 * DIM, &two);
+		for (int64_t t = 0; t < SEQ; t++) {
+			last.q_len = 1;
+			last.q_first = t;
+			last.k_len = t + 1 - starts[t];
+			last.k_first = starts[t];
+			const float *first = qkv + starts[t] * ROW;
+			f->o->attention_fwd(f->k, o[2] + t * DIM, one, qkv + t * ROW, first + DIM, first + 2 * DIM, &last);
+		}
+		for (int i = 0; i < SEQ * DIM; i++) {
+			assert_float_equal(o[0][i], o[1][i], 1e-6);
+			assert_float_equal(o[0][i], o[2][i], 1e-6);
+		}
+	}
+}
+
+static void a_query_that_sees_no_key_is_zero(void **state)
+{
+	(void)state;
+	struct attn_shape s = fused_shape(1, 3, 1, 2);
+	s.k_first = 1;
+	EACH_BACKEND(f) {
+		float qkv[18] = { 1, 2, 3, 4, 5, 6, 7, 8 }, o[6], lse[3], grad[18];
+		for (int i = 0; i < 18; i++)
+			grad[i] = NAN;
+		f->o->attention_fwd(f->k, o, lse, qkv, qkv + 2, qkv + 4, &s);
+		assert_true(o[0] == 0 && o[1] == 0 && lse[0] == -INFINITY && lse[1] > -INFINITY);
+		f->o->attention_bwd(f->k, grad, grad + 2, grad + 4, o, o, lse, qkv, qkv + 2, qkv + 4, &s, false);
+		assert_true(grad[0] == 0 && grad[1] == 0);          /* the first query's dq */
+		assert_true(grad[14] == 0 && grad[15] == 0 && grad[16] == 0 && grad[17] == 0); /* the key behind all queries */
+		for (int i = 0; i < 18; i++)
+			assert_true(isfinite(grad[i]));
+		float o2[6] = { 0 }, lse2[3] = { -INFINITY, -INFINITY, -INFINITY }, kept[6];
+		memcpy(kept, o, sizeof o);
+		f->o->attention_merge(f->k, o, lse, o2, lse2, &s);
+		assert_memory_equal(kept, o, sizeof o);
+		assert_true(lse[0] == -INFINITY);
+		f->o->attention_merge(f->k, o2, lse2, o, lse, &s);
+		assert_memory_equal(o2 + 2, o + 2, 4 * sizeof *o);
+		assert_true(o2[0] == 0 && lse2[0] == -INFINITY);
+	}
+}
+
+/* Which elements are dropped is what the header says, of whole tensors and of any rows of them. */
+static void dropout_goes_by_the_global_element(void **state)
+{
+	(void)state;
+	enum { N = 20, C = 515 };
+	const struct dropout d = { philox_key(9, PHILOX_DROPOUT, 1), 0.3f };
+	static float x[N * C], y[N * C], again[N * C];
+	int64_t rows[N];
+	for (int i = 0; i < N * C; i++)
+		x[i] = (float)(i % 7 + 1);
+	for (int i = 0; i < N; i++)
+		rows[i] = (int64_t)(N - i) * 1000003;
+	EACH_BACKEND(f) {
+		int kept = 0;
+		f->o->dropout(f->k, y, x, rows, N, C, &d);
+		for (int i = 0; i < N * C; i++) {
+			uint64_t element = (uint64_t)rows[i / C] * C + (uint64_t)(i % C);
+			uint32_t words[4];
+			philox4(d.key, element / 4, words);
+			bool keep = (double)words[element % 4] * 0x1p-32 >= (double)d.p;
+			assert_float_equal(y[i], keep ? x[i] / (1 - d.p) : 0, 1e-5);
+			kept += keep;
+		}
+		assert_true(abs(kept - N * C * 7 / 10) < 250);
+		memcpy(again, x, sizeof x);
+		f->o->dropout(f->k, again + 7 * C, again + 7 * C, rows + 7, 2, C, &d);
+		assert_memory_equal(again + 7 * C, y + 7 * C, 2 * C * sizeof *y);
+		const struct dropout none = { d.key, 0 };
+		f->o->dropout(f->k, again, x, rows, N, C, &none);
+		assert_memory_equal(again, x, sizeof x);
+	}
+}
+
+/* Equal logits go by index, huge ones stay finite, and NaN still chooses experts that exist, each once. */
+static void the_router_always_chooses_some_experts(void **state)
+{
+	(void)state;
+	enum { E = 4, TOP = 2 };
+	EACH_BACKEND(f) {
+		const float logits[4][E] = { { 1, 1, 1, 1 }, { -1e4f, 1e4f, 1e4f, 0 }, { NAN, NAN, NAN, NAN }, { 0, NAN, 5, 1 } };
+		float weights[4][TOP], probs[4][E], lse[4];
+		int32_t chosen[4][TOP];
+		for (int before = 0; before < 2; before++) {
+			f->o->route_fwd(f->k, chosen[0], weights[0], probs[0], lse, logits[0], 4, E, TOP, before);
+			assert_true(chosen[0][0] == 0 && chosen[0][1] == 1 && chosen[1][0] == 1 && chosen[1][1] == 2);
+			assert_float_equal(weights[0][1], before ? 0.25 : 0.5, 1e-6);
+			assert_float_equal(weights[1][0], 0.5, 1e-6);
+			assert_float_equal(probs[1][1], 0.5, 1e-6);
+			assert_true(probs[1][0] == 0 && isnan(lse[2]) && isnan(weights[2][0]));
+			for (int i = 2; i < 4; i++)
+				assert_true(chosen[i][0] != chosen[i][1] && chosen[i][0] >= 0 && chosen[i][0] < E &&
+					    chosen[i][1] >= 0 && chosen[i][1] < E);
+		}
+	}
+}
+
+/* Nothing is read or written where there is nothing. */
+static void empty_inputs_are_no_work(void **state)
+{
+	(void)state;
+	struct attn_shape none = fused_shape(0, 4, 2, 8), no_keys = fused_shape(1, 1, 1, 2);
+	struct rope_shape rope = { .n = 0, .row = 4, .heads = 1, .dim = 2, .seq = 1 };
+	const struct dropout d = { { { 1, 2 } }, 0.5f };
+	const struct sgd_args sgd = { .lr = 1, .grad_scale = 1, .step = 1 };
+	no_keys.k_len = 0;
+	EACH_BACKEND(f) {
+		const struct ops *o = f->o;
+		float q[2] = { 1, 2 }, out[2] = { NAN, NAN }, lse[1] = { 3 }, dq[2] = { NAN, NAN };
+		o->attention_fwd(f->k, NULL, NULL, NULL, NULL, NULL, &none);
+		o->attention_merge(f->k, NULL, NULL, NULL, NULL, &none);
+		o->attention_bwd(f->k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, &none, false);
+		o->attention_fwd(f->k, out, lse, q, NULL, NULL, &no_keys);
+		assert_true(out[0] == 0 && out[1] == 0 && lse[0] == -INFINITY);
+		o->attention_bwd(f->k, dq, NULL, NULL, q, out, lse, q, NULL, NULL, &no_keys, false);
+		assert_true(dq[0] == 0 && dq[1] == 0);
+		o->rope_fwd(f->k, NULL, &rope, NULL, NULL);
+		o->embed_fwd(f->k, NULL, NULL, NULL, NULL, NULL, 0, 8, 0, 1);
+		o->embed_bwd(f->k, NULL, NULL, NULL, NULL, NULL, 0, 8, 0, 1);
+		o->dropout(f->k, NULL, NULL, NULL, 0, 8, &d);
+		o->route_fwd(f->k, NULL, NULL, NULL, NULL, NULL, 0, 4, 2, true);
+		o->route_bwd(f->k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 4, 2, true);
+		o->gather_rows(f->k, NULL, NULL, NULL, 0, 8);
+		o->combine_fwd(f->k, NULL, NULL, NULL, NULL, 0, 2, 8);
+		o->combine_bwd(f->k, NULL, NULL, NULL, NULL, NULL, NULL, 0, 2, 8);
+		o->accumulate(f->k, NULL, NULL, 0);
+		o->widen(f->k, NULL, NULL, 0);
+		o->narrow(f->k, NULL, NULL, 0, NULL, 0);
+		o->sgd(f->k, NULL, NULL, NULL, 0, &sgd);
+	}
+}
+
 static void outputs_may_be_inputs_where_the_header_says_so(void **state)
 {
 	(void)state;
@@ -263,6 +474,12 @@ int main(void)
 		cmocka_unit_test(a_nan_goes_through),
 		cmocka_unit_test(activations_far_out_are_zero_or_the_input),
 		cmocka_unit_test(attention_with_huge_scores_picks_one_value),
+		cmocka_unit_test(attention_of_pieces_is_that_of_the_whole),
+		cmocka_unit_test(documents_and_caches_give_what_whole_sequences_give),
+		cmocka_unit_test(a_query_that_sees_no_key_is_zero),
+		cmocka_unit_test(dropout_goes_by_the_global_element),
+		cmocka_unit_test(the_router_always_chooses_some_experts),
+		cmocka_unit_test(empty_inputs_are_no_work),
 		cmocka_unit_test(outputs_may_be_inputs_where_the_header_says_so),
 		cmocka_unit_test(sqnorm_sums_in_double_in_one_order),
 		cmocka_unit_test(the_first_step_of_adamw_is_lr_long),

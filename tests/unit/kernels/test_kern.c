@@ -34,6 +34,7 @@ static void a_backend_knows_its_name_and_threads(void **state)
 		assert_int_equal(kern_open(names[i], 3, &k, NULL), 0);
 		assert_string_equal(kern_ops(k)->name, names[i]);
 		assert_int_equal(kern_threads(k), 3);
+		assert_int_equal(kern_width(k), 4);
 		kern_close(k);
 	}
 	assert_true(blas_name()[0]);
