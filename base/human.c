@@ -28,6 +28,16 @@ const char *human_count(double n, const char *unit, char out[HUMAN])
 	return out;
 }
 
+const char *human_seconds(double seconds, char out[HUMAN])
+{
+	static const char *const units[] = { "s", "ms", "µs", "ns" };
+	int u = 0;
+	for (; seconds != 0 && fabs(seconds) < 0.9995 && u < 3; u++)
+		seconds *= 1000;
+	snprintf(out, HUMAN, "%.*f %s", seconds == 0 || fabs(seconds) >= 99.95 ? 0 : fabs(seconds) >= 9.995 ? 1 : 2, seconds, units[u]);
+	return out;
+}
+
 const char *human_s(int64_t n)
 {
 	return n == 1 ? "" : "s";

@@ -54,12 +54,19 @@ int terminal_open(const struct terminal_options *o, struct terminal **out, struc
 	return 0;
 }
 
-static int width(const struct terminal *t)
+int terminal_columns(int fd)
 {
 	struct winsize w;
-	if (t->o.width)
-		return t->o.width;
-	return !ioctl(t->o.fd, TIOCGWINSZ, &w) && w.ws_col > 0 ? w.ws_col : 80;
+	const char *columns = getenv("COLUMNS");
+	int asked = columns ? atoi(columns) : 0;
+	if (!ioctl(fd, TIOCGWINSZ, &w) && w.ws_col > 0)
+		return w.ws_col;
+	return asked > 0 ? asked : 80;
+}
+
+static int width(const struct terminal *t)
+{
+	return t->o.width ? t->o.width : terminal_columns(t->o.fd);
 }
 
 /* A terminal that is gone must not end the run: what cannot be shown is not shown. */

@@ -28,6 +28,8 @@ struct terminal_options {
 
 /* What fd is and what the environment wants. */
 void terminal_detect(int fd, struct terminal_options *o);
+/* Columns of the terminal; $COLUMNS where fd is none, else 80. */
+int terminal_columns(int fd);
 int terminal_open(const struct terminal_options *o, struct terminal **out, struct err *e);
 /* Leaves the cursor on a line of its own. */
 void terminal_close(struct terminal *t);

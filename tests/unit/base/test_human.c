@@ -39,6 +39,18 @@ static void counts_are_in_powers_of_1000(void **state)
 	assert_string_equal(human_count(NAN, "", out), "nan");
 }
 
+static void seconds_are_in_powers_of_1000(void **state)
+{
+	static const struct { double s; const char *text; } cases[] = {
+		{ 0, "0 s" }, { 1.5e-7, "150 ns" }, { 1e-12, "0.00 ns" }, { 1.234e-5, "12.3 µs" }, { 0.0009996, "1.00 ms" }, { 0.0352, "35.2 ms" },
+		{ 0.9996, "1.00 s" }, { 9.996, "10.0 s" }, { 3600, "3600 s" }, { -0.5, "-500 ms" },
+	};
+	char out[HUMAN];
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		assert_string_equal(human_seconds(cases[i].s, out), cases[i].text);
+}
+
 static void one_has_no_plural(void **state)
 {
 	(void)state;
@@ -60,6 +72,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_are_in_powers_of_1024),
 		cmocka_unit_test(counts_are_in_powers_of_1000),
+		cmocka_unit_test(seconds_are_in_powers_of_1000),
 		cmocka_unit_test(one_has_no_plural),
 		cmocka_unit_test(a_plain_text_steers_no_terminal),
 	};

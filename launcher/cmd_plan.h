@@ -1,0 +1,19 @@
+/* cmd_plan — the parts of `muster plan`. */
+#ifndef MUSTER_LAUNCHER_CMD_PLAN_H
+#define MUSTER_LAUNCHER_CMD_PLAN_H
+
+#include "plan/plan.h"
+
+#include <stdbool.h>
+
+/* What of the schedule is asked for. */
+struct plan_schedule_options {
+	const char *svg;      /* file to write, or NULL */
+	const char *measured; /* run folder whose last step is drawn beside it, or NULL */
+	bool json;
+};
+
+/* Draws the plan's schedule; the exit status. */
+int cmd_plan_schedule(const struct job *job, const struct plan *plan, const struct plan_schedule_options *o);
+
+#endif
