@@ -25,21 +25,31 @@ static int digits(int n)
 	return snprintf(NULL, 0, "%d", n);
 }
 
-/* Mean seconds of the kind of pass that takes least; what no time was measured of does not count. */
-static double shortest_pass(const struct drawing *d)
+static int by_length(const void *a, const void *b)
 {
-	double sum[SCHED_OPS] = { 0 }, least = 0;
-	int n[SCHED_OPS] = { 0 };
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+/* The median pass: the first stage's and the last's may be much longer. 0: there are none, or no memory. */
+static double typical_pass(const struct drawing *d)
+{
+	int n = 0, most = 1;
 	for (int p = 0; p < d->n_parts; p++)
+		most += d->parts[p].timeline->n;
+	double *lengths = calloc((size_t)most, sizeof *lengths), typical = 0;
+	for (int p = 0; lengths && p < d->n_parts; p++)
 		for (int i = 0; i < d->parts[p].timeline->n; i++) {
 			const struct timeline_event *v = &d->parts[p].timeline->events[i];
-			sum[v->op] += v->end - v->begin;
-			n[v->op]++;
+			if (v->op != SCHED_REDUCE)
+				lengths[n++] = v->end - v->begin;
 		}
-	for (int op = 0; op < SCHED_OPS; op++)
-		if (n[op] && op != SCHED_REDUCE && sum[op] > 0 && (least <= 0 || sum[op] / n[op] < least))
-			least = sum[op] / n[op];
-	return least;
+	if (n) {
+		qsort(lengths, (size_t)n, sizeof *lengths, by_length);
+		typical = lengths[(n - 1) / 2];
+	}
+	free(lengths);
+	return typical;
 }
 
 static int last_micro(const struct drawing *d)
@@ -54,9 +64,9 @@ static int last_micro(const struct drawing *d)
 /* Everything, where the numbers can be read then; else as much as leaves room for them. */
 static void set_scale(struct page *g)
 {
-	double end = draw_end(g->d), least = shortest_pass(g->d);
+	double end = draw_end(g->d), typical = typical_pass(g->d);
 	double whole = end > 0 ? g->columns / end : 1;
-	double readable = least > 0 ? (digits(last_micro(g->d)) + (g->colour ? 1 : 2)) / least : 0;
+	double readable = typical > 0 ? (digits(last_micro(g->d)) + (g->colour ? 1 : 2)) / typical : 0;
 	g->scale = fmin(fmax(whole, readable), LONGEST_CUT * whole);
 }
 
@@ -160,7 +170,7 @@ void draw_text(const struct drawing *d, int width, bool colour, struct buf *out)
 	int ranks = 0;
 	for (int p = 0; p < d->n_parts; p++)
 		ranks = d->parts[p].timeline->ranks > ranks ? d->parts[p].timeline->ranks : ranks;
-	g.label = digits(ranks) + 2;
+	g.label = digits(ranks - 1) + 2;
 	g.columns = (width < LEAST_WIDTH ? LEAST_WIDTH : width) - g.label;
 	g.cell = calloc((size_t)g.columns, sizeof *g.cell);
 	if (!g.cell) {

@@ -1,9 +1,9 @@
 #include "plan/timeline.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 enum { VERSION = 1, RANKS_MOST = 1 << 20, FIRST_ROOM = 64 };
+#define SECONDS_MOST 1e10 /* three centuries */
 
 int timeline_add(struct timeline *t, const struct timeline_event *event)
 {
@@ -99,7 +99,7 @@ static bool good_event(const struct timeline *t, const struct timeline_event *v)
 {
 	bool whole = v->op == SCHED_REDUCE;
 	return v->rank >= 0 && v->rank < t->ranks && v->op < SCHED_OPS && v->chunk >= (whole ? -1 : 0) && v->chunk < t->chunks &&
-	       v->micro >= (whole ? -1 : 0) && isfinite(v->begin) && isfinite(v->end) && v->begin >= 0 && v->end >= v->begin;
+	       v->micro >= (whole ? -1 : 0) && v->begin >= 0 && v->end >= v->begin && v->end <= SECONDS_MOST;
 }
 
 int timeline_read(json_t *doc, const char *name, struct timeline *t, struct err *e)
@@ -110,7 +110,7 @@ int timeline_read(json_t *doc, const char *name, struct timeline *t, struct err 
 	size_t i;
 	if (json_unpack(doc, "{s:i, s:i, s:i, s:F, s:o}", "version", &version, "ranks", &ranks, "chunks", &chunks, "start", &start,
 			"events", &events) ||
-	    version != VERSION || ranks < 1 || ranks > RANKS_MOST || !isfinite(start) || chunks < 1 || chunks > LAYOUT_CHUNKS_MOST || !json_is_array(events))
+	    version != VERSION || ranks < 1 || ranks > RANKS_MOST || !(start >= 0 && start <= SECONDS_MOST) || chunks < 1 || chunks > LAYOUT_CHUNKS_MOST || !json_is_array(events))
 		return err_set(e, ERR_PROTO, "%s: is no timeline of version %d; let the run write it again", name, VERSION);
 	if (t->ranks && (t->ranks != ranks || t->chunks != chunks))
 		return err_set(e, ERR_PROTO, "%s: is of %d ranks × %d chunks, the others are of %d × %d; let the run write them again",
