@@ -10,6 +10,8 @@
 
 /* Of more ranks than ROWS, the first and the last are shown. */
 enum { ROWS = 40, ROWS_LAST = 8, LEAST_WIDTH = 40, LONGEST_CUT = 16 };
+/* Nothing is cut for the sake of so little room. */
+#define ALMOST 1.3
 
 struct page {
 	const struct drawing *d;
@@ -67,7 +69,7 @@ static void set_scale(struct page *g)
 	double end = draw_end(g->d), typical = typical_pass(g->d);
 	double whole = end > 0 ? g->columns / end : 1;
 	double readable = typical > 0 ? (digits(last_micro(g->d)) + (g->colour ? 1 : 2)) / typical : 0;
-	g->scale = fmin(fmax(whole, readable), LONGEST_CUT * whole);
+	g->scale = readable < ALMOST * whole ? whole : fmin(readable, LONGEST_CUT * whole);
 }
 
 static int column_of(const struct page *g, double seconds)

@@ -27,7 +27,7 @@ draw() { "$MUSTER" plan --cluster dgx-h100:1 --schedule "$job" "$@"; }
 
 @test "each schedule is drawn, a row a rank, with its bubble" {
 	for schedule in naive gpipe 1f1b interleaved zb-h1 zb-v; do
-		run draw "parallel.schedule=$schedule"
+		COLUMNS=100 run draw "parallel.schedule=$schedule"
 		echo "$output"
 		[[ $status -eq 0 && ${lines[0]} == "$schedule: 2 ranks × "* && ${lines[0]} == *", 3 micro-batches" ]]
 		[[ ${lines[1]} =~ ^simulated:\ [0-9.]+\ (s|ms|µs),\ bubble\ [0-9.]+\ %$ ]]
