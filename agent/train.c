@@ -186,7 +186,7 @@ static void trainer_close(struct trainer *t)
 static int read_batch(struct trainer *t, enum data_split split, int64_t position, struct err *e)
 {
 	return dataset_read(t->data, split, t->job->job.seed, position + t->first, t->share,
-			    t->shape.vocab, t->inputs, t->targets, e);
+			    t->shape.vocab, t->inputs, t->targets, NULL, e);
 }
 
 /* What read_batch has read at `position`. */

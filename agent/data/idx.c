@@ -118,6 +118,15 @@ int idx_parse(const void *data, size_t size, const char *name, struct idx *out, 
 	return 0;
 }
 
+int64_t idx_document(const struct idx *x, const void *data, int64_t document)
+{
+	const unsigned char *pointers = (const unsigned char *)data + HEADER + 4 * x->sequences;
+	uint64_t sequence = get64(pointers + 8 * (x->sequences + document));
+	if (sequence >= (uint64_t)x->sequences)
+		return x->tokens;
+	return (int64_t)(get64(pointers + 8 * sequence) / token_size(x->type));
+}
+
 static void put64(struct buf *out, int64_t v)
 {
 	uint64_t le = htole64((uint64_t)v);

@@ -1,5 +1,8 @@
 /*
- * idx — Megatron's index file, read and written. data.h has the format.
+ * idx — Megatron's index file, read and written.
+ *
+ * PREFIX.idx: "MMIDIDX\0\0", u64 version 1, u8 type code, u64 sequences, u64 document boundaries, int32 lengths, int64 byte
+ * pointers, int64 document boundaries (as sequences). PREFIX.bin: the raw tokens.
  *
  * What is checked: the magic and version, the type code, that the file's size is exactly what
  * its two counts say (an overflow of the sum included), lengths >= 0, each
@@ -30,6 +33,10 @@ struct idx {
 
 /* Reads the bytes of an index; `name` stands for the file in errors. */
 int idx_parse(const void *data, size_t size, const char *name, struct idx *out, struct err *e);
+
+/* The first token of a document, 0 <= document < documents, from the same bytes as idx_parse saw: they stay mapped. What a
+ * hostile hand has changed since gives another number, and no read outside of the bytes. */
+int64_t idx_document(const struct idx *x, const void *data, int64_t document);
 
 /* Appends the index of consecutive sequences. bounds: `documents` + 1 of them. */
 void idx_write(enum token_type type, const int32_t *lengths, int64_t sequences,

@@ -13,5 +13,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	if (x.tokens < 0 || x.sequences < 0 || x.documents < 0 || !token_size(x.type))
 		abort();
+	for (int64_t i = 0, before = 0; i < x.documents; i++) {
+		int64_t at = idx_document(&x, data, i);
+		if (at < before || at > x.tokens)
+			abort();
+		before = at;
+	}
 	return 0;
 }

@@ -84,6 +84,13 @@ static void write_tokens(enum token_type type, int documents, int vocab)
 	token_writer_close(w);
 }
 
+static int64_t documents_of(const struct dataset *d)
+{
+	int64_t n = -1;
+	assert_int_equal(dataset_documents(d, 0, &n, NULL), 0);
+	return n;
+}
+
 static void every_token_type_reads_back(void **state)
 {
 	static const enum token_type all[] = { TOKEN_U8, TOKEN_I8, TOKEN_I16, TOKEN_U16, TOKEN_I32, TOKEN_I64 };
@@ -95,13 +102,13 @@ static void every_token_type_reads_back(void **state)
 		write_tokens(all[k], 4, 120);
 		assert_int_equal(dataset_open(prefix, 10, 0, &d, &e), 0);
 		assert_int_equal(dataset_tokens(d), 200);
-		assert_int_equal(dataset_documents(d), 4);
-		assert_string_equal(dataset_type(d), token_word(all[k]));
+		assert_int_equal(documents_of(d), 4);
+		assert_string_equal(dataset_source(d, 0).type, token_word(all[k]));
 		assert_int_equal(dataset_samples(d, DATA_TRAIN), 19);
 		assert_int_equal(dataset_samples(d, DATA_VALIDATION), 0);
-		assert_int_equal(dataset_read(d, DATA_TRAIN, 5, 17, 3, 120, in, to, &e), 0);
+		assert_int_equal(dataset_read(d, DATA_TRAIN, 5, 17, 3, 120, in, to, NULL, &e), 0);
 		for (int s = 0; s < 3; s++) {
-			int64_t at = 10 * dataset_index(d, DATA_TRAIN, 5, 17 + s);
+			int64_t at = 10 * dataset_place(d, DATA_TRAIN, 5, 17 + s).sample;
 			for (int i = 0; i < 10; i++) {
 				assert_int_equal(in[s * 10 + i], (at + i) % 120);
 				assert_int_equal(to[s * 10 + i], (at + i + 1) % 120);
@@ -124,12 +131,12 @@ static void an_epoch_reads_each_training_sample_once_and_no_held_out_one(void **
 	assert_int_equal(train + held, 49);
 	assert_int_equal(held, 5);
 	for (int64_t k = 0; k < train; k++) {
-		assert_int_equal(dataset_read(d, DATA_TRAIN, 1, 3 * train + k, 1, 60000, in, to, &e), 0);
+		assert_int_equal(dataset_read(d, DATA_TRAIN, 1, 3 * train + k, 1, 60000, in, to, NULL, &e), 0);
 		assert_in_range(in[0] / 4, 0, train - 1);
 		assert_int_equal(seen[in[0] / 4]++, 0);
 	}
 	for (int64_t k = 0; k < 2 * held; k++) {
-		assert_int_equal(dataset_read(d, DATA_VALIDATION, 1, k, 1, 60000, in, to, &e), 0);
+		assert_int_equal(dataset_read(d, DATA_VALIDATION, 1, k, 1, 60000, in, to, NULL, &e), 0);
 		assert_int_equal(in[0] / 4, train + k % held);
 	}
 	dataset_close(d);
@@ -146,11 +153,11 @@ static void the_order_differs_by_epoch_and_not_by_batch(void **state)
 	assert_int_equal(dataset_open(prefix, 4, 0, &d, &e), 0);
 	int64_t n = dataset_samples(d, DATA_TRAIN);
 	for (int64_t k = 0; k < n; k++)
-		same += dataset_index(d, DATA_TRAIN, 1, k) == dataset_index(d, DATA_TRAIN, 1, n + k);
+		same += dataset_place(d, DATA_TRAIN, 1, k).sample == dataset_place(d, DATA_TRAIN, 1, n + k).sample;
 	assert_true(same < 10);
-	assert_int_equal(dataset_read(d, DATA_TRAIN, 1, n - 3, 6, 60000, all, to, &e), 0); /* over the epoch's end */
+	assert_int_equal(dataset_read(d, DATA_TRAIN, 1, n - 3, 6, 60000, all, to, NULL, &e), 0); /* over the epoch's end */
 	for (int i = 0; i < 6; i++) {
-		assert_int_equal(dataset_read(d, DATA_TRAIN, 1, n - 3 + i, 1, 60000, one, to, &e), 0);
+		assert_int_equal(dataset_read(d, DATA_TRAIN, 1, n - 3 + i, 1, 60000, one, to, NULL, &e), 0);
 		assert_memory_equal(one, all + 4 * i, sizeof one);
 	}
 	dataset_close(d);
@@ -175,7 +182,7 @@ static void a_token_outside_the_vocabulary_is_named(void **state)
 	(void)state;
 	write_tokens(TOKEN_U16, 4, 180);
 	assert_int_equal(dataset_open(prefix, 100, 0, &d, &e), 0);
-	assert_int_equal(dataset_read(d, DATA_TRAIN, 0, 0, 1, 100, in, to, &e), -1);
+	assert_int_equal(dataset_read(d, DATA_TRAIN, 0, 0, 1, 100, in, to, NULL, &e), -1);
 	assert_int_equal(e.code, ERR_CORRUPT);
 	assert_non_null(strstr(e.text, "token 100 at byte 200 is outside the vocabulary of 100"));
 	dataset_close(d);
@@ -297,7 +304,7 @@ static void a_file_that_shrinks_while_mapped_is_refused(void **state)
 	write_tokens(TOKEN_U8, 400, 120);
 	assert_int_equal(dataset_open(prefix, 10, 0, &d, &e), 0);
 	assert_int_equal(truncate(in_dir("d.bin"), 10), 0);
-	assert_int_equal(dataset_read(d, DATA_TRAIN, 1, 0, 1, 256, in, to, &e), -1);
+	assert_int_equal(dataset_read(d, DATA_TRAIN, 1, 0, 1, 256, in, to, NULL, &e), -1);
 	assert_non_null(strstr(e.text, "shrank"));
 	dataset_close(d);
 }
@@ -327,7 +334,7 @@ static void packing_makes_one_document_a_file(void **state)
 	assert_memory_equal(bin.data, "hello w\xc3\xb6rld\0!", 14);
 	struct dataset *d;
 	assert_int_equal(dataset_open(prefix, 3, 0, &d, &e), 0);
-	assert_int_equal(dataset_documents(d), 2);
+	assert_int_equal(documents_of(d), 2);
 	dataset_close(d);
 	struct stat st;
 	assert_int_equal(stat(in_dir("d.bin"), &st), 0);

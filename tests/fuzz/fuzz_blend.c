@@ -1,0 +1,41 @@
+/* Any text as data.path: refused, or sources whose samples are dealt one by one, anywhere in the order. */
+#include "agent/data/blend.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void deal(const struct blend *b, int64_t k)
+{
+	int source = -1;
+	int64_t index = -1;
+	blend_place(b, k, &source, &index);
+	if (source < 0 || source >= b->n || index < 0 || index > k)
+		abort();
+	for (int s = 0; s < b->n; s++) {
+		int64_t before = blend_count(b, k, s), after = blend_count(b, k + 1, s);
+		if (after - before != (s == source) || (s == source && before != index))
+			abort();
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct err e = ERR_INIT;
+	struct blend b;
+	char *words = strndup((const char *)data, size);
+	if (!words)
+		abort();
+	if (!blend_open(words, &b, &e)) {
+		for (int64_t k = 0; k < 40; k++)
+			deal(&b, k);
+		for (int64_t k = 1; k < INT64_MAX / 8; k *= 7)
+			deal(&b, k);
+		blend_fini(&b);
+	} else if (!e.text[0]) {
+		abort();
+	}
+	free(words);
+	return 0;
+}
