@@ -30,6 +30,7 @@ struct tool {
 #define TOOLS(X)     \
 	X(data_pack)     \
 	X(data_show)     \
+	X(data_audit)    \
 	X(ckpt_ls)       \
 	X(ckpt_show)     \
 	X(ckpt_verify)   \

@@ -1,0 +1,29 @@
+/* Any bytes as a ledger: refused, or an audit whose lines and findings hold together. */
+#include "agent/data/audit.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct err e = ERR_INIT;
+	struct audit *a;
+	if (audit_open((const char *)data, size, &a, &e)) {
+		if (!e.text[0])
+			abort();
+		return 0;
+	}
+	int64_t at = a->first;
+	for (int64_t i = 0; i < a->n_steps; i++) {
+		const struct ledger_line *l = &a->steps[i];
+		if (l->to <= l->from || l->global < 1 || (!a->n_findings && l->first != at))
+			abort();
+		at = l->first + (l->to - l->from) * l->global;
+	}
+	if (!a->n_findings && at != a->samples)
+		abort();
+	audit_metrics(a, (const char *)data, size);
+	audit_close(a);
+	return 0;
+}
