@@ -1,9 +1,9 @@
 #include "agent/train.h"
 
-#include "agent/data/data.h"
 #include "agent/metrics/report.h"
 #include "agent/optim/optim.h"
 #include "agent/pipeline/engine.h"
+#include "agent/samples.h"
 #include "agent/state.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -18,7 +18,7 @@ struct trainer {
 	const struct train_env *env;
 	const struct job *job;
 	struct model_shape shape;
-	struct dataset *data;
+	struct samples *samples;
 	struct engine *engine;
 	struct optim *optim;
 	struct ckpt_writer *writer;
@@ -28,8 +28,6 @@ struct trainer {
 	struct ckpt_tensor *whole;
 	int n_whole;
 	char ckpt_dir[JOB_PATH];
-	int64_t first, share;   /* sequences of a global batch that this dp rank reads: share of them from first on */
-	int32_t *inputs, *targets;
 	struct ckpt_state at;   /* where the run stands */
 	int64_t saved;          /* step of the last checkpoint, -1: none */
 	bool reports;           /* this rank tells the supervisor of each step */
@@ -56,21 +54,15 @@ static void on_piece(void *arg)
 
 static int open_data(struct trainer *t, struct err *e)
 {
-	const struct job *job = t->job;
-	if (dataset_open(job->data.path, t->shape.seq, job->data.validation, &t->data, e))
-		return -1;
+	const struct train_env *env = t->env;
 	struct batch_share mine;
-	if (batch_share_of(job, &t->env->layout, t->env->at.dp, &mine, e))
+	if (batch_share_of(t->job, &env->layout, env->at.dp, &mine, e))
 		return -1;
-	t->first = mine.first;
-	t->share = mine.micros * job->batch.micro;
-	size_t bytes = (size_t)(t->share * t->shape.seq) * sizeof *t->inputs;
-	t->inputs = malloc(bytes);
-	t->targets = malloc(bytes);
-	if (!t->inputs || !t->targets)
-		return err_set(e, ERR_NOMEM, "data: no memory for %lld sequences; use a smaller batch.global, or more dp",
-			       (long long)t->share);
-	return 0;
+	struct samples_options opt = {
+		.job = t->job, .world = env->world, .control = env->control, .run_dir = env->run_dir, .generation = env->generation,
+		.replica = env->at.dp, .offset = mine.first, .share = mine.micros * t->job->batch.micro,
+	};
+	return samples_open(&opt, &t->samples, e);
 }
 
 static int open_model(struct trainer *t, struct err *e)
@@ -130,7 +122,7 @@ static int start_state(struct trainer *t, struct err *e)
 		return -1;
 	t->saved = -1;
 	t->at = (struct ckpt_state){ .seed = job->job.seed, .total_steps = job->job.steps };
-	t->at.data = (struct ckpt_data){ .validation = job->data.validation, .samples = dataset_samples(t->data, DATA_TRAIN) };
+	t->at.data = (struct ckpt_data){ .validation = job->data.validation, .samples = dataset_samples(samples_data(t->samples), DATA_TRAIN) };
 	snprintf(t->at.data.path, sizeof t->at.data.path, "%s", job->data.path);
 	if (rc == 0)
 		return state_init(&t->view, &t->shape, job->job.seed, e);
@@ -163,7 +155,7 @@ static int trainer_open(struct trainer *t, struct err *e)
 		return -1;
 	phases_lap(env->phases, "model", &since);
 	control_progress(env->control, 0, "load state");
-	if (open_checkpoints(t, e) || start_state(t, e))
+	if (open_checkpoints(t, e) || start_state(t, e) || samples_begin(t->samples, t->at.step, t->at.samples, t->layout, e))
 		return -1;
 	phases_lap(env->phases, "state", &since);
 	return 0;
@@ -174,27 +166,10 @@ static void trainer_close(struct trainer *t)
 	ckpt_writer_close(t->writer);
 	optim_close(t->optim);
 	engine_close(t->engine);
-	dataset_close(t->data);
+	samples_close(t->samples);
 	json_decref(t->model);
 	json_decref(t->layout);
 	free(t->whole);
-	free(t->inputs);
-	free(t->targets);
-}
-
-/* This dp rank's sequences of the global batch at `position`. */
-static int read_batch(struct trainer *t, enum data_split split, int64_t position, struct err *e)
-{
-	return dataset_read(t->data, split, t->job->job.seed, position + t->first, t->share,
-			    t->shape.vocab, t->inputs, t->targets, NULL, e);
-}
-
-/* What read_batch has read at `position`. */
-static struct engine_batch batch_at(const struct trainer *t, int64_t position)
-{
-	return (struct engine_batch){
-		.inputs = t->inputs, .targets = t->targets, .sample = position + t->first, .loss_scale = 1,
-	};
 }
 
 static int check_numbers(const struct trainer *t, double loss, double norm, struct err *e)
@@ -227,10 +202,10 @@ static int train_step(struct trainer *t, struct err *e)
 	double begin = clock_s(), since = begin;
 	struct step_report r = { .lr = optim_lr(t->job, step) };
 	control_progress(control, step, "data");
-	if (read_batch(t, DATA_TRAIN, t->at.samples, e))
+	struct engine_batch batch;
+	if (samples_next(t->samples, &batch, e))
 		return -1;
 	r.data_s = phases_lap(&t->spent, "data", &since);
-	struct engine_batch batch = batch_at(t, t->at.samples);
 	if (engine_step(t->engine, &batch, &r.loss, e))
 		return err_prefix(e, "step %lld", (long long)step + 1);
 	control_progress(control, step, "gradient norm");
@@ -247,28 +222,40 @@ static int train_step(struct trainer *t, struct err *e)
 	r.step_s = since - begin;
 	t->at.step++;
 	t->at.samples += t->job->batch.global;
+	samples_done(t->samples);
 	if (t->reports)
 		report(t, &r);
 	return 0;
 }
 
+struct evaluation {
+	struct trainer *t;
+	double sum;
+};
+
+static int evaluate_batch(const struct engine_batch *batch, void *arg, struct err *e)
+{
+	struct evaluation *v = arg;
+	double loss;
+	if (engine_eval(v->t->engine, batch, &loss, e))
+		return -1;
+	v->sum += loss;
+	return 0;
+}
+
 static int evaluate(struct trainer *t, struct err *e)
 {
-	double since = clock_s(), sum = 0;
+	double since = clock_s();
 	int64_t n = t->job->data.eval_batches;
+	struct evaluation v = { .t = t };
 	control_progress(t->env->control, t->at.step, "evaluation");
-	for (int64_t i = 0; i < n; i++) {
-		double loss;
-		struct engine_batch batch = batch_at(t, i * t->job->batch.global);
-		if (read_batch(t, DATA_VALIDATION, i * t->job->batch.global, e) || engine_eval(t->engine, &batch, &loss, e))
-			return err_prefix(e, "evaluation after step %lld", (long long)t->at.step);
-		sum += loss;
-	}
-	if (!isfinite(sum))
+	if (samples_evaluate(t->samples, n, evaluate_batch, &v, e))
+		return err_prefix(e, "evaluation after step %lld", (long long)t->at.step);
+	if (!isfinite(v.sum))
 		return err_set(e, ERR_NUMERIC, "evaluation after step %lld: the loss is %g: lower optimizer.lr, or lengthen "
-			       "optimizer.warmup", (long long)t->at.step, sum / (double)n);
+			       "optimizer.warmup", (long long)t->at.step, v.sum / (double)n);
 	if (t->reports)
-		control_send(t->env->control, MSG_EVAL, report_eval(t->at.step, sum / (double)n));
+		control_send(t->env->control, MSG_EVAL, report_eval(t->at.step, v.sum / (double)n));
 	phases_lap(&t->spent, "evaluation", &since);
 	return 0;
 }
@@ -276,7 +263,7 @@ static int evaluate(struct trainer *t, struct err *e)
 static bool eval_due(const struct trainer *t)
 {
 	int64_t every = t->job->data.eval_every;
-	return every > 0 && t->job->data.eval_batches > 0 && dataset_samples(t->data, DATA_VALIDATION) > 0 &&
+	return every > 0 && t->job->data.eval_batches > 0 && dataset_samples(samples_data(t->samples), DATA_VALIDATION) > 0 &&
 	       (t->at.step % every == 0 || t->at.step == t->job->job.steps);
 }
 
@@ -296,6 +283,8 @@ static int save(struct trainer *t, struct err *e)
 {
 	double since = clock_s();
 	control_progress(t->env->control, t->at.step, "checkpoint");
+	if (samples_durable(t->samples, e))
+		return -1;
 	int rc = start_save(t, e);
 	if (rc && !world_is_lost(e->code)) {
 		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN, "%s; training goes on", e->text);

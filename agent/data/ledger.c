@@ -134,6 +134,8 @@ void ledger_close(struct ledger *l)
 {
 	if (!l)
 		return;
+	if (l->fd >= 0 && l->pending.len)
+		write_pending(l); /* there may be room by now */
 	if (l->fd >= 0)
 		close(l->fd);
 	buf_fini(&l->pending);

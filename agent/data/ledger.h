@@ -47,11 +47,12 @@ struct ledger; /* one a rank; called from one thread */
 
 /* Opens the file on world rank 0 and writes the start line. Not collective. */
 int ledger_open(const struct ledger_options *opt, struct ledger **out, struct err *e);
-void ledger_close(struct ledger *l); /* takes NULL */
+/* Tries once more to write what could not be. Takes NULL. */
+void ledger_close(struct ledger *l);
 /* A step is done, on what has this digest. */
 void ledger_add(struct ledger *l, const struct digest *share);
-/* Collective: what was added since the last time becomes durable, on rank 0. A line that cannot be written is kept for the next time
- * and fails nothing (ledger_note tells); ERR_CORRUPT when two ranks of a replica differ. */
+/* Collective: what was added since the last time becomes durable, on rank 0. A line that cannot be written is kept for the next time,
+ * or the close, and fails nothing (ledger_note tells); ERR_CORRUPT when two ranks of a replica differ. */
 int ledger_flush(struct ledger *l, struct err *e);
 /* Why lines could not be written, once; else "". */
 const char *ledger_note(struct ledger *l);

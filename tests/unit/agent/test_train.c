@@ -179,7 +179,7 @@ static int run(const char *name, const char *changes, const char *resume, struct
 	struct phases phases = { 0 };
 	struct comm *world = world_alone();
 	struct train_env env = {
-		.job = &job, .layout = { 1, 1, 1 }, .world = world, .control = control, .run_dir = folder(name),
+		.job = &job, .layout = { .tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 }, .world = world, .control = control, .run_dir = folder(name),
 		.resume = resume, .generation = 1, .threads = 1, .phases = &phases,
 	};
 	int rc = train_run(&env, e);
