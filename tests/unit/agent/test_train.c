@@ -262,7 +262,7 @@ static void numbers_that_blow_up_are_named_before_they_do_harm(void **state)
 	struct supervisor v = { 0 };
 	struct err e = ERR_INIT;
 	assert_int_equal(run("nan", "job.steps=1000 optimizer.lr=100 optimizer.weight_decay=1 "
-			     "optimizer.clip=0 optimizer.warmup=0 optimizer.schedule=constant", "none", &v, &e), -1);
+			     "optimizer.clip=0 optimizer.warmup=0 optimizer.schedule=constant optimizer.decay_steps=0", "none", &v, &e), -1);
 	assert_int_equal(e.code, ERR_NUMERIC);
 	char step[32];
 	snprintf(step, sizeof step, "step %lld:", (long long)v.last + 1);
