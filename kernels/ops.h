@@ -30,38 +30,53 @@
 
 struct kern; /* an opened backend: threads, scratch, later a stream. One thread at a time uses it. */
 
-/* Random numbers of dropout: element i of the global tensor is kept when word i % 4 of philox4(key, i / 4), as a number in
- * [0, 1), is at least p; kept ones are multiplied by 1 / (1 - p). The same whatever part of the tensor an op sees. */
+/* Dropout: element i of the global tensor is kept when word i % 4 of philox4(key, i / 4), as a number in [0, 1), is at
+ * least p. Kept ones are multiplied by 1 / (1 - p), the others become 0. The same whatever part of the tensor an op sees. */
 struct dropout {
 	struct philox_key key; /* of (seed, PHILOX_DROPOUT, layer and site) */
-	float p;               /* 0: nothing is dropped, nothing is drawn */
+	float p;               /* in [0, 1); 0: nothing is dropped, nothing is drawn */
 };
 
 /*
  * Causal attention of one piece of each sequence's queries over one piece of its keys and values: the whole of both, or
- * what context parallelism and a KV cache have of them. q, k, v (and dq, dk, dv) lie in rows of their own length, such as
- * the fused projection's [heads q | kv_heads k | kv_heads v]. Element (b, t, h, i) of q is q[b q_batch + t q_row + h dim + i];
- * k and v alike with kv_batch, kv_row. Query t stands at position q_first + t of its sequence, key u at k_first + u; t sees u when starts[b, t] <= k_first + u <= q_first + t.
+ * what context parallelism and a KV cache have of them. Query t stands at position q_first + t of its sequence, key u at
+ * k_first + u, and
+ *
+ *     t sees u when start <= k_first + u <= q_first + t,   start = starts[b * starts_batch + t], or 0 without starts
+ *
+ * where start is the position at which the query's document begins.
+ *
+ * q, k and v are given by their first element, with rows of any length: element (b, t, h, i) of q is
+ * q[b * q_batch + t * q_row + h * dim + i], and (b, u, g, i) of k and of v is at b * kv_batch + u * kv_row + g * dim + i.
+ * Separate arrays or parts of the fused projection's rows [heads q | kv_heads k | kv_heads v] both fit. The gradients
+ * dq, dk, dv lie as q, k, v do. What lies between rows is neither read nor written.
  */
 enum { ATTN_DIM_MAX = 256 };
 struct attn_shape {
-	int64_t batch, q_len, k_len;
+	int64_t batch;
+	int64_t q_len, k_len;
 	int64_t q_first, k_first;
-	int heads, kv_heads, dim; /* here; kv_heads divides heads, head h uses k/v head h / (heads / kv_heads); dim is even */
-	int64_t q_row, q_batch, kv_row, kv_batch; /* elements */
-	int64_t o_batch;           /* elements between the sequences of o and dout, whose rows are heads * dim long */
-	const int32_t *starts;     /* [batch, starts_batch], from the first query on; NULL: all 0 */
-	int64_t starts_batch;
-	struct dropout drop;       /* of the weights: element ((sample heads_all + head_first + h) seq + query's position) seq + key's */
+	int heads, kv_heads, dim;  /* of this shard; head h uses k/v head h / (heads / kv_heads), dim is even */
+	int64_t q_row, q_batch;    /* elements from a token's row, and from a sequence, to the next */
+	int64_t kv_row, kv_batch;
+	int64_t o_batch;           /* the same of o and dout; their rows are heads * dim long */
+
+	const int32_t *starts;     /* of this piece's queries; NULL: all 0 */
+	int64_t starts_batch;      /* elements from a sequence's starts to the next's */
+
+	/* Of the weights, after the softmax. Weight (b, h, t, u) has the number
+	 * ((samples[b] * heads_all + head_first + h) * seq + q_first + t) * seq + k_first + u, modulo 2^64. */
+	struct dropout drop;
 	const int64_t *samples;    /* [batch] global sample numbers; NULL when nothing is dropped */
-	int64_t heads_all, head_first, seq;
+	int64_t heads_all, head_first;
+	int64_t seq;               /* positions of a whole sequence */
 };
 
-/* Which rows rotate: the first q_heads + kv_heads heads of each row of `row` elements. */
+/* The first `heads` heads of each of n rows rotate: those of q and k in a fused projection. */
 struct rope_shape {
-	int64_t n, row;
-	int heads, dim;       /* q and k heads together */
-	int64_t seq;          /* token i of n uses row i % seq of the tables */
+	int64_t n, row;       /* row: elements from one token's row to the next */
+	int heads, dim;
+	int64_t seq;          /* rows of the tables; token i of n uses row i % seq */
 };
 
 /* One slice of the flat parameter buffer for the optimizer. */
@@ -114,26 +129,29 @@ struct ops {
 	/* dgu [n, 2f] is set. */
 	void (*swiglu_bwd)(struct kern *k, void *dgu, const void *dy, const void *gu, int64_t n, int64_t f);
 
-	/* Rotates in place the pairs (i, i + dim/2) of each head by the angle whose cos and sin are in the tables [seq, dim/2]. bwd rotates back. */
+	/* Rotates in place the pairs (i, i + dim/2) of each head by the angle whose cos and sin are in the tables
+	 * [seq, dim/2]. bwd rotates back. */
 	void (*rope_fwd)(struct kern *k, void *x, const struct rope_shape *s, const float *cos, const float *sin);
 	void (*rope_bwd)(struct kern *k, void *dx, const struct rope_shape *s, const float *cos, const float *sin);
 
 	/* o [batch, q_len, heads * dim]; lse [batch, heads, q_len] = log-sum-exp of the scaled scores, -INFINITY (and o 0) for a
 	 * query that sees no key. Never stores q_len × k_len. */
-	void (*attention_fwd)(struct kern *k, void *o, float *lse, const void *q, const void *key, const void *v, const struct attn_shape *s);
+	void (*attention_fwd)(struct kern *k, void *o, float *lse, const void *q, const void *key, const void *v,
+			      const struct attn_shape *s);
 	/* Joins two results over different keys, o and o2 laid out alike (o_batch): o, lse become those over both, by their
 	 * log-sum-exps (Liu, Zaharia, Abbeel, arXiv 2310.01889). */
-	void (*attention_merge)(struct kern *k, void *o, float *lse, const void *o2, const float *lse2, const struct attn_shape *s);
-	/* o, lse: of the merged whole. add: dq, dk, dv are added to, else set. */
+	void (*attention_merge)(struct kern *k, void *o, float *lse, const void *o2, const float *lse2,
+				const struct attn_shape *s);
+	/* o, lse: of the merged whole, over all keys. add: dq, dk, dv are added to, else set (to 0 where nothing is seen). */
 	void (*attention_bwd)(struct kern *k, void *dq, void *dk, void *dv, const void *dout, const void *o, const float *lse,
 			      const void *q, const void *key, const void *v, const struct attn_shape *s, bool add);
 
 	/* y[n,c] = wte[token - lo] for tokens in [lo, hi), else 0; + wpe[positions[i]] when wpe is not NULL. Sets y. */
-	void (*embed_fwd)(struct kern *k, void *y, const int32_t *tokens, const int32_t *positions, const void *wte, const void *wpe,
-			  int64_t n, int64_t c, int32_t lo, int32_t hi);
+	void (*embed_fwd)(struct kern *k, void *y, const int32_t *tokens, const int32_t *positions, const void *wte,
+			  const void *wpe, int64_t n, int64_t c, int32_t lo, int32_t hi);
 	/* Adds to dwte [hi-lo, c] and dwpe [positions, c] (NULL to skip). Same bits for any thread count. */
-	void (*embed_bwd)(struct kern *k, float *dwte, float *dwpe, const void *dy, const int32_t *tokens, const int32_t *positions,
-			  int64_t n, int64_t c, int32_t lo, int32_t hi);
+	void (*embed_bwd)(struct kern *k, float *dwte, float *dwpe, const void *dy, const int32_t *tokens,
+			  const int32_t *positions, int64_t n, int64_t c, int32_t lo, int32_t hi);
 
 	/* y[i,c] = dropped x; row i is row rows[i] of the global tensor [., c], whose element numbers count. y may be x. Forward
 	 * and backward are the same. */
@@ -147,13 +165,15 @@ struct ops {
 	/* dlogits [n,e] is set: from dweights [n,top]; + aux[j] * d(sum over tokens of probs[., j]) (aux [e], NULL: none);
 	 * + z * 2 lse[i] probs[i,.] (the z-loss, the sum over tokens of lse²). */
 	void (*route_bwd)(struct kern *k, float *dlogits, const float *dweights, const int32_t *chosen, const float *weights,
-			  const float *probs, const float *lse, const float *aux, float z, int64_t n, int64_t e, int64_t top, bool before);
+			  const float *probs, const float *lse, const float *aux, float z, int64_t n, int64_t e, int64_t top,
+			  bool before);
 	/* y[i] = x[from[i]] for i of n; from < 0: zeros. */
 	void (*gather_rows)(struct kern *k, void *y, const void *x, const int64_t *from, int64_t n, int64_t c);
 	/* y[i y_row + j] = x[i x_row + j] for i of n, j of c: a block of columns. */
 	void (*copy_rows)(struct kern *k, void *y, int64_t y_row, const void *x, int64_t x_row, int64_t n, int64_t c);
 	/* y[i] = sum over j of top of weights[i,j] * x[at[i,j]]; at < 0: dropped, counts as zero. weights NULL: all 1. Sets y. */
-	void (*combine_fwd)(struct kern *k, void *y, const void *x, const int64_t *at, const float *weights, int64_t n, int64_t top, int64_t c);
+	void (*combine_fwd)(struct kern *k, void *y, const void *x, const int64_t *at, const float *weights, int64_t n,
+			    int64_t top, int64_t c);
 	/* dx[at[i,j]] = weights[i,j] * dy[i] (each row of dx is met once at most; what is not met stays); dweights[i,j] =
 	 * dy[i] · x[at[i,j]], 0 when dropped (NULL to skip, with x). weights NULL: all 1. */
 	void (*combine_bwd)(struct kern *k, void *dx, float *dweights, const void *dy, const void *x, const int64_t *at,
@@ -191,10 +211,10 @@ struct ops {
 	void (*sgd)(struct kern *k, float *p, const float *g, float *m, int64_t count, const struct sgd_args *a);
 };
 
-/* One list of backends: "plain", "cpu" (later "cuda"), each in storage fp32, or with ":bf16" or ":fp16" behind its name in that
- * one. threads >= 1. For tests and measurements also "cpu-v2", "cpu-v3",
- * "cpu-v4", the same built for one level of x86-64 (refused where the processor lacks it), and "plain64": plain on
- * doubles, where every void * and float * of the ops points at doubles. */
+/* One list of backends: "plain", "cpu" (later "cuda"), each in storage fp32, or with ":bf16" or ":fp16" behind its name in
+ * that one. threads >= 1. For tests and measurements also "cpu-v2", "cpu-v3", "cpu-v4", the same built for one level of
+ * x86-64 (refused where the processor lacks it), and "plain64": plain on doubles, where every void * and float * of the
+ * ops points at doubles. */
 int kern_open(const char *backend, int threads, struct kern **out, struct err *e);
 void kern_close(struct kern *k);
 const struct ops *kern_ops(const struct kern *k);

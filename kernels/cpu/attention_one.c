@@ -1,15 +1,15 @@
 /*
  * Attention of one query a sequence, as when a text is written token by token: bound by the memory that keys and
- * values take. They are cut into pieces, so that one long sequence has work for every thread; the heads that share
- * a piece read it from the cache. A piece leaves the largest score, the sum of the weights and the weighted sum of
+ * values take. They are cut into pieces, so that one long sequence has work for every thread; all heads go through
+ * a piece block by block, so that memory is read in its order. A piece leaves the largest score, the sum of the weights and the weighted sum of
  * its values, which are then put together in the order of the pieces: the same bits for any number of threads.
  */
 #include "kernels/cpu/attention.h"
 
 #include <string.h>
 
-/* Keys whose scores are at hand at a time; a piece is some of these. */
-enum { BLOCK = 256 };
+/* Keys whose scores are at hand at a time; a piece is PIECE of them, or a multiple. */
+enum { BLOCK = 32, PIECE = 256 };
 
 /* What a piece leaves for one head; `dim` floats follow. */
 struct part {
@@ -32,28 +32,37 @@ static struct part *part_at(const struct parts *p, int64_t head, int64_t piece)
 static struct parts cut(struct kern *k, const struct attn_shape *s)
 {
 	struct parts p = { .at = kern_scratch(k, 0), .bytes = sizeof(struct part) + (size_t)s->dim * sizeof(float) };
-	int64_t heads = s->batch * s->heads, blocks = (s->k_len + BLOCK - 1) / BLOCK;
+	int64_t heads = s->batch * s->heads, least = (s->k_len + PIECE - 1) / PIECE;
 	int64_t room = heads ? (int64_t)(KERN_SCRATCH / p.bytes) / heads : 0;
-	if (room < 1 || blocks < 1)
+	if (room < 1 || least < 1)
 		return p;
-	p.len = (blocks + cpu_min(room, blocks) - 1) / cpu_min(room, blocks) * BLOCK;
+	p.len = (least + cpu_min(room, least) - 1) / cpu_min(room, least) * PIECE;
 	p.pieces = (s->k_len + p.len - 1) / p.len;
 	return p;
 }
 
-/* w[j] = scale q · k_j for j of n; returns the largest. */
+/* w[j] = scale q · k_j for j of n; returns the largest. Four keys at a time, whose sums do not wait for each other. */
 static float scores(float *w, const float *q, const float *k, int64_t row, int64_t n, int dim, float scale)
 {
 	float max = -INFINITY;
-	for (int64_t j = 0; j < n; j++) {
-		const float *kj = k + j * row;
-		float sum = 0;
-		#pragma omp simd reduction(+ : sum)
-		for (int i = 0; i < dim; i++)
-			sum += q[i] * kj[i];
-		w[j] = sum * scale;
-		max = w[j] > max ? w[j] : max;
+	for (int64_t j = 0; j < n; j += 4) {
+		const float *k0 = k + j * row, *k1 = k + cpu_min(j + 1, n - 1) * row;
+		const float *k2 = k + cpu_min(j + 2, n - 1) * row, *k3 = k + cpu_min(j + 3, n - 1) * row;
+		float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+		#pragma omp simd reduction(+ : s0, s1, s2, s3)
+		for (int i = 0; i < dim; i++) {
+			s0 += q[i] * k0[i];
+			s1 += q[i] * k1[i];
+			s2 += q[i] * k2[i];
+			s3 += q[i] * k3[i];
+		}
+		const float sums[] = { s0, s1, s2, s3 };
+		for (int64_t l = 0; l < cpu_min(4, n - j); l++)
+			w[j + l] = sums[l] * scale;
 	}
+	#pragma omp simd reduction(max : max)
+	for (int64_t j = 0; j < n; j++)
+		max = w[j] > max ? w[j] : max;
 	return max;
 }
 
@@ -92,13 +101,33 @@ static void add_block(struct part *p, const float *q, const float *k, const floa
 	weigh(p->o, w, v + j0 * s->kv_row, s->kv_row, n, s->dim);
 }
 
-static void piece_fwd(struct part *p, const float *q, const float *k, const float *v, const struct head *a, int64_t j0, int64_t n)
+/* What attention reads, each from its first element on. */
+struct given {
+	const float *q, *k, *v;
+};
+
+static void block_fwd(const struct parts *p, const struct given *in, const struct attn_shape *s, int64_t b, int64_t j0, int64_t n)
 {
-	struct span keys = seen(a, 0, j0, n);
-	*p = (struct part){ .max = -INFINITY };
-	memset(p->o, 0, (size_t)a->s->dim * sizeof *p->o);
-	for (int64_t j = keys.lo; j < keys.hi; j += BLOCK)
-		add_block(p, q, k, v, a, j0 + j, cpu_min(BLOCK, keys.hi - j));
+	for (int h = 0; h < s->heads; h++) {
+		struct head a = head_at(s, b, h);
+		struct span keys = seen(&a, 0, j0, n);
+		if (keys.lo < keys.hi)
+			add_block(part_at(p, b * s->heads + h, j0 / p->len), in->q + a.q, in->k + a.kv, in->v + a.kv, &a,
+				  j0 + keys.lo, keys.hi - keys.lo);
+	}
+}
+
+static void piece_fwd(const struct parts *p, const struct given *in, const struct attn_shape *s, int64_t b, int64_t piece)
+{
+	for (int h = 0; h < s->heads; h++) {
+		struct part *one = part_at(p, b * s->heads + h, piece);
+		one->max = -INFINITY;
+		one->sum = 0;
+		memset(one->o, 0, (size_t)s->dim * sizeof *one->o);
+	}
+	int64_t end = cpu_min((piece + 1) * p->len, s->k_len);
+	for (int64_t j = piece * p->len; j < end; j += BLOCK)
+		block_fwd(p, in, s, b, j, cpu_min(BLOCK, end - j));
 }
 
 static void join(float *o, float *lse, const struct parts *p, int64_t head, int dim)
@@ -128,18 +157,12 @@ bool CPU(attention_one)(struct kern *k, float *o, float *lse, const float *q, co
 	struct parts p = cut(k, s);
 	if (!p.pieces)
 		return false;
-	int group = s->heads / s->kv_heads;
-	int64_t items = s->batch * s->kv_heads * p.pieces;
+	const struct given in = { q, key, v };
 	#pragma omp parallel num_threads(cpu_team(k, s->batch * s->heads * s->k_len * s->dim))
 	{
 		#pragma omp for schedule(dynamic)
-		for (int64_t item = 0; item < items; item++)
-			for (int i = 0; i < group; i++) {
-				int64_t piece = item % p.pieces, shared = item / p.pieces, head = shared * group + i;
-				struct head a = head_at(s, head / s->heads, (int)(head % s->heads));
-				piece_fwd(part_at(&p, head, piece), q + a.q, key + a.kv, v + a.kv, &a,
-					  piece * p.len, cpu_min(p.len, s->k_len - piece * p.len));
-			}
+		for (int64_t item = 0; item < s->batch * p.pieces; item++)
+			piece_fwd(&p, &in, s, item / p.pieces, item % p.pieces);
 		#pragma omp for schedule(static)
 		for (int64_t head = 0; head < s->batch * s->heads; head++) {
 			struct head a = head_at(s, head / s->heads, (int)(head % s->heads));
