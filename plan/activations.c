@@ -148,6 +148,7 @@ int64_t act_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch 
 {
 	switch (a) {
 	case SCRATCH_FULL:
+	case SCRATCH_SENT:
 		return d->sp ? act_lines(d->n * d->c * d->width) : 0;
 	case SCRATCH_SUB:
 		return d->dropout ? act_lines(d->s * d->c * d->width) : 0;

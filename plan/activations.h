@@ -99,6 +99,7 @@ int64_t act_slot_bytes(const struct act_dims *d, const struct stage *stage, enum
 /* Of the rank, used within one call. */
 enum act_scratch {
 	SCRATCH_FULL,    /* [n, c] under sp: a gathered tensor, or one to be reduce-scattered */
+	SCRATCH_SENT,    /* [n, c] under sp: a tensor that is being reduce-scattered while another one is gathered */
 	SCRATCH_SUB,     /* [s, c] with dropout: a sublayer's gradient behind it */
 	SCRATCH_HIDDEN,  /* [s, c] */
 	SCRATCH_WIDE,    /* [n, max(w, u)] */

@@ -27,12 +27,19 @@ struct tp {
 	struct comm *comm;   /* NULL: alone; borrowed */
 	int rank, size;
 	bool sp;             /* the stream's rows are cut */
+	bool overlap;        /* transfers may go on beside matrix products */
 	enum comm_type type; /* of activations */
-	double seconds;      /* spent in here; the reader sets it back */
+	double seconds;      /* spent in here, waiting; the reader sets it back */
 };
 
 /* sp counts only where there is more than one rank. */
-void tp_init(struct tp *t, struct comm *group, bool sp, enum comm_type type);
+void tp_init(struct tp *t, struct comm *group, bool sp, bool overlap, enum comm_type type);
+
+/* A transfer that may go on while its caller computes what does not touch its buffers. Small ones, and all without `overlap`, are
+ * over when their start returns: handing over to another thread costs more than they do. tp_wait ends one; NULL has ended. */
+int tp_gather_start(struct tp *t, const void *shard, void *full, size_t count, struct comm_request **req, struct err *e);
+int tp_reduce_start(struct tp *t, void *full, void *shard, size_t count, struct comm_request **req, struct err *e);
+int tp_wait(struct tp *t, struct comm_request **req, struct err *e);
 
 /* full[size × count] = every rank's shard[count]. Under sp only. */
 int tp_gather(struct tp *t, const void *shard, void *full, size_t count, struct err *e);

@@ -66,7 +66,7 @@ static int open_groups(struct engine *g, const struct engine_options *opt, struc
 	enum comm_type type = types[g->job->precision.dtype];
 	if (groups_open(opt->world, &o, &g->groups, e))
 		return -1;
-	tp_init(&g->tp, g->groups.tp, g->job->parallel.sp, type);
+	tp_init(&g->tp, g->groups.tp, g->job->parallel.sp, g->job->parallel.overlap, type);
 	cp_init(&g->cp, g->groups.cp, type);
 	ep_init(&g->ep, g->groups.ep, g->shape.experts, type);
 	g->pipe = (struct pipe){ .groups = &g->groups, .type = type };

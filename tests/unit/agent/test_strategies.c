@@ -27,7 +27,9 @@ static const struct tiny
 	gpt2 = { "gpt2", FAMILY_GPT2, 5, 20, 5, 5, 4, 51, 101, 16, TIE_YES, 1, 8, 0.1 },
 	llama = { "llama", FAMILY_LLAMA, 5, 24, 8, 2, 4, 45, 103, 16, TIE_NO, 2, 16, 0.1 },
 	tied = { "llama tied", FAMILY_LLAMA, 4, 20, 6, 3, 6, 37, 67, 16, TIE_YES, 1, 8, 0.1 },
-	mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4, 2, 4, 24, 61, 16, TIE_NO, 1, 8, 0.1 };
+	mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4, 2, 4, 24, 61, 16, TIE_NO, 1, 8, 0.1 },
+	/* Tensors of more than 64 KiB: transfers overlap the products. */
+	wide = { "wide", FAMILY_GPT2, 2, 192, 4, 4, 48, 260, 101, 96, TIE_YES, 2, 8, 0.02 };
 
 /* A row. `math` words change what is computed, so its single process has them too; `how` words must not. */
 struct strategy {
@@ -51,6 +53,8 @@ static const struct strategy strategies[] = {
 	{ "dropout", &gpt2, { "model.dropout=0.2", "model.attn_dropout=0.1" }, { 0 } },
 	{ "dropout, sp, recompute, zero-3", &tied, { "model.dropout=0.2", "model.attn_dropout=0.1" },
 	  { "parallel.sp=yes", "recompute.mode=full", "parallel.zero=3" } },
+	{ "overlap", &wide, { "optimizer.lr=3e-4", "optimizer.min_lr=0" }, { 0 } },
+	{ "overlap, sp, zero-3", &wide, { "optimizer.lr=3e-4", "optimizer.min_lr=0" }, { "parallel.sp=yes", "parallel.zero=3" } },
 	{ "offload both, zero-1", &gpt2, { 0 }, { "offload.activations=yes", "offload.optimizer=yes", "parallel.zero=1" } },
 	{ "documents", &llama, { "data.documents=mask" }, { 0 } },
 	{ "mixtral", &mixtral, { 0 }, { 0 } },
