@@ -232,3 +232,20 @@ int64_t act_shared_total(const struct act_dims *d, const struct stage *chunks, i
 		sum += act_scratch_bytes(d, last, (enum act_scratch)a);
 	return sum;
 }
+
+int64_t act_experts_kept(const struct act_dims *d)
+{
+	int64_t rows = d->n * d->top, row = d->c * d->width, f = d->act * d->width;
+	int64_t routes = 2 * act_lines(rows * F32) + act_lines(d->n * d->experts * F32) + act_lines(d->n * F32) +
+			 act_lines(d->micro * d->experts * F32) + 2 * act_lines(rows * I64);
+	int64_t halves = d->split ? act_lines(rows * row) + act_lines(rows * 2 * f) : 0;
+	return routes + 2 * act_lines(rows * row) + act_lines(rows * 2 * f) + act_lines(rows * f) + halves;
+}
+
+int64_t act_experts_scratch(const struct act_dims *d)
+{
+	int64_t rows = d->n * d->top, row = d->c * d->width, f = d->act * d->width;
+	int64_t router = act_lines(d->n * d->experts * d->width) + act_lines(d->n * d->experts * F32) + act_lines(rows * F32) +
+			 act_lines(d->experts * I64);
+	return router + 2 * act_lines(d->n * row) + 4 * act_lines(rows * row) + act_lines(rows * f) + act_lines(rows * 2 * f);
+}

@@ -1,77 +1,104 @@
+#include "plan/activations.h"
 #include "plan/fit.h"
+#include "plan/speeds.h"
 #include "plan/zero.h"
 
 #include <math.h>
 
-/* The engine's (agent/model/activations.c): fp32, pieces of whole 64-byte lines. */
-enum { ELEMENT = 4, LINE = 16 };
+/* An fp32 number; a token; the scratch that 2-byte storage takes on a processor, a thread (kernels/ops.h, KERN_NARROW_LANE). */
+enum { ELEMENT = 4, TOKEN = 4, NARROW_LANE = 16 << 20 };
 
-/* In doubles: the largest sizes that a job may ask for do not fit 63 bits, and must be refused for their bytes. */
-static double whole_lines(double elements)
+/* --- Activations ---------------------------------------------------------------- */
+
+/* Beyond so many bytes of one tensor the arithmetic of activations.h does not fit its integers. */
+#define TENSOR_MOST 1e17
+
+/* The largest sizes that a job may ask for must be refused for their bytes, too: a floor of what they take. */
+static double immense(const struct job *job, const struct model_shape *m, const struct layout *l)
 {
-	return ceil(elements / LINE) * LINE;
+	double tokens = (double)job->batch.micro * (double)m->seq / l->cp;
+	double wide = fmax(fmax((double)m->hidden, (double)(m->heads * m->head_dim)), 2.0 * (double)m->ffn);
+	double bytes = 8 * tokens * fmax(wide, (double)m->experts);
+	return bytes > TENSOR_MOST ? bytes / l->tp : 0;
 }
 
-/* This shard's widths. */
-struct widths {
-	double n, c;              /* tokens of a micro-batch, hidden */
-	double heads, qkv, q;
-	double up, act;           /* ffn's input, with the gate, and output */
-	double vocab;
-};
-
-static struct widths widths_of(const struct job *job, const struct model_shape *m, int tp, int tp_rank)
+static double layer_bytes(const struct act_dims *d, int layer, bool first)
 {
-	int64_t kv_lo, kv_hi, f_lo, f_hi, v_lo, v_hi;
-	partition(m->kv_heads, tp, tp_rank, 1, &kv_lo, &kv_hi);
-	partition(m->ffn, tp, tp_rank, partition_grain(m->ffn, tp, CATALOGUE_FFN_GRAIN), &f_lo, &f_hi);
-	partition(m->vocab, tp, tp_rank, partition_grain(m->vocab, tp, CATALOGUE_VOCAB_GRAIN), &v_lo, &v_hi);
-	double kv = (double)(kv_hi - kv_lo), heads = kv * (double)(m->heads / m->kv_heads);
-	double f = (double)(f_hi - f_lo);
-	return (struct widths){
-		.n = (double)job->batch.micro * (double)m->seq,
-		.c = (double)m->hidden,
-		.heads = heads,
-		.qkv = (heads + 2 * kv) * (double)m->head_dim,
-		.q = heads * (double)m->head_dim,
-		.up = m->gated ? 2 * f : f,
-		.act = f,
-		.vocab = (double)(v_hi - v_lo),
-	};
-}
-
-static double norm_kept(const struct model_shape *m, const struct widths *w, bool sum)
-{
-	return (sum ? whole_lines(w->n * w->c) : 0) + (m->rms ? 1 : 2) * whole_lines(w->n);
-}
-
-/* Elements that a rank keeps of one micro-batch's pass through a chunk, from its forward to its backward pass. */
-static double slot_elements(const struct model_shape *m, const struct widths *w, const struct stage *stage)
-{
-	double hidden = whole_lines(w->n * w->c);
-	double layer = 2 * norm_kept(m, w, true) + 2 * hidden + whole_lines(w->n * w->qkv) + whole_lines(w->n * w->q) +
-		       whole_lines(w->n * w->heads) + whole_lines(w->n * w->up) + whole_lines(w->n * w->act);
-	double slot = 3 * hidden + (stage->layer_hi - stage->layer_lo) * layer;
-	/* The first norm's input is the stage's own. */
-	slot -= hidden;
-	if (stage->last)
-		slot += norm_kept(m, w, true) + hidden;
-	return slot;
-}
-
-static double most(double a, double b)
-{
-	return a > b ? a : b;
-}
-
-static double scratch_elements(const struct widths *w, const struct stage *stage)
-{
-	double sum = whole_lines(w->n * w->c) + whole_lines(w->n * most(w->qkv, w->up)) + whole_lines(w->n * most(w->q, w->act));
-	if (stage->last) {
-		double rows = (double)model_head_rows((int64_t)w->n, (int64_t)w->vocab);
-		sum += whole_lines(rows * w->vocab) + whole_lines(rows) + whole_lines(2 * rows);
-	}
+	double sum = d->moe && act_mode(d, layer) != RECOMPUTE_FULL ? (double)act_experts_kept(d) : 0;
+	for (int a = 0; a < ACTS; a++)
+		if (act_home(d, layer, first, (enum act)a) == ACT_SLOT)
+			sum += (double)act_bytes(d, (enum act)a);
 	return sum;
+}
+
+/* Layers of [lo, hi) that recompute: every n-th of the model. */
+static int recomputing(const struct act_dims *d, int lo, int hi)
+{
+	int every = (int)d->every;
+	return d->mode == RECOMPUTE_NONE ? 0 : (hi + every - 1) / every - (lo + every - 1) / every;
+}
+
+/* What a chunk keeps of one micro-batch. */
+static double slot_bytes(const struct act_dims *d, const struct stage *stage)
+{
+	int lo = stage->layer_lo + 1, hi = stage->layer_hi, again = recomputing(d, lo, hi);
+	double sum = layer_bytes(d, stage->layer_lo, true);
+	for (int a = 0; a < SLOTS; a++)
+		sum += (double)act_slot_bytes(d, stage, (enum act_slot)a);
+	/* Of the others it does not matter which they are, only whether they recompute: layer 0 always would, layer 1 only if all do. */
+	return sum + (again ? again * layer_bytes(d, 0, false) : 0) + (hi - lo > again ? (hi - lo - again) * layer_bytes(d, 1, false) : 0);
+}
+
+/* The one home of what recomputing layers write again. */
+static double work_bytes(const struct act_dims *d)
+{
+	double sum = d->moe && d->mode == RECOMPUTE_FULL ? (double)act_experts_kept(d) : 0;
+	for (int a = 0; a < ACTS; a++)
+		if (act_home(d, 0, false, (enum act)a) == ACT_WORK)
+			sum += (double)act_bytes(d, (enum act)a);
+	return sum;
+}
+
+static void pass_memory(const struct job *job, const struct model_shape *m, const struct layout *l, int micros, const struct share *share,
+			struct plan_rank *r)
+{
+	struct act_dims d;
+	struct sched_slots live;
+	bool last = false;
+	int again = 0;
+	if ((r->activations = immense(job, m, l)) > 0)
+		return;
+	act_dims_of(job, m, l, r->at.tp, schedule_splits(job->parallel.schedule), &d);
+	schedule_slots(job->parallel.schedule, l, micros, r->at.pp, &live);
+	for (int c = 0; c < share->n_chunks; c++) {
+		const struct stage *stage = &share->chunks[c];
+		r->activations += live.live[c] * slot_bytes(&d, stage);
+		again += recomputing(&d, stage->layer_lo, stage->layer_hi);
+		last |= stage->last;
+	}
+	r->activations += again ? work_bytes(&d) : 0;
+	for (int a = 0; a < SCRATCHES; a++)
+		r->buffers += (double)act_scratch_bytes(&d, last, (enum act_scratch)a);
+	r->buffers += (m->rope ? (double)act_rope_bytes(&d) : 0) + (d.moe ? (double)act_experts_scratch(&d) : 0);
+}
+
+/* --- All ------------------------------------------------------------------------- */
+
+/* The step's tokens and those read ahead. */
+static double token_bytes(const struct job *job, int micros)
+{
+	double planes = job->data.documents == DOCUMENTS_MASK ? 3 : 2;
+	double steps = fmin((double)job->data.prefetch + 1, (double)job->job.steps);
+	return TOKEN * steps * planes * (double)micros * (double)job->batch.micro * (double)job->model.seq;
+}
+
+/* What the backend itself takes. */
+static double kern_bytes(const struct job *job, const struct layout *l, const struct plan_rank *r)
+{
+	int threads = r->threads ? r->threads : speeds_threads(job, layout_rank(l, r->at));
+	if (job->precision.dtype == DTYPE_FP32 || job->job.device != DEVICE_CPU)
+		return 0;
+	return (double)NARROW_LANE * (threads ? threads : 1);
 }
 
 /* Parameters, gradients, the optimizer's state, the store's buffers: as the ZeRO stage divides them (zero.h). */
@@ -81,7 +108,7 @@ static void state_memory(const struct job *job, const struct model_shape *m, con
 	int stage = (int)job->parallel.zero, moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1;
 	struct zero_cut cuts[ZERO_CLASSES];
 	struct zero_memory z;
-	zero_cuts(l, r->at, stage, 0, cuts);
+	zero_cuts(l, r->at, stage, job->parallel.zero_shard == ZERO_SHARD_NODE ? r->mates : 0, cuts);
 	zero_memory(m, share, stage, cuts, job->precision.dtype == DTYPE_FP32 ? ELEMENT : ELEMENT / 2, &z);
 	r->params = z.params;
 	r->grads = z.grads;
@@ -95,19 +122,9 @@ void plan_memory_rank(const struct job *job, const struct model_shape *m, const 
 {
 	struct stage chunks[LAYOUT_CHUNKS_MOST];
 	struct share share = layout_share(l, r->at, job->parallel.sp, stages, chunks);
-	struct widths w = widths_of(job, m, l->tp, r->at.tp);
-	struct stage all = { .last = false };
-	double slots = 0;
-	struct sched_slots live;
-	schedule_slots(job->parallel.schedule, l, micros, r->at.pp, &live);
-	double tokens = 2 * (double)micros * w.n;
-	for (int c = 0; c < l->chunks; c++) {
-		slots += live.live[c] * slot_elements(m, &w, &chunks[c]);
-		all.last |= chunks[c].last;
-	}
 	state_memory(job, m, l, &share, saves, r);
-	r->activations = ELEMENT * slots;
-	r->buffers += ELEMENT * (scratch_elements(&w, &all) + tokens);
+	pass_memory(job, m, l, micros, &share, r);
+	r->buffers += token_bytes(job, micros) + kern_bytes(job, l, r);
 	r->total = r->params + r->grads + r->optimizer + r->activations + r->buffers + r->snapshot;
 }
 

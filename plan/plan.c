@@ -62,6 +62,18 @@ static void place(struct plan *p, const struct cluster *c, bool whole)
 	}
 }
 
+/* A node's ranks follow on each other. */
+static void count_mates(struct plan *p)
+{
+	for (int first = 0, end; first < p->world; first = end) {
+		for (end = first; end < p->world && p->ranks[end].node == p->ranks[first].node; end++)
+			continue;
+		for (int i = first; i < end; i++)
+			for (int k = first; k < end; k++)
+				p->ranks[i].mates += p->ranks[k].at.tp == p->ranks[i].at.tp && p->ranks[k].at.pp == p->ranks[i].at.pp;
+	}
+}
+
 __attribute__((format(printf, 2, 3)))
 static void warn(struct plan *p, const char *fmt, ...)
 {
@@ -80,6 +92,7 @@ static void place_all(struct plan *p, const struct cluster *c)
 	int groups = p->world / p->layout.tp;
 	bool whole = plan_groups(c, p->layout.tp) >= groups;
 	place(p, c, whole);
+	count_mates(p);
 	if (!whole)
 		warn(p, "tensor-parallel groups of %d cross nodes, as %s has room for %d of the %d groups inside its nodes: expect slow steps; lower parallel.tp",
 			 p->layout.tp, c->name, plan_groups(c, p->layout.tp), groups);
@@ -153,6 +166,22 @@ static int share_work(const struct job *job, struct plan *p, struct err *e)
 	return 0;
 }
 
+/* Shards inside nodes must be equally many in each; a node's mates are replicas, and every ep-th of them holds the same experts. */
+static int check_mates(const struct job *job, const struct cluster *c, const struct plan *p, struct err *e)
+{
+	int ep = p->layout.ep;
+	if (!job->parallel.zero || job->parallel.zero_shard != ZERO_SHARD_NODE)
+		return 0;
+	for (int i = 0; i < p->world; i++) {
+		int mine = p->ranks[i].mates;
+		if (mine != p->ranks[0].mates || (mine % ep && ep % mine))
+			return err_set(e, ERR_USAGE, "[parallel] zero_shard = node: %s holds %d replicas of a parameter and %s %d, of whose experts ep = %d go to "
+				       "different ranks; use zero_shard = all, or a dp that spreads evenly", c->nodes[p->ranks[0].node].name,
+				       p->ranks[0].mates, c->nodes[p->ranks[i].node].name, mine, ep);
+	}
+	return 0;
+}
+
 static void warn_idle(const struct job *job, struct plan *p)
 {
 	if (job->parallel.zero && p->layout.dp * p->layout.cp == 1)
@@ -170,7 +199,7 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	place_all(p, c);
 	give_threads(job, c, p);
 	warn_idle(job, p);
-	if (share_work(job, p, e) ||
+	if (check_mates(job, c, p, e) || share_work(job, p, e) ||
 	    schedule_build(job->parallel.schedule, &p->layout, p->micros, &p->schedule, e) ||
 	    schedule_check(&p->schedule, e))
 		return -1;

@@ -20,6 +20,7 @@ struct plan_rank {
 	int node;   /* index into the cluster's nodes */
 	int slot;   /* device of that node */
 	int threads; /* of its agent */
+	int mates;  /* ranks of its node, itself too, that hold the same parameters: what zero_shard = node shards over */
 	/* Predicted bytes. */
 	double params, grads, optimizer, activations, buffers, snapshot, total;
 };
@@ -28,10 +29,10 @@ struct plan_rank {
  *   params, grads   the catalogue's elements, or the shards of them that the ZeRO stage leaves (zero.h)
  *   optimizer       of what the rank owns of them the moments, and masters where parameters are not fp32; 0 when it is offloaded
  *   activations     what a micro-batch keeps of each layer, times the micro-batches that the schedule keeps alive
- *   buffers         ZeRO's buffers for whole units, scratch of the passes, a chunk of the logits, the step's tokens
+ *   buffers         ZeRO's buffers for whole units, scratch of the passes and of the backend, a chunk of the logits, the tokens
  *   snapshot        the copy of what the rank saves that a checkpoint is written from, while training goes on. It is in
  *                   the node's memory, so it counts where the device is the CPU, and is 0 elsewhere
- * stages: of the whole model. r->at is given, the rest and the total are set; r->snapshot only if `saves`. */
+ * stages: of the whole model. r's place and threads are given (mates 0: all replicas are), bytes are set; r->snapshot only if `saves`. */
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l, int micros,
 		      const struct stage *stages, bool saves, struct plan_rank *r);
 

@@ -1,13 +1,15 @@
 /*
- * The plan's memory is the engine's: for each rank of each layout what plan_memory_rank predicts is
- * what the engine and the optimizer then allocate, to the byte. (The snapshot is checked where it is saved, test_train_state.c.)
+ * The plan's memory is the engine's: for each rank of each layout and strategy what plan_memory_rank predicts is
+ * what the engine and the optimizer then allocate, to the byte, and a step allocates no more. (The snapshot is checked where it is saved,
+ * test_train_state.c.)
  */
 #include "agent/optim/optim.h"
 #include "agent/pipeline/engine.h"
 #include "plan/plan.h"
-#include "tests/unit/agent/tiny.h"
+#include "plan/speeds.h"
 #include "tests/unit/agent/world.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,37 +18,103 @@
 
 #include <cmocka.h>
 
-/* Activations, logits in several chunks, parameters: each is most of the memory once. */
-static const struct tiny
-	gpt2 = { "gpt2, activations", FAMILY_GPT2, 6, 64, 4, 4, 16, 200, 300, 64, TIE_YES, 4, 64, 0.02 },
-	llama = { "llama, activations", FAMILY_LLAMA, 6, 64, 8, 4, 8, 190, 301, 64, TIE_NO, 4, 64, 0.02 },
-	wide = { "gpt2, logits", FAMILY_GPT2, 4, 16, 4, 4, 4, 64, 60000, 128, TIE_YES, 4, 64, 0.02 },
-	deep = { "llama, parameters", FAMILY_LLAMA, 8, 128, 4, 4, 32, 352, 128, 8, TIE_YES, 1, 64, 0.02 };
+/* Each part is most of the memory of one of these: activations, logits in several chunks, parameters. */
+#define GPT2 "model.layers=6 model.hidden=64 model.vocab=300 model.seq=64 batch.micro=4 batch.global=64 "
+#define LLAMA "model.family=llama model.layers=6 model.hidden=64 model.heads=8 model.kv_heads=4 model.ffn=190 model.vocab=301 model.seq=64 " \
+	      "batch.micro=4 batch.global=64 "
+#define LOGITS "model.layers=4 model.hidden=16 model.vocab=60000 model.seq=128 batch.micro=4 batch.global=64 "
+#define PARAMS "model.family=llama model.layers=8 model.hidden=128 model.ffn=352 model.vocab=128 model.seq=8 model.tie_head=yes batch.micro=1 batch.global=64 "
+#define MIXTRAL "model.family=mixtral model.layers=4 model.hidden=64 model.heads=4 model.ffn=96 model.experts=4 model.vocab=300 model.seq=64 " \
+		"batch.micro=2 batch.global=32 "
 
-static const struct layout layouts[] = {
-	{ .tp = 1, .pp = 1, .dp = 1 }, { .tp = 2, .pp = 1, .dp = 1 }, { .tp = 1, .pp = 4, .dp = 1 },
-	{ .tp = 1, .pp = 1, .dp = 2 }, { .tp = 2, .pp = 2, .dp = 2 }, { .tp = 4, .pp = 2, .dp = 1 },
+static const char *const layouts[] = {
+	GPT2, GPT2 "parallel.tp=2", GPT2 "parallel.pp=4", GPT2 "parallel.dp=2", GPT2 "parallel.tp=2 parallel.pp=2 parallel.dp=2",
+	GPT2 "parallel.tp=4 parallel.pp=2",
+	LLAMA, LLAMA "parallel.tp=2", LLAMA "parallel.pp=4", LLAMA "parallel.tp=2 parallel.pp=2 parallel.dp=2", LLAMA "parallel.tp=8",
+	LOGITS, LOGITS "parallel.tp=2 parallel.pp=2 parallel.dp=2",
+	PARAMS, PARAMS "parallel.tp=2 parallel.pp=2 parallel.dp=2",
+	GPT2 "parallel.pp=2 launch.speeds=3,1", GPT2 "parallel.dp=2 launch.speeds=3,1", GPT2 "parallel.pp=3 parallel.stages=3,1,2",
+};
+
+static const char *const sharded[] = {
+	GPT2 "parallel.dp=4 parallel.zero=1", GPT2 "parallel.dp=4 parallel.zero=2", GPT2 "parallel.dp=4 parallel.zero=3",
+	PARAMS "parallel.dp=2 parallel.zero=1", PARAMS "parallel.dp=2 parallel.zero=2", PARAMS "parallel.dp=2 parallel.zero=3",
+	PARAMS "parallel.dp=3 batch.global=48 parallel.zero=3", PARAMS "parallel.tp=2 parallel.dp=2 parallel.zero=3",
+	PARAMS "parallel.dp=2 parallel.cp=2 parallel.zero=2", PARAMS "parallel.pp=2 parallel.dp=2 parallel.zero=1",
+	PARAMS "parallel.pp=2 parallel.dp=2 parallel.zero=3",
+	PARAMS "optimizer.kind=sgd parallel.dp=2 parallel.zero=1", PARAMS "optimizer.kind=sgd",
+	PARAMS "offload.optimizer=yes", PARAMS "offload.optimizer=yes parallel.dp=2 parallel.zero=3",
+};
+
+static const char *const recomputed[] = {
+	GPT2 "recompute.mode=selective", GPT2 "recompute.mode=full", GPT2 "recompute.mode=full recompute.every=2",
+	GPT2 "recompute.mode=selective recompute.every=4 parallel.pp=3", GPT2 "recompute.mode=full parallel.pp=3",
+	LLAMA "recompute.mode=selective", LLAMA "recompute.mode=full recompute.every=3 parallel.tp=2 parallel.sp=yes",
+	MIXTRAL "recompute.mode=selective", MIXTRAL "recompute.mode=full", MIXTRAL "recompute.mode=full recompute.every=3 parallel.pp=2",
+};
+
+static const char *const sequences[] = {
+	GPT2 "parallel.tp=2 parallel.sp=yes", LLAMA "parallel.tp=4 parallel.sp=yes", LLAMA "parallel.tp=8 parallel.sp=yes",
+	GPT2 "parallel.cp=2", LLAMA "parallel.cp=4", LLAMA "parallel.cp=2 parallel.tp=2 parallel.sp=yes",
+	GPT2 "model.dropout=0.1 model.attn_dropout=0.1", LLAMA "model.dropout=0.1 parallel.tp=2 parallel.sp=yes",
+	MIXTRAL, MIXTRAL "parallel.dp=2 parallel.ep=2", MIXTRAL "parallel.tp=2", MIXTRAL "parallel.tp=2 parallel.dp=2 parallel.ep=2 parallel.zero=2",
+};
+
+static const char *const scheduled[] = {
+	GPT2 "parallel.pp=4 parallel.schedule=gpipe", LLAMA "parallel.pp=2 parallel.schedule=gpipe", GPT2 "parallel.pp=4 parallel.schedule=naive",
+};
+
+struct account {
+	double predicted, opened, stepped;
 };
 
 struct course {
-	const struct tiny *model;
+	struct job job;
+	struct model_shape shape;
 	struct layout layout;
-	enum job_schedule schedule;
-	struct account {
-		double predicted, taken;
-	} *accounts; /* [world], shared */
+	struct stage stages[64];
+	struct batch_share shares[16];
+	struct account *accounts; /* [world], shared */
 };
 
-static double predict(const struct job *job, const struct layout *l, struct coords at, struct err *e)
+static void load(const char *text, struct course *c)
 {
-	struct model_shape shape;
-	struct stage stages[8];
-	struct plan_rank r = { .at = at };
-	model_shape(job, &shape);
-	if (layout_stages(&shape, l->pp, stages, e))
-		return 0;
-	plan_memory_rank(job, &shape, l, (int)(job->batch.global / job->batch.micro / l->dp), &stages[at.pp], &r);
-	return r.total;
+	const char *words[32];
+	char copy[512];
+	int n = 0;
+	struct err e = ERR_INIT;
+	snprintf(copy, sizeof copy, "%s", text);
+	for (char *w = strtok(copy, " "); w; w = strtok(NULL, " "))
+		words[n++] = w;
+	if (job_load(NULL, words, n, &c->job, &e))
+		fail_msg("%s: %s", text, e.text);
+	model_shape(&c->job, &c->shape);
+	c->layout = layout_of(&c->job, c->job.parallel.dp ? (int)c->job.parallel.dp : 1);
+	if (speeds_stages(&c->job, &c->shape, &c->layout, c->stages, &e) ||
+	    batch_split(&c->job, &c->shape, &c->layout, c->stages, c->shares, &e))
+		fail_msg("%s: %s", text, e.text);
+}
+
+static double predict(const struct course *c, struct coords at)
+{
+	struct plan_rank r = { .at = at, .threads = 1 };
+	plan_memory_rank(&c->job, &c->shape, &c->layout, c->shares[at.dp].micros, c->stages, false, &r);
+	/* Tokens are the trainer's. */
+	double ahead = fmin((double)c->job.data.prefetch + 1, (double)c->job.job.steps);
+	return r.total - ahead * 2 * sizeof(int32_t) * (double)c->shares[at.dp].micros * (double)(c->job.batch.micro * c->job.model.seq);
+}
+
+static int step(const struct course *c, struct engine *engine, struct coords at, struct err *e)
+{
+	int64_t n = c->shares[at.dp].micros * c->job.batch.micro * c->job.model.seq;
+	int32_t *tokens = calloc((size_t)n, sizeof *tokens);
+	double loss;
+	if (!tokens)
+		return err_set(e, ERR_NOMEM, "no memory for the test's tokens");
+	struct engine_batch batch = { .inputs = tokens, .targets = tokens, .sample = c->shares[at.dp].first, .loss_scale = 1 };
+	int rc = engine_step(engine, &batch, &loss, e);
+	free(tokens);
+	return rc;
 }
 
 static int attend(struct comm *world, void *arg, struct err *e)
@@ -54,86 +122,100 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	const struct course *c = arg;
 	struct account *a = &c->accounts[comm_rank(world)];
 	struct coords at = layout_coords(&c->layout, comm_rank(world));
-	struct job job;
-	struct engine_options opt = { .job = &job, .layout = c->layout, .at = at, .world = world, .backend = "cpu", .threads = 1 };
+	struct engine_options opt = { .job = &c->job, .layout = c->layout, .at = at, .world = world, .backend = "cpu", .threads = 1 };
 	struct engine *engine = NULL;
 	struct optim *optim = NULL;
-	tiny_job(c->model, &job);
-	job.parallel.schedule = c->schedule;
-	int64_t tokens = job.batch.global / c->layout.dp * job.model.seq;
-	int rc = engine_open(&opt, &engine, e) ||
-		 optim_open(engine_kern(engine), engine_catalogue(engine), &job, &optim, e) ? -1 : 0;
+	int rc = engine_open(&opt, &engine, e);
 	if (!rc) {
-		a->predicted = predict(&job, &c->layout, at, e);
-		/* The trainer holds the step's tokens: inputs and targets. */
-		a->taken = (double)engine_peak_bytes(engine) + 2.0 * (double)tokens * sizeof(int32_t);
+		struct optim_options o = { .kern = engine_kern(engine), .store = engine_store(engine), .job = &c->job, .spill_dir = "/tmp" };
+		rc = optim_open(&o, &optim, e);
+	}
+	if (!rc) {
+		a->predicted = predict(c, at);
+		a->opened = (double)engine_peak_bytes(engine);
+		rc = step(c, engine, at, e);
+		a->stepped = (double)engine_peak_bytes(engine);
 	}
 	optim_close(optim);
 	engine_close(engine);
 	return rc;
 }
 
-static void check(const struct tiny *model, enum job_schedule schedule)
+/* All tokens are one, so that they choose the same experts: a mixture's memory grows in the step. */
+static bool right(const struct course *c, const struct account *a)
+{
+	return a->predicted > 0 && a->predicted == a->opened && (a->stepped == a->opened || c->shape.experts);
+}
+
+static void check(const char *const *list, size_t n)
 {
 	size_t bytes = WORLD_MOST * sizeof(struct account);
 	struct account *accounts = world_shared(bytes);
+	static struct course c;
 	int wrong = 0;
-	for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-		struct course c = { model, layouts[i], schedule, accounts };
+	for (size_t i = 0; i < n; i++) {
+		load(list[i], &c);
+		c.accounts = accounts;
 		int world = layout_world(&c.layout);
 		memset(accounts, 0, bytes);
 		assert_int_equal(world_run(world, attend, &c), 0);
+		const struct account *most = accounts;
 		for (int r = 0; r < world; r++) {
-			if (accounts[r].predicted == accounts[r].taken)
+			if (accounts[r].opened > most->opened)
+				most = &accounts[r];
+			if (right(&c, &accounts[r]))
 				continue;
 			wrong++;
-			printf("  %s, tp %d pp %d dp %d, rank %d: %.0f bytes predicted, %.0f taken\n", model->name, c.layout.tp,
-			       c.layout.pp, c.layout.dp, r, accounts[r].predicted, accounts[r].taken);
+			printf("  rank %d: %.0f bytes predicted, %.0f taken, %.0f in a step\n", r, accounts[r].predicted, accounts[r].opened, accounts[r].stepped);
 		}
+		const char *words = strstr(list[i], "batch.global=");
+		printf("    %-7s %-60s %9.0f predicted, %9.0f measured: %+.2f %%\n", job_word(&c.job, offsetof(struct job, model.family)),
+		       strchr(words, ' ') + 1, most->predicted, most->stepped, 100 * (most->predicted / most->stepped - 1));
 	}
 	assert_int_equal(wrong, 0);
 	world_unshared(accounts, bytes);
 }
 
-static void gpt2_takes_what_was_predicted(void **state)
+#define CHECK(list) check(list, sizeof list / sizeof *list)
+
+static void layouts_take_what_was_predicted(void **state)
 {
 	(void)state;
-	check(&gpt2, SCHEDULE_1F1B);
+	CHECK(layouts);
 }
 
-static void llama_takes_what_was_predicted(void **state)
+static void zero_shards_as_predicted(void **state)
 {
 	(void)state;
-	check(&llama, SCHEDULE_1F1B);
+	CHECK(sharded);
 }
 
-static void gpipe_keeps_every_micro_batch(void **state)
+static void recomputation_saves_as_predicted(void **state)
 {
 	(void)state;
-	check(&gpt2, SCHEDULE_GPIPE);
-	check(&llama, SCHEDULE_GPIPE);
+	CHECK(recomputed);
 }
 
-static void logits_are_cut_as_predicted(void **state)
+static void sequences_are_cut_and_experts_placed_as_predicted(void **state)
 {
 	(void)state;
-	check(&wide, SCHEDULE_1F1B);
+	CHECK(sequences);
 }
 
-static void parameters_and_moments_are_counted(void **state)
+static void schedules_keep_what_was_predicted(void **state)
 {
 	(void)state;
-	check(&deep, SCHEDULE_1F1B);
+	CHECK(scheduled);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(gpt2_takes_what_was_predicted),
-		cmocka_unit_test(llama_takes_what_was_predicted),
-		cmocka_unit_test(gpipe_keeps_every_micro_batch),
-		cmocka_unit_test(logits_are_cut_as_predicted),
-		cmocka_unit_test(parameters_and_moments_are_counted),
+		cmocka_unit_test(layouts_take_what_was_predicted),
+		cmocka_unit_test(zero_shards_as_predicted),
+		cmocka_unit_test(recomputation_saves_as_predicted),
+		cmocka_unit_test(sequences_are_cut_and_experts_placed_as_predicted),
+		cmocka_unit_test(schedules_keep_what_was_predicted),
 	};
 	return cmocka_run_group_tests_name("memory, predicted and taken", tests, NULL, NULL);
 }

@@ -309,6 +309,70 @@ static void memory_follows_the_layout(void **state)
 	plan_free(&one);
 }
 
+static void zero_shards_over_all_or_inside_nodes(void **state)
+{
+	struct yard y;
+	struct plan p;
+	struct err e = ERR_INIT;
+	(void)state;
+	struct node_kind four = a100;
+	four.devices = 4;
+	struct cluster *c = build(&y, four, 2);
+	struct job job = job_of(NULL, "model.hidden=512 model.heads=8 parallel.dp=8 parallel.zero=1");
+	struct plan all = plan_of(&job, c);
+	job = job_of(NULL, "model.hidden=512 model.heads=8 parallel.dp=8 parallel.zero=1 parallel.zero_shard=node");
+	struct plan node = plan_of(&job, c);
+	assert_int_equal(node.ranks[5].mates, 4);
+	assert_true(fabs(node.ranks[0].optimizer / all.ranks[0].optimizer - 2) < 0.01);
+	assert_true(all.ranks[0].params == node.ranks[0].params);
+	plan_free(&all);
+	plan_free(&node);
+	job = job_of(NULL, "parallel.dp=6 batch.global=48 parallel.zero=1 parallel.zero_shard=node");
+	assert_int_equal(plan_build(&job, c, &p, &e), -1);
+	assert_int_equal(e.code, ERR_USAGE);
+	assert_non_null(strstr(e.text, "zero_shard = node: n0 holds 4 replicas of a parameter and n1 2"));
+	job = job_of(NULL, "parallel.dp=1 parallel.zero=2");
+	p = plan_of(&job, c);
+	assert_string_equal(p.warning, "zero = 2 has no replicas to shard over: dp × cp = 1");
+	plan_free(&p);
+}
+
+/* What each strategy is for shows in the part that it saves. */
+static void strategies_save_what_they_are_for(void **state)
+{
+	static const struct { const char *without, *with; size_t part; double least, most; } rows[] = {
+		{ "parallel.dp=4", "parallel.dp=4 parallel.zero=1", offsetof(struct plan_rank, optimizer), 3.9, 4.1 },
+		{ "parallel.dp=4", "parallel.dp=4 parallel.zero=2", offsetof(struct plan_rank, grads), 3.9, 4.1 },
+		{ "parallel.dp=4", "parallel.dp=4 parallel.zero=3", offsetof(struct plan_rank, params), 3.9, 4.1 },
+		{ "parallel.dp=1", "parallel.dp=1 precision.dtype=bf16", offsetof(struct plan_rank, params), 1.99, 2.01 },
+		{ "parallel.dp=1", "parallel.dp=1 precision.dtype=bf16", offsetof(struct plan_rank, activations), 1.8, 2.01 },
+		{ "parallel.dp=1", "parallel.dp=1 recompute.mode=selective", offsetof(struct plan_rank, activations), 1.3, 2 },
+		{ "parallel.dp=1", "parallel.dp=1 recompute.mode=full", offsetof(struct plan_rank, activations), 4, 16 },
+		{ "parallel.dp=1 parallel.tp=4", "parallel.dp=1 parallel.tp=4 parallel.sp=yes", offsetof(struct plan_rank, activations), 1.5, 3 },
+		{ "parallel.dp=1", "parallel.dp=1 parallel.cp=4", offsetof(struct plan_rank, activations), 3.9, 4.1 },
+		{ "parallel.dp=1 optimizer.kind=adamw", "parallel.dp=1 optimizer.kind=sgd", offsetof(struct plan_rank, optimizer), 1.99, 2.01 },
+		{ "parallel.dp=1 parallel.pp=4 parallel.schedule=gpipe", "parallel.dp=1 parallel.pp=4", offsetof(struct plan_rank, activations), 1.9, 2.1 },
+	};
+	struct yard y;
+	(void)state;
+	struct cluster *c = build(&y, a100, 8);
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char words[2][400];
+		struct plan p[2];
+		double part[2];
+		for (int k = 0; k < 2; k++) {
+			snprintf(words[k], sizeof words[k], "model.layers=16 model.hidden=512 model.heads=8 %s", k ? rows[i].with : rows[i].without);
+			struct job job = job_of(NULL, words[k]);
+			p[k] = plan_of(&job, c);
+			memcpy(&part[k], (const char *)&p[k].ranks[0] + rows[i].part, sizeof part[k]);
+		}
+		if (part[0] / part[1] < rows[i].least || part[0] / part[1] > rows[i].most)
+			fail_msg("%s: 1/%.2f of the bytes without", rows[i].with, part[0] / part[1]);
+		plan_free(&p[0]);
+		plan_free(&p[1]);
+	}
+}
+
 static double part_sum(const struct plan_time *t)
 {
 	return t->compute + t->tp + t->bubble + t->dp + t->optimizer;
@@ -454,6 +518,8 @@ int main(void)
 		cmocka_unit_test(cpu_agents_share_their_nodes_memory),
 		cmocka_unit_test(a_checkpoints_snapshot_counts_on_cpus_alone),
 		cmocka_unit_test(memory_follows_the_layout),
+		cmocka_unit_test(zero_shards_over_all_or_inside_nodes),
+		cmocka_unit_test(strategies_save_what_they_are_for),
 		cmocka_unit_test(the_parts_of_a_step_add_up),
 		cmocka_unit_test(unknown_figures_still_give_a_prediction),
 		cmocka_unit_test(published_runs_are_predicted_roughly),
