@@ -14,7 +14,7 @@
  * name, a part of one its name and box, such as "layers.0.attn.q.weight[0:64,0:128]". A rank without slices writes no file.
  *
  * Any layout loads any other's: a loader asks for boxes of global tensors. It reads the slices that its boxes touch, each
- * whole and once for each box, in pieces of 1 MiB, because the digest is over the whole slice; slices that no box touches are not read.
+ * whole and once for the boxes of a tensor that follow one another, in pieces of 1 MiB, because the digest is over the whole slice; slices that no box touches are not read.
  *
  * When anything fails on any rank (disk full, a write error, no memory for the snapshot, a hole in the coverage), the attempt
  * fails on all ranks with that cause and rank, its folder is removed, and earlier checkpoints stay as they are. What a killed writer

@@ -3,6 +3,7 @@
 #include "agent/ckpt/read.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static int check_box(const struct manifest_tensor *have, const struct ckpt_tensor *want, struct err *e)
 {
@@ -18,15 +19,33 @@ static int check_box(const struct manifest_tensor *have, const struct ckpt_tenso
 	return 0;
 }
 
-static int load_tensor(struct reader *r, const struct manifest *m, const struct ckpt_tensor *t, struct err *e)
+/* Boxes that follow one another in the list and are of one tensor: each slice is read once for all of them. */
+static int run_of_boxes(const struct ckpt_tensor *t, int n)
+{
+	int run = 1;
+	while (run < n && !strcmp(t[run].name, t->name))
+		run++;
+	return run;
+}
+
+static bool any_touches(const struct manifest_slice *s, const struct ckpt_tensor *t, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (boxes_touch(t[i].dims, s, &t[i]))
+			return true;
+	return false;
+}
+
+static int load_tensor(struct reader *r, const struct manifest *m, const struct ckpt_tensor *t, int n, struct err *e)
 {
 	const struct manifest_tensor *have = manifest_find(m, t->name);
 	if (!have)
 		return err_set(e, ERR_USAGE, "tensor %.95s: the checkpoint has none of this name; resume with the same model", t->name);
-	if (check_box(have, t, e))
-		return -1;
+	for (int i = 0; i < n; i++)
+		if (check_box(have, &t[i], e))
+			return -1;
 	for (int64_t i = 0; i < have->n; i++)
-		if (boxes_touch(t->dims, &have->slices[i], t) && reader_slice(r, have, &have->slices[i], t, e))
+		if (any_touches(&have->slices[i], t, n) && reader_slice(r, have, &have->slices[i], t, n, e))
 			return -1;
 	return 0;
 }
@@ -38,8 +57,10 @@ static int load_tensors(const char *path, const struct manifest *m, const struct
 	int rc = 0;
 	if (reader_open(path, m, watch, &r, e))
 		return -1;
-	for (int i = 0; i < n && !rc; i++)
-		rc = load_tensor(r, m, &tensors[i], e);
+	for (int i = 0, run; i < n && !rc; i += run) {
+		run = run_of_boxes(&tensors[i], n - i);
+		rc = load_tensor(r, m, &tensors[i], run, e);
+	}
 	reader_close(r);
 	return rc;
 }

@@ -121,10 +121,10 @@ static void copy(const struct box *from, const float *data, int64_t first, int64
 }
 
 static int read_pieces(struct reader *r, int fd, const struct manifest_tensor *t, const struct manifest_slice *s,
-		       const struct ckpt_tensor *into, struct err *e)
+		       const struct ckpt_tensor *into, int n_into, struct err *e)
 {
 	const struct manifest_file *f = &r->m->files[s->file];
-	struct box from = box_of(t->dims, s->lo, s->hi), to = into ? box_of(t->dims, into->lo, into->hi) : from;
+	struct box from = box_of(t->dims, s->lo, s->hi);
 	int64_t bytes = slice_bytes(s);
 	digester_start(r->digester);
 	for (int64_t at = 0; at < bytes; at += CHUNK) {
@@ -134,17 +134,19 @@ static int read_pieces(struct reader *r, int fd, const struct manifest_tensor *t
 		digester_add(r->digester, r->chunk, (size_t)n);
 		if (r->watch)
 			r->watch->moved(r->watch->arg);
-		if (into)
-			copy(&from, r->chunk, at / (int64_t)sizeof(float), n / (int64_t)sizeof(float), &to, into->data);
+		for (int i = 0; i < n_into; i++) {
+			struct box to = box_of(t->dims, into[i].lo, into[i].hi);
+			copy(&from, r->chunk, at / (int64_t)sizeof(float), n / (int64_t)sizeof(float), &to, into[i].data);
+		}
 	}
 	return 0;
 }
 
 int reader_slice(struct reader *r, const struct manifest_tensor *t, const struct manifest_slice *s,
-		 const struct ckpt_tensor *into, struct err *e)
+		 const struct ckpt_tensor *into, int n_into, struct err *e)
 {
 	int fd = reader_file(r, s->file, e);
-	if (fd < 0 || read_pieces(r, fd, t, s, into, e))
+	if (fd < 0 || read_pieces(r, fd, t, s, into, n_into, e))
 		return -1;
 	struct digest d = digester_end(r->digester);
 	if (digest_equal(&d, &s->digest))

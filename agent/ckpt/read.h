@@ -13,9 +13,9 @@ int reader_open(const char *path, const struct manifest *m, const struct ckpt_wa
 void reader_close(struct reader *r);
 /* The descriptor of a file, owned by the reader; -1 on error. */
 int reader_file(struct reader *r, int64_t file, struct err *e);
-/* Reads a slice whole, in pieces, and compares its digest; copies what lies in `into`'s box (NULL: nothing) to its data. */
+/* Reads a slice whole, in pieces, and compares its digest; copies what lies in each of into's n_into boxes to its data. */
 int reader_slice(struct reader *r, const struct manifest_tensor *t, const struct manifest_slice *s,
-		 const struct ckpt_tensor *into, struct err *e);
+		 const struct ckpt_tensor *into, int n_into, struct err *e);
 bool boxes_touch(int dims, const struct manifest_slice *s, const struct ckpt_tensor *t);
 
 #endif

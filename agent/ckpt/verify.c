@@ -98,7 +98,7 @@ static int verify_file(const char *path, const struct manifest *m, int64_t file,
 	    compare_header(path, &m->files[file], fd, places, n, e))
 		return -1;
 	for (int64_t i = 0; i < n; i++)
-		if (reader_slice(r, places[i].tensor, places[i].slice, NULL, e))
+		if (reader_slice(r, places[i].tensor, places[i].slice, NULL, 0, e))
 			return -1;
 	return 0;
 }

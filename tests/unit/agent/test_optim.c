@@ -1,6 +1,7 @@
-/* AdamW over a catalogue against its formulas in double; rates against their definitions. */
+/* AdamW and SGD over a store's pieces against their formulas in double; rates against their definitions; moments in a file. */
 #include "agent/optim/optim.h"
 #include "base/philox.h"
+#include "tests/unit/agent/store_world.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -8,18 +9,21 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <signal.h>
 #include <cmocka.h>
 
 enum { ELEMENTS = 96 };
 
 /* Two matrices with decay side by side, a vector without, a matrix behind a gap. */
 static struct param params[] = {
-	{ .name = "a", .decay = true, .offset = 0, .count = 32 },
-	{ .name = "b", .decay = true, .offset = 32, .count = 10 },
-	{ .name = "c", .decay = false, .offset = 48, .count = 16 },
-	{ .name = "d", .decay = true, .offset = 64, .count = 30 },
+	{ .name = "a", .hi = { 32, 1 }, .decay = true, .offset = 0, .count = 32 },
+	{ .name = "b", .hi = { 10, 1 }, .decay = true, .offset = 32, .count = 10 },
+	{ .name = "c", .hi = { 16, 1 }, .decay = false, .offset = 48, .count = 16 },
+	{ .name = "d", .hi = { 30, 1 }, .decay = true, .offset = 64, .count = 30 },
 };
-static struct catalogue catalogue = { params, 4, ELEMENTS };
+static struct unit unit = { .kind = UNIT_LAYER, .hi = ELEMENTS, .n_params = 4 };
+static struct catalogue catalogue = { params, 4, &unit, 1, ELEMENTS };
 
 static struct job job_of(enum job_lr_schedule schedule)
 {
@@ -34,6 +38,7 @@ static struct job job_of(enum job_lr_schedule schedule)
 	job.optimizer.eps = 1e-8;
 	job.optimizer.weight_decay = 0.1;
 	job.optimizer.clip = 1.0;
+	job.optimizer.momentum = 0.8;
 	return job;
 }
 
@@ -63,68 +68,222 @@ struct reference {
 	double p[ELEMENTS], m[ELEMENTS], v[ELEMENTS];
 };
 
+/* One element's step. */
+typedef void formula(const struct job *job, double lr, double x, double decay, int64_t step, double *p, double *m, double *v);
+
+static void adamw(const struct job *job, double lr, double x, double decay, int64_t step, double *p, double *m, double *v)
+{
+	double b1 = job->optimizer.beta1, b2 = job->optimizer.beta2;
+	*m = b1 * *m + (1 - b1) * x;
+	*v = b2 * *v + (1 - b2) * x * x;
+	double mh = *m / (1 - pow(b1, (double)(step + 1))), vh = *v / (1 - pow(b2, (double)(step + 1)));
+	*p -= lr * (mh / (sqrt(vh) + job->optimizer.eps) + decay * *p);
+}
+
+static void sgd(const struct job *job, double lr, double x, double decay, int64_t step, double *p, double *m, double *v)
+{
+	(void)v;
+	x += decay * *p;
+	*m = step ? job->optimizer.momentum * *m + x : x;
+	*p -= lr * *m;
+}
+
+static formula *const formulas[] = { [OPTIMIZER_ADAMW] = adamw, [OPTIMIZER_SGD] = sgd };
+
 static void reference_step(struct reference *r, const float *g, double norm, const struct job *job, int64_t step)
 {
-	double b1 = job->optimizer.beta1, b2 = job->optimizer.beta2, lr = optim_lr(job, step);
-	double clip = job->optimizer.clip;
-	double scale = clip > 0 && norm > clip ? clip / norm : 1;
+	double clip = job->optimizer.clip, scale = clip > 0 && norm > clip ? clip / norm : 1;
 	for (int i = 0; i < ELEMENTS; i++) {
-		double x = g[i] * scale, decay = kind_of(i) == 2 ? job->optimizer.weight_decay : 0;
-		r->m[i] = b1 * r->m[i] + (1 - b1) * x;
-		r->v[i] = b2 * r->v[i] + (1 - b2) * x * x;
-		double mh = r->m[i] / (1 - pow(b1, (double)(step + 1)));
-		double vh = r->v[i] / (1 - pow(b2, (double)(step + 1)));
-		r->p[i] -= lr * (mh / (sqrt(vh) + job->optimizer.eps) + decay * r->p[i]);
+		double decay = kind_of(i) == 2 ? job->optimizer.weight_decay : 0;
+		if (kind_of(i))
+			formulas[job->optimizer.kind](job, optim_lr(job, step), g[i] * scale, decay, step, &r->p[i], &r->m[i], &r->v[i]);
 	}
 }
 
-static void steps_follow_the_formulas(const char *backend, double norm, double clip)
-{
-	struct job job = job_of(LR_COSINE);
-	job.optimizer.clip = clip;
+struct bed {
 	struct kern *k;
+	struct store *store;
 	struct optim *o;
-	assert_int_equal(kern_open(backend, 1, &k, NULL), 0);
-	assert_int_equal(optim_open(k, &catalogue, &job, &o, NULL), 0);
-	float p[ELEMENTS], g[ELEMENTS];
+};
+
+static void bed_open(struct bed *b, const char *backend, const struct job *job)
+{
+	assert_int_equal(kern_open(backend, 1, &b->k, NULL), 0);
+	const struct store_options so = { .catalogue = &catalogue, .kern = b->k };
+	assert_int_equal(store_open(&so, &b->store, NULL), 0);
+	const struct optim_options oo = { .kern = b->k, .store = b->store, .job = job, .spill_dir = "/tmp" };
+	assert_int_equal(optim_open(&oo, &b->o, NULL), 0);
+}
+
+static void bed_close(struct bed *b)
+{
+	optim_close(b->o);
+	store_close(b->store);
+	kern_close(b->k);
+}
+
+static float *masters(struct bed *b)
+{
+	int n;
+	return store_pieces(b->store, &n)[0].master; /* the first parameter's: those of the flat order */
+}
+
+/* loss_scale: of the gradients as they lie. */
+static void steps_follow_the_formulas(const char *backend, const struct job *job, double norm, float loss_scale)
+{
+	struct bed b;
+	bed_open(&b, backend, job);
+	float *p = masters(&b), *g = store_flat_grads(b.store), true_g[ELEMENTS];
 	struct reference r = { 0 };
 	draw(p, 0);
 	for (int i = 0; i < ELEMENTS; i++)
 		r.p[i] = p[i];
 	for (int step = 0; step < 30; step++) {
-		draw(g, (uint64_t)step + 1);
-		optim_step(o, p, g, norm, step);
-		reference_step(&r, g, norm, &job, step);
+		draw(true_g, (uint64_t)step + 1);
+		for (int i = 0; i < ELEMENTS; i++)
+			g[i] = true_g[i] * loss_scale;
+		optim_step(b.o, norm, loss_scale, step);
+		reference_step(&r, true_g, norm, job, step);
 	}
 	for (int i = 0; i < ELEMENTS; i++) {
 		assert_true(fabs(p[i] - r.p[i]) < 2e-6 * (1 + fabs(r.p[i])));
-		assert_true(fabs(optim_m(o)[i] - r.m[i]) < 2e-6);
-		assert_true(fabs(optim_v(o)[i] - r.v[i]) < 2e-6);
+		assert_true(fabs(optim_moment(b.o, 0)[i] - r.m[i]) < 2e-6 * (1 + fabs(r.m[i])));
+		if (optim_moment(b.o, 1))
+			assert_true(fabs(optim_moment(b.o, 1)[i] - r.v[i]) < 2e-6);
 		if (!kind_of(i))
 			assert_true(p[i] == 0);
 	}
-	optim_close(o);
-	kern_close(k);
+	assert_int_equal(optim_moment(b.o, 1) != NULL, job->optimizer.kind == OPTIMIZER_ADAMW);
+	bed_close(&b);
+}
+
+static void both_backends(enum job_optimizer kind, double norm, double clip, float loss_scale, bool spilled)
+{
+	struct job job = job_of(LR_COSINE);
+	job.optimizer.kind = kind;
+	job.optimizer.clip = clip;
+	job.offload.optimizer = spilled;
+	steps_follow_the_formulas("plain", &job, norm, loss_scale);
+	steps_follow_the_formulas("cpu", &job, norm, loss_scale);
 }
 
 static void adamw_with_decay_groups(void **state)
 {
 	(void)state;
-	steps_follow_the_formulas("plain", 0.5, 1.0);
-	steps_follow_the_formulas("cpu", 0.5, 1.0);
+	both_backends(OPTIMIZER_ADAMW, 0.5, 1.0, 1, false);
+}
+
+static void sgd_with_decay_groups(void **state)
+{
+	(void)state;
+	both_backends(OPTIMIZER_SGD, 0.5, 1.0, 1, false);
 }
 
 static void gradients_above_the_clip_are_scaled_to_it(void **state)
 {
 	(void)state;
-	steps_follow_the_formulas("plain", 8.0, 1.0);
-	steps_follow_the_formulas("cpu", 8.0, 1.0);
+	both_backends(OPTIMIZER_ADAMW, 8.0, 1.0, 1, false);
+	both_backends(OPTIMIZER_SGD, 8.0, 1.0, 1, false);
 }
 
 static void clip_zero_never_scales(void **state)
 {
 	(void)state;
-	steps_follow_the_formulas("plain", 8.0, 0);
+	both_backends(OPTIMIZER_ADAMW, 8.0, 0, 1, false);
+}
+
+static void the_loss_scale_is_taken_out(void **state)
+{
+	(void)state;
+	both_backends(OPTIMIZER_ADAMW, 8.0, 1.0, 1024, false);
+	both_backends(OPTIMIZER_SGD, 0.5, 1.0, 1024, false);
+}
+
+static void moments_in_a_file_are_as_good(void **state)
+{
+	(void)state;
+	both_backends(OPTIMIZER_ADAMW, 0.5, 1.0, 1, true);
+	both_backends(OPTIMIZER_SGD, 0.5, 1.0, 1, true);
+}
+
+/* Files may grow to nothing: as on a full disk. */
+static void no_room_for_the_file_is_an_error(void **state)
+{
+	(void)state;
+	struct job job = job_of(LR_COSINE);
+	struct bed b;
+	struct err e = ERR_INIT;
+	struct rlimit was, none;
+	bed_open(&b, "plain", &job);
+	job.offload.optimizer = true;
+	const struct optim_options opt = { .kern = b.k, .store = b.store, .job = &job, .spill_dir = "/tmp" };
+	struct optim *o = NULL;
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+	none = (struct rlimit){ 0, was.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+	int rc = optim_open(&opt, &o, &e);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+	assert_int_equal(rc, -1);
+	assert_int_equal(e.code, ERR_IO);
+	assert_null(o);
+	bed_close(&b);
+}
+
+static void the_norm_takes_the_loss_scale_out_and_shows_what_is_not_finite(void **state)
+{
+	(void)state;
+	struct job job = job_of(LR_COSINE);
+	struct bed b;
+	double norm, sum = 0;
+	bed_open(&b, "cpu", &job);
+	float *g = store_flat_grads(b.store);
+	draw(g, 1);
+	for (int i = 0; i < ELEMENTS; i++)
+		sum += (double)g[i] * g[i];
+	assert_int_equal(optim_norm(b.o, NULL, 4, &norm, NULL), 0);
+	assert_true(fabs(norm - sqrt(sum) / 4) < 1e-12 * norm);
+	g[50] = INFINITY;
+	assert_int_equal(optim_norm(b.o, NULL, 4, &norm, NULL), 0);
+	assert_false(isfinite(norm));
+	bed_close(&b);
+}
+
+/* Whatever holds the pieces, the norm is that of the sum of all replicas' gradients over the whole model. */
+static int norm_of_ranks(struct comm *world, void *arg, struct err *e)
+{
+	struct bench b;
+	struct job job = job_of(LR_COSINE);
+	struct optim *o = NULL;
+	double norm = 0, want = 0;
+	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) || bench_pass(&b, 0, e) ? -1 : 0;
+	const struct optim_options opt = { .kern = b.kern, .store = b.store, .job = &job };
+	if (!rc)
+		rc = optim_open(&opt, &o, e) || optim_norm(o, world, 1, &norm, e) ? -1 : 0;
+	for (int k = 0; k < b.catalogue.n; k++) {
+		const struct param *p = &b.catalogue.params[k];
+		for (int64_t i = 0; i < p->count && p->copy == 0 && !p->tied_copy && b.replica == 0; i++)
+			want += (double)b.totals[p->offset + i] * b.totals[p->offset + i];
+	}
+	if (!rc)
+		rc = comm_all_reduce(world, &want, &want, 1, COMM_F64, COMM_SUM, e);
+	if (!rc && norm != sqrt(want))
+		rc = err_set(e, ERR_NUMERIC, "%s: the norm is %.17g, not %.17g", b.cut->name, norm, sqrt(want));
+	optim_close(o);
+	bench_close(&b);
+	return rc;
+}
+
+static void the_norm_counts_each_element_of_the_model_once(void **state)
+{
+	(void)state;
+	struct cut cuts[] = {
+		{ "gpt2, tp 2, sp, pp 2", FAMILY_GPT2, 4, 2, true, 1, 2, 1, 2, 3, "plain", true, false, 1 },
+		{ "llama, kv shared", FAMILY_LLAMA, 1, 2, false, 1, 2, 2, 1, 1, "plain", true, false, 1 },
+		{ "gpt2, copies", FAMILY_GPT2, 4, 1, false, 1, 1, 3, 1, 0, "plain", true, false, 1 },
+	};
+	for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++)
+		assert_int_equal(world_run(cut_world(&cuts[i]), norm_of_ranks, &cuts[i]), 0);
 }
 
 static void close_to(double got, double want)
@@ -164,6 +323,37 @@ static void schedules_end_at_min_lr_and_stay_there(void **state)
 	close_to(optim_lr(&job, 10 + 30), 1e-3 + 9e-3 * 0.5 * (1 + cos(M_PI / 3)));
 }
 
+static void inverse_sqrt_goes_on_from_the_warm_up(void **state)
+{
+	(void)state;
+	struct job job = job_of(LR_INVERSE_SQRT);
+	close_to(optim_lr(&job, 10), 1e-2);
+	close_to(optim_lr(&job, 40), 5e-3);
+	close_to(optim_lr(&job, 90), 1e-2 / 3);
+	close_to(optim_lr(&job, 1000000), 1e-3);
+	job.optimizer.min_lr = job.optimizer.lr;
+	close_to(optim_lr(&job, 40), 1e-2);
+	job = job_of(LR_INVERSE_SQRT);
+	job.optimizer.warmup = 0;
+	close_to(optim_lr(&job, 0), 1e-2);
+	close_to(optim_lr(&job, 4), 5e-3);
+}
+
+static void wsd_is_stable_until_its_cooldown(void **state)
+{
+	(void)state;
+	struct job job = job_of(LR_WSD);
+	job.optimizer.cooldown = 20;
+	close_to(optim_lr(&job, 4), 5e-3);
+	close_to(optim_lr(&job, 10), 1e-2);
+	close_to(optim_lr(&job, 79), 1e-2);
+	close_to(optim_lr(&job, 89), 1e-3 + 9e-3 / 2);
+	close_to(optim_lr(&job, 99), 1e-3);
+	close_to(optim_lr(&job, 200), 1e-3);
+	job.optimizer.cooldown = 0;
+	close_to(optim_lr(&job, 99), 1e-2);
+}
+
 static void a_run_of_nothing_but_warm_up_has_rates(void **state)
 {
 	(void)state;
@@ -177,10 +367,18 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(adamw_with_decay_groups),
+		cmocka_unit_test(sgd_with_decay_groups),
 		cmocka_unit_test(gradients_above_the_clip_are_scaled_to_it),
 		cmocka_unit_test(clip_zero_never_scales),
+		cmocka_unit_test(the_loss_scale_is_taken_out),
+		cmocka_unit_test(moments_in_a_file_are_as_good),
+		cmocka_unit_test(no_room_for_the_file_is_an_error),
+		cmocka_unit_test(the_norm_takes_the_loss_scale_out_and_shows_what_is_not_finite),
+		cmocka_unit_test(the_norm_counts_each_element_of_the_model_once),
 		cmocka_unit_test(warm_up_is_linear_and_ends_at_the_rate),
 		cmocka_unit_test(schedules_end_at_min_lr_and_stay_there),
+		cmocka_unit_test(inverse_sqrt_goes_on_from_the_warm_up),
+		cmocka_unit_test(wsd_is_stable_until_its_cooldown),
 		cmocka_unit_test(a_run_of_nothing_but_warm_up_has_rates),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* What a run saves and how it goes on. The checkpoint room is played here, in one folder. */
+/* What a whole checkpoint is, and how a run goes on. The checkpoint room is played here, in one folder. (test_state_layouts.c has the real one.) */
 #include "agent/state.h"
 #include "base/log.h"
 #include "tests/unit/agent/world.h"
@@ -18,12 +18,11 @@
 /* --- the room below --- */
 
 static struct {
-	struct ckpt_tensor *saved; /* of the last ckpt_save */
-	int n_saved;
 	int newest;                /* step of the newest checkpoint that there is, 0: none */
 	int damaged;               /* those of this step and later do not load, */
 	enum err_code why;         /* for this reason, */
 	bool elsewhere;            /* and only on rank 1 */
+	const char *optimizer;     /* what the checkpoints hold */
 	struct comm *comm;
 	int loads;
 	char dir[64];
@@ -31,14 +30,8 @@ static struct {
 
 int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state, const struct ckpt_tensor *tensors, int n, struct err *e)
 {
-	(void)w;
-	(void)state;
-	(void)e;
-	free(world.saved);
-	world.saved = malloc((size_t)n * sizeof *tensors + 1);
-	memcpy(world.saved, tensors, (size_t)n * sizeof *tensors);
-	world.n_saved = n;
-	return 0;
+	(void)w, (void)state, (void)tensors, (void)n;
+	return err_set(e, ERR_INTERNAL, "nothing is saved here");
 }
 
 int ckpt_latest(const char *dir, json_t *model, char **path, void (*note)(const char *text, void *arg), void *arg, struct err *e)
@@ -69,10 +62,11 @@ int ckpt_load(const char *path, json_t *model, struct ckpt_state *state, struct 
 	if (world.damaged && step >= world.damaged && (!world.elsewhere || comm_rank(world.comm) == 1))
 		return err_set(e, world.why, "%s: a bit has changed", path);
 	*state = (struct ckpt_state){ .step = step, .samples = 8 * step };
+	snprintf(state->optimizer, sizeof state->optimizer, "%s", world.optimizer);
 	return 0;
 }
 
-/* --- who saves what --- */
+/* --- a whole checkpoint --- */
 
 static struct model_shape shape_of(enum job_family family)
 {
@@ -100,105 +94,47 @@ static int index_of(const struct ckpt_tensor *list, int n, const char *name)
 	return -1;
 }
 
-/* How often each element of each tensor of the whole model was saved. */
-struct tally {
-	struct ckpt_tensor *whole;
-	int n;
-	unsigned char **times;
-};
-
-static struct tally tally_open(const struct model_shape *s)
+static int count_tensors(const struct ckpt_tensor *list, int n, const char *prefix)
 {
-	struct tally t;
-	assert_int_equal(state_whole(s, &t.whole, &t.n, NULL), 0);
-	t.times = calloc((size_t)t.n, sizeof *t.times);
-	for (int i = 0; i < t.n; i++)
-		t.times[i] = calloc((size_t)(t.whole[i].shape[0] * t.whole[i].shape[1]), 1);
-	return t;
-}
-
-static void tally_add(struct tally *t, const struct ckpt_tensor *box)
-{
-	int i = index_of(t->whole, t->n, box->name);
-	assert_true(i >= 0);
-	assert_memory_equal(box->shape, t->whole[i].shape, sizeof box->shape);
-	for (int64_t r = box->lo[0]; r < box->hi[0]; r++)
-		for (int64_t c = box->lo[1]; c < box->hi[1]; c++)
-			t->times[i][r * box->shape[1] + c]++;
-}
-
-static void tally_close(struct tally *t)
-{
-	for (int i = 0; i < t->n; i++) {
-		for (int64_t k = 0; k < t->whole[i].shape[0] * t->whole[i].shape[1]; k++)
-			assert_int_equal(t->times[i][k], 1);
-		free(t->times[i]);
-	}
-	free(t->times);
-	free(t->whole);
-}
-
-static void save_as(const struct model_shape *s, const struct layout *l, const struct coords *me, struct tally *t)
-{
-	struct stage stages[8];
-	struct catalogue c;
-	assert_int_equal(layout_stages(s, l->pp, stages, NULL), 0);
-	assert_int_equal(catalogue_build(s, l->tp, me->tp, &stages[me->pp], &c, NULL), 0);
-	float *memory = calloc((size_t)c.elements * 3, sizeof *memory);
-	struct state_view view = { &c, memory, memory + c.elements, memory + 2 * c.elements, NULL };
-	struct ckpt_state at = { 0 };
-	assert_int_equal(state_save(NULL, &at, &view, l, me, NULL), 0);
-	double saved[8], elements = 0;
-	for (int i = 0; i < world.n_saved; i++) {
-		const struct ckpt_tensor *box = &world.saved[i];
-		elements += (double)((box->hi[0] - box->lo[0]) * (box->hi[1] - box->lo[1]));
-		tally_add(t, box);
-	}
-	/* The plan counts their copy as memory. */
-	catalogue_saved(s, l->tp, me->tp, &stages[me->pp], l->dp, saved);
-	assert_true(elements == saved[me->dp]);
-	free(memory);
-	catalogue_free(&c);
-}
-
-static void each_element_is_saved_by_exactly_one_rank(void **state)
-{
-	(void)state;
-	static const struct layout layouts[] = {
-		{ 1, 1, 1 }, { 2, 1, 1 }, { 1, 2, 1 }, { 1, 1, 2 }, { 2, 2, 2 }, { 2, 3, 1 }, { 1, 1, 5 }, { 1, 8, 1 }, { 2, 7, 2 },
-	};
-	for (int family = FAMILY_GPT2; family <= FAMILY_LLAMA; family++) {
-		struct model_shape s = shape_of((enum job_family)family);
-		for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-			struct tally t = tally_open(&s);
-			for (int rank = 0; rank < layout_world(&layouts[i]); rank++) {
-				struct coords me = layout_coords(&layouts[i], rank);
-				save_as(&s, &layouts[i], &me, &t);
-			}
-			tally_close(&t);
-		}
-	}
+	int found = 0;
+	for (int i = 0; i < n; i++)
+		found += !strncmp(list[i].name, prefix, strlen(prefix));
+	return found;
 }
 
 static void every_parameter_has_its_moments(void **state)
 {
 	(void)state;
-	struct model_shape s = shape_of(FAMILY_GPT2);
-	struct ckpt_tensor *list;
-	int n, params = 0;
-	assert_int_equal(state_whole(&s, &list, &n, NULL), 0);
-	for (int i = 0; i < n; i++) {
-		char name[128];
-		if (!strncmp(list[i].name, "optim.", 6))
-			continue;
-		params++;
-		snprintf(name, sizeof name, "optim.m.%s", list[i].name);
-		assert_true(index_of(list, n, name) >= 0);
-		snprintf(name, sizeof name, "optim.v.%s", list[i].name);
-		assert_true(index_of(list, n, name) >= 0);
+	static const struct { enum job_optimizer kind; int moments; } rows[] = { { OPTIMIZER_ADAMW, 2 }, { OPTIMIZER_SGD, 1 } };
+	static const char *const prefixes[] = { "optim.m.", "optim.v." };
+	for (int k = 0; k < 2; k++) {
+		struct model_shape s = shape_of(FAMILY_GPT2);
+		struct ckpt_tensor *list;
+		int n, params;
+		assert_int_equal(state_whole(&s, rows[k].kind, &list, &n, NULL), 0);
+		params = n - count_tensors(list, n, "optim.");
+		for (int i = 0; i < n; i++)
+			for (int j = 0; j < rows[k].moments && strncmp(list[i].name, "optim.", 6); j++) {
+				char name[128];
+				snprintf(name, sizeof name, "%s%s", prefixes[j], list[i].name);
+				assert_true(index_of(list, n, name) >= 0);
+			}
+		assert_int_equal(n, (1 + rows[k].moments) * params);
+		free(list);
 	}
-	assert_int_equal(n, 3 * params);
-	free(list);
+}
+
+static void experts_are_part_of_what_must_be_equal(void **state)
+{
+	(void)state;
+	struct model_shape dense = shape_of(FAMILY_LLAMA), sparse = shape_of(FAMILY_MIXTRAL);
+	json_t *a = state_model(&dense), *b = state_model(&sparse);
+	assert_null(json_object_get(a, "experts"));
+	assert_int_equal(json_integer_value(json_object_get(b, "experts")), sparse.experts);
+	assert_int_equal(json_integer_value(json_object_get(b, "experts_per_token")), sparse.top);
+	assert_string_equal(json_string_value(json_object_get(b, "family")), "mixtral");
+	json_decref(a);
+	json_decref(b);
 }
 
 /* --- going on --- */
@@ -228,59 +164,92 @@ static void sweep(void)
 	assert_int_equal(system(command), 0);
 }
 
+/* A model of one number, and its two moments. */
 struct fixture {
 	struct param param;
+	struct unit unit;
 	struct catalogue catalogue;
-	float numbers[3];
-	struct state_view view;
+	struct job job;
+	struct kern *kern;
+	struct store *store;
+	struct optim *optim;
 };
 
-static struct fixture one_number(void)
+static void fixture_open(struct fixture *f)
 {
-	return (struct fixture){ .param = { .name = "x", .dims = 1, .shape = { 1, 1 }, .hi = { 1, 1 }, .count = 1 } };
+	*f = (struct fixture){
+		.param = { .name = "x", .dims = 1, .shape = { 1, 1 }, .hi = { 1, 1 }, .count = 1 },
+		.unit = { .kind = UNIT_NORM, .hi = 16, .n_params = 1 },
+	};
+	f->catalogue = (struct catalogue){ &f->param, 1, &f->unit, 1, 16 };
+	assert_int_equal(kern_open("plain", 1, &f->kern, NULL), 0);
+	assert_int_equal(store_open(&(struct store_options){ .catalogue = &f->catalogue, .kern = f->kern }, &f->store, NULL), 0);
+	assert_int_equal(optim_open(&(struct optim_options){ .kern = f->kern, .store = f->store, .job = &f->job }, &f->optim, NULL), 0);
+}
+
+static void fixture_close(struct fixture *f)
+{
+	optim_close(f->optim);
+	store_close(f->store);
+	kern_close(f->kern);
+}
+
+static float number(const struct fixture *f, int i)
+{
+	int n;
+	return i ? optim_moment(f->optim, i - 1)[0] : store_pieces(f->store, &n)[0].master[0];
+}
+
+static int resume_in(const char *dir, const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)
+{
+	const struct state_view view = { .store = f->store, .optim = f->optim };
+	return state_resume(world.comm, wish, dir, NULL, &view, at, e);
 }
 
 static int resume(const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)
 {
-	f->catalogue = (struct catalogue){ &f->param, 1, 1 };
-	f->view = (struct state_view){ &f->catalogue, &f->numbers[0], &f->numbers[1], &f->numbers[2], NULL };
-	return state_resume(world.comm, wish, world.dir, NULL, &f->view, at, e);
+	return resume_in(world.dir, wish, f, at, e);
 }
 
 static void none_and_nothing_there_begin_anew(void **state)
 {
 	(void)state;
-	struct fixture f = one_number();
+	struct fixture f;
 	struct ckpt_state at;
 	struct err e = ERR_INIT;
+	fixture_open(&f);
 	world.newest = world.loads = 0;
 	assert_int_equal(resume("none", &f, &at, &e), 0);
 	assert_int_equal(resume("", &f, &at, &e), 0);
 	assert_int_equal(resume("auto", &f, &at, &e), 0);
 	assert_int_equal(world.loads, 0);
+	fixture_close(&f);
 }
 
 static void auto_takes_the_newest(void **state)
 {
 	(void)state;
-	struct fixture f = one_number();
+	struct fixture f;
 	struct ckpt_state at;
 	struct err e = ERR_INIT;
+	fixture_open(&f);
 	checkpoints_at(4, 8);
 	assert_int_equal(resume("auto", &f, &at, &e), 1);
 	assert_int_equal(at.step, 8);
 	assert_int_equal(at.samples, 64);
 	for (int i = 0; i < 3; i++)
-		assert_true(f.numbers[i] == 8);
+		assert_true(number(&f, i) == 8);
+	fixture_close(&f);
 	sweep();
 }
 
 static void a_damaged_one_is_set_aside_and_the_one_before_it_used(void **state)
 {
 	(void)state;
-	struct fixture f = one_number();
+	struct fixture f;
 	struct ckpt_state at;
 	struct err e = ERR_INIT;
+	fixture_open(&f);
 	checkpoints_at(4, 8);
 	world.damaged = 8;
 	world.why = ERR_CORRUPT;
@@ -291,33 +260,37 @@ static void a_damaged_one_is_set_aside_and_the_one_before_it_used(void **state)
 	assert_int_equal(at.step, 4);
 	assert_true(access(folder("", 8), F_OK) != 0);
 	assert_int_equal(access(strcat(folder("damaged-", 8), ".1"), F_OK), 0);
+	fixture_close(&f);
 	sweep();
 }
 
 static void when_all_are_damaged_the_run_does_not_start_over(void **state)
 {
 	(void)state;
-	struct fixture f = one_number();
+	struct fixture f;
 	struct ckpt_state at;
 	struct err e = ERR_INIT;
+	fixture_open(&f);
 	checkpoints_at(4, 8);
 	world.damaged = 1;
 	world.why = ERR_CORRUPT;
 	assert_int_equal(resume("auto", &f, &at, &e), -1);
 	assert_int_equal(e.code, ERR_CORRUPT);
 	for (int i = 0; i < 3; i++)
-		assert_true(f.numbers[i] == 0);
+		assert_true(number(&f, i) == 0);
 	/* Nor does the next generation. */
 	assert_int_equal(resume("auto", &f, &at, &e), -1);
+	fixture_close(&f);
 	sweep();
 }
 
 static void what_cannot_be_read_now_is_not_called_damaged(void **state)
 {
 	(void)state;
-	struct fixture f = one_number();
+	struct fixture f;
 	struct ckpt_state at;
 	struct err e = ERR_INIT;
+	fixture_open(&f);
 	checkpoints_at(4, 8);
 	world.damaged = 8;
 	world.why = ERR_IO;
@@ -330,18 +303,17 @@ static void what_cannot_be_read_now_is_not_called_damaged(void **state)
 /* Where the run's own checkpoints are: in another folder, empty, for a run that begins from someone else's. */
 static int resume_elsewhere(const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)
 {
-	f->catalogue = (struct catalogue){ &f->param, 1, 1 };
-	f->view = (struct state_view){ &f->catalogue, &f->numbers[0], &f->numbers[1], &f->numbers[2], NULL };
-	return state_resume(world.comm, wish, "/nowhere", NULL, &f->view, at, e);
+	return resume_in("/nowhere", wish, f, at, e);
 }
 
 static void a_beginning_that_was_asked_for_by_name_is_loaded_or_refused(void **state)
 {
 	(void)state;
-	struct fixture f = one_number();
+	struct fixture f;
 	struct ckpt_state at;
 	struct err e = ERR_INIT;
 	char path[128];
+	fixture_open(&f);
 	checkpoints_at(4, 8);
 	world.damaged = 8;
 	world.why = ERR_CORRUPT;
@@ -352,29 +324,33 @@ static void a_beginning_that_was_asked_for_by_name_is_loaded_or_refused(void **s
 	assert_int_equal(resume_elsewhere(path, &f, &at, &e), -1);
 	assert_int_equal(e.code, ERR_CORRUPT);
 	assert_int_equal(access(path, F_OK), 0);
+	fixture_close(&f);
 	sweep();
 }
 
 static void a_run_that_has_begun_goes_on_from_its_own(void **state)
 {
 	(void)state;
-	struct fixture f = one_number();
+	struct fixture f;
 	struct ckpt_state at;
 	struct err e = ERR_INIT;
+	fixture_open(&f);
 	checkpoints_at(4, 8);
 	assert_int_equal(resume("/nowhere/step-00000099", &f, &at, &e), 1);
 	assert_int_equal(at.step, 8);
 	assert_int_equal(resume(folder("", 8), &f, &at, &e), 1);
 	assert_int_equal(at.step, 8);
+	fixture_close(&f);
 	sweep();
 }
 
 static void nothing_is_trained_past_a_newer_checkpoint(void **state)
 {
 	(void)state;
-	struct fixture f = one_number();
+	struct fixture f;
 	struct ckpt_state at;
 	struct err e = ERR_INIT;
+	fixture_open(&f);
 	checkpoints_at(4, 8);
 	assert_int_equal(resume("none", &f, &at, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
@@ -384,19 +360,43 @@ static void nothing_is_trained_past_a_newer_checkpoint(void **state)
 	assert_int_equal(e.code, ERR_USAGE);
 	assert_non_null(strstr(e.text, "step-00000008"));
 	assert_int_equal(world.loads, 0);
+	fixture_close(&f);
+	sweep();
+}
+
+static void another_optimizers_moments_are_refused(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct ckpt_state at;
+	struct err e = ERR_INIT;
+	fixture_open(&f);
+	checkpoints_at(4, 8);
+	world.optimizer = "sgd";
+	assert_int_equal(resume("auto", &f, &at, &e), -1);
+	assert_int_equal(e.code, ERR_USAGE);
+	assert_non_null(strstr(e.text, "sgd"));
+	assert_non_null(strstr(e.text, "adamw"));
+	assert_int_equal(access(folder("", 8), F_OK), 0);
+	world.optimizer = "adamw";
+	assert_int_equal(resume("auto", &f, &at, &e), 1);
+	world.optimizer = "";
+	fixture_close(&f);
 	sweep();
 }
 
 static int resume_with_others(struct comm *comm, void *arg, struct err *e)
 {
 	(void)arg;
-	struct fixture f = one_number();
+	struct fixture f;
 	struct ckpt_state at;
 	world.comm = comm;
+	fixture_open(&f);
 	if (resume("auto", &f, &at, e) != 1)
 		return -1;
-	if (at.step != 4 || f.numbers[0] != 4)
+	if (at.step != 4 || number(&f, 0) != 4)
 		return err_set(e, ERR_INTERNAL, "rank %d went on from step %d", comm_rank(comm), (int)at.step);
+	fixture_close(&f);
 	return 0;
 }
 
@@ -434,8 +434,8 @@ static void a_path_that_has_no_room_for_names_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_element_is_saved_by_exactly_one_rank),
 		cmocka_unit_test(every_parameter_has_its_moments),
+		cmocka_unit_test(experts_are_part_of_what_must_be_equal),
 		cmocka_unit_test(none_and_nothing_there_begin_anew),
 		cmocka_unit_test(auto_takes_the_newest),
 		cmocka_unit_test(a_damaged_one_is_set_aside_and_the_one_before_it_used),
@@ -444,15 +444,16 @@ int main(void)
 		cmocka_unit_test(a_beginning_that_was_asked_for_by_name_is_loaded_or_refused),
 		cmocka_unit_test(a_run_that_has_begun_goes_on_from_its_own),
 		cmocka_unit_test(nothing_is_trained_past_a_newer_checkpoint),
+		cmocka_unit_test(another_optimizers_moments_are_refused),
 		cmocka_unit_test(what_one_rank_finds_damaged_no_rank_uses),
 		cmocka_unit_test(a_path_that_has_no_room_for_names_is_refused),
 	};
+	world.optimizer = "";
 	world.comm = world_alone();
 	if (!world.comm || !tmpdir_make(world.dir, sizeof world.dir))
 		return 1;
 	log_setup(2, LOG_ERROR, "test");
 	int rc = cmocka_run_group_tests(tests, NULL, NULL);
-	free(world.saved);
 	comm_close(world.comm);
 	return rmdir(world.dir) ? 1 : rc;
 }
