@@ -1,0 +1,202 @@
+/*
+ * A checkpoint written by ranks of one layout and ZeRO stage, read by those of another: every master and every moment is the same to the
+ * bit, and so are the parameters that are published. The proof that each element was saved once is the commit's own.
+ */
+#include "agent/state.h"
+#include "base/log.h"
+#include "tests/unit/agent/ckpt_fixture.h"
+#include "tests/unit/agent/store_world.h"
+
+struct run {
+	const struct cut *cut;
+	enum job_optimizer kind;
+	bool load;
+};
+
+struct trainer {
+	struct bench bench;
+	struct job job;
+	struct optim *optim;
+	struct state_view view;
+	json_t *model;
+};
+
+static int trainer_open(struct trainer *t, const struct run *run, struct comm *world, struct err *e)
+{
+	memset(t, 0, sizeof *t);
+	t->job.optimizer.kind = run->kind;
+	if (bench_open(run->cut, world, &t->bench, e))
+		return -1;
+	const struct optim_options opt = { .kern = t->bench.kern, .store = t->bench.store, .job = &t->job };
+	if (optim_open(&opt, &t->optim, e))
+		return -1;
+	t->view = (struct state_view){ .store = t->bench.store, .optim = t->optim };
+	t->model = state_model(&t->bench.shape);
+	return 0;
+}
+
+static void trainer_close(struct trainer *t)
+{
+	json_decref(t->model);
+	optim_close(t->optim);
+	bench_close(&t->bench);
+}
+
+/* The number at a place of the global tensor. */
+static float value(const struct param *p, int64_t i, int tensor)
+{
+	int64_t width = p->hi[1] - p->lo[1];
+	int64_t place = (p->lo[0] + i / width) * p->shape[1] + p->lo[1] + i % width;
+	uint32_t out[4];
+	philox4(philox_key((uint64_t)tensor, PHILOX_TEST, philox_item(p->name)), (uint64_t)place, out);
+	return (float)(int32_t)out[0] * 0x1p-20f;
+}
+
+static float *number(const struct trainer *t, const struct piece *p, int64_t i, int tensor)
+{
+	return tensor ? optim_moment(t->optim, tensor - 1) + p->at + i : p->master + i;
+}
+
+static int each(const struct trainer *t, bool check, struct err *e)
+{
+	int n, tensors = t->job.optimizer.kind == OPTIMIZER_ADAMW ? 3 : 2;
+	const struct piece *pieces = store_pieces(t->bench.store, &n);
+	for (int k = 0; k < n; k++)
+		for (int tensor = 0; tensor < tensors; tensor++)
+			for (int64_t i = 0; i < pieces[k].count; i++) {
+				float want = value(pieces[k].param, pieces[k].first + i, tensor), *at = number(t, &pieces[k], i, tensor);
+				if (!check)
+					*at = want;
+				else if (*at != want)
+					return err_set(e, ERR_NUMERIC, "%s: element %d of tensor %d of %s is %g, not %g", t->bench.cut->name,
+						       (int)(pieces[k].first + i), tensor, pieces[k].param->name, (double)*at, (double)want);
+			}
+	return 0;
+}
+
+static int save(struct trainer *t, struct comm *world, struct err *e)
+{
+	struct ckpt_tensor *whole;
+	struct ckpt_writer *w = NULL;
+	json_t *layout = json_object();
+	struct ckpt_state at = { .step = 5, .samples = 40, .seed = 3, .total_steps = 10 };
+	int n;
+	if (each(t, false, e) || state_whole(&t->bench.shape, t->job.optimizer.kind, &whole, &n, e))
+		return -1;
+	const struct ckpt_options opt = { .dir = fix_dir, .generation = 1, .model = t->model, .layout = layout, .expect = whole, .n_expect = n };
+	int rc = ckpt_number_set(&at, "loss_scale", 1024, e) || ckpt_writer_open(world, &opt, &w, e) ||
+		 state_save(w, &at, &t->view, e) || ckpt_wait(w, e) ? -1 : 0;
+	ckpt_writer_close(w);
+	json_decref(layout);
+	free(whole);
+	return rc;
+}
+
+/* Every unit as the passes see it. */
+static int check_published(struct trainer *t, struct err *e)
+{
+	const struct catalogue *c = &t->bench.catalogue;
+	for (int k = 0; k < c->n; k++) {
+		const struct param *p = &c->params[k];
+		const void *params;
+		if (store_params(t->bench.store, p->unit, &params, e))
+			return -1;
+		const float *at = (const float *)params + (p->offset - c->units[p->unit].lo);
+		for (int64_t i = 0; i < p->count; i++)
+			if (at[i] != value(p, i, 0))
+				return err_set(e, ERR_NUMERIC, "%s: the passes see %g as element %d of %s", t->bench.cut->name, (double)at[i],
+					       (int)i, p->name);
+		store_release(t->bench.store, p->unit);
+	}
+	return 0;
+}
+
+static int load(struct trainer *t, struct comm *world, struct err *e)
+{
+	struct ckpt_state at;
+	int rc = state_resume(world, "auto", fix_dir, t->model, &t->view, &at, e);
+	if (rc != 1)
+		return rc < 0 ? -1 : err_set(e, ERR_NOTFOUND, "nothing is there to go on from");
+	if (at.step != 5 || at.samples != 40 || ckpt_number(&at, "loss_scale", 1) != 1024 || strcmp(at.optimizer, optim_name(t->job.optimizer.kind)))
+		return err_set(e, ERR_INTERNAL, "the state is not what was saved");
+	return each(t, true, e) || check_published(t, e) ? -1 : 0;
+}
+
+static int be(struct comm *world, void *arg, struct err *e)
+{
+	const struct run *run = arg;
+	struct trainer t;
+	int rc = trainer_open(&t, run, world, e);
+	if (!rc)
+		rc = run->load ? load(&t, world, e) : save(&t, world, e);
+	trainer_close(&t);
+	return rc;
+}
+
+/* name, family, kv heads, tp, sp, ep, shards, copies, pp, zero */
+static const struct cut gpt2[] = {
+	{ "gpt2 alone", FAMILY_GPT2, 4, 1, false, 1, 1, 1, 1, 0, "plain", true, false, 1 },
+	{ "gpt2, tp 2, sp, pp 2, zero 3", FAMILY_GPT2, 4, 2, true, 1, 2, 1, 2, 3, "plain", true, false, 1 },
+	{ "gpt2, tp 3, copies", FAMILY_GPT2, 4, 3, false, 1, 1, 2, 1, 0, "plain", true, false, 1 },
+	{ "gpt2, 7 shards, zero 1", FAMILY_GPT2, 4, 1, false, 1, 7, 1, 1, 1, "plain", true, false, 1 },
+	{ "gpt2, 2 shards, 2 copies, pp 2, zero 2", FAMILY_GPT2, 4, 1, false, 1, 2, 2, 2, 2, "plain", true, false, 1 },
+};
+static const struct cut mixtral[] = {
+	{ "mixtral alone", FAMILY_MIXTRAL, 2, 1, false, 1, 1, 1, 1, 0, "plain", true, false, 1 },
+	{ "mixtral, ep 3, zero 3", FAMILY_MIXTRAL, 2, 1, false, 3, 2, 1, 1, 3, "plain", true, false, 1 },
+	{ "mixtral, tp 4, kv shared", FAMILY_MIXTRAL, 2, 4, true, 1, 1, 2, 1, 0, "plain", true, false, 1 },
+	{ "mixtral, ep 2, tp 2, pp 2, zero 1", FAMILY_MIXTRAL, 2, 2, false, 2, 1, 1, 2, 1, "plain", true, false, 1 },
+};
+
+static void any_loads_any(const struct cut *cuts, int n, enum job_optimizer kind)
+{
+	for (int from = 0; from < n; from++) {
+		struct run run = { &cuts[from], kind, false };
+		if (world_run(cut_world(run.cut), be, &run))
+			fail_msg("%s saves", run.cut->name);
+		struct err e = ERR_INIT;
+		if (ckpt_verify(fix_path(5, NULL), &e))
+			fail_msg("%s", e.text);
+		for (int to = 0; to < n; to++) {
+			struct run reader = { &cuts[to], kind, true };
+			if (world_run(cut_world(reader.cut), be, &reader))
+				fail_msg("%s loads what %s saved", reader.cut->name, run.cut->name);
+		}
+		fix_remove(fix_path(5, NULL));
+	}
+}
+
+static void dense_models_go_from_any_layout_to_any(void **state)
+{
+	(void)state;
+	any_loads_any(gpt2, sizeof gpt2 / sizeof *gpt2, OPTIMIZER_ADAMW);
+}
+
+static void experts_go_from_any_layout_to_any(void **state)
+{
+	(void)state;
+	any_loads_any(mixtral, sizeof mixtral / sizeof *mixtral, OPTIMIZER_SGD);
+}
+
+static void sgds_moments_are_not_adamws(void **state)
+{
+	(void)state;
+	static const enum job_optimizer kinds[] = { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+	for (int i = 0; i < 2; i++) {
+		struct run saves = { &gpt2[0], kinds[i], false }, loads = { &gpt2[0], kinds[1 - i], true };
+		assert_int_equal(world_run(1, be, &saves), 0);
+		assert_int_equal(world_run(1, be, &loads), -1);
+		fix_remove(fix_path(5, NULL));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(dense_models_go_from_any_layout_to_any),
+		cmocka_unit_test(experts_go_from_any_layout_to_any),
+		cmocka_unit_test(sgds_moments_are_not_adamws),
+	};
+	log_setup(2, LOG_ERROR, "test");
+	return cmocka_run_group_tests(tests, fix_setup, fix_teardown);
+}
