@@ -27,9 +27,15 @@ json_t *state_model(const struct model_shape *s)
 	if (ok && s->experts)
 		ok = !json_object_set_new(m, "experts", json_integer(s->experts)) &&
 		     !json_object_set_new(m, "experts_per_token", json_integer(s->top));
+	if (ok && s->router == ROUTER_SOFTMAX_BEFORE)
+		ok = !json_object_set_new(m, "router", json_string("before"));
 	if (ok && s->rope && s->rope_scaling != ROPE_PLAIN)
 		ok = !json_object_set_new(m, "rope_scaling", json_string(scalings[s->rope_scaling])) &&
 		     !json_object_set_new(m, "rope_factor", json_real(s->rope_factor));
+	if (ok && s->rope && s->rope_scaling == ROPE_LLAMA3)
+		ok = !json_object_set_new(m, "rope_low", json_real(s->rope_low)) &&
+		     !json_object_set_new(m, "rope_high", json_real(s->rope_high)) &&
+		     !json_object_set_new(m, "rope_original", json_integer(s->rope_original));
 	if (ok)
 		return m;
 	json_decref(m);
@@ -62,7 +68,7 @@ static int n_tensors(enum job_optimizer kind)
 
 static void name_tensor(const struct param *p, enum job_optimizer kind, int tensor, struct ckpt_tensor *t)
 {
-	*t = (struct ckpt_tensor){ .dims = p->dims, .shape = { p->shape[0], p->shape[1] } };
+	*t = (struct ckpt_tensor){ .dims = p->dims, .shape = { p->shape[0], p->shape[1] }, .moment = tensor > 0 };
 	if (tensor)
 		snprintf(t->name, sizeof t->name, "optim.%s.%s", optim_moment_name(kind, tensor - 1), p->name);
 	else
@@ -157,7 +163,7 @@ int state_init(const struct state_view *view, const struct model_shape *s, uint6
 static int check_optimizer(const char *path, const struct ckpt_state *at, enum job_optimizer kind, struct err *e)
 {
 	const char *has = at->optimizer[0] ? at->optimizer : optim_name(OPTIMIZER_ADAMW);
-	if (!strcmp(has, optim_name(kind)))
+	if (!strcmp(has, optim_name(kind)) || (at->step == 0 && !strcmp(has, CKPT_NO_OPTIMIZER)))
 		return 0;
 	return err_set(e, ERR_USAGE, "%s: it holds the moments of %s, the job says optimizer.kind = %s; set it back, or begin a run of its own "
 		       "from exported weights", path, has, optim_name(kind));

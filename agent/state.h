@@ -7,7 +7,8 @@
  * holds, so that any layout and any ZeRO stage loads any other's.
  *
  * A checkpoint says which optimizer its moments are of. Another one's are refused (ERR_USAGE): moments that begin at zero in
- * the middle of a run would make its first steps far too long.
+ * the middle of a run would make its first steps far too long. One of step 0 may hold none (CKPT_NO_OPTIMIZER), as imported ones
+ * do: then they begin at zero, under any optimizer.
  */
 #ifndef MUSTER_AGENT_STATE_H
 #define MUSTER_AGENT_STATE_H

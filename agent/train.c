@@ -126,11 +126,12 @@ static int start_state(struct trainer *t, struct err *e)
 	snprintf(t->at.data.path, sizeof t->at.data.path, "%s", job->data.path);
 	if (rc == 0)
 		return state_init(&t->view, &t->shape, job->job.seed, e);
-	if (at.seed != job->job.seed)
+	bool trained = at.step > 0; /* an imported checkpoint has no data behind it */
+	if (trained && at.seed != job->job.seed)
 		return err_set(e, ERR_USAGE, "the checkpoint was trained with job.seed = %llu, the job says %llu: the data would "
 			       "come in another order; set job.seed back, or start anew under another job.name",
 			       (unsigned long long)at.seed, (unsigned long long)job->job.seed);
-	if (at.total_steps != job->job.steps)
+	if (trained && at.total_steps != job->job.steps)
 		log_info("the checkpoint's run was of %lld steps, this one is of %lld: a schedule over all steps changes",
 			 (long long)at.total_steps, (long long)job->job.steps);
 	compare_data(t, &at.data);

@@ -39,6 +39,7 @@ void model_shape(const struct job *job, struct model_shape *out)
 		.rope_original = job->model.rope_original,
 		.experts = moe ? job->model.experts : 0,
 		.top = moe ? job->model.experts_per_token : 0,
+		.router = moe ? job->model.router : ROUTER_SOFTMAX_AFTER,
 	};
 }
 

@@ -46,6 +46,7 @@ struct model_shape {
 	double rope_factor, rope_low, rope_high;
 	int64_t rope_original;
 	int64_t experts, top; /* 0, 0: one dense feed-forward part */
+	enum job_router router;
 };
 
 /* Fills in the family's parts and the job's defaults. */

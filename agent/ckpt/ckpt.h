@@ -40,6 +40,7 @@ struct ckpt_tensor {
 	int64_t shape[2];     /* global */
 	int64_t lo[2], hi[2]; /* the box */
 	float *data;
+	bool moment;          /* the optimizer's: a checkpoint of CKPT_NO_OPTIMIZER lacks it, and loading leaves data as it is */
 };
 
 enum { CKPT_WORD = 32, CKPT_NUMBERS = 8 };
@@ -56,7 +57,9 @@ struct ckpt_state {
 		double validation;   /* the share held out */
 		int64_t samples;     /* of the training split; 0: not told (an older muster's checkpoint) */
 	} data;
-	char optimizer[CKPT_WORD]; /* whose moments it holds: "adamw", "sgd"; "": not told (an older muster's, which is adamw) */
+	/* Whose moments it holds: "adamw", "sgd"; "": not told (an older muster's, which is adamw). */
+	char optimizer[CKPT_WORD];
+#define CKPT_NO_OPTIMIZER "none" /* it holds no moments */
 	/* A few more numbers of the run by name, such as a loss scale: see ckpt_number. */
 	struct ckpt_number {
 		char name[CKPT_WORD];

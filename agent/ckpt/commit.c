@@ -10,13 +10,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { NAME = 64 };
-
-struct attempt {
-	char name[NAME]; /* "" when rank 0 could not make it */
-	char path[PATH_MAX];
-	uint64_t nonce;
-};
+enum { NAME = sizeof ((struct attempt *)0)->name };
 
 int commit_share(struct comm *group, int rc, struct err *e)
 {
@@ -36,13 +30,17 @@ int commit_share(struct comm *group, int rc, struct err *e)
 
 /* --- step 1 ---------------------------------------------------------------------- */
 
-static int make_attempt(const struct commit *c, struct attempt *a, struct err *e)
+int attempt_make(const struct ckpt_io *io, const char *dir, int64_t step, uint32_t generation, struct attempt *a, struct err *e)
 {
+	memset(a, 0, sizeof *a);
 	if (getrandom(&a->nonce, sizeof a->nonce, 0) != sizeof a->nonce)
 		return err_errno(e, ERR_IO, "cannot draw a random number for the attempt's name");
-	snprintf(a->name, NAME, ATTEMPT_PREFIX "%08" PRId64 "-%u-%016" PRIx64, c->state.step, c->generation, a->nonce);
-	snprintf(a->path, sizeof a->path, "%s/%s", c->dir, a->name);
-	if (c->io->mkdir(a->path, 0700)) {
+	snprintf(a->name, NAME, ATTEMPT_PREFIX "%08" PRId64 "-%u-%016" PRIx64, step, generation, a->nonce);
+	if (snprintf(a->path, sizeof a->path, "%s/%s", dir, a->name) >= (int)sizeof a->path) {
+		a->name[0] = '\0';
+		return err_set(e, ERR_IO, "%s: the path is too long", dir);
+	}
+	if (io->mkdir(a->path, 0700)) {
 		err_errno(e, ERR_IO, "%s: cannot make the folder", a->path);
 		a->name[0] = '\0';
 		return -1;
@@ -55,7 +53,7 @@ static int begin(const struct commit *c, struct attempt *a, struct err *made, st
 {
 	memset(a, 0, sizeof *a);
 	if (comm_rank(c->group) == 0)
-		make_attempt(c, a, made);
+		attempt_make(c->io, c->dir, c->state.step, c->generation, a, made);
 	if (comm_broadcast(c->group, a->name, NAME, COMM_U8, 0, e))
 		return -1;
 	a->name[NAME - 1] = '\0';
@@ -173,7 +171,7 @@ static int check_expected(const struct commit *c, const struct manifest *m, stru
 	return 0;
 }
 
-static int put_manifest(const struct commit *c, const struct attempt *a, const struct manifest *m, struct err *e)
+static int put_manifest(const struct ckpt_io *io, const struct attempt *a, const struct manifest *m, struct err *e)
 {
 	char path[PATH_MAX], tmp[PATH_MAX];
 	struct buf text = BUF_INIT;
@@ -182,35 +180,41 @@ static int put_manifest(const struct commit *c, const struct attempt *a, const s
 		return err_set(e, ERR_IO, "%s: the path is too long", a->path);
 	manifest_write(m, &text);
 	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "%s: no memory to write it", path) :
-		io_write_file(c->io, tmp, text.data, text.len, e);
-	if (!rc && io_rename(c->io, tmp, path))
+		io_write_file(io, tmp, text.data, text.len, e);
+	if (!rc && io_rename(io, tmp, path))
 		rc = err_errno(e, ERR_IO, "%s: cannot rename to %s", tmp, path);
 	if (!rc)
-		rc = io_sync_dir(c->io, a->path, e);
+		rc = io_sync_dir(io, a->path, e);
 	buf_fini(&text);
 	return rc;
 }
 
-static int publish(const struct commit *c, const struct attempt *a, char path[1024], struct err *e)
+static int publish(const struct ckpt_io *io, const char *dir, int64_t step, const struct attempt *a, char path[1024], struct err *e)
 {
 	char aside[PATH_MAX];
-	if (snprintf(path, 1024, "%s/step-%08" PRId64, c->dir, c->state.step) >= 1024 ||
+	if (snprintf(path, 1024, "%s/step-%08" PRId64, dir, step) >= 1024 ||
 	    snprintf(aside, sizeof aside, "%s.%016" PRIx64, path, a->nonce) >= (int)sizeof aside)
-		return err_set(e, ERR_IO, "%s: the path is too long", c->dir);
-	int rc = io_rename(c->io, a->path, path);
+		return err_set(e, ERR_IO, "%s: the path is too long", dir);
+	int rc = io_rename(io, a->path, path);
 	if (rc && (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR)) {
-		if (io_rename(c->io, path, aside))
+		if (io_rename(io, path, aside))
 			return err_errno(e, ERR_IO, "%s: cannot rename to %s", path, aside);
-		rc = io_rename(c->io, a->path, path);
+		rc = io_rename(io, a->path, path);
 		if (rc) {
 			err_errno(e, ERR_IO, "%s: cannot rename to %s", a->path, path);
-			io_rename(c->io, aside, path);
+			io_rename(io, aside, path);
 			return -1;
 		}
 	}
 	if (rc)
 		return err_errno(e, ERR_IO, "%s: cannot rename to %s", a->path, path);
-	return io_sync_dir(c->io, c->dir, e);
+	return io_sync_dir(io, dir, e);
+}
+
+int attempt_publish(const struct ckpt_io *io, const char *dir, const struct attempt *a, const struct manifest *m, char path[1024],
+		    struct err *e)
+{
+	return manifest_prove(m, e) || put_manifest(io, a, m, e) || publish(io, dir, m->state.step, a, path, e) ? -1 : 0;
 }
 
 static int finish(const struct commit *c, const struct attempt *a, const char *all, const size_t *counts,
@@ -224,8 +228,7 @@ static int finish(const struct commit *c, const struct attempt *a, const char *a
 		all += counts[r];
 	}
 	if (!rc)
-		rc = manifest_prove(&m, e) || check_expected(c, &m, e) || put_manifest(c, a, &m, e) ||
-		     publish(c, a, report->path, e);
+		rc = check_expected(c, &m, e) || attempt_publish(c->io, c->dir, a, &m, report->path, e);
 	report->bytes = manifest_bytes(&m);
 	report->step = c->state.step;
 	manifest_fini(&m);

@@ -17,6 +17,8 @@
 #include "agent/ckpt/snapshot.h"
 #include "libcomm/comm.h"
 
+#include <limits.h>
+
 struct commit {
 	struct comm *group;
 	const struct ckpt_io *io;
@@ -29,6 +31,19 @@ struct commit {
 	struct ckpt_state state;
 	const struct snapshot *snapshot; /* one whose take failed fails the commit */
 };
+
+/* A checkpoint that is being written. */
+struct attempt {
+	char name[64]; /* "" when it could not be made */
+	char path[PATH_MAX];
+	uint64_t nonce;
+};
+
+/* Draws a nonce and makes the attempt's folder in `dir`. */
+int attempt_make(const struct ckpt_io *io, const char *dir, int64_t step, uint32_t generation, struct attempt *a, struct err *e);
+/* Step 4 for an attempt whose shards are there, synced: proves the manifest, writes it, renames the attempt to step-N. */
+int attempt_publish(const struct ckpt_io *io, const char *dir, const struct attempt *a, const struct manifest *m, char path[1024],
+		    struct err *e);
 
 /* Collective; the same result on every rank, but for the errors of the group itself. On rank 0 fills path, bytes, step and note of the report. */
 int commit_run(const struct commit *c, struct ckpt_report *report, struct err *e);

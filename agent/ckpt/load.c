@@ -39,6 +39,8 @@ static bool any_touches(const struct manifest_slice *s, const struct ckpt_tensor
 static int load_tensor(struct reader *r, const struct manifest *m, const struct ckpt_tensor *t, int n, struct err *e)
 {
 	const struct manifest_tensor *have = manifest_find(m, t->name);
+	if (!have && t->moment && !strcmp(m->state.optimizer, CKPT_NO_OPTIMIZER))
+		return 0;
 	if (!have)
 		return err_set(e, ERR_USAGE, "tensor %.95s: the checkpoint has none of this name; resume with the same model", t->name);
 	for (int i = 0; i < n; i++)
