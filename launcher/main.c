@@ -24,7 +24,7 @@ static const struct command {
 	{ "submit", cmd_submit, "hand the job to Slurm's queue" },
 	{ "plan", cmd_plan, "show layout, memory and predicted step time; start nothing" },
 	{ "topo", cmd_topo, "show what the machines are" },
-	{ "ckpt", cmd_tool, "list, show and verify checkpoints" },
+	{ "ckpt", cmd_tool, "list, show, verify, import and export checkpoints" },
 	{ "data", cmd_tool, "pack text into token files; show them" },
 	{ "trace", cmd_tool, "say who held up a run's communication" },
 	{ "bench", cmd_tool, "measure matrix products and training steps" },

@@ -90,3 +90,17 @@ void ckpt_dir_path(const struct ckpt_dir *d, int64_t i, char *out)
 {
 	snprintf(out, PATH_MAX, "%.*s/%s", (int)(PATH_MAX - sizeof d->list->name - 2), d->dir, d->list[i].name);
 }
+
+int ckpt_dir_choose(const struct ckpt_dir *d, char *path, struct manifest *m, struct err *e)
+{
+	for (int64_t i = 0; i < d->n; i++) {
+		ckpt_dir_path(d, i, path);
+		if (d->one)
+			return manifest_load(path, m, e);
+		if (!folder_check(d->dir, &d->list[i], m, e))
+			return 0;
+	}
+	if (d->n == 0)
+		return err_set(e, ERR_NOTFOUND, "%s: no checkpoints", d->dir);
+	return err_prefix(e, "%s: none is valid", d->dir);
+}

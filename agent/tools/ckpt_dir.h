@@ -21,5 +21,8 @@ int ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e);
 void ckpt_dir_close(struct ckpt_dir *d);
 /* DIR/NAME of an entry, into `out` of PATH_MAX bytes. */
 void ckpt_dir_path(const struct ckpt_dir *d, int64_t i, char *out);
+/* The one that was named, whatever is wrong with it; of several the newest that is sound. Its folder, into `path` of PATH_MAX bytes,
+ * and its manifest. */
+int ckpt_dir_choose(const struct ckpt_dir *d, char *path, struct manifest *m, struct err *e);
 
 #endif

@@ -113,21 +113,6 @@ static int show_text(const char *path, const struct manifest *m)
 	return TOOL_OK;
 }
 
-/* The one that was named, whatever is wrong with it; of several the first that is sound. */
-static int choose(const struct ckpt_dir *d, char *path, struct manifest *m, struct err *e)
-{
-	for (int64_t i = 0; i < d->n; i++) {
-		ckpt_dir_path(d, i, path);
-		if (d->one)
-			return manifest_load(path, m, e);
-		if (!folder_check(d->dir, &d->list[i], m, e))
-			return 0;
-	}
-	if (d->n == 0)
-		return err_set(e, ERR_NOTFOUND, "%s: no checkpoints", d->dir);
-	return err_prefix(e, "%s: none is valid", d->dir);
-}
-
 static int show(const char *word, bool json)
 {
 	struct err e = ERR_INIT;
@@ -136,7 +121,7 @@ static int show(const char *word, bool json)
 	char path[PATH_MAX];
 	if (ckpt_dir_open(word, &d, &e))
 		return tool_fail(&tool_ckpt_show, &e);
-	int rc = choose(&d, path, &m, &e);
+	int rc = ckpt_dir_choose(&d, path, &m, &e);
 	ckpt_dir_close(&d);
 	if (rc)
 		return tool_fail(&tool_ckpt_show, &e);

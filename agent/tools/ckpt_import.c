@@ -1,0 +1,99 @@
+#include "agent/hf/import.h"
+#include "agent/tools/tools.h"
+#include "base/human.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char page[] =
+	"muster ckpt import — a Hugging Face folder to a checkpoint\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster ckpt import HF_FOLDER -o CKPT_DIR [--seq N] [--json]\n"
+	"\n"
+	"DESCRIPTION\n"
+	"  Reads config.json and model.safetensors (or the files of model.safetensors.index.json) of a GPT-2, LLaMA or Mixtral model\n"
+	"  in F32, BF16 or F16, and writes CKPT_DIR/step-00000000, a checkpoint from which any layout can start, and\n"
+	"  CKPT_DIR/model.ini, a job file with the [model] section that fits it and checkpoint.resume naming it. Every tensor must\n"
+	"  have its place in the model, and every one of the model must be there: what has not, is refused by name, and so is\n"
+	"  what config.json asks for and muster's model does not do. One tensor is in memory at a time.\n"
+	"\n"
+	"  Training starts at step 0 with the optimizer's moments at zero.\n"
+	"\n"
+	"OPTIONS\n"
+	"  -o CKPT_DIR  what to write; is made; must not hold a step-00000000\n"
+	"  --seq N      tokens of a sequence to train with, in place of max_position_embeddings (LLaMA and Mixtral, whose\n"
+	"               positions are rotary: no weight depends on it)\n"
+	"  --json       print {path, family, tensors, parameters, bytes, model: the section as text}\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster ckpt import gpt2/ -o gpt2-ckpt\n"
+	"  muster run gpt2-ckpt/model.ini data.path=text optimizer.lr=1e-5 job.steps=500\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0  imported\n"
+	"  1  the folder is damaged, or of a model that muster does not have, or CKPT_DIR cannot be written\n"
+	"  2  usage\n";
+
+static int print_report(const struct hf_report *r, bool json)
+{
+	static const char *const families[] = { [FAMILY_GPT2] = "gpt2", [FAMILY_LLAMA] = "llama", [FAMILY_MIXTRAL] = "mixtral" };
+	char params[HUMAN];
+	struct buf section = BUF_INIT;
+	int rc = TOOL_OK;
+	hf_job_file(r, &section);
+	if (json) {
+		rc = tool_print_json(&tool_ckpt_import, json_pack("{s:s, s:s, s:I, s:I, s:I, s:s}", "path", r->path, "family",
+				     families[r->job.model.family], "tensors", (json_int_t)r->tensors, "parameters",
+				     (json_int_t)r->params, "bytes", (json_int_t)r->bytes, "model", buf_str(&section)));
+	} else {
+		printf("%s: %s of %s parameters from %" PRId64 " tensors; its job file:\n\n%s", r->path,
+		       families[r->job.model.family], human_count((double)r->params, "", params), r->tensors, buf_str(&section));
+	}
+	buf_fini(&section);
+	return rc;
+}
+
+static int run(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "output", required_argument, NULL, 'o' }, { "seq", required_argument, NULL, 's' },
+		{ "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
+	};
+	const char *dir = NULL;
+	char *end;
+	int64_t seq = 0;
+	bool json = false;
+	opterr = 0;
+	for (int c; (c = getopt_long(argc, argv, ":o:h", options, NULL)) != -1;) {
+		switch (c) {
+		case 'o':
+			dir = optarg;
+			break;
+		case 's':
+			seq = strtoll(optarg, &end, 10);
+			if (*end || seq < 1)
+				return tool_usage(&tool_ckpt_import, "--seq %s is no number of tokens", optarg);
+			break;
+		case 'j':
+			json = true;
+			break;
+		default:
+			return tool_option(&tool_ckpt_import, c, argv);
+		}
+	}
+	if (argc - optind != 1)
+		return tool_usage(&tool_ckpt_import, "one HF_FOLDER is needed");
+	if (!dir || !*dir)
+		return tool_usage(&tool_ckpt_import, "-o CKPT_DIR is missing");
+	struct err e = ERR_INIT;
+	struct hf_report report;
+	if (hf_import(argv[optind], dir, seq, &report, &e))
+		return tool_fail(&tool_ckpt_import, &e);
+	return print_report(&report, json);
+}
+
+const struct tool tool_ckpt_import = { "ckpt", "import", run, "a Hugging Face folder to a checkpoint", page };
