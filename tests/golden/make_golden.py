@@ -1,106 +1,96 @@
-#!/usr/bin/python3
-"""Writes gpt2.safetensors and llama.safetensors: what PyTorch makes of two tiny
-models, for tests/unit/agent/test_model_golden.c.
+#!/usr/bin/env python3
+"""Writes what PyTorch and transformers make of tiny models, for tests/unit/agent/test_model_golden.c.
 
-    tests/golden/make_golden.py [FOLDER]      (Debian: python3-torch)
+    tests/golden/make_golden.py [FOLDER]      (torch, transformers 4.43 or later: `pip install transformers` beside python3-torch)
 
-Everything is computed in float64 from weights that are exact in float32, and
-stored as float32 (losses and norms as float64), so the files hold the true values and not
-one more rounding. Per file:
+It is no part of any build. The versions that made the files are in their metadata ("torch", "transformers"). The models are
+transformers' own code in float64: where that code widens to float32 by itself (norms, rotary positions, softmax), its text is
+changed to widen to float64 before it is loaded, so the files hold the true values and not one more rounding. Weights are
+exact in float32; tensors are stored as float32, losses, norms and rates as float64.
 
-    init.NAME, grad.NAME, final.NAME   weights, gradients of step 0 (before clipping), weights after STEPS steps
-    logits                             of step 0 [batch, seq, vocab]
-    inputs, targets                    [STEPS, batch, seq] int32
-    losses, norms, rates               [STEPS]
+    NAME/config.json, model.safetensors      the model, as transformers would save it
+    NAME/gradients/model.safetensors         of step 0, before clipping, under the same names
+    NAME/trained/model.safetensors           weights after STEPS steps of AdamW
+    NAME/values.safetensors                  logits of step 0 [batch, seq, vocab]; inputs, targets [STEPS, batch, seq];
+                                             losses, norms, rates [STEPS]
+
+mixtral-aux has router_aux_loss_coef. transformers' loss is coefficient × experts × Σ over experts of F × P, where P is the mean
+probability over the tokens of the batch and of all layers together, and F the mean number of times that a token chose the
+expert, so that ΣF = experts per token. muster's is of each sequence and layer, summed over layers, with ΣF = 1 (agent/model/moe.h).
+So here transformers' own function is given one sequence and one layer at a time, and divided by the experts per token.
 """
+import importlib
+import inspect
 import json
 import math
+import os
 import struct
 import sys
 
 import torch
 import torch.nn.functional as F
+import transformers
 
-STEPS, LR, MIN_LR, WARMUP, DECAY_STEPS = 10, 1e-2, 1e-3, 3, 8
+STEPS, LR, MIN_LR, WARMUP, DECAY_STEPS = 20, 3e-3, 1e-3, 3, 16
 BETAS, EPS, DECAY, CLIP = (0.9, 0.95), 1e-8, 0.1, 1.0
+BATCH, SEQ = 4, 12
+MARGIN = 1e-4  # a router's choice that float32 could make otherwise would prove nothing
 
+torch.set_default_dtype(torch.float64)
+
+
+def widen(name):
+    module = importlib.import_module(name)
+    text = inspect.getsource(module).replace("torch.float32", "torch.float64").replace(".float()", ".double()")
+    exec(compile(text, module.__file__, "exec"), module.__dict__)
+    return module
+
+
+widen("transformers.modeling_rope_utils")
+GPT2 = widen("transformers.models.gpt2.modeling_gpt2").GPT2LMHeadModel
+LLAMA = widen("transformers.models.llama.modeling_llama").LlamaForCausalLM
+mixtral = widen("transformers.models.mixtral.modeling_mixtral")
+MIXTRAL = mixtral.MixtralForCausalLM
+
+rotary = dict(hidden_size=16, num_attention_heads=4, num_key_value_heads=2, intermediate_size=22, max_position_embeddings=SEQ)
 MODELS = {
-    "gpt2": dict(llama=False, layers=2, hidden=16, heads=4, kv=4, dim=4, ffn=37, vocab=29, seq=12, batch=4, tied=True),
-    "llama": dict(llama=True, layers=2, hidden=16, heads=4, kv=2, dim=4, ffn=22, vocab=31, seq=12, batch=4, tied=False),
+    "gpt2": (GPT2, transformers.GPT2Config(
+        n_embd=16, n_layer=2, n_head=4, n_inner=37, n_positions=SEQ, vocab_size=29, resid_pdrop=0.0, embd_pdrop=0.0,
+        attn_pdrop=0.0)),
+    "llama": (LLAMA, transformers.LlamaConfig(**rotary, num_hidden_layers=2, vocab_size=31, rms_norm_eps=1e-5)),
+    "llama3": (LLAMA, transformers.LlamaConfig(
+        **rotary, num_hidden_layers=2, vocab_size=31, head_dim=8, tie_word_embeddings=True, rope_theta=100.0,
+        rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                          original_max_position_embeddings=32))),
+    "linear": (LLAMA, transformers.LlamaConfig(
+        **rotary, num_hidden_layers=1, vocab_size=31, rope_scaling=dict(rope_type="linear", factor=4.0))),
+    "mixtral": (MIXTRAL, transformers.MixtralConfig(
+        **rotary, num_hidden_layers=2, vocab_size=31, num_local_experts=4, num_experts_per_tok=2, rope_theta=10000.0,
+        router_aux_loss_coef=0.0)),
+    "mixtral-aux": (MIXTRAL, transformers.MixtralConfig(
+        **rotary, num_hidden_layers=2, vocab_size=31, num_local_experts=4, num_experts_per_tok=2, rope_theta=10000.0,
+        router_aux_loss_coef=0.05)),
 }
+# Such that training does not blow float32's rounding up: it does under some, 1e-5 within twenty steps.
+SEEDS = {"gpt2": 1, "llama": 2, "llama3": 12, "linear": 4, "mixtral": 5, "mixtral-aux": 6}
 
 
-def weights(c):
-    """The global names and shapes of plan/model.h, drawn at a scale at which every part matters."""
-    shapes = {"embed.tokens.weight": (c["vocab"], c["hidden"])}
-    if not c["llama"]:
-        shapes["embed.positions.weight"] = (c["seq"], c["hidden"])
-    q, kv = c["heads"] * c["dim"], c["kv"] * c["dim"]
-    linears = {"attn.q": (q, c["hidden"]), "attn.k": (kv, c["hidden"]), "attn.v": (kv, c["hidden"]),
-               "attn.o": (c["hidden"], q), "mlp.up": (c["ffn"], c["hidden"]), "mlp.down": (c["hidden"], c["ffn"])}
-    if c["llama"]:
-        linears["mlp.gate"] = (c["ffn"], c["hidden"])
-    norms = ["norm"]
-    for i in range(c["layers"]):
-        for name, shape in linears.items():
-            shapes[f"layers.{i}.{name}.weight"] = shape
-            if not c["llama"]:
-                shapes[f"layers.{i}.{name}.bias"] = shape[:1]
-        norms += [f"layers.{i}.norm1", f"layers.{i}.norm2"]
-    for name in norms:
-        shapes[name + ".weight"] = (c["hidden"],)
-        if not c["llama"]:
-            shapes[name + ".bias"] = (c["hidden"],)
-    if not c["tied"]:
-        shapes["head.weight"] = (c["vocab"], c["hidden"])
-    out = {}
-    for name, shape in shapes.items():
-        w = torch.randn(shape, dtype=torch.float32) * (0.25 if len(shape) == 2 else 0.2)
-        if "norm" in name and name.endswith("weight"):
+def build(kind, config):
+    """The model with weights of a scale at which every part matters."""
+    config._attn_implementation = "eager"
+    model = kind(config)
+    for name, p in model.named_parameters():
+        w = torch.randn(p.shape, dtype=torch.float32) * (0.25 if p.dim() == 2 else 0.2)
+        if p.dim() == 1 and name.endswith("weight"):  # a norm's
             w = w + 1
-        out[name] = w.double().requires_grad_()
-    return out
+        p.data = w.double()
+    model.tie_weights()
+    return model.train()
 
 
-def rotate(x):
-    """x [batch, heads, seq, dim]: RoPE over the pairs (i, i + dim/2)."""
-    dim, seq = x.shape[-1], x.shape[-2]
-    angle = torch.arange(seq).double()[:, None] * 10000.0 ** (-torch.arange(0, dim, 2).double() / dim)
-    a, b = x[..., : dim // 2], x[..., dim // 2:]
-    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
-
-
-def forward(c, w, tokens):
-    def linear(name, x):
-        return F.linear(x, w[name + ".weight"], w.get(name + ".bias"))
-
-    def norm(name, x):
-        if c["llama"]:
-            return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * w[name + ".weight"]
-        return F.layer_norm(x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], 1e-5)
-
-    def heads(x, n):
-        return x.view(*x.shape[:2], n, c["dim"]).transpose(1, 2)
-
-    x = F.embedding(tokens, w["embed.tokens.weight"])
-    if not c["llama"]:
-        x = x + w["embed.positions.weight"]
-    hidden = torch.full((c["seq"], c["seq"]), -math.inf, dtype=torch.float64).triu(1)
-    for i in range(c["layers"]):
-        p = f"layers.{i}."
-        y = norm(p + "norm1", x)
-        q, k, v = (heads(linear(p + "attn." + n, y), c["heads" if n == "q" else "kv"]) for n in "qkv")
-        if c["llama"]:
-            q, k = rotate(q), rotate(k)
-        k, v = (t.repeat_interleave(c["heads"] // c["kv"], 1) for t in (k, v))
-        o = (q @ k.transpose(-1, -2) / math.sqrt(c["dim"]) + hidden).softmax(-1) @ v
-        x = x + linear(p + "attn.o", o.transpose(1, 2).flatten(2))
-        y = norm(p + "norm2", x)
-        up = linear(p + "mlp.up", y)
-        # torch 1.13 has this formula as gelu(approximate="tanh").
-        y = F.silu(linear(p + "mlp.gate", y)) * up if c["llama"] else F.gelu(up, approximate="tanh")
-        x = x + linear(p + "mlp.down", y)
-    return F.linear(norm("norm", x), w["embed.tokens.weight" if c["tied"] else "head.weight"])
+def stored(model, of):
+    """What the model's file holds, under its names: `of` of each parameter. A tied head is not stored."""
+    return {name: of(p).detach().clone() for name, p in model.named_parameters()}
 
 
 def rate(step):
@@ -110,39 +100,61 @@ def rate(step):
     return MIN_LR + (LR - MIN_LR) * 0.5 * (1 + math.cos(math.pi * t))
 
 
-def train(c):
-    w = weights(c)
-    text = torch.randint(0, c["vocab"], (STEPS, c["batch"], c["seq"] + 1))
-    out = {"init." + n: t.detach().clone() for n, t in w.items()}
-    out["inputs"], out["targets"] = text[..., :-1].int(), text[..., 1:].int()
+def check_margin(model, out):
+    for logits in out.router_logits or []:
+        ranked = logits.sort(-1, descending=True).values
+        k = model.config.num_experts_per_tok
+        assert (ranked[:, k - 1] - ranked[:, k]).min() > MARGIN, "a close choice of experts: take another seed"
+
+
+def balance(config, router_logits):
+    k, experts = config.num_experts_per_tok, config.num_local_experts
+    each = [mixtral.load_balancing_loss_func((sequence,), experts, k) for layer in router_logits
+            for sequence in layer.view(BATCH, SEQ, experts)]
+    return sum(each) / (BATCH * k)
+
+
+def loss_of(model, tokens, targets):
+    moe = isinstance(model, MIXTRAL)
+    out = model(tokens, use_cache=False, **(dict(output_router_logits=True) if moe else {}))
+    loss = F.cross_entropy(out.logits.flatten(0, 1), targets.flatten())
+    if moe:
+        check_margin(model, out)
+        loss = loss + model.config.router_aux_loss_coef * balance(model.config, out.router_logits)
+    return out.logits, loss
+
+
+def train(model):
+    vocab = model.config.vocab_size
+    text = torch.randint(0, vocab, (STEPS, BATCH, SEQ + 1))
+    values = {"inputs": text[..., :-1].int(), "targets": text[..., 1:].int()}
+    params = list(model.parameters())
     optimizer = torch.optim.AdamW(
-        [{"params": [t for t in w.values() if t.dim() == 2], "weight_decay": DECAY},
-         {"params": [t for t in w.values() if t.dim() == 1], "weight_decay": 0.0}], betas=BETAS, eps=EPS)
-    losses, norms = [], []
+        [{"params": [p for p in params if p.dim() == 2], "weight_decay": DECAY},
+         {"params": [p for p in params if p.dim() == 1], "weight_decay": 0.0}], betas=BETAS, eps=EPS)
+    losses, norms, grads = [], [], None
     for step in range(STEPS):
-        logits = forward(c, w, text[step, :, :-1])
-        loss = F.cross_entropy(logits.flatten(0, 1), text[step, :, 1:].flatten())
+        logits, loss = loss_of(model, text[step, :, :-1], text[step, :, 1:])
         optimizer.zero_grad()
         loss.backward()
         if step == 0:
-            out["logits"] = logits.detach()
-            out.update({"grad." + n: t.grad.clone() for n, t in w.items()})
-        norm = math.sqrt(sum((t.grad ** 2).sum().item() for t in w.values()))
+            values["logits"] = logits.detach()
+            grads = stored(model, lambda p: p.grad)
+        norm = math.sqrt(sum((p.grad ** 2).sum().item() for p in params))
         for group in optimizer.param_groups:
             group["lr"] = rate(step)
-        for t in w.values():
-            t.grad *= min(1.0, CLIP / norm)
+        for p in params:
+            p.grad *= min(1.0, CLIP / norm)
         optimizer.step()
         losses.append(loss.item())
         norms.append(norm)
-    out.update({"final." + n: t.detach() for n, t in w.items()})
-    for name, values in (("losses", losses), ("norms", norms), ("rates", [rate(s) for s in range(STEPS)])):
-        out[name] = values
-    return out
+    values.update(losses=losses, norms=norms, rates=[rate(s) for s in range(STEPS)])
+    return values, grads
 
 
 def write(path, tensors):
-    header, body = {}, b""
+    made = {"format": "pt", "torch": torch.__version__, "transformers": transformers.__version__}
+    header, body = {"__metadata__": made}, b""
     # Doubles first, so that each lies at a multiple of its size.
     for name, t in sorted(tensors.items(), key=lambda item: not isinstance(item[1], list)):
         if isinstance(t, list):
@@ -155,12 +167,25 @@ def write(path, tensors):
         body += raw
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text + body)
 
 
+def make(folder, kind, config):
+    model = build(kind, config)
+    write(f"{folder}/model.safetensors", stored(model, lambda p: p.data))
+    config.torch_dtype = "float32"
+    config.save_pretrained(folder)
+    values, grads = train(model)
+    write(f"{folder}/gradients/model.safetensors", grads)
+    write(f"{folder}/trained/model.safetensors", stored(model, lambda p: p.data))
+    write(f"{folder}/values.safetensors", values)
+
+
 if __name__ == "__main__":
-    folder = sys.argv[1] if len(sys.argv) > 1 else sys.path[0]
-    for number, (name, config) in enumerate(MODELS.items()):
-        torch.manual_seed(number + 1)
-        write(f"{folder}/{name}.safetensors", train(config))
+    top = sys.argv[1] if len(sys.argv) > 1 else sys.path[0]
+    for name, (kind, config) in MODELS.items():
+        torch.manual_seed(SEEDS[name])
+        make(f"{top}/{name}", kind, config)
+        print(name)
