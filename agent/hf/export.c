@@ -85,7 +85,7 @@ static int read_part(struct departure *d, const struct hf_tensor *t, const struc
 	if (have->dims != t->dims || have->shape[0] != part->rows || have->shape[1] != t->shape[1])
 		return err_set(e, ERR_CORRUPT, "tensor %s: the checkpoint has another shape than its model", part->name);
 	for (int64_t i = 0; i < have->n; i++)
-		if (reader_slice(d->reader, have, &have->slices[i], &want, e))
+		if (reader_slice(d->reader, have, &have->slices[i], &want, 1, e))
 			return -1;
 	return 0;
 }
