@@ -1,11 +1,9 @@
-#include "agent/optim/optim.h"
-#include "agent/pipeline/engine.h"
-#include "agent/state.h"
-#include "agent/tools/crew.h"
+#include "agent/tools/bench_train.h"
 #include "agent/tools/tools.h"
-#include "base/clock.h"
 #include "base/human.h"
-#include "base/philox.h"
+#include "kernels/ops.h"
+#include "plan/layout.h"
+#include "plan/model.h"
 #include "plan/speeds.h"
 
 #include <getopt.h>
@@ -18,124 +16,126 @@ static const char page[] =
 	"muster bench step — how fast this machine trains, against how fast it multiplies matrices\n"
 	"\n"
 	"SYNOPSIS\n"
-	"  muster bench step [JOB.ini] [section.key=value …] [--steps N] [--warmup N] [--json]\n"
+	"  muster bench step [JOB.ini] [section.key=value …] [--beside WORDS …] [--rounds N] [--steps N] [--warmup N] [--json]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Trains a model on random tokens in this process alone (tp, pp and dp are 1): a few steps to warm up, then N that are\n"
-	"  timed, each with forward, backward, norm of the gradients and AdamW. Prints the median step, tokens/s, model\n"
-	"  FLOP/s (6 × the weights of matrix products + causal attention a token, without recomputation), the FLOP/s\n"
-	"  of plain matrix products before and after, and the ratio of the two, which tells what the machine's\n"
-	"  speed cannot: how much of it training uses. Without JOB.ini the model is GPT-2 124M (12 layers, hidden 768,\n"
-	"  vocabulary 50257), micro-batch and batch 4, seq 256, 2 threads.\n"
+	"  Trains a model on random tokens, one process an agent: a few steps to warm up, then N that are timed, each with\n"
+	"  forward, backward, norm of the gradients and update. Prints the median step, tokens/s, model FLOP/s (6 × the\n"
+	"  weights of matrix products + causal attention a token, without recomputation), and its ratio to the FLOP/s of plain\n"
+	"  matrix products by as many threads as the first job's agents have, measured before each round, which tells what the\n"
+	"  machine's speed cannot: how much of it training uses. With --beside other forms of the job are measured in\n"
+	"  turn with the first one, round by round, and their speed is given as a ratio to it.\n"
+	"  Without JOB.ini the model is GPT-2 124M (12 layers, hidden 768, vocabulary 50257), micro-batch and batch 4, seq 256,\n"
+	"  one agent of 2 threads.\n"
 	"\n"
 	"OPTIONS\n"
-	"  JOB.ini            take model, batch and launch.threads from a job file\n"
+	"  JOB.ini            take model, batch, degrees and launch.threads from a job file; parallel.dp 0 counts as 1\n"
 	"  section.key=value  overrides, as for muster run\n"
-	"  --steps N          timed steps (default 5)\n"
+	"  --beside WORDS     the same job with these words, separated by blanks; may be given several times\n"
+	"  --rounds N         turns of each job (default 1, with --beside 3)\n"
+	"  --steps N          timed steps of a turn (default 5)\n"
 	"  --warmup N         steps before them (default 2)\n"
 	"  --json             print as JSON\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster bench step\n"
 	"  muster bench step launch.threads=8 batch.micro=8 batch.global=8\n"
+	"  muster bench step --beside 'parallel.tp=2 launch.threads=1' --beside 'parallel.dp=2 launch.threads=1 batch.micro=2'\n"
 	"\n"
 	"EXIT STATUS\n"
 	"  0  measured\n"
 	"  1  a step failed, or there is not enough memory\n"
 	"  2  usage or job file\n";
 
-enum { GEMM_SIZE = 2048, MOST_STEPS = 100000 };
+enum { GEMM_SIZE = 2048, JOBS_MOST = 16, ROUNDS_MOST = 100, WORDS_MOST = 256 };
 
-static const double gemm_seconds = 1.5;
+static const double gemm_seconds = 1.0;
 
 static const char *const gpt2_124m[] = {
 	"model.family=gpt2", "model.layers=12", "model.hidden=768", "model.heads=12", "model.vocab=50257",
 	"model.seq=256", "batch.micro=4", "batch.global=4", "launch.threads=2",
 };
 
-static const char *const alone[] = { "parallel.tp=1", "parallel.pp=1", "parallel.dp=1" };
-
-struct bench {
-	struct job job;
-	struct model_shape shape;
-	int64_t steps, warmup;
-	bool json;
-	int threads;
-	struct comm *world;
-	struct engine *engine;
-	struct optim *optim;
-	int32_t *inputs, *targets;
-	double *seconds;        /* of each timed step */
-	double loss, gemm_before, gemm_after;
+/* One form of the job. */
+struct form {
+	const char *words;       /* "" for the first */
+	double seconds[ROUNDS_MOST * BENCH_STEPS_MOST];
+	int n;
+	double loss, median;
+	int64_t peak_bytes, world;
 };
 
-/* --- the model ------------------------------------------------------------------- */
+struct bench {
+	const char *const *base; /* [n_base] words and file of the first form */
+	int n_base;
+	int64_t steps, warmup, rounds;
+	bool json;
+	const char *beside[JOBS_MOST];
+	int n_forms;
+	struct form *forms;      /* [n_forms] */
+	struct bench_train *turn;
+	struct model_shape shape;
+	int64_t batch;           /* sequences of a step */
+	int threads;             /* of the first form's agents together */
+	double gemm;             /* the mean over rounds */
+};
 
-static int open_model(struct bench *b, struct err *e)
+/* --- the jobs ------------------------------------------------------------------------ */
+
+/* The first form's words, then those of the other one. */
+static int load_form(const struct bench *b, const char *more, struct job *job, struct err *e)
 {
-	struct engine_options opt = {
-		.job = &b->job, .layout = layout_of(&b->job, 1), .backend = "cpu", .threads = b->threads, .spill_dir = ".",
-	};
-	if (crew_alone(&b->world, e))
-		return -1;
-	opt.world = b->world;
-	if (engine_open(&opt, &b->engine, e))
-		return -1;
-	const struct optim_options o = { .kern = engine_kern(b->engine), .store = engine_store(b->engine), .job = &b->job, .spill_dir = "." };
-	if (optim_open(&o, &b->optim, e))
-		return -1;
-	const struct state_view view = { .store = engine_store(b->engine), .optim = b->optim };
-	return state_init(&view, &b->shape, b->job.job.seed, e);
+	const char *list[WORDS_MOST], *file = NULL;
+	char *copy = strdup(more), *rest = copy;
+	int n = 0;
+	if (!copy)
+		return err_set(e, ERR_NOMEM, "no memory for the words %s", more);
+	list[n++] = "parallel.dp=1";
+	if (b->n_base && !strchr(b->base[0], '='))
+		file = b->base[0];
+	for (size_t i = 0; !file && i < sizeof gpt2_124m / sizeof *gpt2_124m; i++)
+		list[n++] = gpt2_124m[i];
+	for (int i = file ? 1 : 0; i < b->n_base && n < WORDS_MOST; i++)
+		list[n++] = b->base[i];
+	for (char *word; (word = strtok_r(rest, " \t\n", &rest)) && n < WORDS_MOST;)
+		list[n++] = word;
+	int rc = job_load(file, list + (file ? 1 : 0), n - (file ? 1 : 0), job, e);
+	free(copy);
+	if (!rc && !job->parallel.dp)
+		job->parallel.dp = 1;
+	return rc;
 }
 
-static int make_tokens(struct bench *b, struct err *e)
+static int world_of(const struct job *job)
 {
-	size_t n = (size_t)(b->job.batch.global * b->shape.seq);
-	b->inputs = malloc(n * sizeof *b->inputs);
-	b->targets = malloc(n * sizeof *b->targets);
-	b->seconds = calloc((size_t)b->steps, sizeof *b->seconds);
-	if (!b->inputs || !b->targets || !b->seconds)
-		return err_set(e, ERR_NOMEM, "no memory for %zu tokens; use a smaller batch.global", n);
-	struct philox_key key = philox_key(b->job.job.seed, PHILOX_TEST, 0);
-	for (size_t i = 0; i < n; i++) {
-		uint32_t r[4];
-		philox4(key, i, r);
-		b->inputs[i] = (int32_t)(r[0] % (uint32_t)b->shape.vocab);
-		b->targets[i] = (int32_t)(r[1] % (uint32_t)b->shape.vocab);
+	struct layout l = layout_of(job, (int)job->parallel.dp);
+	return layout_world(&l);
+}
+
+static int all_threads(const struct job *job)
+{
+	int sum = 0;
+	for (int r = 0; r < world_of(job); r++)
+		sum += speeds_threads(job, r) ? speeds_threads(job, r) : 1;
+	return sum;
+}
+
+/* Every form is read before the first one runs. */
+static int check_forms(struct bench *b, struct err *e)
+{
+	for (int i = b->n_forms - 1; i >= 0; i--) {
+		struct job job;
+		if (load_form(b, b->forms[i].words, &job, e))
+			return -1;
+		b->forms[i].world = world_of(&job);
+		model_shape(&job, &b->shape);
+		b->batch = job.batch.global;
+		b->threads = all_threads(&job);
 	}
 	return 0;
 }
 
-static int one_step(struct bench *b, int64_t step, struct err *e)
-{
-	const struct engine_batch batch = { .inputs = b->inputs, .targets = b->targets, .loss_scale = 1 };
-	double norm;
-	if (engine_step(b->engine, &batch, &b->loss, e) || optim_norm(b->optim, b->world, 1, &norm, e))
-		return -1;
-	optim_step(b->optim, norm, 1, step);
-	return store_publish(engine_store(b->engine), step, e);
-}
-
-static int measure(struct bench *b, struct err *e)
-{
-	struct kern *k = engine_kern(b->engine);
-	for (int64_t i = 0; i < b->warmup; i++)
-		if (one_step(b, i, e))
-			return -1;
-	b->gemm_before = kern_gemm_flops(k, GEMM_SIZE, gemm_seconds);
-	for (int64_t i = 0; i < b->steps; i++) {
-		double begun = clock_s();
-		if (one_step(b, b->warmup + i, e))
-			return -1;
-		b->seconds[i] = clock_s() - begun;
-	}
-	b->gemm_after = kern_gemm_flops(k, GEMM_SIZE, gemm_seconds);
-	if (!(b->gemm_before > 0 && b->gemm_after > 0))
-		return err_set(e, ERR_NOMEM, "no memory for matrices of %d × %d beside the model; use a smaller one", GEMM_SIZE, GEMM_SIZE);
-	return 0;
-}
-
-/* --- the report -------------------------------------------------------------------- */
+/* --- measuring ------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -143,99 +143,160 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static int report(struct bench *b)
+static int take_turn(struct bench *b, struct form *f, struct err *e)
 {
-	char memory[HUMAN];
-	qsort(b->seconds, (size_t)b->steps, sizeof *b->seconds, by_value);
-	double median = b->seconds[b->steps / 2], tokens = (double)(b->job.batch.global * b->shape.seq);
-	double flops = model_flops_token(&b->shape) * tokens / median, gemm = (b->gemm_before + b->gemm_after) / 2;
-	if (b->json)
-		return tool_print_json(&tool_bench_step, json_pack("{s:I, s:I, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I}",
-				       "parameters", (json_int_t)model_params(&b->shape), "tokens", (json_int_t)tokens, "threads", b->threads,
-				       "steps", (json_int_t)b->steps, "step_s", median, "best_s", b->seconds[0], "tokens_s", tokens / median,
-				       "model_flops", flops, "gemm_before_flops", b->gemm_before, "gemm_after_flops", b->gemm_after,
-				       "ratio", flops / gemm, "loss", b->loss, "peak_bytes", (json_int_t)engine_peak_bytes(b->engine)));
-	printf("model         %s, %" PRId64 " layers, hidden %" PRId64 ", %.1f M parameters; %" PRId64 " × %" PRId64 " tokens a step, %d threads\n",
-	       b->shape.family == FAMILY_LLAMA ? "llama" : "gpt2", b->shape.layers, b->shape.hidden,
-	       (double)model_params(&b->shape) / 1e6, b->job.batch.global, b->shape.seq, b->threads);
-	printf("step          %.3f s median of %" PRId64 " (best %.3f, worst %.3f), loss %.4f\n", median, b->steps, b->seconds[0],
-	       b->seconds[b->steps - 1], b->loss);
-	printf("tokens/s      %.1f\n", tokens / median);
-	printf("model FLOP/s  %.2f G\n", flops / 1e9);
-	printf("sgemm FLOP/s  %.2f G before, %.2f G after\n", b->gemm_before / 1e9, b->gemm_after / 1e9);
-	printf("ratio         %.3f\n", flops / gemm);
-	printf("memory        %s at most\n", human_bytes((double)engine_peak_bytes(b->engine), memory));
-	return TOOL_OK;
+	struct bench_train *t = b->turn;
+	if (load_form(b, f->words, &t->job, e))
+		return -1;
+	t->ranks = (int)f->world;
+	t->steps = b->steps;
+	t->warmup = b->warmup;
+	if (bench_train_run(t, e))
+		return err_prefix(e, "%s", *f->words ? f->words : "the first job");
+	memcpy(f->seconds + f->n, t->seconds, (size_t)b->steps * sizeof *f->seconds);
+	f->n += (int)b->steps;
+	f->loss = t->loss;
+	f->peak_bytes = t->peak_bytes;
+	return 0;
 }
 
-static int bench(struct bench *b)
+static int measure(struct bench *b, struct err *e)
 {
-	struct err e = ERR_INIT;
-	int rc = open_model(b, &e) || make_tokens(b, &e) || measure(b, &e) ? tool_fail(&tool_bench_step, &e) : report(b);
-	optim_close(b->optim);
-	engine_close(b->engine);
-	comm_close(b->world);
-	free(b->inputs);
-	free(b->targets);
-	free(b->seconds);
-	return rc;
+	for (int64_t r = 0; r < b->rounds; r++) {
+		if (bench_train_gemm(b->turn, b->threads, GEMM_SIZE, gemm_seconds, e))
+			return -1;
+		b->gemm += b->turn->gemm / (double)b->rounds;
+		for (int i = 0; i < b->n_forms; i++)
+			if (take_turn(b, &b->forms[i], e))
+				return -1;
+	}
+	for (int i = 0; i < b->n_forms; i++) {
+		struct form *f = &b->forms[i];
+		qsort(f->seconds, (size_t)f->n, sizeof *f->seconds, by_value);
+		f->median = f->seconds[f->n / 2];
+	}
+	return 0;
+}
+
+/* --- the report -------------------------------------------------------------------- */
+
+static double flops_of(const struct bench *b, const struct form *f)
+{
+	return model_flops_token(&b->shape) * (double)(b->batch * b->shape.seq) / f->median;
+}
+
+static json_t *json_of(const struct bench *b, const struct form *f)
+{
+	double tokens = (double)(b->batch * b->shape.seq);
+	return json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "words", f->words, "agents", (json_int_t)f->world,
+			 "step_s", f->median, "best_s", f->seconds[0], "tokens_s", tokens / f->median, "model_flops", flops_of(b, f),
+			 "ratio", flops_of(b, f) / b->gemm, "beside_first", b->forms[0].median / f->median, "loss", f->loss,
+			 "peak_bytes", (json_int_t)f->peak_bytes);
+}
+
+static int report_json(const struct bench *b)
+{
+	json_t *forms = json_array();
+	for (int i = 0; i < b->n_forms; i++)
+		json_array_append_new(forms, json_of(b, &b->forms[i]));
+	return tool_print_json(&tool_bench_step, json_pack("{s:I, s:I, s:i, s:I, s:I, s:f, s:o}", "parameters", (json_int_t)model_params(&b->shape),
+			       "tokens", (json_int_t)(b->batch * b->shape.seq), "threads", b->threads, "steps", (json_int_t)b->steps,
+			       "rounds", (json_int_t)b->rounds, "gemm_flops", b->gemm, "forms", forms));
+}
+
+static void report_one(const struct bench *b, const struct form *f)
+{
+	char memory[HUMAN];
+	printf("step          %.3f s median of %d (best %.3f, worst %.3f), loss %.4f\n", f->median, f->n, f->seconds[0], f->seconds[f->n - 1], f->loss);
+	printf("tokens/s      %.1f\n", (double)(b->batch * b->shape.seq) / f->median);
+	printf("model FLOP/s  %.2f G\n", flops_of(b, f) / 1e9);
+	printf("sgemm FLOP/s  %.2f G\n", b->gemm / 1e9);
+	printf("ratio         %.3f\n", flops_of(b, f) / b->gemm);
+	printf("memory        %s an agent at most\n", human_bytes((double)f->peak_bytes, memory));
+}
+
+static void report_table(const struct bench *b)
+{
+	char memory[HUMAN];
+	printf("sgemm FLOP/s  %.2f G\n\n%-52s %6s %9s %9s %7s %7s %10s\n", b->gemm / 1e9, "job", "agents", "step s", "tokens/s", "sgemm", "first", "an agent");
+	for (int i = 0; i < b->n_forms; i++) {
+		const struct form *f = &b->forms[i];
+		printf("%-52s %6" PRId64 " %9.3f %9.1f %7.3f %7.3f %10s\n", i ? f->words : "(first)", f->world, f->median,
+		       (double)(b->batch * b->shape.seq) / f->median, flops_of(b, f) / b->gemm, b->forms[0].median / f->median,
+		       human_bytes((double)f->peak_bytes, memory));
+	}
+}
+
+static int report(const struct bench *b)
+{
+	static const char *const families[] = { [FAMILY_GPT2] = "gpt2", [FAMILY_LLAMA] = "llama", [FAMILY_MIXTRAL] = "mixtral" };
+	if (b->json)
+		return report_json(b);
+	printf("model         %s, %" PRId64 " layers, hidden %" PRId64 ", %.1f M parameters; %" PRId64 " × %" PRId64 " tokens a step, %d threads\n",
+	       families[b->shape.family], b->shape.layers, b->shape.hidden, (double)model_params(&b->shape) / 1e6, b->batch, b->shape.seq, b->threads);
+	if (b->n_forms == 1)
+		report_one(b, &b->forms[0]);
+	else
+		report_table(b);
+	return TOOL_OK;
 }
 
 /* --- the command line ---------------------------------------------------------------- */
 
-static int load_job(struct bench *b, char **words, int n, struct err *e)
+static int bench(struct bench *b)
 {
-	const char *file = NULL;
-	int all = 0;
-	const char **list = calloc((size_t)n + sizeof gpt2_124m / sizeof *gpt2_124m + sizeof alone / sizeof *alone, sizeof *list);
-	if (!list)
-		return err_set(e, ERR_NOMEM, "no memory for %d words", n);
-	if (n > 0 && !strchr(words[0], '=')) {
-		file = words[0];
-	} else {
-		for (size_t i = 0; i < sizeof gpt2_124m / sizeof *gpt2_124m; i++)
-			list[all++] = gpt2_124m[i];
-	}
-	for (int i = file ? 1 : 0; i < n; i++)
-		list[all++] = words[i];
-	for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)
-		list[all++] = alone[i];
-	int rc = job_load(file, list, all, &b->job, e);
-	free(list);
-	if (rc)
-		return -1;
-	model_shape(&b->job, &b->shape);
-	int threads = speeds_threads(&b->job, 0);
-	b->threads = threads ? threads : 1;
-	if (b->job.batch.global % b->job.batch.micro)
-		return err_set(e, ERR_USAGE, "batch.global %" PRId64 " is no multiple of batch.micro %" PRId64 "; change one of them",
-			       b->job.batch.global, b->job.batch.micro);
-	return 0;
+	struct err e = ERR_INIT;
+	b->forms = calloc((size_t)b->n_forms, sizeof *b->forms);
+	b->turn = bench_train_shared(1);
+	int rc = b->forms && b->turn ? 0 : err_set(&e, ERR_NOMEM, "no memory for %d forms of the job", b->n_forms);
+	for (int i = 0; !rc && i < b->n_forms; i++)
+		b->forms[i].words = i ? b->beside[i - 1] : "";
+	rc = rc || check_forms(b, &e) || measure(b, &e) ? tool_fail(&tool_bench_step, &e) : report(b);
+	bench_train_unshared(b->turn, 1);
+	free(b->forms);
+	return rc;
+}
+
+static int check_numbers(struct bench *b)
+{
+	if (b->steps < 1 || b->steps > BENCH_STEPS_MOST || b->warmup < 0 || b->warmup > BENCH_STEPS_MOST)
+		return tool_usage(&tool_bench_step, "--steps is 1 to %d, --warmup 0 to %d", BENCH_STEPS_MOST, BENCH_STEPS_MOST);
+	if (!b->rounds)
+		b->rounds = b->n_forms > 1 ? 3 : 1;
+	if (b->rounds < 1 || b->rounds > ROUNDS_MOST)
+		return tool_usage(&tool_bench_step, "--rounds is 1 to %d", ROUNDS_MOST);
+	return TOOL_OK;
 }
 
 static int run(int argc, char **argv)
 {
 	static const struct option options[] = {
+		{ "beside", required_argument, NULL, 'b' }, { "rounds", required_argument, NULL, 'r' },
 		{ "steps", required_argument, NULL, 'n' }, { "warmup", required_argument, NULL, 'w' },
 		{ "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
 	};
-	struct err e = ERR_INIT;
-	struct bench b = { .steps = 5, .warmup = 2 };
+	struct bench b = { .steps = 5, .warmup = 2, .n_forms = 1 };
 	opterr = 0;
 	for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
 		if (c == 'n')
 			b.steps = atoll(optarg);
 		else if (c == 'w')
 			b.warmup = atoll(optarg);
+		else if (c == 'r')
+			b.rounds = atoll(optarg) ? atoll(optarg) : -1;
 		else if (c == 'j')
 			b.json = true;
-		else
+		else if (c != 'b')
 			return tool_option(&tool_bench_step, c, argv);
+		else if (b.n_forms == JOBS_MOST)
+			return tool_usage(&tool_bench_step, "--beside may be given %d times", JOBS_MOST - 1);
+		else
+			b.beside[b.n_forms++ - 1] = optarg;
 	}
-	if (b.steps < 1 || b.steps > MOST_STEPS || b.warmup < 0 || b.warmup > MOST_STEPS)
-		return tool_usage(&tool_bench_step, "--steps is 1 to %d, --warmup 0 to %d", MOST_STEPS, MOST_STEPS);
-	if (load_job(&b, argv + optind, argc - optind, &e))
-		return tool_fail(&tool_bench_step, &e);
+	if (check_numbers(&b) != TOOL_OK)
+		return TOOL_USAGE;
+	b.base = (const char *const *)argv + optind;
+	b.n_base = argc - optind;
 	return bench(&b);
 }
 

@@ -1,0 +1,167 @@
+#include "agent/tools/bench_train.h"
+
+#include "agent/optim/optim.h"
+#include "agent/pipeline/engine.h"
+#include "agent/state.h"
+#include "agent/tools/crew.h"
+#include "base/clock.h"
+#include "base/philox.h"
+#include "plan/batch.h"
+#include "plan/speeds.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* One rank. */
+struct trainee {
+	const struct job *job;
+	struct comm *world;
+	struct coords at;
+	struct engine *engine;
+	struct optim *optim;
+	int32_t *inputs, *targets;
+	int64_t first;              /* sequence of the global batch */
+};
+
+struct bench_train *bench_train_shared(int n)
+{
+	void *p = mmap(NULL, (size_t)n * sizeof(struct bench_train), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+void bench_train_unshared(struct bench_train *b, int n)
+{
+	if (b)
+		munmap(b, (size_t)n * sizeof *b);
+}
+
+/* Token i of the global batch. */
+static void tokens(struct trainee *t, int64_t n, int64_t seq, uint32_t vocab)
+{
+	struct philox_key key = philox_key(t->job->job.seed, PHILOX_TEST, 0);
+	for (int64_t i = 0; i < n * seq; i++) {
+		uint32_t r[4];
+		philox4(key, (uint64_t)(t->first * seq + i), r);
+		t->inputs[i] = (int32_t)(r[0] % vocab);
+		t->targets[i] = (int32_t)(r[1] % vocab);
+	}
+}
+
+static int open_batch(struct trainee *t, const struct layout *l, struct err *e)
+{
+	struct model_shape s;
+	struct batch_share share;
+	model_shape(t->job, &s);
+	if (batch_share_of(t->job, l, t->at.dp, &share, e))
+		return -1;
+	int64_t n = share.micros * t->job->batch.micro;
+	t->first = share.first;
+	t->inputs = calloc((size_t)(n * s.seq), sizeof *t->inputs);
+	t->targets = calloc((size_t)(n * s.seq), sizeof *t->targets);
+	if (!t->inputs || !t->targets)
+		return err_set(e, ERR_NOMEM, "no memory for %lld sequences; use a smaller batch.global", (long long)n);
+	tokens(t, n, s.seq, (uint32_t)s.vocab);
+	return 0;
+}
+
+static int open_rank(struct trainee *t, struct err *e)
+{
+	struct layout l = layout_of(t->job, (int)t->job->parallel.dp);
+	int threads = speeds_threads(t->job, comm_rank(t->world));
+	t->at = layout_coords(&l, comm_rank(t->world));
+	const struct engine_options opt = {
+		.job = t->job, .layout = l, .at = t->at, .world = t->world, .backend = "cpu", .threads = threads ? threads : 1,
+		.spill_dir = ".",
+	};
+	if (engine_open(&opt, &t->engine, e) || open_batch(t, &l, e))
+		return -1;
+	struct store *store = engine_store(t->engine);
+	const struct optim_options o = { .kern = engine_kern(t->engine), .store = store, .job = t->job, .spill_dir = "." };
+	if (optim_open(&o, &t->optim, e))
+		return -1;
+	const struct state_view view = { .store = store, .optim = t->optim };
+	return state_init(&view, engine_shape(t->engine), t->job->job.seed, e);
+}
+
+static void close_rank(struct trainee *t)
+{
+	optim_close(t->optim);
+	engine_close(t->engine);
+	free(t->inputs);
+	free(t->targets);
+}
+
+static int one_step(struct trainee *t, int64_t step, double *loss, struct err *e)
+{
+	const struct engine_batch b = { .inputs = t->inputs, .targets = t->targets, .sample = t->first, .loss_scale = 1 };
+	double norm;
+	if (engine_step(t->engine, &b, loss, e) || optim_norm(t->optim, t->world, 1, &norm, e))
+		return -1;
+	optim_step(t->optim, norm, 1, step);
+	return store_publish(engine_store(t->engine), step, e);
+}
+
+/* A step begins when all ranks are there and ends when all are done. */
+static int timed_steps(struct trainee *t, struct bench_train *b, struct err *e)
+{
+	for (int64_t i = 0; i < b->warmup + b->steps; i++) {
+		double loss, begun;
+		if (comm_barrier(t->world, e))
+			return -1;
+		begun = clock_s();
+		if (one_step(t, i, &loss, e) || comm_barrier(t->world, e))
+			return -1;
+		if (comm_rank(t->world) == 0 && i >= b->warmup) {
+			b->seconds[i - b->warmup] = clock_s() - begun;
+			b->loss = loss;
+		}
+	}
+	return 0;
+}
+
+static int work(struct comm *world, void *arg, struct err *e)
+{
+	struct bench_train *b = arg;
+	struct trainee t = { .job = &b->job, .world = world };
+	int rc = open_rank(&t, e) || timed_steps(&t, b, e) ? -1 : 0;
+	int64_t peak = rc ? 0 : engine_peak_bytes(t.engine);
+	if (!rc)
+		rc = comm_all_reduce(world, &peak, &peak, 1, COMM_I64, COMM_MAX, e);
+	if (!rc && comm_rank(world) == 0)
+		b->peak_bytes = peak;
+	close_rank(&t);
+	return rc;
+}
+
+int bench_train_run(struct bench_train *b, struct err *e)
+{
+	const struct crew crew = { .ranks = b->ranks, .comm = { .timeout_s = 600 }, .work = work, .arg = b };
+	return crew_run(&crew, e);
+}
+
+/* What bench_train_gemm's process is told. */
+struct gemm {
+	struct bench_train *b;
+	int threads;
+	int64_t size;
+	double seconds;
+};
+
+static int multiply(struct comm *world, void *arg, struct err *e)
+{
+	const struct gemm *g = arg;
+	struct kern *k;
+	(void)world;
+	if (kern_open("cpu", g->threads, &k, e))
+		return -1;
+	g->b->gemm = kern_gemm_flops(k, g->size, g->seconds);
+	kern_close(k);
+	return g->b->gemm > 0 ? 0 : err_set(e, ERR_NOMEM, "no memory for matrices of %lld × %lld", (long long)g->size, (long long)g->size);
+}
+
+int bench_train_gemm(struct bench_train *b, int threads, int64_t size, double seconds, struct err *e)
+{
+	struct gemm g = { b, threads, size, seconds };
+	const struct crew crew = { .ranks = 1, .work = multiply, .arg = &g };
+	return crew_run(&crew, e); /* a process of its own: a crew is forked only before there are threads */
+}
