@@ -217,7 +217,7 @@ static int train_step(struct trainer *t, struct err *e)
 		return -1;
 	control_progress(control, step, "optimizer");
 	optim_step(t->optim, r.grad_norm, batch.loss_scale, step);
-	if (store_publish(engine_store(t->engine), step, e))
+	if (store_publish(engine_store(t->engine), step + 1, e))
 		return err_prefix(e, "step %lld: parameters", (long long)step + 1);
 	r.optimizer_s = phases_lap(&t->spent, "optimizer", &since);
 	r.step_s = since - begin;

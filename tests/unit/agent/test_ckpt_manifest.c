@@ -2,6 +2,7 @@
 #include "agent/ckpt/manifest.h"
 #include "base/philox.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,8 @@
 #include <cmocka.h>
 
 static const struct ckpt_state state_of_test = { .step = 400, .samples = 3200, .seed = UINT64_MAX, .total_steps = 1000,
-						.data = { "/data/gr\xc3\xb6\xc3\x9f" "e \"1\"", 0.25, 900 } };
+						.data = { "/data/gr\xc3\xb6\xc3\x9f" "e \"1\"", 0.25, 900 },
+						.optimizer = "sgd", .numbers = { { "good_steps", 12 }, { "loss_scale", 65536 } }, .n_numbers = 2 };
 
 static void start(struct manifest *m)
 {
@@ -231,7 +233,30 @@ static void what_is_written_reads_back(void **state)
 	buf_fini(&again);
 }
 
-/* As they were before they told the data. */
+static void numbers_have_names(void **state)
+{
+	struct ckpt_state s = { 0 };
+	struct err e = ERR_INIT;
+	char name[CKPT_WORD];
+	(void)state;
+	assert_true(ckpt_number(&s, "loss_scale", 7) == 7);
+	for (int i = 0; i < CKPT_NUMBERS; i++) {
+		snprintf(name, sizeof name, "number_%d", i);
+		assert_int_equal(ckpt_number_set(&s, name, i, &e), 0);
+	}
+	assert_int_equal(ckpt_number_set(&s, "number_3", 99, &e), 0);
+	assert_true(ckpt_number(&s, "number_3", 0) == 99);
+	assert_int_equal(s.n_numbers, CKPT_NUMBERS);
+	assert_int_equal(ckpt_number_set(&s, "one_more", 1, &e), -1);
+	assert_int_equal(ckpt_number_set(&s, "number_3", INFINITY, &e), -1);
+	s.n_numbers = 0;
+	assert_int_equal(ckpt_number_set(&s, "", 1, &e), -1);
+	assert_int_equal(ckpt_number_set(&s, "a b", 1, &e), -1);
+	assert_int_equal(ckpt_number_set(&s, "a_name_of_more_than_thirty_one_letters", 1, &e), -1);
+	assert_int_equal(e.code, ERR_INTERNAL);
+}
+
+/* As they were before they told the data, the optimizer and numbers. */
 static void one_without_the_data_is_read(void **state)
 {
 	struct err e = ERR_INIT;
@@ -240,10 +265,15 @@ static void one_without_the_data_is_read(void **state)
 	struct buf text = BUF_INIT;
 	(void)state;
 	memset(&old.data, 0, sizeof old.data);
+	memset(old.optimizer, 0, sizeof old.optimizer);
+	memset(old.numbers, 0, sizeof old.numbers);
+	old.n_numbers = 0;
 	start(&m);
 	m.state = old;
 	manifest_write(&m, &text);
 	assert_null(strstr(text.data, "\"data\""));
+	assert_null(strstr(text.data, "\"optimizer\""));
+	assert_null(strstr(text.data, "\"numbers\""));
 	if (manifest_parse(text.data, text.len, "M", &back, &e))
 		fail_msg("%s", e.text);
 	assert_memory_equal(&back.state, &old, sizeof old);
@@ -292,6 +322,14 @@ static void a_field_that_is_wrong_is_named(void **state)
 		{ "\"validation\":0.25", "\"validation\":\"5 %\"", "data is not" },
 		{ "\"validation\":0.25", "\"validation\":0.25,\"seq\":1", "data is not" },
 		{ "\"samples\":900", "\"samples\":0", "samples is missing or no whole number from 1 on" },
+		{ "\"optimizer\": \"sgd\"", "\"optimizer\": \"S G D\"", "optimizer is no word" },
+		{ "\"optimizer\": \"sgd\"", "\"optimizer\": 3", "optimizer is no word" },
+		{ "\"optimizer\": \"sgd\"", "\"optimizer\": \"a_word_of_more_than_thirty_one_letters\"", "optimizer is no word" },
+		{ "\"numbers\": {", "\"numbers\": {\"%n\": 1,", "a name or a number that cannot be" },
+		{ "65536.0", "\"much\"", "a name or a number that cannot be" },
+		{ "\"numbers\": {", "\"numbers\": {\"a\":1,\"b\":1,\"c\":1,\"d\":1,\"e\":1,\"f\":1,\"g\":1,", "too many of them" },
+		{ "{\"good_steps\":12.0,\"loss_scale\":65536.0}", "{}", "numbers is no object, or empty" },
+		{ "{\"good_steps\":12.0,\"loss_scale\":65536.0}", "7", "numbers is no object, or empty" },
 		{ "shard-00000", "../shard-00000", "a name that is empty, too long or not made of" },
 		{ "F32", "F16", "dtype is F16" },
 		{ "\"shape\": [2, 2]", "\"shape\": [2, 2, 1]", "has not 1 or 2 numbers" },
@@ -370,6 +408,7 @@ int main(void)
 		cmocka_unit_test(slices_must_tile_their_file),
 		cmocka_unit_test(what_may_not_be_in_one_is_refused),
 		cmocka_unit_test(what_is_written_reads_back),
+		cmocka_unit_test(numbers_have_names),
 		cmocka_unit_test(one_without_the_data_is_read),
 		cmocka_unit_test(no_bit_may_change_and_no_byte_may_miss),
 		cmocka_unit_test(a_field_that_is_wrong_is_named),
