@@ -1,5 +1,6 @@
 #include "agent/train.h"
 
+#include "agent/data/blend.h"
 #include "agent/metrics/report.h"
 #include "agent/optim/optim.h"
 #include "agent/pipeline/engine.h"
@@ -101,11 +102,12 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 	return ckpt_writer_open(t->env->world, &opt, &t->writer, e);
 }
 
-/* Whether the run goes on with the samples that the checkpoint's run had before it. The path may differ: files move. */
+/* Whether the run goes on with the samples that the checkpoint's run had before it. Paths may differ: files move. */
 static void compare_data(const struct trainer *t, const struct ckpt_data *was)
 {
 	const struct ckpt_data *is = &t->at.data;
-	if (comm_rank(t->env->world) || !was->samples || (was->samples == is->samples && was->validation == is->validation))
+	bool same = was->samples == is->samples && was->validation == is->validation && blend_alike(was->path, is->path);
+	if (comm_rank(t->env->world) || !was->samples || same)
 		return;
 	log_warn("the checkpoint was trained on %lld samples of %s with data.validation = %g, this run has %lld of %s with %g: "
 		 "other samples come than would have, seen ones may come again, and what is held out now may have been trained on",

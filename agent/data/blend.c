@@ -189,6 +189,17 @@ void blend_fini(struct blend *b)
 	*b = (struct blend){ 0 };
 }
 
+bool blend_alike(const char *words, const char *others)
+{
+	struct blend a = { 0 }, b = { 0 };
+	bool same = !blend_open(words, &a, NULL) && !blend_open(others, &b, NULL) && a.n == b.n;
+	for (int i = 0; same && i < a.n; i++)
+		same = whole_weight(&a, i) == whole_weight(&b, i);
+	blend_fini(&a);
+	blend_fini(&b);
+	return same;
+}
+
 /* How many of the first k samples of a node go to its heavier child: round(k a / (a + b)). */
 static int64_t heavier(const struct blend_node *node, int64_t k)
 {

@@ -20,6 +20,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct blend_source {
@@ -40,6 +41,8 @@ int blend_open(const char *words, struct blend *out, struct err *e);
 /* The same from a list: paths are copied, shares ignored. */
 int blend_of(const struct blend_source *list, int n, struct blend *out, struct err *e);
 void blend_fini(struct blend *b);
+/* Whether two texts deal samples alike: as many sources, with the same shares in the same order. Paths do not matter. */
+bool blend_alike(const char *words, const char *others);
 
 /* Sample k >= 0 of the run is sample *index of the source. */
 void blend_place(const struct blend *b, int64_t k, int *source, int64_t *index);

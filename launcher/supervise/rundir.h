@@ -10,6 +10,7 @@
  *     events.jsonl            what happened (below), appended to
  *     metrics.jsonl           one line a step, as the agents send it (base/msg.h), with time and generation; after a
  *                             restart steps come again: the later line counts
+ *     ledger.jsonl            what the agents consumed, up to each checkpoint: theirs, as are the checkpoints
  *     logs/                   <node>-<rank>.log of each agent, launch-<generation>.log of what they print outside it
  *     trace/                  gen-<generation>/comm-<rank>.json: the ranks' flight recorders, where an operation failed
  *                             or nothing went on; those of the last RUNDIR_TRACES generations

@@ -30,6 +30,35 @@ refused() {
 	[[ $status -eq 0 && $output == "text: 2 documents, 12 tokens (u8)" ]]
 }
 
+# llmc MAGIC VERSION COUNT WIDTH TOKEN...: a file of llm.c, on descriptor 1.
+llmc() {
+	python3 -c 'import struct, sys
+magic, version, count, width = map(int, sys.argv[1:5])
+tokens = map(int, sys.argv[5:])
+sys.stdout.buffer.write(struct.pack("<3i", magic, version, count) + bytes(1012) +
+                        b"".join(t.to_bytes(width, "little") for t in tokens))' "$@"
+}
+
+@test "files of llm.c, and blends, are shown" {
+	llmc 20240520 1 5 2 50256 1 2 50256 3 >gpt2.bin
+	llmc 20240801 7 3 4 128000 1 2 >llama.bin
+	printf 'hello ' >a
+	"$MUSTER" data pack a -o text
+	run "$MUSTER" data show gpt2.bin
+	[[ $status -eq 0 && $output == "gpt2.bin: 2 documents, 5 tokens (u16, llm.c)" ]]
+	run "$MUSTER" data show llama.bin
+	[[ $status -eq 0 && $output == "llama.bin: 1 documents, 3 tokens (u32, llm.c)" ]]
+	run "$MUSTER" data show '3 text 1 gpt2.bin'
+	[[ $status -eq 0 && ${lines[0]} == "3 text 1 gpt2.bin: 3 documents, 11 tokens (mixed)" ]]
+	[[ ${lines[1]} == "   75.00 %  text: 1 documents, 6 tokens (u8, Megatron)" ]]
+	[[ ${lines[2]} == "   25.00 %  gpt2.bin: 2 documents, 5 tokens (u16, llm.c)" ]]
+	run "$MUSTER" data show '3 text 1 gpt2.bin' --json
+	[[ $(tr -d ' \n' <<<"$output") == *'"tokens":11,"type":"mixed","sources":[{"path":"text","format":"Megatron","type":"u8","share":0.75,'* ]]
+	llmc 20240520 1 6 2 50256 1 2 50256 3 >short.bin
+	refused 1 "short.bin: 1034 bytes, its header describes 1036 (6 u16 tokens)" data show short.bin
+	refused 2 "the weight 1 has no path behind it" data show '3 text 1'
+}
+
 @test "names come from a list, one a line or with NULs between" {
 	printf x >'a b'
 	printf yz >c
@@ -87,7 +116,7 @@ refused() {
 }
 
 @test "each tool has a page" {
-	for tool in "data pack" "data show" "ckpt ls" "ckpt show" "ckpt verify" "bench step" "bench gemm"; do
+	for tool in "data pack" "data show" "data audit" "ckpt ls" "ckpt show" "ckpt verify" "bench step" "bench gemm"; do
 		run "$MUSTER" $tool --help
 		[[ $status -eq 0 ]]
 		for part in SYNOPSIS EXAMPLES "EXIT STATUS"; do

@@ -81,11 +81,24 @@ static void words_that_are_no_blend_are_refused(void **state)
 	assert_int_equal(blend_of(NULL, 0, &(struct blend){ 0 }, NULL), -1);
 }
 
+static void other_weights_are_another_order_and_other_paths_are_not(void **state)
+{
+	(void)state;
+	assert_true(blend_alike("A", "my data"));
+	assert_true(blend_alike("A", "3 A"));
+	assert_true(blend_alike("0.7 A 0.3 B", "0.7 x/A 0.3 x/B"));
+	assert_true(blend_alike("1 A 3 B", "2 A 6 B"));
+	assert_false(blend_alike("0.7 A 0.3 B", "0.6 A 0.4 B"));
+	assert_false(blend_alike("0.7 A 0.3 B", "0.3 A 0.7 B"));
+	assert_false(blend_alike("0.7 A 0.3 B", "A"));
+	assert_false(blend_alike("0.7 A 0 B", "0.7 A 0 B"));
+}
+
 /* n sources named a0, a1, … */
 static struct blend of_weights(const double *weights, int n)
 {
 	struct blend_source list[64];
-	char names[64][8];
+	char names[64][16];
 	struct blend b;
 	for (int i = 0; i < n; i++) {
 		snprintf(names[i], sizeof names[i], "a%d", i);
@@ -192,6 +205,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(words_are_a_path_or_weights_before_paths),
 		cmocka_unit_test(words_that_are_no_blend_are_refused),
+		cmocka_unit_test(other_weights_are_another_order_and_other_paths_are_not),
 		cmocka_unit_test(shares_hold_over_every_prefix),
 		cmocka_unit_test(many_sources_stay_within_two_samples),
 		cmocka_unit_test(far_places_are_computed_as_near_ones),
