@@ -112,25 +112,89 @@ static int split_store(struct groups *g, const struct place *p, struct err *e)
 	return p->o->shape->experts ? split_replicas(g, p, &experts, &g->store.expert_shard, &g->store.expert_copies, e) : 0;
 }
 
-/* --- Boundaries ------------------------------------------------------------------ */
+/* --- The pipeline ------------------------------------------------------------------ */
 
-/* The pair groups over boundaries of one parity: a stage is in one even and one odd boundary at most, so two
- * splits make them all. */
-static int split_boundaries(struct groups *g, const struct place *p, int parity, struct err *e)
+/* Edge i of the ring leads from pipeline rank i to the one after it. Along it go activations, against it gradients; where
+ * a V comes back, the other way round besides. */
+struct edge {
+	int at, from, to;
+};
+
+static bool edge_exists(const struct place *p, int edge)
 {
-	int lower = p->at.pp % 2 == parity ? p->at.pp : p->at.pp - 1; /* the stage before the boundary */
-	bool mine = lower >= 0 && lower + 1 < p->l.pp;
-	int color = mine ? ((lower * p->l.dp + p->at.dp) * p->l.cp + p->at.cp) * p->l.tp + p->at.tp : -1;
-	struct comm *none = NULL;
-	struct comm **act = !mine ? &none : lower == p->at.pp ? &g->act_out : &g->act_in;
-	struct comm **grad = !mine ? &none : lower == p->at.pp ? &g->grad_in : &g->grad_out;
-	char name[48];
+	bool ring = p->l.chunks > 1 && !p->l.vee;
+	return p->l.pp > 1 && edge >= 0 && edge < (ring ? p->l.pp : p->l.pp - 1);
+}
 
-	snprintf(name, sizeof name, "pp activations %d to %d", lower, lower + 1);
-	if (comm_split(g->world, color, p->at.pp, name, act, e))
+/* Edges of one class have no rank in common, so that one split makes the pairs of a class. */
+static int edge_class(const struct place *p, int edge)
+{
+	return edge == p->l.pp - 1 && p->l.pp % 2 ? 2 : edge % 2;
+}
+
+/* This rank's edge of a class; false: it has none. */
+static bool edge_of(const struct place *p, int class, struct edge *out)
+{
+	const int edges[] = { p->at.pp, (p->at.pp + p->l.pp - 1) % p->l.pp };
+	for (int i = 0; i < 2; i++)
+		if (edge_exists(p, edges[i]) && edge_class(p, edges[i]) == class) {
+			*out = (struct edge){ edges[i], edges[i], (edges[i] + 1) % p->l.pp };
+			return true;
+		}
+	return false;
+}
+
+/* A channel on an edge: its place among this rank's. */
+static struct comm **channel(struct groups *g, const struct place *p, const struct edge *edge, enum pipe_kind kind, bool back)
+{
+	bool first = p->at.pp == edge->from;             /* the end that the edge leaves */
+	bool sends = first == ((kind == PIPE_ACT) != back); /* activations along it, gradients against it */
+	enum pipe_side side = first ? PIPE_NEXT : PIPE_PREV;
+	return sends ? &g->out[kind][side] : &g->in[kind][side];
+}
+
+static void channel_name(const struct edge *edge, enum pipe_kind kind, bool back, char *name, size_t size)
+{
+	bool along = (kind == PIPE_ACT) != back;
+	snprintf(name, size, "pp %s %d to %d", kind == PIPE_ACT ? "activations" : "gradients", along ? edge->from : edge->to,
+		 along ? edge->to : edge->from);
+}
+
+/* The pair is split from the world, its other channels from the pair, which concerns nobody else. */
+static int split_class(struct groups *g, const struct place *p, int class, struct err *e)
+{
+	struct edge edge = { 0 };
+	struct comm *pair = NULL;
+	char name[48];
+	bool mine = edge_of(p, class, &edge);
+	int color = mine ? ((edge.at * p->l.dp + p->at.dp) * p->l.cp + p->at.cp) * p->l.tp + p->at.tp : -1;
+	channel_name(&edge, PIPE_ACT, false, name, sizeof name);
+	if (comm_split(g->world, color, p->at.pp == edge.from ? 0 : 1, name, &pair, e))
 		return -1;
-	snprintf(name, sizeof name, "pp gradients %d to %d", lower + 1, lower);
-	return comm_split(g->world, color, p->at.pp, name, grad, e);
+	if (!mine)
+		return 0;
+	*channel(g, p, &edge, PIPE_ACT, false) = pair;
+	for (int i = 1; i < (p->l.vee ? 4 : 2); i++) {
+		enum pipe_kind kind = i % 2 ? PIPE_GRAD : PIPE_ACT;
+		bool back = i >= 2;
+		channel_name(&edge, kind, back, name, sizeof name);
+		if (comm_split(pair, 0, comm_rank(pair), name, channel(g, p, &edge, kind, back), e))
+			return -1;
+	}
+	return 0;
+}
+
+/* As many splits of the world as there are classes; every rank knows which there are. */
+static int split_pipeline(struct groups *g, const struct place *p, struct err *e)
+{
+	for (int class = 0; class < 3; class++) {
+		bool any = false;
+		for (int edge = 0; edge < p->l.pp; edge++)
+			any |= edge_exists(p, edge) && edge_class(p, edge) == class;
+		if (any && split_class(g, p, class, e))
+			return -1;
+	}
+	return 0;
 }
 
 int groups_open(struct comm *world, const struct groups_options *opt, struct groups *out, struct err *e)
@@ -147,11 +211,8 @@ int groups_open(struct comm *world, const struct groups_options *opt, struct gro
 			goto fail;
 	}
 	g.store.tp = g.tp;
-	if (split_store(&g, &p, e))
+	if (split_store(&g, &p, e) || split_pipeline(&g, &p, e))
 		goto fail;
-	for (int parity = 0; parity < 2 && parity < p.l.pp - 1; parity++)
-		if (split_boundaries(&g, &p, parity, e))
-			goto fail;
 	*out = g;
 	return 0;
 fail:
@@ -161,7 +222,12 @@ fail:
 
 void groups_close(struct groups *g)
 {
-	struct comm *all[] = { g->act_in, g->grad_out, g->act_out, g->grad_in, g->store.tied, g->store.kv, g->store.shard, g->store.copies,
+	for (int kind = 0; kind < PIPE_KINDS; kind++)
+		for (int side = 0; side < PIPE_SIDES; side++) {
+			comm_close(g->in[kind][side]);
+			comm_close(g->out[kind][side]);
+		}
+	struct comm *all[] = { g->store.tied, g->store.kv, g->store.shard, g->store.copies,
 			       g->store.expert_shard, g->store.expert_copies, g->ep, g->cp, g->tp };
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		comm_close(all[i]);

@@ -10,9 +10,9 @@
  *
  * A group of one rank is NULL: whoever uses it does nothing then.
  *
- * A boundary between two pipeline stages has one group of two for activations
- * and one for gradients. Each carries messages one way only, so a send under
- * way never stands in front of a receive.
+ * Pipeline ranks that are next to each other have a group of two for each kind of message and direction (a
+ * channel of plan/schedule.h). Each carries messages one way only, so a send under way never stands in front of a
+ * receive. In an interleaved pipeline the last rank is before the first; of a V's two chunks the second goes the other way.
  */
 #ifndef MUSTER_AGENT_PARALLEL_GROUPS_H
 #define MUSTER_AGENT_PARALLEL_GROUPS_H
@@ -24,12 +24,14 @@
 #include "plan/layout.h"
 #include "plan/model.h"
 
+enum pipe_kind { PIPE_ACT, PIPE_GRAD, PIPE_KINDS };
+enum pipe_side { PIPE_NEXT, PIPE_PREV, PIPE_SIDES }; /* the rank after this one, the one before */
+
 struct groups {
 	struct comm *world; /* borrowed */
 	struct comm *tp, *cp, *ep;
 	struct store_groups store;
-	struct comm *act_in, *grad_out; /* with the stage before */
-	struct comm *act_out, *grad_in; /* with the stage after */
+	struct comm *in[PIPE_KINDS][PIPE_SIDES], *out[PIPE_KINDS][PIPE_SIDES];
 };
 
 struct groups_options {

@@ -2,41 +2,35 @@
 
 #include "base/clock.h"
 
-/* In a boundary's groups rank 0 is the stage before, rank 1 the one after (groups.c splits with the stage as key). */
-enum { BEFORE, AFTER };
-
-static int receive(struct pipe *p, struct comm *c, void *x, size_t count, int from, struct err *e)
+/* A channel is a group of two. */
+static int peer_of(const struct comm *c)
 {
-	double start = clock_s();
-	int rc = comm_recv(c, x, count, p->type, from, e);
-	p->seconds += clock_s() - start;
-	return rc;
+	return 1 - comm_rank(c);
 }
 
-static int send_start(const struct pipe *p, struct comm *c, void *x, size_t count, int to, struct comm_request **req, struct err *e)
+static int start(struct pipe *p, struct comm *c, bool send, void *x, struct comm_request **req, struct err *e)
 {
-	struct comm_p2p op = { .send = true, .data = x, .count = count, .type = p->type, .peer = to };
+	struct comm_p2p op = { .send = send, .data = x, .count = p->count, .type = p->type, .peer = peer_of(c) };
 	return comm_group_start(c, &op, 1, req, e);
 }
 
-int pipe_recv_act(struct pipe *p, void *x, size_t count, struct err *e)
+int pipe_send(struct pipe *p, enum pipe_kind kind, enum pipe_side to, void *x, struct comm_request **req, struct err *e)
 {
-	return receive(p, p->groups->act_in, x, count, BEFORE, e);
+	return start(p, p->groups->out[kind][to], true, x, req, e);
 }
 
-int pipe_recv_grad(struct pipe *p, void *x, size_t count, struct err *e)
+int pipe_recv_start(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x, struct comm_request **req, struct err *e)
 {
-	return receive(p, p->groups->grad_in, x, count, AFTER, e);
+	return start(p, p->groups->in[kind][from], false, x, req, e);
 }
 
-int pipe_send_act(struct pipe *p, void *x, size_t count, struct comm_request **req, struct err *e)
+int pipe_recv(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x, struct err *e)
 {
-	return send_start(p, p->groups->act_out, x, count, AFTER, req, e);
-}
-
-int pipe_send_grad(struct pipe *p, void *x, size_t count, struct comm_request **req, struct err *e)
-{
-	return send_start(p, p->groups->grad_out, x, count, BEFORE, req, e);
+	struct comm *c = p->groups->in[kind][from];
+	double begin = clock_s();
+	int rc = comm_recv(c, x, p->count, p->type, peer_of(c), e);
+	p->seconds += clock_s() - begin;
+	return rc;
 }
 
 int pipe_wait(struct pipe *p, struct comm_request **req, struct err *e)
@@ -45,8 +39,8 @@ int pipe_wait(struct pipe *p, struct comm_request **req, struct err *e)
 	if (!r)
 		return 0;
 	*req = NULL;
-	double start = clock_s();
+	double begin = clock_s();
 	int rc = comm_wait(r, e);
-	p->seconds += clock_s() - start;
+	p->seconds += clock_s() - begin;
 	return rc;
 }

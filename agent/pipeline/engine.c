@@ -30,7 +30,6 @@ static int describe(struct engine *g, const struct engine_options *opt, struct e
 		return err_set(e, ERR_NOMEM, "%d pipeline stages: out of memory", n);
 	if (speeds_stages(job, &g->shape, &g->layout, g->stages, e))
 		return -1;
-	g->stage = g->stages[layout_stage(&g->layout, g->at.pp, 0)];
 	return 0;
 }
 
@@ -39,12 +38,8 @@ static int open_schedule(struct engine *g, enum job_schedule kind, struct err *e
 	if (schedule_build(kind, &g->layout, g->micros, &g->schedule, e) || schedule_check(&g->schedule, e) ||
 	    schedule_build_forwards(&g->layout, g->micros, &g->forwards, e) || schedule_check(&g->forwards, e))
 		return -1;
-	g->slots = g->schedule.rows[g->at.pp].slots.live[0];
-	g->berths = calloc((size_t)g->slots, sizeof *g->berths);
-	g->slot_of = calloc((size_t)g->micros, sizeof *g->slot_of);
-	if (!g->berths || !g->slot_of)
-		return err_set(e, ERR_NOMEM, "%d micro-batches: out of memory", g->micros);
-	return 0;
+	g->timeline = (struct timeline){ .ranks = g->layout.pp, .chunks = g->layout.chunks };
+	return tracks_open(g, e);
 }
 
 /* "cpu" and the like, with the storage type behind it. */
@@ -87,18 +82,19 @@ static int open_store(struct engine *g, const struct share *share, struct err *e
 
 static int open_model(struct engine *g, const struct engine_options *opt, struct err *e)
 {
-	const struct share share = {
-		.tp = g->layout.tp, .tp_rank = g->at.tp, .ep = g->layout.ep, .ep_rank = g->at.dp % g->layout.ep, .sp = g->tp.sp,
-		.chunks = &g->stage, .n_chunks = 1,
-	};
+	const struct share share = layout_share(&g->layout, g->at, g->tp.sp, g->stages, g->chunks);
 	if (open_store(g, &share, e))
 		return -1;
 	const struct model_options m = {
-		.job = g->job, .shape = &g->shape, .catalogue = &g->catalogue, .chunks = &g->stage, .n_chunks = 1, .slots = &g->slots,
+		.job = g->job, .shape = &g->shape, .catalogue = &g->catalogue, .chunks = g->chunks, .n_chunks = g->layout.chunks,
+		.slots = g->schedule.rows[g->at.pp].slots.live, .split = schedule_splits(g->job->parallel.schedule),
 		.layout = g->layout, .tp_rank = g->at.tp, .store = g->store, .tp = &g->tp, .cp = &g->cp, .ep = &g->ep, .kern = g->kern,
 		.spill_dir = opt->spill_dir,
 	};
-	return model_open(&m, &g->model, e);
+	if (model_open(&m, &g->model, e))
+		return -1;
+	g->pipe.count = (size_t)model_boundary(g->model);
+	return 0;
 }
 
 int engine_open(const struct engine_options *opt, struct engine **out, struct err *e)
@@ -127,8 +123,8 @@ void engine_close(struct engine *g)
 	groups_close(&g->groups);
 	schedule_free(&g->schedule);
 	schedule_free(&g->forwards);
-	free(g->berths);
-	free(g->slot_of);
+	tracks_close(g);
+	timeline_free(&g->timeline);
 	free(g->stages);
 	free(g);
 }
@@ -180,6 +176,11 @@ int engine_eval(struct engine *g, const struct engine_batch *b, double *loss, st
 	if (walk_row(g, &g->forwards.rows[g->at.pp], b, false, &local, e))
 		return -1;
 	return share_loss(g, local, loss, e);
+}
+
+const struct timeline *engine_timeline(const struct engine *g)
+{
+	return &g->timeline;
 }
 
 void engine_times(const struct engine *g, struct engine_times *out)

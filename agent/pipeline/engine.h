@@ -16,6 +16,7 @@
 #include "plan/job.h"
 #include "plan/layout.h"
 #include "plan/model.h"
+#include "plan/timeline.h"
 
 #include <stdint.h>
 
@@ -64,6 +65,8 @@ struct engine_times {
 	double compute, tp, cp, ep, pp, dp_exposed;
 };
 void engine_times(const struct engine *g, struct engine_times *out);
+/* When this rank did which pass in the last engine_step; valid until the next. */
+const struct timeline *engine_timeline(const struct engine *g);
 /* Peak bytes of this rank's device memory. */
 int64_t engine_peak_bytes(const struct engine *g);
 

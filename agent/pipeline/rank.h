@@ -11,6 +11,7 @@
 #include "agent/parallel/tp.h"
 #include "agent/pipeline/engine.h"
 #include "plan/schedule.h"
+#include "plan/timeline.h"
 
 #include <stdbool.h>
 
@@ -20,13 +21,29 @@ struct berth {
 	struct comm_request *act_sent, *grad_sent;
 };
 
+/* One of this rank's chunks on its way through a row. */
+struct track {
+	struct berth *berths;          /* [slots], those of the model */
+	int slots, next_slot;
+	int *slot_of;                  /* [micros]; -1: none yet */
+	int before, after;             /* the rank's own chunk with the stage before and after; -1: another rank has it, or there is none */
+	enum pipe_side from, to;       /* where activations come from and go to; gradients the other way */
+};
+
+/* Receives of one channel, in the order of the row: the next one is started as soon as its buffer is free. */
+struct inbox {
+	int next;                      /* the row's step that is to be received next; its end: none */
+	bool started;
+	struct comm_request *request;
+};
+
 struct engine {
 	const struct job *job;
 	struct model_shape shape;
 	struct layout layout;
 	struct coords at;
 	struct stage *stages;       /* all of the model's */
-	struct stage stage;
+	struct stage chunks[LAYOUT_CHUNKS_MOST];
 	struct kern *kern;
 	struct groups groups;
 	struct tp tp;
@@ -38,12 +55,12 @@ struct engine {
 	struct model *model;
 	int64_t micro_tokens;       /* of a micro-batch */
 	int64_t global_tokens;      /* of an optimizer step */
-	int micros, slots;
+	int micros;
 	struct schedule schedule;
 	struct schedule forwards;   /* an evaluation's */
-	struct berth *berths;       /* [slots] */
-	int *slot_of;               /* [micros]; -1: none yet */
-	int next_slot;
+	struct track *tracks;       /* [layout.chunks] */
+	struct inbox inboxes[PIPE_KINDS][PIPE_SIDES];
+	struct timeline timeline;   /* of the last training step */
 	struct engine_times times;
 	void (*phase)(const char *what, void *arg);
 	void *phase_arg;
@@ -53,5 +70,21 @@ struct engine {
 int walk_row(struct engine *g, const struct sched_row *row, const struct engine_batch *batch, bool backward, double *loss, struct err *e);
 /* Waits for every message under way; the first error stays. */
 int walk_settle(struct engine *g, struct err *e);
+
+/* --- What a row is walked with (slots.c, receive.c) --- */
+
+/* Slots and inboxes as at the begin of a row. */
+int tracks_open(struct engine *g, struct err *e);
+void tracks_close(struct engine *g);
+void tracks_begin(struct engine *g, const struct sched_row *row);
+/* The micro-batch's slot; a free one when it has none yet. -1: there is none. */
+int track_slot(struct engine *g, int chunk, int micro);
+struct berth *track_berth(struct engine *g, int chunk, int micro);
+void track_leave(struct engine *g, int chunk, int micro);
+
+/* Until the message of this RECV_ACT or RECV_GRAD is in the model's buffer. */
+int receive(struct engine *g, const struct sched_row *row, const struct sched_step *step, struct err *e);
+/* Starts what can be received ahead of need. */
+int receive_ahead(struct engine *g, const struct sched_row *row, struct err *e);
 
 #endif

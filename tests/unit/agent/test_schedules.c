@@ -1,0 +1,260 @@
+/*
+ * Every schedule, executed by real processes, computes what one process does, to the bit: each micro-batch's passes are the
+ * same, and every gradient sums them in the same order. (A tied table's gradient has two sources, whose order the schedule
+ * decides: there, nearly.)
+ */
+#include "tests/unit/agent/trainee.h"
+#include "tests/unit/agent/world.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 3, WORDS = 12 };
+
+static const struct tiny
+	llama = { "llama", FAMILY_LLAMA, 9, 24, 4, 2, 6, 45, 103, 16, TIE_NO, 1, 7, 0.1 },
+	gpt2 = { "gpt2", FAMILY_GPT2, 8, 20, 5, 5, 4, 51, 101, 16, TIE_YES, 1, 6, 0.1 };
+
+struct account {
+	double loss[STEPS], eval;
+	struct timeline_event events[512];
+	int n_events;
+};
+
+struct course {
+	const struct tiny *model;
+	struct job job;
+	struct catalogue whole;
+	struct account *accounts;
+	float *params, *grads;
+};
+
+static int attend(struct comm *world, void *arg, struct err *e)
+{
+	const struct course *c = arg;
+	struct account *a = &c->accounts[comm_rank(world)];
+	struct trainee t;
+	double norm;
+	int rc = trainee_open(c->model, &c->job, world, "cpu", 1, &t, e);
+	for (int step = 0; !rc && step < STEPS; step++) {
+		rc = trainee_step(&t, step, &a->loss[step], &norm, e);
+		/* In between, as a run does; it must leave gradients and slots alone. */
+		if (!rc && step == 0)
+			rc = trainee_eval(&t, STEPS, &a->eval, e);
+	}
+	if (!rc) {
+		const struct timeline *l = engine_timeline(t.engine);
+		trainee_gather(&t, &c->whole, false, c->params);
+		trainee_gather(&t, &c->whole, true, c->grads);
+		a->n_events = l->n;
+		memcpy(a->events, l->events, (size_t)(l->n < 512 ? l->n : 512) * sizeof *l->events);
+	}
+	trainee_close(&t);
+	return rc;
+}
+
+static size_t bytes_of(const struct course *c)
+{
+	return (size_t)c->whole.elements * sizeof(float);
+}
+
+static void run(const struct tiny *model, const char *const *words, struct course *c)
+{
+	struct model_shape s;
+	struct err e = ERR_INIT;
+	*c = (struct course){ .model = model };
+	if (trainee_job(model, words, &c->job, &e))
+		fail_msg("%s", e.text);
+	model_shape(&c->job, &s);
+	assert_int_equal(trainee_whole(&s, &c->whole, &e), 0);
+	c->accounts = world_shared(WORLD_MOST * sizeof *c->accounts);
+	c->params = world_shared(bytes_of(c));
+	c->grads = world_shared(bytes_of(c));
+	struct layout l = layout_of(&c->job, (int)c->job.parallel.dp);
+	assert_int_equal(world_run(layout_world(&l), attend, c), 0);
+}
+
+static void done(struct course *c)
+{
+	world_unshared(c->accounts, WORLD_MOST * sizeof *c->accounts);
+	world_unshared(c->params, bytes_of(c));
+	world_unshared(c->grads, bytes_of(c));
+	catalogue_free(&c->whole);
+}
+
+static void must_be_equal(const struct course *c, const struct course *alone, const char *what)
+{
+	for (int i = 0; i < STEPS; i++)
+		if (c->accounts[0].loss[i] != alone->accounts[0].loss[i])
+			fail_msg("%s: the loss of step %d is %.17g, of one process %.17g", what, i, c->accounts[0].loss[i], alone->accounts[0].loss[i]);
+	if (c->accounts[0].eval != alone->accounts[0].eval)
+		fail_msg("%s: the evaluation is %.17g, of one process %.17g", what, c->accounts[0].eval, alone->accounts[0].eval);
+	for (int i = 0; i < c->whole.n; i++) {
+		const struct param *p = &c->whole.params[i];
+		size_t n = (size_t)p->count * sizeof(float);
+		if (memcmp(c->grads + p->offset, alone->grads + p->offset, n))
+			fail_msg("%s: the gradient of %s has other bits", what, p->name);
+		if (memcmp(c->params + p->offset, alone->params + p->offset, n))
+			fail_msg("%s: %s has other bits", what, p->name);
+	}
+}
+
+static double difference(const float *a, const float *b, int64_t n)
+{
+	double diff = 0, size = 0;
+	for (int64_t i = 0; i < n; i++) {
+		diff += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+		size += (double)b[i] * (double)b[i];
+	}
+	return sqrt(diff / size);
+}
+
+/* Ranks, and the micro-batches of a step: fewer than ranks, as many, more and no multiple. */
+static const struct { const char *name, *words[3]; } schedules[] = {
+	{ "1f1b", { "parallel.schedule=1f1b" } }, { "gpipe", { "parallel.schedule=gpipe" } }, { "naive", { "parallel.schedule=naive" } },
+	{ "interleaved", { "parallel.schedule=interleaved" } }, { "interleaved by 3", { "parallel.schedule=interleaved", "parallel.chunks=3" } },
+	{ "zb-h1", { "parallel.schedule=zb-h1" } }, { "zb-v", { "parallel.schedule=zb-v" } },
+};
+enum { SCHEDULES = sizeof schedules / sizeof *schedules };
+
+static void words_for(int schedule, int pp, int global, const char *more, const char **words, char text[2][40])
+{
+	int n = 0;
+	snprintf(text[0], 40, "parallel.pp=%d", pp);
+	snprintf(text[1], 40, "batch.global=%d", global);
+	words[n++] = "optimizer.clip=0";
+	words[n++] = text[0];
+	words[n++] = text[1];
+	for (int i = 0; schedules[schedule].words[i]; i++)
+		words[n++] = schedules[schedule].words[i];
+	if (more)
+		words[n++] = more;
+	words[n] = NULL;
+}
+
+static bool fits(const struct tiny *model, int schedule, int pp)
+{
+	const char *three = schedules[schedule].words[1];
+	int chunks = three ? 3 : schedule == 3 || schedule == 6 ? 2 : 1;
+	return pp * chunks <= model->layers;
+}
+
+static void all_schedules(const struct tiny *model, int global, const char *more)
+{
+	const char *words[WORDS];
+	char text[2][40];
+	struct course alone;
+	words_for(0, 1, global, more, words, text);
+	run(model, words, &alone);
+	for (int s = 0; s < SCHEDULES; s++)
+		for (int pp = 2; pp <= 4; pp++) {
+			char what[80];
+			struct course c;
+			if (!fits(model, s, pp))
+				continue;
+			snprintf(what, sizeof what, "%s, pp %d, %d micro-batches%s%s", schedules[s].name, pp, global, more ? ", " : "", more ? more : "");
+			words_for(s, pp, global, more, words, text);
+			run(model, words, &c);
+			must_be_equal(&c, &alone, what);
+			done(&c);
+		}
+	done(&alone);
+}
+
+static void every_schedule_has_the_bits_of_one_process(void **state)
+{
+	(void)state;
+	all_schedules(&llama, 7, NULL);
+}
+
+static void few_micro_batches_too(void **state)
+{
+	(void)state;
+	all_schedules(&llama, 1, NULL);
+	all_schedules(&llama, 3, NULL);
+}
+
+static void dropout_and_recomputing_too(void **state)
+{
+	(void)state;
+	all_schedules(&llama, 4, "model.dropout=0.2");
+	all_schedules(&llama, 4, "recompute.mode=full");
+	all_schedules(&llama, 4, "recompute.mode=selective");
+}
+
+static void a_tied_table_is_summed_in_the_schedules_order(void **state)
+{
+	(void)state;
+	const char *words[WORDS];
+	char text[2][40];
+	struct course alone;
+	words_for(0, 1, 6, NULL, words, text);
+	run(&gpt2, words, &alone);
+	for (int s = 0; s < SCHEDULES; s++)
+		for (int pp = 2; pp <= 4; pp++) {
+			struct course c;
+			if (!fits(&gpt2, s, pp))
+				continue;
+			words_for(s, pp, 6, NULL, words, text);
+			run(&gpt2, words, &c);
+			assert_true(difference(c.grads, alone.grads, c.whole.elements) < 1e-5);
+			for (int i = 0; i < STEPS; i++)
+				assert_true(fabs(c.accounts[0].loss[i] - alone.accounts[0].loss[i]) < 1e-5);
+			done(&c);
+		}
+	done(&alone);
+}
+
+/* What was measured is the table's row: its passes in its order, one after another. */
+static void the_measured_timeline_is_the_tables_row(void **state)
+{
+	(void)state;
+	for (int s = 0; s < SCHEDULES; s++) {
+		const char *words[WORDS];
+		char text[2][40];
+		struct course c;
+		struct schedule table;
+		words_for(s, 3, 5, NULL, words, text);
+		run(&llama, words, &c);
+		struct layout l = layout_of(&c.job, 1);
+		assert_int_equal(schedule_build(c.job.parallel.schedule, &l, 5, &table, NULL), 0);
+		for (int r = 0; r < 3; r++) {
+			const struct account *a = &c.accounts[r];
+			double before = 0;
+			int n = 0;
+			for (int i = 0; i < table.rows[r].n; i++) {
+				const struct sched_step *step = &table.rows[r].steps[i];
+				if (step->op == SCHED_RECV_ACT || step->op == SCHED_RECV_GRAD || step->op == SCHED_SEND_ACT || step->op == SCHED_SEND_GRAD)
+					continue;
+				const struct timeline_event *v = &a->events[n++];
+				assert_int_equal(v->rank, r);
+				assert_int_equal(v->op, step->op);
+				assert_int_equal(v->chunk, step->chunk);
+				assert_int_equal(v->micro, step->micro);
+				assert_true(v->begin >= before && v->end >= v->begin);
+				before = v->end;
+			}
+			assert_int_equal(a->n_events, n);
+		}
+		schedule_free(&table);
+		done(&c);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_schedule_has_the_bits_of_one_process),
+		cmocka_unit_test(few_micro_batches_too),
+		cmocka_unit_test(dropout_and_recomputing_too),
+		cmocka_unit_test(a_tied_table_is_summed_in_the_schedules_order),
+		cmocka_unit_test(the_measured_timeline_is_the_tables_row),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
