@@ -99,6 +99,21 @@ int batch_split(const struct job *job, const struct model_shape *m, const struct
 	return 0;
 }
 
+int batch_slowest(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages,
+		  const struct batch_share *shares)
+{
+	int slowest = 0;
+	double most = 0;
+	for (int dp = 0; dp < l->dp && speeds_devices(job); dp++) {
+		double mine = shares[dp].micros * replica_time(job, m, l, stages, dp);
+		if (mine > most) {
+			most = mine;
+			slowest = dp;
+		}
+	}
+	return slowest;
+}
+
 int batch_share_of(const struct job *job, const struct layout *l, int dp, struct batch_share *out, struct err *e)
 {
 	struct model_shape m;

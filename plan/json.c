@@ -91,7 +91,8 @@ json_t *plan_json(const struct job *job, const struct cluster *cluster, const st
 	add_unequal(p, j);
 	json_object_set_new(j, "device_bytes", json_real(p->memory));
 	json_object_set_new(j, "step_seconds", json_pack(
-		"{s:f, s:f, s:f, s:f, s:f, s:f}", "compute", t->compute, "tp", t->tp, "bubble", t->bubble,
+		"{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "compute", t->compute, "recompute", t->recompute, "tp", t->tp,
+		"cp", t->cp, "ep", t->ep, "bubble", t->bubble,
 		"dp", t->dp, "optimizer", t->optimizer, "total", t->total));
 	json_object_set_new(j, "figures", json_string(cluster->figures));
 	json_object_set_new(j, "warning", json_string(p->warning));

@@ -45,6 +45,8 @@ static struct pen pen_of(const struct plan *p)
 	int number = digits(p->world - 1);
 	int ranks = p->layout.tp * (number + 1) - 1;
 	int title = 8 + digits(p->layout.pp - 1) + digits(p->layout.dp - 1); /* "pp 0 dp 1" */
+	if (p->layout.cp > 1)
+		title += 4 + digits(p->layout.cp - 1);
 	return (struct pen){ .cell = (ranks > title ? ranks : title) + 2, .number = number };
 }
 
@@ -65,7 +67,9 @@ static void title_line(const struct plan *p, const struct pen *pen, const struct
 	for (int i = 0; i < n; i++) {
 		char title[40];
 		struct coords at = p->ranks[boxes[i].lo].at;
-		snprintf(title, sizeof title, "pp %d dp %d", at.pp, at.dp);
+		int used = snprintf(title, sizeof title, "pp %d dp %d", at.pp, at.dp);
+		if (p->layout.cp > 1)
+			snprintf(title + used, sizeof title - (size_t)used, " cp %d", at.cp);
 		buf_printf(out, "│ %-*s", pen->cell - 1, title);
 	}
 	buf_puts(out, "│\n");
@@ -140,18 +144,23 @@ static int least(int a, int b)
 static void table_line(const struct cluster *c, const struct plan *p, const struct span *first, int end, struct buf *out)
 {
 	const struct plan_rank *a = &p->ranks[first->lo], *b = &p->ranks[end - 1];
-	char nodes[140], dp[32], tp[32], ranks[32];
+	char nodes[140], dp[32], cp[32], tp[32], ranks[32];
 	snprintf(nodes, sizeof nodes, a->node == b->node ? "%s" : "%s … %s", c->nodes[a->node].name, c->nodes[b->node].name);
 	int wide = 34 + (a->node != b->node) * 2; /* '…' is three bytes and one column */
 	range(a->at.dp, b->at.dp, dp);
 	range(a->at.tp, least(a->at.tp + first->hi - first->lo, p->layout.tp) - 1, tp);
 	range(first->lo, end - 1, ranks);
-	buf_printf(out, "  %-*s %5d  %-9s %-9s %s\n", wide, nodes, a->at.pp, dp, tp, ranks);
+	bool all_cp = a->at.dp != b->at.dp;
+	range(all_cp ? 0 : a->at.cp, all_cp ? p->layout.cp - 1 : b->at.cp, cp);
+	buf_printf(out, "  %-*s %5d  %-9s ", wide, nodes, a->at.pp, dp);
+	if (p->layout.cp > 1)
+		buf_printf(out, "%-9s ", cp);
+	buf_printf(out, "%-9s %s\n", tp, ranks);
 }
 
 static void table(const struct cluster *c, const struct plan *p, struct buf *out)
 {
-	buf_printf(out, "  %-34s %5s  %-9s %-9s %s\n", "nodes", "pp", "dp", "tp", "ranks");
+	buf_printf(out, "  %-34s %5s  %-9s %s%-9s %s\n", "nodes", "pp", "dp", p->layout.cp > 1 ? "cp        " : "", "tp", "ranks");
 	for (int rank = 0; rank < p->world;) {
 		struct span first = span_at(p, rank), next = first;
 		int node = p->ranks[rank].node;

@@ -163,6 +163,7 @@ static int share_work(const struct job *job, struct plan *p, struct err *e)
 		return -1;
 	for (int dp = 0; dp < p->layout.dp; dp++)
 		p->micros = p->shares[dp].micros > p->micros ? p->shares[dp].micros : p->micros;
+	p->pace = batch_slowest(job, &p->shape, &p->layout, p->stages, p->shares);
 	return 0;
 }
 
@@ -200,7 +201,7 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	give_threads(job, c, p);
 	warn_idle(job, p);
 	if (check_mates(job, c, p, e) || share_work(job, p, e) ||
-	    schedule_build(job->parallel.schedule, &p->layout, p->micros, &p->schedule, e) ||
+	    schedule_build(job->parallel.schedule, &p->layout, p->shares[p->pace].micros, &p->schedule, e) ||
 	    schedule_check(&p->schedule, e))
 		return -1;
 	plan_memory(job, c, p);

@@ -36,12 +36,14 @@ struct plan_rank {
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l, int micros,
 		      const struct stage *stages, bool saves, struct plan_rank *r);
 
-/* Predicted seconds of a step, by part: those of the stage with most to do; total is their sum. */
+/* Predicted seconds of a step, by part: those of the stage with most to do of the slowest replica; total is their sum. */
 struct plan_time {
 	double compute;   /* forward and backward of its micro-batches */
+	double recompute; /* what the backward passes do again */
 	double tp;        /* tensor-parallel sums in them */
+	double cp, ep;    /* the ring of keys and values, as far as attention does not hide it; tokens to experts and back */
 	double bubble;    /* waiting for other stages, messages between stages */
-	double dp;        /* the part of the gradients' reduction that the last backward does not hide */
+	double dp;        /* sums of gradients and ZeRO's gathers of parameters, as far as the passes do not hide them */
 	double optimizer;
 	double total;
 };
@@ -51,11 +53,12 @@ struct plan {
 	struct layout layout;
 	int world;
 	int micros;               /* micro-batches a step of the replica with most */
+	int pace;                 /* the replica that takes longest: the schedule and its costs are its */
 	int threads;              /* of the agent with most */
 	struct batch_share *shares; /* [layout.dp] */
 	struct stage *stages;     /* layout_n_stages */
 	struct plan_rank *ranks;  /* world */
-	struct schedule schedule;
+	struct schedule schedule;  /* of replica `pace` */
 	struct sched_costs costs; /* of the schedule's passes, predicted */
 	double *seconds;          /* what costs points into */
 	struct plan_time time;

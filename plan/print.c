@@ -69,19 +69,46 @@ static void print_micros(const struct plan *p, struct buf *out)
 		buf_printf(out, "%d to ", least);
 }
 
+/* What the job asks for beyond the defaults, in one line; nothing when there is nothing. */
+static void print_ways(const struct job *job, struct buf *out)
+{
+	struct buf ways = BUF_INIT;
+	if (job->parallel.zero)
+		buf_printf(&ways, ", ZeRO %" PRId64 "%s", job->parallel.zero, job->parallel.zero_shard == ZERO_SHARD_NODE ? " inside nodes" : "");
+	if (job->parallel.sp)
+		buf_puts(&ways, ", sequence parallel");
+	if (job->parallel.sync == SYNC_SERVER)
+		buf_printf(&ways, ", parameter server (staleness %" PRId64 ")", job->parallel.staleness);
+	if (job->recompute.mode != RECOMPUTE_NONE)
+		buf_printf(&ways, ", %s recomputation", job_word(job, offsetof(struct job, recompute.mode)));
+	if (job->recompute.mode != RECOMPUTE_NONE && job->recompute.every > 1)
+		buf_printf(&ways, " of one layer in %" PRId64, job->recompute.every);
+	if (job->precision.dtype != DTYPE_FP32)
+		buf_printf(&ways, ", %s", job_word(job, offsetof(struct job, precision.dtype)));
+	if (job->offload.activations || job->offload.optimizer)
+		buf_printf(&ways, ", offloaded%s%s%s", job->offload.activations ? " activations" : "",
+			   job->offload.activations && job->offload.optimizer ? " and" : "", job->offload.optimizer ? " optimizer state" : "");
+	if (*buf_str(&ways))
+		buf_printf(out, "  with      %s\n", buf_str(&ways) + 2);
+	buf_fini(&ways);
+}
+
 static void print_head(const struct job *job, const struct cluster *c, const struct plan *p, struct buf *out)
 {
 	const struct model_shape *m = &p->shape;
 	const struct layout *l = &p->layout;
 	char text[HUMAN], kv[48] = "";
 	double tokens = (double)job->batch.global * (double)m->seq;
+	char experts[48] = "";
 	if (m->kv_heads != m->heads)
 		snprintf(kv, sizeof kv, " (%" PRId64 " key/value)", m->kv_heads);
+	if (m->experts)
+		snprintf(experts, sizeof experts, " of %" PRId64 " experts (%" PRId64 " a token)", m->experts, m->top);
 	buf_printf(out, "Plan of %s on %s\n\n", job->job.name, c->name);
 	buf_printf(out, "  model     %s, %s parameters: %" PRId64 " layer%s, hidden %" PRId64 ", %" PRId64 " heads of %" PRId64 "%s,\n"
-			"            ffn %" PRId64 ", vocab %" PRId64 ", seq %" PRId64 "%s\n",
+			"            ffn %" PRId64 "%s, vocab %" PRId64 ", seq %" PRId64 "%s\n",
 		   job_word(job, offsetof(struct job, model.family)), human_count((double)model_params(m), "", text), m->layers,
-		   human_s(m->layers), m->hidden, m->heads, m->head_dim, kv, m->ffn, m->vocab, m->seq, m->tied ? ", head tied to the embedding" : "");
+		   human_s(m->layers), m->hidden, m->heads, m->head_dim, kv, m->ffn, experts, m->vocab, m->seq, m->tied ? ", head tied to the embedding" : "");
 	buf_printf(out, "  layout    %d rank%s = ", p->world, human_s(p->world));
 	plan_print_degrees(l, " × ", out);
 	if (l->ep > 1)
@@ -95,7 +122,11 @@ static void print_head(const struct job *job, const struct cluster *c, const str
 	print_micros(p, out);
 	buf_printf(out, "%d micro-batch%s of %" PRId64 " a replica\n", p->micros, p->micros == 1 ? "" : "es", job->batch.micro);
 	if (l->pp > 1)
-		buf_printf(out, "  schedule  %s\n", job_word(job, offsetof(struct job, parallel.schedule)));
+		buf_printf(out, "  schedule  %s", job_word(job, offsetof(struct job, parallel.schedule)));
+	if (l->pp > 1 && l->chunks > 1)
+		buf_printf(out, ", %d chunks a rank", l->chunks);
+	buf_puts(out, l->pp > 1 ? "\n" : "");
+	print_ways(job, out);
 }
 
 static bool same_stage(const struct plan *p, int a, int b)
@@ -162,7 +193,8 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 {
 	const struct plan_time *t = &p->time;
 	const struct { const char *name; double s; } parts[] = {
-		{ "compute", t->compute }, { "tensor parallel", t->tp }, { "pipeline bubble", t->bubble },
+		{ "compute", t->compute }, { "recomputation", t->recompute }, { "tensor parallel", t->tp }, { "context parallel", t->cp },
+		{ "expert parallel", t->ep }, { "pipeline bubble", t->bubble },
 		{ "data parallel", t->dp }, { "optimizer", t->optimizer },
 	};
 	char text[HUMAN], rate[HUMAN], flops[HUMAN];
