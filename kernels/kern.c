@@ -9,7 +9,7 @@
 static const struct backend {
 	const char *name;
 	size_t element;
-	int (*fill)(struct ops *o, const char *variant, struct err *e);
+	int (*fill)(struct kern *k, const char *variant, struct err *e);
 	const char *variant;
 } backends[] = {
 	{ "cpu", sizeof(float), cpu_fill, NULL },
@@ -23,19 +23,32 @@ static const struct backend {
 
 enum { BACKENDS = sizeof backends / sizeof backends[0], THREADS_MAX = 1024 };
 
-static const struct backend *backend_find(const char *name)
+/* The row of the first `len` bytes of a name. */
+static const struct backend *backend_find(const char *name, size_t len)
 {
 	for (int i = 0; i < BACKENDS; i++)
-		if (!strcmp(backends[i].name, name))
+		if (strlen(backends[i].name) == len && !memcmp(backends[i].name, name, len))
 			return &backends[i];
 	return NULL;
 }
 
+static int scratch_reserve(struct kern *k, struct err *e)
+{
+	k->scratch = mmap(NULL, (size_t)k->threads * KERN_SCRATCH, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (k->scratch == MAP_FAILED)
+		return err_errno(e, ERR_NOMEM, "backend %s: cannot reserve %zu MiB of address space for scratch; "
+				 "use fewer threads or raise ulimit -v", k->ops.name, (size_t)k->threads * (KERN_SCRATCH >> 20));
+	return 0;
+}
+
 int kern_open(const char *backend, int threads, struct kern **out, struct err *e)
 {
-	const struct backend *b = backend_find(backend);
+	size_t len = strcspn(backend, ":");
+	const struct backend *b = backend_find(backend, len);
 	if (!b)
-		return err_set(e, ERR_USAGE, "backend '%s': there is none of that name; use cpu or plain", backend);
+		return err_set(e, ERR_USAGE, "backend '%s': there is none of that name; use cpu or plain, "
+			       "with :bf16 or :fp16 behind it for storage of 2 bytes", backend);
 	if (threads < 1 || threads > THREADS_MAX)
 		return err_set(e, ERR_USAGE, "backend %s: %d threads; use 1 to %d", backend, threads, THREADS_MAX);
 	struct kern *k = calloc(1, sizeof *k);
@@ -44,17 +57,15 @@ int kern_open(const char *backend, int threads, struct kern **out, struct err *e
 	k->threads = threads;
 	k->element = b->element;
 	k->ops.name = b->name;
-	if (b->fill(&k->ops, b->variant, e) < 0)
+	if (b->fill(k, b->variant, e) < 0 || scratch_reserve(k, e) < 0)
 		goto free_kern;
-	k->scratch = mmap(NULL, (size_t)threads * KERN_SCRATCH, PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (k->scratch == MAP_FAILED) {
-		err_errno(e, ERR_NOMEM, "backend %s: cannot reserve %zu MiB of address space for scratch; "
-			  "use fewer threads or raise ulimit -v", backend, (size_t)threads * (KERN_SCRATCH >> 20));
-		goto free_kern;
-	}
+	if (backend[len] && narrow_open(k, backend + len + 1, e) < 0)
+		goto close_kern;
 	*out = k;
 	return 0;
+close_kern:
+	kern_close(k);
+	return -1;
 free_kern:
 	free(k);
 	return -1;
@@ -64,6 +75,7 @@ void kern_close(struct kern *k)
 {
 	if (!k)
 		return;
+	narrow_close(k);
 	kern_free_all(k);
 	munmap(k->scratch, (size_t)k->threads * KERN_SCRATCH);
 	free(k);
@@ -84,14 +96,22 @@ size_t kern_width(const struct kern *k)
 	return k->element;
 }
 
+enum { PATTERN = 1021 };
+
 static void fill_pattern(struct kern *k, void *p, int64_t count)
 {
-	for (int64_t i = 0; i < count; i++) {
-		double x = (double)((uint64_t)i * 2654435761u % 1021) / 1021 - 0.5;
-		if (k->element == sizeof(float))
-			((float *)p)[i] = (float)x;
+	double x[PATTERN];
+	float narrower[PATTERN];
+	for (int i = 0; i < PATTERN; i++) {
+		x[i] = (double)((uint64_t)i * 2654435761u % PATTERN) / PATTERN - 0.5;
+		narrower[i] = (float)x[i];
+	}
+	for (int64_t at = 0; at < count; at += PATTERN) {
+		int64_t n = count - at < PATTERN ? count - at : PATTERN;
+		if (k->element == sizeof *x)
+			memcpy((double *)p + at, x, (size_t)n * sizeof *x);
 		else
-			((double *)p)[i] = x;
+			k->ops.narrow(k, (char *)p + (size_t)at * k->element, narrower, n, NULL, 0);
 	}
 }
 

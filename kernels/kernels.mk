@@ -2,7 +2,8 @@
 #
 # plain is built twice, with float and with double (plain64). The ops of cpu
 # are built once for each instruction set that has a line in cpu_isas; cpu.c
-# chooses one when the backend is opened, so that one binary serves any node.
+# chooses one when the backend is opened, so that one binary serves any node. So
+# are the conversions of narrow, and once more for any processor ("base").
 
 KERN_MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 
@@ -22,15 +23,19 @@ CPU_OP_FLAGS := -fopenmp -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-ma
 
 cpu_once := cpu blas
 cpu_ops  := $(filter-out $(cpu_once),$(basename $(notdir $(wildcard kernels/cpu/*.c))))
+narrow_c := $(filter-out convert,$(basename $(notdir $(wildcard kernels/narrow/*.c))))
 plain_c  := $(basename $(notdir $(wildcard kernels/plain/*.c)))
 
 # Members of one archive need names of their own, hence the prefixes.
 objs_kernels := $(plain_c:%=$(BUILD)/obj/kernels/plain/%.o) \
 	$(plain_c:%=$(BUILD)/obj/kernels/plain64-%.o) \
 	$(cpu_once:%=$(BUILD)/obj/kernels/cpu/%.o) \
-	$(foreach i,$(cpu_isas),$(cpu_ops:%=$(BUILD)/obj/kernels/cpu-$(i)-%.o))
+	$(foreach i,$(cpu_isas),$(cpu_ops:%=$(BUILD)/obj/kernels/cpu-$(i)-%.o)) \
+	$(narrow_c:%=$(BUILD)/obj/kernels/narrow/%.o) \
+	$(foreach i,$(sort base $(cpu_isas)),$(BUILD)/obj/kernels/narrow-$(i)-convert.o)
 
 CFLAGS_kernels-cpu := $(patsubst %,-DCPU_HAVE_%,$(cpu_isas))
+CFLAGS_kernels-narrow := -fopenmp
 
 $(BUILD)/obj/kernels/plain64-%.o: kernels/plain/%.c
 	@mkdir -p $(@D)
@@ -42,3 +47,10 @@ $(BUILD)/obj/kernels/cpu-$(1)-%.o: kernels/cpu/%.c
 	$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(CPU_OP_FLAGS) $$(cpu_isa_$(1)) -DCPU_ISA=$(1) -MMD -MP -c $$< -o $$@
 endef
 $(foreach i,$(cpu_isas),$(eval $(call cpu_isa_rule,$(i))))
+
+define narrow_isa_rule
+$(BUILD)/obj/kernels/narrow-$(1)-%.o: kernels/narrow/%.c
+	@mkdir -p $$(@D)
+	$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(CPU_OP_FLAGS) $$(cpu_isa_$(1)) -DNARROW_ISA=$(1) -MMD -MP -c $$< -o $$@
+endef
+$(foreach i,$(sort base $(cpu_isas)),$(eval $(call narrow_isa_rule,$(i))))

@@ -6,7 +6,7 @@
  * tables and optimizer state are always fp32 (`float *`), and every sum is
  * accumulated in fp32 or wider. n counts tokens, b sequences. "sets" overwrites
  * an output, "adds" accumulates into it. No op allocates or fails: scratch belongs
- * to the kern.
+ * to the kern. A row (a token's logits, its ffn, what its experts give) has at most 512 Ki elements.
  *
  * The plain backend ("plain", kernels/plain/) is the specification: loops one
  * can read, sums in double. Every other backend is held against it by
@@ -212,9 +212,11 @@ struct ops {
 };
 
 /* One list of backends: "plain", "cpu" (later "cuda"), each in storage fp32, or with ":bf16" or ":fp16" behind its name in
- * that one. threads >= 1. For tests and measurements also "cpu-v2", "cpu-v3", "cpu-v4", the same built for one level of
- * x86-64 (refused where the processor lacks it), and "plain64": plain on doubles, where every void * and float * of the
- * ops points at doubles. */
+ * that one. threads >= 1. Storage of 2 bytes on a processor takes KERN_NARROW_LANE bytes of scratch a thread, from
+ * kern_open on, whatever the shapes; kern_peak counts it. For tests and measurements also "cpu-v2", "cpu-v3", "cpu-v4",
+ * the same built for one level of x86-64 (refused where the processor lacks it), and "plain64": plain on doubles, where
+ * every void * and float * of the ops points at doubles. */
+enum { KERN_NARROW_LANE = 16 << 20 };
 int kern_open(const char *backend, int threads, struct kern **out, struct err *e);
 void kern_close(struct kern *k);
 const struct ops *kern_ops(const struct kern *k);

@@ -53,13 +53,15 @@ static const struct isa {
 };
 enum { ISAS = sizeof isas / sizeof isas[0] };
 
-int cpu_fill(struct ops *o, const char *variant, struct err *e)
+int cpu_fill(struct kern *k, const char *variant, struct err *e)
 {
 	if (blas_open(e) < 0)
 		return -1;
 	for (int i = 0; i < ISAS; i++)
-		if ((!variant || !strcmp(variant, isas[i].name)) && isas[i].enter(o))
+		if ((!variant || !strcmp(variant, isas[i].name)) && isas[i].enter(&k->ops)) {
+			k->isa = isas[i].name;
 			return 0;
+		}
 	return err_set(e, ERR_UNSUPPORTED, "backend cpu%s%s: this processor lacks the instructions; use the backend %s",
 		       variant ? "-" : "", variant ? variant : "", variant ? "cpu" : "plain");
 }

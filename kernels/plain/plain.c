@@ -1,7 +1,8 @@
 #include "kernels/plain/plain.h"
 
-int PLAIN(fill)(struct ops *o, const char *variant, struct err *e)
+int PLAIN(fill)(struct kern *k, const char *variant, struct err *e)
 {
+	struct ops *o = &k->ops;
 	(void)variant;
 	(void)e;
 	PLAIN(linear)(o);
@@ -15,5 +16,6 @@ int PLAIN(fill)(struct ops *o, const char *variant, struct err *e)
 	PLAIN(xent)(o);
 	PLAIN(convert)(o);
 	PLAIN(optim)(o);
+	k->isa = "base";
 	return 0;
 }
