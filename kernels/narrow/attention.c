@@ -21,6 +21,19 @@ struct head {
 	int64_t b, g, h;
 };
 
+/* Items in lanes, or, when there are fewer of them than threads, one after the other by all threads. */
+static void items_run(struct kern *k, int64_t items, tile_fn *fn, const void *call)
+{
+	if (items >= k->threads) {
+		tiles_run(k, items, 1, fn, call);
+		return;
+	}
+	for (int64_t i = 0; i < items; i++) {
+		struct tile t = tile_team(k);
+		fn(&t, call, i, 1);
+	}
+}
+
 /* Positions of a span: a lane holds eight arrays of them, with their log-sum-exps. */
 static int64_t span_of(const struct attn_shape *s)
 {
@@ -109,7 +122,7 @@ static void fwd_item(struct tile *t, const void *callv, int64_t item, int64_t on
 
 static void attention_fwd(struct kern *k, void *o, float *lse, const void *q, const void *key, const void *v, const struct attn_shape *s)
 {
-	tiles_run(k, s->batch * s->kv_heads, 1, fwd_item,
+	items_run(k, s->batch * s->kv_heads, fwd_item,
 		  &(struct attention){ .o = o, .lse = lse, .q = q, .k = key, .v = v, .s = s });
 }
 
@@ -170,7 +183,7 @@ static void bwd_item(struct tile *whole, const void *callv, int64_t item, int64_
 static void attention_bwd(struct kern *k, void *dq, void *dk, void *dv, const void *dout, const void *o, const float *lse,
 			  const void *q, const void *key, const void *v, const struct attn_shape *s, bool add)
 {
-	tiles_run(k, s->batch * s->kv_heads, 1, bwd_item,
+	items_run(k, s->batch * s->kv_heads, bwd_item,
 		  &(struct attention){ (void *)o, dq, dk, dv, (float *)lse, dout, q, key, v, s, add });
 }
 
@@ -203,7 +216,7 @@ static void merge_item(struct tile *whole, const void *callv, int64_t item, int6
 
 static void attention_merge(struct kern *k, void *o, float *lse, const void *o2, const float *lse2, const struct attn_shape *s)
 {
-	tiles_run(k, s->batch * s->heads, 1, merge_item, &(struct merge){ o, o2, lse, lse2, s });
+	items_run(k, s->batch * s->heads, merge_item, &(struct merge){ o, o2, lse, lse2, s });
 }
 
 void narrow_attention(struct ops *o)

@@ -34,6 +34,27 @@ static void lanes_fill(struct kern *k, struct kern *lanes)
 		lanes[i] = (struct kern){ .ops = k->ops, .threads = 1, .element = sizeof(float), .scratch = kern_scratch(k, i) };
 }
 
+/* What is fp32 in every storage is the backend's own. Everything else is entered by a family, so that an op which none
+ * knows is missing, not wrong. */
+static void table_fill(struct ops *o, const struct ops *wide, const char *name)
+{
+	*o = (struct ops){
+		.name = name,
+		.route_fwd = wide->route_fwd,
+		.route_bwd = wide->route_bwd,
+		.accumulate = wide->accumulate,
+		.sqnorm = wide->sqnorm,
+		.adamw = wide->adamw,
+		.sgd = wide->sgd,
+	};
+	narrow_linear(o);
+	narrow_norm(o);
+	narrow_elements(o);
+	narrow_rows(o);
+	narrow_attention(o);
+	narrow_xent(o);
+}
+
 int narrow_open(struct kern *k, const char *storage, struct err *e)
 {
 	const struct narrow_type *type = k->element == sizeof(float) ? type_find(types_of(k->isa), storage) : NULL;
@@ -54,13 +75,7 @@ int narrow_open(struct kern *k, const char *storage, struct err *e)
 	snprintf(n->name, sizeof n->name, "%s:%s", k->ops.name, storage);
 	k->narrow = n;
 	k->element = sizeof(uint16_t);
-	k->ops.name = n->name;
-	narrow_linear(&k->ops);
-	narrow_norm(&k->ops);
-	narrow_elements(&k->ops);
-	narrow_rows(&k->ops);
-	narrow_attention(&k->ops);
-	narrow_xent(&k->ops);
+	table_fill(&k->ops, &n->wide, n->name);
 	return 0;
 }
 

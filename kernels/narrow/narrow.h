@@ -61,7 +61,7 @@ struct tile {
 
 enum {
 	NARROW_LANE = KERN_NARROW_LANE / sizeof(float),
-	NARROW_TILE = 48 << 10,      /* floats that a tile of rows takes together: they stay in the second cache */
+	NARROW_TILE = 32 << 10,       /* floats that a tile of rows takes together: they stay in the second cache */
 	NARROW_TEAM_TILE = 256 << 10 /* and of a block of rows that all threads share */
 };
 

@@ -33,6 +33,25 @@ static void gather_rows(struct kern *k, void *y, const void *x, const int64_t *f
 	tiles_run(k, n, tile_rows(c), gather_tile, &(struct gather){ y, x, from, c });
 }
 
+struct copy {
+	uint16_t *y;
+	const uint16_t *x;
+	int64_t y_row, x_row, c;
+};
+
+static void copy_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
+{
+	(void)t;
+	const struct copy *a = callv;
+	for (int64_t i = lo; i < lo + n; i++)
+		copy_row(a->y + i * a->y_row, a->x + i * a->x_row, a->c);
+}
+
+static void copy_rows(struct kern *k, void *y, int64_t y_row, const void *x, int64_t x_row, int64_t n, int64_t c)
+{
+	tiles_run(k, n, tile_rows(c), copy_tile, &(struct copy){ y, x, y_row, x_row, c });
+}
+
 /* --- embeddings --- */
 
 struct embed {
@@ -187,6 +206,7 @@ static void rope_bwd(struct kern *k, void *dx, const struct rope_shape *s, const
 void narrow_rows(struct ops *o)
 {
 	o->gather_rows = gather_rows;
+	o->copy_rows = copy_rows;
 	o->embed_fwd = embed_fwd;
 	o->embed_bwd = embed_bwd;
 	o->combine_fwd = combine_fwd;

@@ -68,16 +68,16 @@ static void make_starts(const struct dims *d, int32_t *starts)
 /* starts and samples, from argument `at` on. */
 static void place_args(const struct dims *d, struct arg *a, int at)
 {
-	a[at] = (struct arg){ TOKENS, d->s.batch * (d->s.q_len + 2), 1 };
-	a[at + 1] = (struct arg){ ROWS, d->s.batch, 1 << 20 };
+	a[at] = (struct arg){ TOKENS, d->s.batch * (d->s.q_len + 2), 1, STORED };
+	a[at + 1] = (struct arg){ ROWS, d->s.batch, 1 << 20, STORED };
 }
 
 static void attention_fwd_args(const struct dims *d, struct arg *a)
 {
 	struct attn_shape s = shape_of(d);
-	a[0] = (struct arg){ d->fused ? SET : INOUT, s.batch * s.o_batch, 1 };
-	a[1] = (struct arg){ SET, s.batch * s.heads * s.q_len, 1 };
-	a[2] = (struct arg){ IN, extent_of(d).all, 1.5 };
+	a[0] = (struct arg){ d->fused ? SET : INOUT, s.batch * s.o_batch, 1, STORED };
+	a[1] = (struct arg){ SET, s.batch * s.heads * s.q_len, 1, SINGLE };
+	a[2] = (struct arg){ IN, extent_of(d).all, 1.5, STORED };
 	place_args(d, a, 3);
 }
 
@@ -98,11 +98,11 @@ static void attention_fwd_run(const struct ops *o, struct kern *k, const struct 
 static void attention_bwd_args(const struct dims *d, struct arg *a)
 {
 	struct attn_shape s = shape_of(d);
-	a[0] = (struct arg){ d->with ? ADD : d->fused ? SET : INOUT, extent_of(d).all, 1 };
-	a[1] = (struct arg){ IN, s.batch * s.o_batch, 1 };
-	a[2] = (struct arg){ IN, s.batch * s.o_batch, 1 };
-	a[3] = (struct arg){ IN, s.batch * s.heads * s.q_len, 1 };
-	a[4] = (struct arg){ IN, extent_of(d).all, 1 };
+	a[0] = (struct arg){ d->with ? ADD : d->fused ? SET : INOUT, extent_of(d).all, 1, STORED };
+	a[1] = (struct arg){ IN, s.batch * s.o_batch, 1, STORED };
+	a[2] = (struct arg){ IN, s.batch * s.o_batch, 1, STORED };
+	a[3] = (struct arg){ IN, s.batch * s.heads * s.q_len, 1, SINGLE };
+	a[4] = (struct arg){ IN, extent_of(d).all, 1, STORED };
 	place_args(d, a, 5);
 }
 
@@ -127,10 +127,10 @@ static void attention_bwd_run(const struct ops *o, struct kern *k, const struct 
 static void attention_merge_args(const struct dims *d, struct arg *a)
 {
 	struct attn_shape s = shape_of(d);
-	a[0] = (struct arg){ INOUT, s.batch * s.o_batch, 1 };
-	a[1] = (struct arg){ INOUT, s.batch * s.heads * s.q_len, 3 };
-	a[2] = (struct arg){ IN, s.batch * s.o_batch, 1 };
-	a[3] = (struct arg){ IN, s.batch * s.heads * s.q_len, 3 };
+	a[0] = (struct arg){ INOUT, s.batch * s.o_batch, 1, STORED };
+	a[1] = (struct arg){ INOUT, s.batch * s.heads * s.q_len, 3, SINGLE };
+	a[2] = (struct arg){ IN, s.batch * s.o_batch, 1, STORED };
+	a[3] = (struct arg){ IN, s.batch * s.heads * s.q_len, 3, SINGLE };
 }
 
 static void attention_merge_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -164,7 +164,10 @@ static void attention_merge_run(const struct ops *o, struct kern *k, const struc
 	{ SHAPE(2, 10, 0, 20, 12, 2, 2, 8) }, { SHAPE(3, 130, 0, 140, 70, 2, 1, 16) }, { SHAPE(2, 1, 300, 301, 0, 8, 2, 64) }, \
 	{ SHAPE(3, 1, 1500, 1400, 90, 3, 1, 48), .documents = true }, { SHAPE(1, 1, 2000, 1900, 90, 4, 1, 16), .p = 0.2f }, \
 	{ SHAPE(2, 140, 60, 75, 64, 2, 1, 16), .documents = true, .p = 0.1f, .with = true }
-#define ATTENTION_DIMS { WHOLE_DIMS, PIECE_DIMS }
+/* More keys, and more queries, than the 2-byte storage widens at once. */
+#define LONG_DIMS \
+	{ SHAPE(1, 3, 4090, 4093, 0, 2, 1, 256) }, { SHAPE(1, 2100, 7, 20, 0, 2, 2, 256), .with = true }
+#define ATTENTION_DIMS { WHOLE_DIMS, PIECE_DIMS, LONG_DIMS }
 
 const struct op_test attention_ops[] = {
 	{ "attention_fwd", true, attention_fwd_args, attention_fwd_prepare, attention_fwd_run, ATTENTION_DIMS },

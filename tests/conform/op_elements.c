@@ -5,8 +5,8 @@
 
 static void map_fwd_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ SET, d->n, 1 };
-	a[1] = (struct arg){ IN, d->n, 3 };
+	a[0] = (struct arg){ SET, d->n, 1, STORED };
+	a[1] = (struct arg){ IN, d->n, 3, STORED };
 }
 
 static void gelu_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -17,7 +17,7 @@ static void gelu_fwd_run(const struct ops *o, struct kern *k, const struct dims 
 static void gelu_bwd_args(const struct dims *d, struct arg *a)
 {
 	map_fwd_args(d, a);
-	a[2] = (struct arg){ IN, d->n, 3 };
+	a[2] = (struct arg){ IN, d->n, 3, STORED };
 }
 
 static void gelu_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -27,8 +27,8 @@ static void gelu_bwd_run(const struct ops *o, struct kern *k, const struct dims 
 
 static void swiglu_fwd_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ SET, d->n * d->c, 1 };
-	a[1] = (struct arg){ IN, d->n * 2 * d->c, 3 };
+	a[0] = (struct arg){ SET, d->n * d->c, 1, STORED };
+	a[1] = (struct arg){ IN, d->n * 2 * d->c, 3, STORED };
 }
 
 static void swiglu_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -38,9 +38,9 @@ static void swiglu_fwd_run(const struct ops *o, struct kern *k, const struct dim
 
 static void swiglu_bwd_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ SET, d->n * 2 * d->c, 1 };
-	a[1] = (struct arg){ IN, d->n * d->c, 1 };
-	a[2] = (struct arg){ IN, d->n * 2 * d->c, 3 };
+	a[0] = (struct arg){ SET, d->n * 2 * d->c, 1, STORED };
+	a[1] = (struct arg){ IN, d->n * d->c, 1, STORED };
+	a[2] = (struct arg){ IN, d->n * 2 * d->c, 3, STORED };
 }
 
 static void swiglu_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -55,8 +55,8 @@ static void swiglu_bwd_run(const struct ops *o, struct kern *k, const struct dim
 
 static void add_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ ADD, d->n, 1 };
-	a[1] = (struct arg){ IN, d->n, 1 };
+	a[0] = (struct arg){ ADD, d->n, 1, STORED };
+	a[1] = (struct arg){ IN, d->n, 1, STORED };
 }
 
 static void add_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -66,8 +66,8 @@ static void add_run(const struct ops *o, struct kern *k, const struct dims *d, v
 
 static void add_bias_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ ADD, d->n * d->c, 1 };
-	a[1] = (struct arg){ IN, d->c, 1 };
+	a[0] = (struct arg){ ADD, d->n * d->c, 1, STORED };
+	a[1] = (struct arg){ IN, d->c, 1, STORED };
 }
 
 static void add_bias_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -77,8 +77,8 @@ static void add_bias_run(const struct ops *o, struct kern *k, const struct dims 
 
 static void sum_rows_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ ADD, d->c, 1 };
-	a[1] = (struct arg){ IN, d->n * d->c, 1 };
+	a[0] = (struct arg){ ADD, d->c, 1, SINGLE };
+	a[1] = (struct arg){ IN, d->n * d->c, 1, STORED };
 }
 
 static void sum_rows_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -89,10 +89,10 @@ static void sum_rows_run(const struct ops *o, struct kern *k, const struct dims 
 /* p g m v, m and v those of some steps. */
 static void adamw_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ INOUT, d->n, 1 };
-	a[1] = (struct arg){ IN, d->n, 0.3 };
-	a[2] = (struct arg){ INOUT, d->n, 0.1 };
-	a[3] = (struct arg){ INOUT, d->n, 0.1 };
+	a[0] = (struct arg){ INOUT, d->n, 1, SINGLE };
+	a[1] = (struct arg){ IN, d->n, 0.3, SINGLE };
+	a[2] = (struct arg){ INOUT, d->n, 0.1, SINGLE };
+	a[3] = (struct arg){ INOUT, d->n, 0.1, SINGLE };
 }
 
 static void adamw_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -113,9 +113,9 @@ static void adamw_run(const struct ops *o, struct kern *k, const struct dims *d,
 /* p g m; n elements, lo steps done */
 static void sgd_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ INOUT, d->n, 1 };
-	a[1] = (struct arg){ IN, d->n, 0.3 };
-	a[2] = (struct arg){ d->lo ? INOUT : SET, d->n, 0.1 };
+	a[0] = (struct arg){ INOUT, d->n, 1, SINGLE };
+	a[1] = (struct arg){ IN, d->n, 0.3, SINGLE };
+	a[2] = (struct arg){ d->lo ? INOUT : SET, d->n, 0.1, SINGLE };
 }
 
 static void sgd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -124,14 +124,32 @@ static void sgd_run(const struct ops *o, struct kern *k, const struct dims *d, v
 	o->sgd(k, p[0], p[1], p[2], d->n, &a);
 }
 
+static void accumulate_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ ADD, d->n, 1, SINGLE };
+	a[1] = (struct arg){ IN, d->n, 1, SINGLE };
+}
+
 static void accumulate_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
 {
 	o->accumulate(k, p[0], p[1], d->n);
 }
 
+static void widen_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, d->n, 1, SINGLE };
+	a[1] = (struct arg){ IN, d->n, 3, STORED };
+}
+
 static void widen_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
 {
 	o->widen(k, p[0], p[1], d->n);
+}
+
+static void narrow_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, d->n, 1, STORED };
+	a[1] = (struct arg){ IN, d->n, 3, SINGLE };
 }
 
 static void narrow_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -144,9 +162,9 @@ static void narrow_run(const struct ops *o, struct kern *k, const struct dims *d
 
 static void dropout_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ SET, d->n * d->c, 1 };
-	a[1] = (struct arg){ IN, d->n * d->c, 1 };
-	a[2] = (struct arg){ ROWS, d->n, 1 << 30 };
+	a[0] = (struct arg){ SET, d->n * d->c, 1, STORED };
+	a[1] = (struct arg){ IN, d->n * d->c, 1, STORED };
+	a[2] = (struct arg){ ROWS, d->n, 1 << 30, STORED };
 }
 
 static void dropout_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -167,9 +185,9 @@ const struct op_test element_ops[] = {
 	{ "add", true, add_args, NULL, add_run, COUNT_DIMS },
 	{ "add_bias", true, add_bias_args, NULL, add_bias_run, ROWS_DIMS },
 	{ "sum_rows", true, sum_rows_args, NULL, sum_rows_run, ROWS_DIMS },
-	{ "accumulate", true, add_args, NULL, accumulate_run, COUNT_DIMS },
-	{ "widen", true, map_fwd_args, NULL, widen_run, COUNT_DIMS },
-	{ "narrow", true, map_fwd_args, NULL, narrow_run, { { .n = 1 }, { .n = 17, .with = true }, { .n = 140001 } } },
+	{ "accumulate", true, accumulate_args, NULL, accumulate_run, COUNT_DIMS },
+	{ "widen", true, widen_args, NULL, widen_run, COUNT_DIMS },
+	{ "narrow", true, narrow_args, NULL, narrow_run, { { .n = 1 }, { .n = 17, .with = true }, { .n = 140001 } } },
 	{ "dropout", true, dropout_args, NULL, dropout_run, DROP_DIMS },
 	{ "sgd", true, sgd_args, NULL, sgd_run, { { .n = 1 }, { .n = 17, .lo = 2 }, { .n = 70001, .lo = 1 }, { .n = 20000 } } },
 	{ "adamw", true, adamw_args, adamw_prepare, adamw_run, COUNT_DIMS },

@@ -5,11 +5,11 @@
 
 static void route_fwd_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ CHOICES, d->n * d->lo, 1 };
-	a[1] = (struct arg){ SET, d->n * d->lo, 1 };
-	a[2] = (struct arg){ SET, d->n * d->d, 1 };
-	a[3] = (struct arg){ SET, d->n, 1 };
-	a[4] = (struct arg){ IN, d->n * d->d, 2 };
+	a[0] = (struct arg){ CHOICES, d->n * d->lo, 1, STORED };
+	a[1] = (struct arg){ SET, d->n * d->lo, 1, SINGLE };
+	a[2] = (struct arg){ SET, d->n * d->d, 1, SINGLE };
+	a[3] = (struct arg){ SET, d->n, 1, SINGLE };
+	a[4] = (struct arg){ IN, d->n * d->d, 2, SINGLE };
 }
 
 static void route_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -19,14 +19,14 @@ static void route_fwd_run(const struct ops *o, struct kern *k, const struct dims
 
 static void route_bwd_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ SET, d->n * d->d, 1 };
-	a[1] = (struct arg){ IN, d->n * d->lo, 1 };
-	a[2] = (struct arg){ TOKENS, d->n * d->lo, 1 };
-	a[3] = (struct arg){ IN, d->n * d->lo, 1 };
-	a[4] = (struct arg){ IN, d->n * d->d, 1 };
-	a[5] = (struct arg){ IN, d->n, 1 };
-	a[6] = (struct arg){ IN, d->d, 1 };
-	a[7] = (struct arg){ IN, d->n * d->d, 2 };
+	a[0] = (struct arg){ SET, d->n * d->d, 1, SINGLE };
+	a[1] = (struct arg){ IN, d->n * d->lo, 1, SINGLE };
+	a[2] = (struct arg){ TOKENS, d->n * d->lo, 1, STORED };
+	a[3] = (struct arg){ IN, d->n * d->lo, 1, SINGLE };
+	a[4] = (struct arg){ IN, d->n * d->d, 1, SINGLE };
+	a[5] = (struct arg){ IN, d->n, 1, SINGLE };
+	a[6] = (struct arg){ IN, d->d, 1, SINGLE };
+	a[7] = (struct arg){ IN, d->n * d->d, 2, SINGLE };
 }
 
 static void route_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -49,9 +49,9 @@ static void route_bwd_run(const struct ops *o, struct kern *k, const struct dims
 
 static void gather_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ SET, d->n * d->c, 1 };
-	a[1] = (struct arg){ IN, d->d * d->c, 1 };
-	a[2] = (struct arg){ ROWS, d->n, (double)d->d };
+	a[0] = (struct arg){ SET, d->n * d->c, 1, STORED };
+	a[1] = (struct arg){ IN, d->d * d->c, 1, STORED };
+	a[2] = (struct arg){ ROWS, d->n, (double)d->d, STORED };
 }
 
 static void gather_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -74,8 +74,8 @@ static void gather_run(const struct ops *o, struct kern *k, const struct dims *d
 
 static void copy_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ ADD, d->n * (d->c + d->lo), 1 };
-	a[1] = (struct arg){ IN, d->n * (d->c + d->d), 1 };
+	a[0] = (struct arg){ ADD, d->n * (d->c + d->lo), 1, STORED };
+	a[1] = (struct arg){ IN, d->n * (d->c + d->d), 1, STORED };
 }
 
 static void copy_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -101,10 +101,10 @@ static void scatter(const struct dims *d, int64_t *at)
 
 static void combine_fwd_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ SET, d->n * d->c, 1 };
-	a[1] = (struct arg){ IN, places(d) * d->c, 1 };
-	a[2] = (struct arg){ ROWS, d->n * d->lo, 1 };
-	a[3] = (struct arg){ IN, d->n * d->lo, 1 };
+	a[0] = (struct arg){ SET, d->n * d->c, 1, STORED };
+	a[1] = (struct arg){ IN, places(d) * d->c, 1, STORED };
+	a[2] = (struct arg){ ROWS, d->n * d->lo, 1, STORED };
+	a[3] = (struct arg){ IN, d->n * d->lo, 1, SINGLE };
 }
 
 static void combine_fwd_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -121,12 +121,12 @@ static void combine_fwd_run(const struct ops *o, struct kern *k, const struct di
 
 static void combine_bwd_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ INOUT, places(d) * d->c, 1 };
-	a[1] = (struct arg){ d->with ? SET : IN, d->n * d->lo, 1 };
-	a[2] = (struct arg){ IN, d->n * d->c, 1 };
-	a[3] = (struct arg){ IN, places(d) * d->c, 1 };
-	a[4] = (struct arg){ ROWS, d->n * d->lo, 1 };
-	a[5] = (struct arg){ IN, d->n * d->lo, 1 };
+	a[0] = (struct arg){ INOUT, places(d) * d->c, 1, STORED };
+	a[1] = (struct arg){ d->with ? SET : IN, d->n * d->lo, 1, SINGLE };
+	a[2] = (struct arg){ IN, d->n * d->c, 1, STORED };
+	a[3] = (struct arg){ IN, places(d) * d->c, 1, STORED };
+	a[4] = (struct arg){ ROWS, d->n * d->lo, 1, STORED };
+	a[5] = (struct arg){ IN, d->n * d->lo, 1, SINGLE };
 }
 
 static void combine_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)

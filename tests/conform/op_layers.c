@@ -5,10 +5,10 @@
 
 static void linear_fwd_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ SET, d->n * d->d, 1 };
-	a[1] = (struct arg){ IN, d->n * d->c, 1 };
-	a[2] = (struct arg){ IN, d->d * d->c, 0.1 };
-	a[3] = (struct arg){ IN, d->d, 1 };
+	a[0] = (struct arg){ SET, d->n * d->d, 1, STORED };
+	a[1] = (struct arg){ IN, d->n * d->c, 1, STORED };
+	a[2] = (struct arg){ IN, d->d * d->c, 0.1, STORED };
+	a[3] = (struct arg){ IN, d->d, 1, STORED };
 }
 
 static void linear_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -18,9 +18,9 @@ static void linear_fwd_run(const struct ops *o, struct kern *k, const struct dim
 
 static void linear_bwd_input_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ SET, d->n * d->c, 1 };
-	a[1] = (struct arg){ IN, d->n * d->d, 1 };
-	a[2] = (struct arg){ IN, d->d * d->c, 0.1 };
+	a[0] = (struct arg){ SET, d->n * d->c, 1, STORED };
+	a[1] = (struct arg){ IN, d->n * d->d, 1, STORED };
+	a[2] = (struct arg){ IN, d->d * d->c, 0.1, STORED };
 }
 
 static void linear_bwd_input_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -31,10 +31,10 @@ static void linear_bwd_input_run(const struct ops *o, struct kern *k, const stru
 
 static void linear_bwd_weight_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ ADD, d->d * d->c, 1 };
-	a[1] = (struct arg){ d->with ? ADD : IN, d->d, 1 };
-	a[2] = (struct arg){ IN, d->n * d->d, 1 };
-	a[3] = (struct arg){ IN, d->n * d->c, 1 };
+	a[0] = (struct arg){ ADD, d->d * d->c, 1, SINGLE };
+	a[1] = (struct arg){ d->with ? ADD : IN, d->d, 1, SINGLE };
+	a[2] = (struct arg){ IN, d->n * d->d, 1, STORED };
+	a[3] = (struct arg){ IN, d->n * d->c, 1, STORED };
 }
 
 static void linear_bwd_weight_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -51,14 +51,14 @@ static void linear_bwd_weight_run(const struct ops *o, struct kern *k, const str
 
 static void norm_fwd_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ SET, d->n * d->c, 1 };
-	a[1] = (struct arg){ d->with ? SET : IN, d->n * d->c, 1 };
-	a[2] = (struct arg){ SET, d->n, 1 };
-	a[3] = (struct arg){ SET, d->n, 1 };
-	a[4] = (struct arg){ IN, d->n * d->c, 2 };
-	a[5] = (struct arg){ IN, d->n * d->c, 1 };
-	a[6] = (struct arg){ IN, d->c, 1 };
-	a[7] = (struct arg){ IN, d->c, 1 };
+	a[0] = (struct arg){ SET, d->n * d->c, 1, STORED };
+	a[1] = (struct arg){ d->with ? SET : IN, d->n * d->c, 1, STORED };
+	a[2] = (struct arg){ SET, d->n, 1, SINGLE_OF_STORED };
+	a[3] = (struct arg){ SET, d->n, 1, SINGLE_OF_STORED };
+	a[4] = (struct arg){ IN, d->n * d->c, 2, STORED };
+	a[5] = (struct arg){ IN, d->n * d->c, 1, STORED };
+	a[6] = (struct arg){ IN, d->c, 1, STORED };
+	a[7] = (struct arg){ IN, d->c, 1, STORED };
 }
 
 static void layernorm_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -79,16 +79,16 @@ static void rmsnorm_fwd_run(const struct ops *o, struct kern *k, const struct di
 
 static void norm_bwd_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ SET, d->n * d->c, 1 };
-	a[1] = (struct arg){ ADD, d->c, 1 };
-	a[2] = (struct arg){ ADD, d->c, 1 };
-	a[3] = (struct arg){ IN, d->n * d->c, 1 };
-	a[4] = (struct arg){ IN, d->n * d->c, 1 };
-	a[5] = (struct arg){ IN, d->n * d->c, 2 };
-	a[6] = (struct arg){ IN, d->n, 1 };
-	a[7] = (struct arg){ IN, d->n, 1 };
-	a[8] = (struct arg){ IN, d->c, 1 };
-	a[9] = (struct arg){ IN, d->n * d->c, 1 }; /* y, while preparing */
+	a[0] = (struct arg){ SET, d->n * d->c, 1, STORED };
+	a[1] = (struct arg){ ADD, d->c, 1, SINGLE };
+	a[2] = (struct arg){ ADD, d->c, 1, SINGLE };
+	a[3] = (struct arg){ IN, d->n * d->c, 1, STORED };
+	a[4] = (struct arg){ IN, d->n * d->c, 1, STORED };
+	a[5] = (struct arg){ IN, d->n * d->c, 2, STORED };
+	a[6] = (struct arg){ IN, d->n, 1, SINGLE };
+	a[7] = (struct arg){ IN, d->n, 1, SINGLE };
+	a[8] = (struct arg){ IN, d->c, 1, STORED };
+	a[9] = (struct arg){ IN, d->n * d->c, 1, STORED }; /* y, while preparing */
 }
 
 static void layernorm_bwd_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)

@@ -11,11 +11,15 @@
 /* TOKENS are int32 and ROWS int64, both inputs; CHOICES are int32 that the op sets. */
 enum kind { NONE, IN, SET, ADD, INOUT, TOKENS, ROWS, CHOICES };
 
+/* Of numbers: in the storage type; fp32 in every storage; fp32, but computed from what was rounded on its way. */
+enum width { STORED, SINGLE, SINGLE_OF_STORED };
+
 /* Random numbers of standard deviation `scale`; for TOKENS and ROWS in [0, scale). */
 struct arg {
 	enum kind kind;
 	int64_t count;
 	double scale;
+	enum width width;
 };
 
 enum { ARGS = 10 };

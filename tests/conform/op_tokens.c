@@ -10,9 +10,9 @@ static struct rope_shape rope_of(const struct dims *d)
 
 static void rope_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ INOUT, d->n * d->c, 1 };
-	a[1] = (struct arg){ IN, d->d * d->s.dim / 2, 1 };
-	a[2] = (struct arg){ IN, d->d * d->s.dim / 2, 1 };
+	a[0] = (struct arg){ INOUT, d->n * d->c, 1, STORED };
+	a[1] = (struct arg){ IN, d->d * d->s.dim / 2, 1, SINGLE };
+	a[2] = (struct arg){ IN, d->d * d->s.dim / 2, 1, SINGLE };
 }
 
 static void rope_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -36,11 +36,11 @@ enum { VOCAB = 100, SHARD = 40 };
 
 static void embed_fwd_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ SET, d->n * d->c, 1 };
-	a[1] = (struct arg){ TOKENS, d->n, VOCAB };
-	a[2] = (struct arg){ IN, SHARD * d->c, 1 };
-	a[3] = (struct arg){ IN, d->d * d->c, 1 };
-	a[4] = (struct arg){ TOKENS, d->n, (double)d->d };
+	a[0] = (struct arg){ SET, d->n * d->c, 1, STORED };
+	a[1] = (struct arg){ TOKENS, d->n, VOCAB, STORED };
+	a[2] = (struct arg){ IN, SHARD * d->c, 1, STORED };
+	a[3] = (struct arg){ IN, d->d * d->c, 1, STORED };
+	a[4] = (struct arg){ TOKENS, d->n, (double)d->d, STORED };
 }
 
 static void embed_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -50,11 +50,11 @@ static void embed_fwd_run(const struct ops *o, struct kern *k, const struct dims
 
 static void embed_bwd_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ ADD, SHARD * d->c, 1 };
-	a[1] = (struct arg){ d->with ? ADD : IN, (d->d + 3) * d->c, 1 };
-	a[2] = (struct arg){ IN, d->n * d->c, 1 };
-	a[3] = (struct arg){ TOKENS, d->n, VOCAB };
-	a[4] = (struct arg){ TOKENS, d->n, (double)d->d };
+	a[0] = (struct arg){ ADD, SHARD * d->c, 1, SINGLE };
+	a[1] = (struct arg){ d->with ? ADD : IN, (d->d + 3) * d->c, 1, SINGLE };
+	a[2] = (struct arg){ IN, d->n * d->c, 1, STORED };
+	a[3] = (struct arg){ TOKENS, d->n, VOCAB, STORED };
+	a[4] = (struct arg){ TOKENS, d->n, (double)d->d, STORED };
 }
 
 static void embed_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -70,8 +70,8 @@ static void embed_bwd_run(const struct ops *o, struct kern *k, const struct dims
 
 static void xent_max_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ SET, d->n, 1 };
-	a[1] = (struct arg){ IN, d->n * d->c, 3 };
+	a[0] = (struct arg){ SET, d->n, 1, SINGLE };
+	a[1] = (struct arg){ IN, d->n * d->c, 3, STORED };
 }
 
 static void xent_max_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -81,11 +81,11 @@ static void xent_max_run(const struct ops *o, struct kern *k, const struct dims 
 
 static void xent_exp_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ INOUT, d->n * d->c, 3 };
-	a[1] = (struct arg){ SET, d->n, 1 };
-	a[2] = (struct arg){ SET, d->n, 1 };
-	a[3] = (struct arg){ IN, d->n, 1 };
-	a[4] = (struct arg){ TOKENS, d->n, (double)d->d };
+	a[0] = (struct arg){ INOUT, d->n * d->c, 3, STORED };
+	a[1] = (struct arg){ SET, d->n, 1, SINGLE };
+	a[2] = (struct arg){ SET, d->n, 1, SINGLE };
+	a[3] = (struct arg){ IN, d->n, 1, SINGLE };
+	a[4] = (struct arg){ TOKENS, d->n, (double)d->d, STORED };
 }
 
 static void xent_exp_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)

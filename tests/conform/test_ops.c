@@ -4,11 +4,13 @@
  * A struct op_test declares an op's arguments and calls it; the rest is the
  * same for all: "sets" outputs are NaN before, "adds" outputs hold known
  * values, inputs must stay as they were, nothing may be written behind an
- * array, the error is |out - ref| / |ref| <= 1e-5, two runs give the same
- * bits, and so do 1, 2 and 3 threads where the op promises it.
+ * array, the error is |out - ref| / |ref| <= 1e-5 (more where the result is
+ * stored in 2 bytes), two runs give the same bits, and so do 1, 2 and 3
+ * threads where the op promises it. The reference reads what the backend reads, rounded to its storage.
  */
 #include "base/philox.h"
 #include "tests/conform/op_test.h"
+#include "tests/conform/storage.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -22,14 +24,25 @@
 
 enum { PAD = 16 };
 static const unsigned char canary = 0x7b;
-static const double tolerance = 1e-5;
 
-/* One call's arrays, of doubles for the reference or of floats, with a canary behind each. */
+/* One call's arrays, of doubles for the reference or as a backend stores them, with a canary behind each. */
 struct call {
 	struct arg args[ARGS];
 	void *p[ARGS];
-	size_t element;
+	const struct storage *storage;
 };
+
+/* Of the numbers in argument i. */
+static const struct storage *arg_storage(const struct call *c, int i)
+{
+	return c->storage != &storage_fp64 && c->args[i].width != STORED ? &storage_fp32 : c->storage;
+}
+
+static double arg_tolerance(const struct call *c, int i)
+{
+	double stored = c->storage->tolerance;
+	return c->args[i].width == STORED ? stored : c->args[i].width == SINGLE ? storage_fp32.tolerance : 4 * stored;
+}
 
 static bool arg_whole(const struct arg *a)
 {
@@ -39,14 +52,14 @@ static bool arg_whole(const struct arg *a)
 static size_t arg_bytes(const struct call *c, int i)
 {
 	const struct arg *a = &c->args[i];
-	size_t element = a->kind == ROWS ? sizeof(int64_t) : arg_whole(a) ? sizeof(int32_t) : c->element;
+	size_t element = a->kind == ROWS ? sizeof(int64_t) : arg_whole(a) ? sizeof(int32_t) : arg_storage(c, i)->width;
 	return (size_t)a->count * element;
 }
 
-static void call_init(struct call *c, const struct op_test *t, const struct dims *d, size_t element)
+static void call_init(struct call *c, const struct op_test *t, const struct dims *d, const struct storage *storage)
 {
 	memset(c, 0, sizeof *c);
-	c->element = element;
+	c->storage = storage;
 	t->args(d, c->args);
 	for (int i = 0; i < ARGS; i++) {
 		if (c->args[i].kind == NONE)
@@ -64,32 +77,45 @@ static void call_fini(struct call *c)
 		free(c->p[i]);
 }
 
-/* The reference's arrays: doubles that floats can hold. */
+/* Normal numbers, drawn by a hundred since they come by four. */
+static void random_numbers(double *x, const struct arg *a, struct philox_key key)
+{
+	float normal[100];
+	for (int64_t j = 0; j < a->count; j++) {
+		if (j % 100 == 0)
+			philox_normal(key, (uint64_t)j, 100, normal);
+		x[j] = (double)(normal[j % 100] * (float)a->scale);
+	}
+}
+
+static uint32_t random_below(const struct arg *a, struct philox_key key, int64_t j)
+{
+	uint32_t bits[4];
+	philox4(key, (uint64_t)j, bits);
+	return bits[0] % (uint32_t)a->scale;
+}
+
 static void call_random(struct call *c, uint64_t seed)
 {
 	for (int i = 0; i < ARGS; i++) {
 		const struct arg *a = &c->args[i];
 		struct philox_key key = philox_key(seed, PHILOX_TEST, (uint64_t)i);
-		for (int64_t j = 0; a->kind && j < a->count; j++) {
-			uint32_t bits[4];
-			float normal;
-			philox4(key, (uint64_t)j, bits);
-			philox_normal(key, (uint64_t)j, 1, &normal);
+		if (a->kind != NONE && !arg_whole(a))
+			random_numbers(c->p[i], a, key);
+		for (int64_t j = 0; arg_whole(a) && j < a->count; j++)
 			if (a->kind == ROWS)
-				((int64_t *)c->p[i])[j] = (int64_t)(bits[0] % (uint32_t)a->scale);
-			else if (arg_whole(a))
-				((int32_t *)c->p[i])[j] = a->kind == TOKENS ? (int32_t)(bits[0] % (uint32_t)a->scale) : -1;
+				((int64_t *)c->p[i])[j] = random_below(a, key, j);
 			else
-				((double *)c->p[i])[j] = (double)(normal * (float)a->scale);
-		}
+				((int32_t *)c->p[i])[j] = a->kind == TOKENS ? (int32_t)random_below(a, key, j) : -1;
 	}
 }
 
-static void call_round(struct call *c)
+/* To what the arrays of `like` can hold. */
+static void call_round(struct call *c, const struct call *like)
 {
 	for (int i = 0; i < ARGS; i++)
 		for (int64_t j = 0; c->args[i].kind && !arg_whole(&c->args[i]) && j < c->args[i].count; j++)
-			((double *)c->p[i])[j] = (double)(float)((double *)c->p[i])[j];
+			((double *)c->p[i])[j] = storage_round(arg_storage(like, i), ((double *)c->p[i])[j]);
 }
 
 /* Copies what the op reads; what it sets becomes NaN. */
@@ -102,10 +128,7 @@ static void call_copy(struct call *to, const struct call *from)
 		else if (kind != NONE)
 			for (int64_t j = 0; j < to->args[i].count; j++) {
 				double x = kind == SET ? (double)NAN : ((double *)from->p[i])[j];
-				if (to->element == sizeof(float))
-					((float *)to->p[i])[j] = (float)x;
-				else
-					((double *)to->p[i])[j] = x;
+				storage_put(arg_storage(to, i), to->p[i], j, x);
 			}
 	}
 }
@@ -127,13 +150,14 @@ static const char *where(const struct op_test *t, const struct dims *d, const ch
 }
 
 /* What is infinite must be the same infinity. */
-static double relative_error(const float *out, const double *ref, int64_t n)
+static double relative_error(const struct storage *s, const void *out, const double *ref, int64_t n)
 {
 	double diff = 0, norm = 0;
 	for (int64_t i = 0; i < n; i++) {
-		if (isinf(ref[i]) && (double)out[i] == ref[i])
+		double x = storage_get(s, out, i);
+		if (isinf(ref[i]) && x == ref[i])
 			continue;
-		diff += ((double)out[i] - ref[i]) * ((double)out[i] - ref[i]);
+		diff += (x - ref[i]) * (x - ref[i]);
 		norm += ref[i] * ref[i];
 	}
 	return norm > 0 ? sqrt(diff / norm) : sqrt(diff);
@@ -162,8 +186,8 @@ static void check(const struct call *out, const struct call *in, const struct ca
 				fail_msg("%s: changed an input", at);
 			continue;
 		}
-		double error = relative_error(out->p[i], ref->p[i], out->args[i].count);
-		if (!(error <= tolerance))
+		double error = relative_error(arg_storage(out, i), out->p[i], ref->p[i], out->args[i].count);
+		if (!(error <= arg_tolerance(out, i)))
 			fail_msg("%s: error %.3g", at, error);
 	}
 }
@@ -183,9 +207,9 @@ static void run_threads(const struct op_test *t, const struct dims *d, const cha
 	struct call in, one, two;
 	if (kern_open(backend, threads, &k, &e) < 0)
 		fail_msg("%s", e.text);
-	call_init(&in, t, d, sizeof(float));
-	call_init(&one, t, d, sizeof(float));
-	call_init(&two, t, d, sizeof(float));
+	call_init(&in, t, d, storage_of(backend));
+	call_init(&one, t, d, storage_of(backend));
+	call_init(&two, t, d, storage_of(backend));
 	call_copy(&in, master);
 	call_copy(&one, master);
 	call_copy(&two, master);
@@ -208,13 +232,13 @@ static void run_dims(const struct op_test *t, const struct dims *d, const char *
 	struct kern *k;
 	struct call master, ref, first;
 	assert_int_equal(kern_open("plain64", 1, &k, NULL), 0);
-	call_init(&master, t, d, sizeof(double));
-	call_init(&ref, t, d, sizeof(double));
-	call_init(&first, t, d, sizeof(float));
+	call_init(&master, t, d, &storage_fp64);
+	call_init(&ref, t, d, &storage_fp64);
+	call_init(&first, t, d, storage_of(backend));
 	call_random(&master, 7);
 	if (t->prepare)
 		t->prepare(kern_ops(k), k, d, master.p);
-	call_round(&master);
+	call_round(&master, &first);
 	call_copy(&ref, &master);
 	t->run(kern_ops(k), k, d, ref.p);
 	for (int threads = 1; threads <= (strcmp(backend, "plain") ? 3 : 1); threads++)
@@ -249,6 +273,8 @@ int main(void)
 {
 	const struct CMUnitTest backends[] = {
 		BACKEND("plain"), BACKEND("cpu"), BACKEND("cpu-v2"), BACKEND("cpu-v3"), BACKEND("cpu-v4"),
+		BACKEND("plain:bf16"), BACKEND("plain:fp16"), BACKEND("cpu:bf16"), BACKEND("cpu:fp16"),
+		BACKEND("cpu-v2:bf16"), BACKEND("cpu-v2:fp16"), BACKEND("cpu-v3:fp16"),
 	};
 	return cmocka_run_group_tests(backends, NULL, NULL);
 }

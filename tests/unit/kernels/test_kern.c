@@ -21,6 +21,12 @@ static void unknown_backends_and_thread_counts_are_refused_by_name(void **state)
 	assert_int_equal(kern_open("cpu", 0, &k, &e), -1);
 	assert_non_null(strstr(e.text, "0 threads"));
 	assert_int_equal(kern_open("cpu", 1 << 20, &k, &e), -1);
+	assert_int_equal(kern_open("cpu:fp15", 1, &k, &e), -1);
+	assert_non_null(strstr(e.text, "cpu:fp15"));
+	assert_int_equal(kern_open("cpu:", 1, &k, &e), -1);
+	assert_int_equal(kern_open("cp:bf16", 1, &k, &e), -1);
+	assert_int_equal(kern_open("plain64:bf16", 1, &k, &e), -1);
+	assert_non_null(strstr(e.text, "plain64:bf16"));
 	assert_null(k);
 	kern_close(NULL);
 }
@@ -28,13 +34,13 @@ static void unknown_backends_and_thread_counts_are_refused_by_name(void **state)
 static void a_backend_knows_its_name_and_threads(void **state)
 {
 	(void)state;
-	const char *names[] = { "plain", "cpu" };
-	for (int i = 0; i < 2; i++) {
+	const char *names[] = { "plain", "cpu", "plain:fp16", "cpu:bf16" };
+	for (int i = 0; i < 4; i++) {
 		struct kern *k;
 		assert_int_equal(kern_open(names[i], 3, &k, NULL), 0);
 		assert_string_equal(kern_ops(k)->name, names[i]);
 		assert_int_equal(kern_threads(k), 3);
-		assert_int_equal(kern_width(k), 4);
+		assert_int_equal(kern_width(k), strchr(names[i], ':') ? 2 : 4);
 		kern_close(k);
 	}
 	assert_true(blas_name()[0]);
@@ -44,8 +50,8 @@ static void a_backend_knows_its_name_and_threads(void **state)
 static void every_backend_has_every_op(void **state)
 {
 	(void)state;
-	const char *names[] = { "plain", "plain64", "cpu" };
-	for (int i = 0; i < 3; i++) {
+	const char *names[] = { "plain", "plain64", "cpu", "cpu:bf16", "cpu:fp16" };
+	for (int i = 0; i < 5; i++) {
 		struct kern *k;
 		assert_int_equal(kern_open(names[i], 1, &k, NULL), 0);
 		void *entry;
@@ -84,6 +90,18 @@ static void memory_is_zeroed_aligned_and_counted(void **state)
 	kern_close(k); /* takes the rest along */
 }
 
+/* The lanes of 2-byte storage are the kern's own memory, counted like the rest. */
+static void narrow_storage_counts_its_scratch(void **state)
+{
+	(void)state;
+	struct kern *k;
+	assert_int_equal(kern_open("cpu:bf16", 3, &k, NULL), 0);
+	assert_int_equal(kern_peak(k), 3 * (size_t)KERN_NARROW_LANE);
+	assert_non_null(kern_alloc(k, 1000));
+	assert_int_equal(kern_peak(k), 3 * (size_t)KERN_NARROW_LANE + 1000);
+	kern_close(k);
+}
+
 static void memory_that_is_not_there_is_null(void **state)
 {
 	(void)state;
@@ -103,6 +121,9 @@ static void products_have_a_rate(void **state)
 	assert_true(kern_gemm_flops(k, 64, 0) > 0);
 	assert_true(kern_gemm_flops(k, (int64_t)1 << 30, 0) == 0);
 	kern_close(k);
+	assert_int_equal(kern_open("cpu:fp16", 2, &k, NULL), 0);
+	assert_true(kern_gemm_flops(k, 64, 0) > 0);
+	kern_close(k);
 }
 
 int main(void)
@@ -112,6 +133,7 @@ int main(void)
 		cmocka_unit_test(a_backend_knows_its_name_and_threads),
 		cmocka_unit_test(every_backend_has_every_op),
 		cmocka_unit_test(memory_is_zeroed_aligned_and_counted),
+		cmocka_unit_test(narrow_storage_counts_its_scratch),
 		cmocka_unit_test(memory_that_is_not_there_is_null),
 		cmocka_unit_test(products_have_a_rate),
 	};
