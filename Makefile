@@ -184,7 +184,7 @@ fuzz: setup-fuzz
 .PHONY: fuzz-bins
 fuzz-bins: $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-FUZZ_ROOMS := agent/text agent/ckpt agent/data $(COMM_ROOMS) plan topo base
+FUZZ_ROOMS := agent/text agent/ckpt agent/hf agent/data $(COMM_ROOMS) plan topo base
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZ_ROOMS))
 	@mkdir -p $(@D)
 	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash -lpcre2-8

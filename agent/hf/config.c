@@ -248,7 +248,10 @@ static int read_rows(struct reader *r, int64_t seq)
 			continue;
 		if (!v && !strcmp(row->ours, "rope_theta"))
 			v = json_object_get(rope_of(r), row->theirs);
-		if (seq && r->family != FAMILY_GPT2 && !strcmp(row->ours, "seq"))
+		bool context = seq && !strcmp(row->ours, "seq");
+		if (context && r->family == FAMILY_GPT2 && json_integer_value(v) != seq)
+			return refuse(r, row->theirs, v, "and its positions are learned: no other context can be asked for");
+		if (context)
 			buf_printf(&r->ini, "seq = %" PRId64 "\n", seq);
 		else if (put(r, row->theirs, v, row->ours, row->absent))
 			return -1;

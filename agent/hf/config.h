@@ -23,7 +23,8 @@
 
 enum { CONFIG_MOST = 1 << 24 };
 
-/* `name` stands for the file in errors. seq: overrides its context where positions are rotary; 0: the file's own. out is a job of
+/* `name` stands for the file in errors. seq: overrides its context where positions are rotary (ERR_CORRUPT where they are
+ * learned and others); 0: the file's own. out is a job of
  * defaults but for [model]. ERR_UNSUPPORTED: a model that is not ours; ERR_CORRUPT: not what a config.json holds. */
 int config_read(const char *text, size_t n, const char *name, int64_t seq, struct job *out, struct err *e);
 
