@@ -78,7 +78,9 @@ int fit_memory(const struct job *job, const struct cluster *c, struct plan *p, s
 static bool divides(const struct job *job, const struct model_shape *m, const struct layout *l)
 {
 	bool heads = l->tp <= m->kv_heads || (l->tp % m->kv_heads == 0 && m->heads % l->tp == 0);
-	return heads && l->tp <= m->ffn && l->tp <= m->vocab && layout_n_stages(l) <= m->layers && l->dp % l->ep == 0 &&
+	bool sp = !job->parallel.sp || (l->tp > 1 && job->batch.micro * (m->seq / l->cp) % l->tp == 0);
+	bool schedule = job->parallel.schedule != SCHEDULE_INTERLEAVED || l->pp > 1;
+	return heads && sp && schedule && l->tp <= m->ffn && l->tp <= m->vocab && layout_n_stages(l) <= m->layers && l->dp % l->ep == 0 &&
 	       job->batch.global % (job->batch.micro * l->dp) == 0;
 }
 
@@ -142,6 +144,38 @@ static void consider(const struct job *job, const struct cluster *c, const struc
 		*best = *l;
 }
 
+/* What takes less memory at the same degrees, the cheapest first. */
+static const struct thrift {
+	const char *words;
+	enum job_recompute mode;
+	int64_t zero;
+} thrifts[] = {
+	{ "recompute.mode = selective", RECOMPUTE_SELECTIVE, 0 },
+	{ "parallel.zero = 1", RECOMPUTE_NONE, 1 },
+	{ "recompute.mode = full", RECOMPUTE_FULL, 0 },
+	{ "parallel.zero = 2", RECOMPUTE_NONE, 2 },
+	{ "parallel.zero = 3", RECOMPUTE_NONE, 3 },
+	{ "parallel.zero = 3 with recompute.mode = full", RECOMPUTE_FULL, 3 },
+};
+
+/* NULL: nothing of it, or the degrees are not the cluster's. */
+static const char *thrift_of(const struct job *job, const struct cluster *c, const struct model_shape *m, const struct layout *asked)
+{
+	if (!plan_room(c, asked) || !divides(job, m, asked))
+		return NULL;
+	for (size_t i = 0; i < sizeof thrifts / sizeof *thrifts; i++) {
+		struct job other = *job;
+		if (thrifts[i].mode > other.recompute.mode)
+			other.recompute.mode = thrifts[i].mode;
+		if (thrifts[i].zero > other.parallel.zero)
+			other.parallel.zero = thrifts[i].zero;
+		bool less = other.recompute.mode != job->recompute.mode || other.parallel.zero != job->parallel.zero;
+		if (less && fits(&other, c, m, asked))
+			return thrifts[i].words;
+	}
+	return NULL;
+}
+
 void fit_hint(const struct job *job, const struct cluster *c, const struct layout *asked, struct buf *out)
 {
 	struct layout best = { 0 };
@@ -161,8 +195,11 @@ void fit_hint(const struct job *job, const struct cluster *c, const struct layou
 				consider(job, c, &m, asked, &l, &best);
 		}
 	}
+	const char *thrift = thrift_of(job, c, &m, asked);
 	if (best.tp)
-		buf_printf(out, "tp = %d, dp = %d, pp = %d would fit", best.tp, best.dp, best.pp);
+		buf_printf(out, "tp = %d, dp = %d, pp = %d would fit%s%s", best.tp, best.dp, best.pp, thrift ? ", and so would " : "", thrift ? thrift : "");
+	else if (thrift)
+		buf_printf(out, "%s would fit", thrift);
 	else
 		buf_puts(out, "no degrees fit: use more or larger devices, or a smaller model, batch.micro or model.seq");
 }

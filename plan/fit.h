@@ -22,7 +22,7 @@ int plan_fill_dp(const struct job *job, const struct cluster *c, const struct la
 bool fit_on_cpu(const struct node_kind *k);
 /* Sets p->memory; ERR_NOFIT names the rank, what it needs, its largest part, and fit_hint's words. */
 int fit_memory(const struct job *job, const struct cluster *c, struct plan *p, struct err *e);
-/* "tp = 2, dp = 2, pp = 2 would fit" of the degrees nearest to `asked`, or that none would. */
+/* "tp = 2, dp = 2, pp = 2 would fit" of the degrees nearest to `asked`, or that none would; and what would make `asked` itself fit. */
 void fit_hint(const struct job *job, const struct cluster *c, const struct layout *asked, struct buf *out);
 
 #endif

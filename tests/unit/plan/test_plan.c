@@ -229,6 +229,28 @@ static void what_does_not_fit_the_memory_is_refused_by_part(void **state)
 		     "no degrees fit: use more or larger devices, or a smaller model, batch.micro or model.seq");
 }
 
+static void what_would_make_the_same_degrees_fit_is_said(void **state)
+{
+	static const struct { const char *file, *words; int nodes; const char *says; } cases[] = {
+		{ "templates/jobs/llama-13b-zero3.ini", "parallel.zero=1", 2, ", and so would parallel.zero = 2" },
+		{ "templates/jobs/gpt-175b.ini", "parallel.pp=4 parallel.dp=16 precision.dtype=bf16", 64, ", and so would parallel.zero = 1" },
+		{ "templates/jobs/llama-70b.ini", "parallel.tp=2 parallel.pp=8", 4, ", and so would recompute.mode = full" },
+		/* sp has no meaning with tp = 1, interleaved none with pp = 1. */
+		{ "templates/jobs/llama-70b.ini", "parallel.dp=8", 4, "tp = 8, dp = 1, pp = 4 would fit" },
+	};
+	struct yard y;
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct job job = job_of(cases[i].file, cases[i].words);
+		struct err e = ERR_INIT;
+		struct plan p;
+		if (!plan_build(&job, build(&y, a100, cases[i].nodes), &p, &e))
+			fail_msg("%s %s fits", cases[i].file, cases[i].words);
+		if (!strstr(e.text, cases[i].says))
+			fail_msg("%s", e.text);
+	}
+}
+
 static void cpu_agents_share_their_nodes_memory(void **state)
 {
 	struct yard y;
@@ -541,6 +563,7 @@ int main(void)
 		cmocka_unit_test(too_many_ranks_are_refused_with_the_nearest_that_fit),
 		cmocka_unit_test(the_largest_sizes_of_all_do_not_fit),
 		cmocka_unit_test(what_does_not_fit_the_memory_is_refused_by_part),
+		cmocka_unit_test(what_would_make_the_same_degrees_fit_is_said),
 		cmocka_unit_test(cpu_agents_share_their_nodes_memory),
 		cmocka_unit_test(a_checkpoints_snapshot_counts_on_cpus_alone),
 		cmocka_unit_test(memory_follows_the_layout),
