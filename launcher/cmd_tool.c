@@ -1,5 +1,5 @@
 /*
- * ckpt, data, bench, trace — run by the agent's program, which has the checkpoint, data and kernel code. Inside a Slurm
+ * ckpt, data, bench, generate, trace — run by the agent's program, which has the checkpoint, data and kernel code. Inside a Slurm
  * allocation `bench comm` runs on all of its devices, unless its words are about this host's ranks.
  */
 #include "launcher/command.h"

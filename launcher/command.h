@@ -21,7 +21,7 @@ int cmd_run(int argc, char **argv);
 int cmd_submit(int argc, char **argv); /* launcher/slurm */
 int cmd_plan(int argc, char **argv);
 int cmd_topo(int argc, char **argv);
-int cmd_tool(int argc, char **argv);   /* ckpt, data, bench, trace: the agent's tools */
+int cmd_tool(int argc, char **argv);   /* ckpt, data, bench, generate, trace: the agent's tools */
 
 /* True when --help or -h is among the words before "--". */
 bool command_wants_help(int argc, char **argv);

@@ -26,6 +26,7 @@ static const struct command {
 	{ "topo", cmd_topo, "show what the machines are" },
 	{ "ckpt", cmd_tool, "list, show, verify, import and export checkpoints" },
 	{ "data", cmd_tool, "pack text into token files; show them" },
+	{ "generate", cmd_tool, "go on with a text, by a checkpoint's model" },
 	{ "trace", cmd_tool, "say who held up a run's communication" },
 	{ "bench", cmd_tool, "measure matrix products and training steps" },
 	{ "help", cmd_help, "explain a command" },

@@ -39,7 +39,8 @@ struct tool {
 	X(bench_step)    \
 	X(bench_gemm)    \
 	X(bench_comm)    \
-	X(trace)
+	X(trace)         \
+	X(generate)
 
 #define TOOL_EXTERN(name) extern const struct tool tool_##name;
 TOOLS(TOOL_EXTERN)
