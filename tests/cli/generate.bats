@@ -10,7 +10,7 @@ setup_file() {
 	make_tiny_job
 	run_tiny bytes
 	"$MUSTER" data pack /usr/share/common-licenses/GPL-3 -o "$BATS_FILE_TMPDIR/ids" --tokenizer "$BATS_TEST_DIRNAME/../golden/text/mixtral.json"
-	run_tiny experts model.family=mixtral model.experts=4 model.kv_heads=2 model.vocab=700 "data.path=$BATS_FILE_TMPDIR/ids" \
+	run_tiny experts model.family=mixtral model.experts=4 model.kv_heads=2 model.vocab=1024 "data.path=$BATS_FILE_TMPDIR/ids" \
 		parallel.tp=2 parallel.pp=2 job.steps=5
 }
 
@@ -84,7 +84,7 @@ print(next((k for k in v if v[k] == i and "\u2581" not in k and "<" not in k), "
 	refused 1 "empty: no checkpoints" empty --prompt x
 	refused 2 "one CHECKPOINT is needed" --prompt x
 	refused 2 "the prompt is empty" "$run_dir"
-	refused 2 "a vocabulary of 700 tokens is not one of bytes; name its tokenizer.json" "$(run_folder experts)" --prompt x
+	refused 2 "a vocabulary of 1024 tokens is not one of bytes; name its tokenizer.json" "$(run_folder experts)" --prompt x
 	refused 2 "has 700 tokens, the model of" "$run_dir" --prompt x --tokenizer "$tokenizers/gpt2.json"
 	refused 2 "--end names a token of a --tokenizer" "$run_dir" --prompt x --end x
 	refused 2 "--end <none>: $tokenizers/mixtral.json has no such token" "$(run_folder experts)" --prompt x --tokenizer "$tokenizers/mixtral.json" --end '<none>'
