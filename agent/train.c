@@ -3,6 +3,7 @@
 #include "agent/data/blend.h"
 #include "agent/metrics/report.h"
 #include "agent/optim/optim.h"
+#include "agent/optim/scaler.h"
 #include "agent/pipeline/engine.h"
 #include "agent/samples.h"
 #include "agent/state.h"
@@ -22,6 +23,7 @@ struct trainer {
 	struct samples *samples;
 	struct engine *engine;
 	struct optim *optim;
+	struct scaler scaler;
 	struct ckpt_writer *writer;
 	struct state_view view;
 	struct ckpt_watch watch;
@@ -138,6 +140,7 @@ static int start_state(struct trainer *t, struct err *e)
 			 (long long)at.total_steps, (long long)job->job.steps);
 	compare_data(t, &at.data);
 	t->at.step = t->saved = at.step;
+	scaler_resume(&t->scaler, ckpt_number(&at, "loss_scale", 0), (int64_t)ckpt_number(&at, "loss_scale_good", 0));
 	t->at.samples = at.samples;
 	return 0;
 }
@@ -147,6 +150,7 @@ static int trainer_open(struct trainer *t, struct err *e)
 	const struct train_env *env = t->env;
 	double since = clock_s();
 	model_shape(t->job, &t->shape);
+	scaler_init(&t->scaler, t->job);
 	t->watch = (struct ckpt_watch){ on_piece, t };
 	t->reports = env->at.pp == env->layout.pp - 1 && env->at.tp == 0 && env->at.dp == 0;
 	control_progress(env->control, 0, "open data");
@@ -175,12 +179,26 @@ static void trainer_close(struct trainer *t)
 	free(t->whole);
 }
 
-static int check_numbers(const struct trainer *t, double loss, double norm, struct err *e)
+/* Whether to update: 1, or 0 when fp16 gradients have overflowed. The norm is the same on every rank, so all agree. */
+static int judge(struct trainer *t, const struct step_report *r, struct err *e)
 {
-	if (isfinite(loss) && isfinite(norm))
-		return 0;
-	return err_set(e, ERR_NUMERIC, "step %lld: the loss is %g, the gradient norm %g; nothing was updated: lower optimizer.lr, "
-		       "or lengthen optimizer.warmup", (long long)t->at.step + 1, loss, norm);
+	double scale = t->scaler.scale;
+	int rc = scaler_judge(&t->scaler, isfinite(r->loss) && isfinite(r->grad_norm), e);
+	if (rc < 0)
+		return err_prefix(e, "step %lld: loss %g, gradient norm %g", (long long)t->at.step + 1, r->loss, r->grad_norm);
+	if (rc == 0)
+		log_line(comm_rank(t->env->world) ? LOG_DEBUG : LOG_INFO, "step %lld: gradients overflow at a loss scale of %g; nothing is updated, the next is %g",
+			 (long long)t->at.step + 1, scale, t->scaler.scale);
+	return rc;
+}
+
+static int update(struct trainer *t, const struct step_report *r, double loss_scale, struct err *e)
+{
+	control_progress(t->env->control, t->at.step, "optimizer");
+	optim_step(t->optim, r->grad_norm, loss_scale, t->at.step);
+	if (store_publish(engine_store(t->engine), t->at.step + 1, e))
+		return err_prefix(e, "step %lld: parameters", (long long)t->at.step + 1);
+	return 0;
 }
 
 static void report(struct trainer *t, struct step_report *r)
@@ -208,6 +226,7 @@ static int train_step(struct trainer *t, struct err *e)
 	struct engine_batch batch;
 	if (samples_next(t->samples, &batch, e))
 		return -1;
+	batch.loss_scale = t->scaler.scale;
 	r.data_s = phases_lap(&t->spent, "data", &since);
 	if (engine_step(t->engine, &batch, &r.loss, e))
 		return err_prefix(e, "step %lld", (long long)step + 1);
@@ -215,12 +234,9 @@ static int train_step(struct trainer *t, struct err *e)
 	if (optim_norm(t->optim, t->env->world, batch.loss_scale, &r.grad_norm, e))
 		return err_prefix(e, "step %lld: gradient norm", (long long)step + 1);
 	phases_lap(&t->spent, "step", &since);
-	if (check_numbers(t, r.loss, r.grad_norm, e))
+	int good = judge(t, &r, e);
+	if (good < 0 || (good && update(t, &r, batch.loss_scale, e)))
 		return -1;
-	control_progress(control, step, "optimizer");
-	optim_step(t->optim, r.grad_norm, batch.loss_scale, step);
-	if (store_publish(engine_store(t->engine), step + 1, e))
-		return err_prefix(e, "step %lld: parameters", (long long)step + 1);
 	r.optimizer_s = phases_lap(&t->spent, "optimizer", &since);
 	r.step_s = since - begin;
 	t->at.step++;
@@ -272,6 +288,9 @@ static bool eval_due(const struct trainer *t)
 
 static int start_save(struct trainer *t, struct err *e)
 {
+	if (t->scaler.dynamic && (ckpt_number_set(&t->at, "loss_scale", t->scaler.scale, e) ||
+				  ckpt_number_set(&t->at, "loss_scale_good", (double)t->scaler.good, e)))
+		return -1;
 	return state_save(t->writer, &t->at, &t->view, e);
 }
 

@@ -1,0 +1,100 @@
+/* The loss scale: halves and skips on overflow, doubles after a window of good steps, survives a checkpoint. */
+#include "agent/optim/scaler.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct scaler scaler_of(enum job_dtype dtype, double scale, int64_t window)
+{
+	struct job job = { .precision = { .dtype = dtype, .loss_scale = scale, .loss_scale_window = window } };
+	struct scaler s;
+	scaler_init(&s, &job);
+	return s;
+}
+
+static void other_precisions_scale_nothing_and_refuse_what_is_not_finite(void **state)
+{
+	(void)state;
+	for (int d = DTYPE_FP32; d <= DTYPE_BF16; d++) {
+		struct scaler s = scaler_of((enum job_dtype)d, 0, 2);
+		struct err e = ERR_INIT;
+		for (int i = 0; i < 5; i++)
+			assert_int_equal(scaler_judge(&s, true, &e), 1);
+		assert_true(s.scale == 1);
+		assert_int_equal(scaler_judge(&s, false, &e), -1);
+		assert_int_equal(e.code, ERR_NUMERIC);
+	}
+}
+
+static void a_dynamic_scale_halves_and_doubles(void **state)
+{
+	struct scaler s = scaler_of(DTYPE_FP16, 0, 3);
+	struct err e = ERR_INIT;
+	(void)state;
+	assert_true(s.scale == SCALER_FIRST);
+	assert_int_equal(scaler_judge(&s, false, &e), 0);
+	assert_true(s.scale == SCALER_FIRST / 2);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(scaler_judge(&s, true, &e), 1);
+	assert_true(s.scale == SCALER_FIRST / 2);
+	assert_int_equal(scaler_judge(&s, false, &e), 0); /* an overflow begins the window anew */
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(scaler_judge(&s, true, &e), 1);
+	assert_true(s.scale == SCALER_FIRST / 2);
+}
+
+static void it_stops_at_its_ends(void **state)
+{
+	struct scaler s = scaler_of(DTYPE_FP16, 0, 1);
+	struct err e = ERR_INIT;
+	(void)state;
+	for (int i = 0; i < 40; i++)
+		assert_int_equal(scaler_judge(&s, true, &e), 1);
+	assert_true(s.scale == SCALER_MOST);
+	for (int i = 0; i < 24; i++)
+		assert_int_equal(scaler_judge(&s, false, &e), 0);
+	assert_true(s.scale == 1);
+	assert_int_equal(scaler_judge(&s, false, &e), -1);
+	assert_non_null(strstr(e.text, "bf16"));
+}
+
+static void a_fixed_scale_stays(void **state)
+{
+	struct scaler s = scaler_of(DTYPE_FP16, 128, 1);
+	struct err e = ERR_INIT;
+	(void)state;
+	assert_int_equal(scaler_judge(&s, true, &e), 1);
+	scaler_resume(&s, 4, 0);
+	assert_true(s.scale == 128);
+	assert_int_equal(scaler_judge(&s, false, &e), -1);
+	assert_non_null(strstr(e.text, "loss_scale = 128"));
+}
+
+static void a_checkpoint_s_numbers_go_on(void **state)
+{
+	struct scaler s = scaler_of(DTYPE_FP16, 0, 3);
+	struct err e = ERR_INIT;
+	(void)state;
+	scaler_resume(&s, 1024, 2);
+	assert_int_equal(scaler_judge(&s, true, &e), 1);
+	assert_true(s.scale == 2048);
+	scaler_resume(&s, NAN, 0); /* a damaged number is not believed */
+	assert_true(s.scale == 2048);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(other_precisions_scale_nothing_and_refuse_what_is_not_finite),
+		cmocka_unit_test(a_dynamic_scale_halves_and_doubles),
+		cmocka_unit_test(it_stops_at_its_ends),
+		cmocka_unit_test(a_fixed_scale_stays),
+		cmocka_unit_test(a_checkpoint_s_numbers_go_on),
+	};
+	return cmocka_run_group_tests_name("loss scale", tests, NULL, NULL);
+}
