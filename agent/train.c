@@ -2,6 +2,7 @@
 
 #include "agent/data/blend.h"
 #include "agent/metrics/report.h"
+#include "agent/metrics/timelines.h"
 #include "agent/optim/optim.h"
 #include "agent/optim/scaler.h"
 #include "agent/pipeline/engine.h"
@@ -417,6 +418,17 @@ static int train_loop(struct trainer *t, struct err *e)
 	return 0;
 }
 
+/* The first replica's pipeline stands for all. Nothing depends on it, so a failure is only told. */
+static void save_timeline(const struct trainer *t)
+{
+	const struct train_env *env = t->env;
+	const struct timeline *l = engine_timeline(t->engine);
+	struct err e = ERR_INIT;
+	if (l->n && !env->at.tp && !env->at.cp && !env->at.dp &&
+	    timelines_save(l, env->run_dir, env->generation, comm_rank(env->world), &e))
+		log_warn("%s", e.text);
+}
+
 int train_run(const struct train_env *env, struct err *e)
 {
 	struct trainer t = { .env = env, .job = env->job };
@@ -427,10 +439,12 @@ int train_run(const struct train_env *env, struct err *e)
 				       (json_int_t)t.at.samples, "phases", phases_json(env->phases)));
 		rc = train_loop(&t, e);
 	}
-	if (!rc)
+	if (!rc) {
+		save_timeline(&t);
 		control_send(env->control, MSG_FINISHED,
 			     json_pack("{s:I, s:I, s:o}", "step", (json_int_t)t.at.step, "peak_bytes",
 				       (json_int_t)engine_peak_bytes(t.engine), "phases", phases_json(&t.spent)));
+	}
 	trainer_close(&t);
 	return rc;
 }

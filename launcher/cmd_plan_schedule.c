@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 struct picture {
+	struct schedule schedule; /* the first replica's: others may have other numbers of micro-batches */
 	struct timeline simulated, measured;
 	struct drawing drawing;
 	struct buf title;
@@ -23,6 +24,7 @@ struct picture {
 
 static void picture_fini(struct picture *p)
 {
+	schedule_free(&p->schedule);
 	timeline_free(&p->simulated);
 	timeline_free(&p->measured);
 	buf_fini(&p->title);
@@ -37,14 +39,14 @@ static int simulate_as_measured(const struct plan *plan, struct picture *p, stru
 		return err_set(e, ERR_NOMEM, "no memory to simulate %d stages; close other programs", stages);
 	timeline_means(&p->measured, &plan->layout, seconds, seconds + stages, seconds + 2 * stages);
 	struct sched_costs costs = { seconds, seconds + stages, seconds + 2 * stages, 0 };
-	double end = schedule_simulate(&plan->schedule, &costs, &p->simulated, NULL);
+	double end = schedule_simulate(&p->schedule, &costs, &p->simulated, NULL);
 	free(seconds);
 	return end < 0 ? err_set(e, ERR_NOMEM, "no memory to simulate %d stages; close other programs", stages) : 0;
 }
 
 static int simulate(const struct plan *plan, struct picture *p, struct err *e)
 {
-	if (schedule_simulate(&plan->schedule, &plan->costs, &p->simulated, NULL) < 0)
+	if (schedule_simulate(&p->schedule, &plan->costs, &p->simulated, NULL) < 0)
 		return err_set(e, ERR_NOMEM, "no memory to simulate %d stages; close other programs", layout_n_stages(&plan->layout));
 	return 0;
 }
@@ -52,10 +54,13 @@ static int simulate(const struct plan *plan, struct picture *p, struct err *e)
 static int build(const struct job *job, const struct plan *plan, const char *run, struct picture *p, struct err *e)
 {
 	const struct layout *l = &plan->layout;
-	if (run ? timelines_load(run, l, plan->micros, &p->measured, e) || simulate_as_measured(plan, p, e) : simulate(plan, p, e))
+	int micros = plan->shares[0].micros;
+	if (schedule_build(job->parallel.schedule, l, micros, &p->schedule, e))
+		return -1;
+	if (run ? timelines_load(run, l, micros, &p->measured, e) || simulate_as_measured(plan, p, e) : simulate(plan, p, e))
 		return -1;
 	buf_printf(&p->title, "%s: %d rank%s × %d chunk%s, %d micro-batch%s", job_word(job, offsetof(struct job, parallel.schedule)),
-		   l->pp, human_s(l->pp), l->chunks, human_s(l->chunks), plan->micros, plan->micros == 1 ? "" : "es");
+		   l->pp, human_s(l->pp), l->chunks, human_s(l->chunks), micros, micros == 1 ? "" : "es");
 	p->drawing = (struct drawing){
 		.title = buf_str(&p->title), .n_parts = run ? 2 : 1,
 		.parts = { { run ? "simulated with the measured passes" : "simulated", &p->simulated }, { "measured", &p->measured } },
@@ -71,7 +76,7 @@ static json_t *part_json(const struct timeline *t)
 static int print_json(const struct job *job, const struct plan *plan, const struct picture *p)
 {
 	json_t *doc = json_pack("{s:s, s:i, s:i, s:i, s:o}", "schedule", job_word(job, offsetof(struct job, parallel.schedule)),
-				"ranks", plan->layout.pp, "chunks", plan->layout.chunks, "micros", plan->micros,
+				"ranks", plan->layout.pp, "chunks", plan->layout.chunks, "micros", p->schedule.micros,
 				"simulated", part_json(&p->simulated));
 	if (p->drawing.n_parts > 1)
 		json_object_set_new(doc, "measured", part_json(&p->measured));

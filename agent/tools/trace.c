@@ -86,7 +86,18 @@ static int add_folder(struct trace *t, const char *dir, int *found, struct err *
 	return rc;
 }
 
-/* The newest generation's folder in a run's; false: there is none. */
+static bool has_dumps(const char *dir)
+{
+	bool has = false;
+	DIR *d = opendir(dir);
+	for (struct dirent *at; d && !has && (at = readdir(d));)
+		has = numbered(at->d_name, "comm-", ".json") >= 0;
+	if (d)
+		closedir(d);
+	return has;
+}
+
+/* The folder of the newest generation that has dumps; false: there is none. */
 static bool newest_in(const char *run, char out[PATH_MAX])
 {
 	char trace[PATH_MAX];
@@ -95,7 +106,8 @@ static bool newest_in(const char *run, char out[PATH_MAX])
 	DIR *d = opendir(trace);
 	for (struct dirent *at; d && (at = readdir(d));) {
 		long n = numbered(at->d_name, "gen-", "");
-		newest = n > newest ? n : newest;
+		snprintf(out, PATH_MAX, "%.3500s/gen-%ld", trace, n);
+		newest = n > newest && has_dumps(out) ? n : newest;
 	}
 	if (d)
 		closedir(d);

@@ -165,7 +165,7 @@ static void remove_trace(const char *dir)
 	char path[2 * PATH_MAX];
 	DIR *d = opendir(dir);
 	for (struct dirent *at; d && (at = readdir(d));)
-		if (!strncmp(at->d_name, "comm-", 5)) {
+		if (!strncmp(at->d_name, "comm-", 5) || !strncmp(at->d_name, "timeline-", 9)) {
 			snprintf(path, sizeof path, "%s/%s", dir, at->d_name);
 			unlink(path);
 		}

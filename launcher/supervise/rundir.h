@@ -13,7 +13,8 @@
  *     ledger.jsonl            what the agents consumed, up to each checkpoint: theirs, as are the checkpoints
  *     logs/                   <node>-<rank>.log of each agent, launch-<generation>.log of what they print outside it
  *     trace/                  gen-<generation>/comm-<rank>.json: the ranks' flight recorders, where an operation failed
- *                             or nothing went on; those of the last RUNDIR_TRACES generations
+ *                             or nothing went on; timeline-<rank>.json: when the pipeline's ranks did what in the last
+ *                             step of a generation that ended well (plan/timeline.h). Of the last RUNDIR_TRACES generations
  *     ckpt/                   checkpoints, unless the job says another folder
  *     .pmix/                  the embedded PMIx server's, while it runs
  *     lock                    held by the muster that runs here; its pid is inside
@@ -73,7 +74,7 @@ uint32_t rundir_next_submission(const char *path);
  * when the number is taken by now. */
 int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *text, struct err *e);
 int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e);
-/* Before a generation starts: removes the flight recorders of those that are too old. */
+/* Before a generation starts: removes the flight recorders and timelines of those that are too old. */
 void rundir_prune_traces(const struct rundir *r, uint32_t generation);
 /* Appends a line; adds time, mono and generation. Steal the reference to
  * `fields`, which may be NULL. A line that cannot be written (a full disk) is lost, and

@@ -3,6 +3,11 @@
 
 load ../helpers
 
+setup_file() {
+	make_data
+	make_tiny_job
+}
+
 setup() {
 	job=$BATS_TEST_TMPDIR/pipe.ini
 	cat >"$job" <<-INI
@@ -115,4 +120,29 @@ assert abs(max(e[5] for e in events) - s["seconds"]) < 1e-12 and 0 < s["bubble"]
 	[[ ${lines[4]} == "measured: 11.0 s, bubble 18.2 %" && ${lines[6]} == " 1 ····"*"F0"* ]]
 	"$MUSTER" plan --cluster dgx-h100:1 --measured "$BATS_TEST_TMPDIR" --json "$job" parallel.schedule=gpipe |
 		python3 -c 'import json, sys; v = json.load(sys.stdin); assert abs(v["measured"]["bubble"] - (1 - 18 / 22)) < 1e-9'
+}
+
+@test "a run leaves the timeline of its last step, which is drawn beside the simulation" {
+	for schedule in 1f1b zb-v; do
+		run_tiny "$schedule" "parallel.schedule=$schedule" parallel.pp=2 parallel.dp=2 job.steps=3 optimizer.warmup=0
+		folder=$(run_folder "$schedule")
+		ls "$folder/trace/gen-1"
+		[[ $(ls "$folder/trace/gen-1") == "timeline-0.json"*$'\n'"timeline-2.json" ]]
+		run "$MUSTER" plan --measured "$folder" "$folder/job.ini"
+		echo "$output"
+		[[ $status -eq 0 && ${lines[0]} == "$schedule: 2 ranks × "*", 4 micro-batches" ]]
+		[[ ${lines[1]} == "simulated with the measured passes: "*", bubble "* && $output == *$'\n'"measured: "*", bubble "* ]]
+		"$MUSTER" plan --measured "$folder" "$folder/job.ini" --json | python3 -c '
+import json, sys
+v = json.load(sys.stdin)
+passes = [e for e in v["measured"]["timeline"]["events"] if e[1] != "reduce"]
+expected = [e for e in v["simulated"]["timeline"]["events"]]
+assert sorted(e[:4] for e in passes) == sorted(e[:4] for e in expected), passes
+assert 0 <= v["measured"]["bubble"] < 1
+# The ranks lie right beside one another: what the second one reads was written before.
+at = {tuple(e[:4]): e for e in passes}
+for m in range(4):
+    assert at[1, "forward", 0, m][4] >= at[0, "forward", 0, m][5] - 1e-3
+'
+	done
 }

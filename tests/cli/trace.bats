@@ -43,6 +43,15 @@ setup() {
 	[[ $status -eq 1 && $output == "rank 0 waits since 10 s in barrier number 1 of group world for rank 1, of which there is no dump" ]]
 }
 
+@test "a later generation that only measured its steps does not count" {
+	mkdir -p "$dir/trace/gen-1" "$dir/trace/gen-2"
+	dump 0 running barrier >"$dir/trace/gen-1/comm-0.json"
+	echo '{}' >"$dir/trace/gen-2/timeline-0.json"
+	run "$MUSTER" trace "$dir"
+	echo "$output"
+	[[ $status -eq 1 && $output == "rank 0 waits since 10 s in barrier number 1"* ]]
+}
+
 @test "what cannot be read is named, exit 2" {
 	run "$MUSTER" trace
 	[[ $status -eq 2 && $output == *"--help"* ]]

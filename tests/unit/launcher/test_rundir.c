@@ -195,7 +195,7 @@ static void old_flight_recorders_go_and_nothing_else(void **state)
 	(void)state;
 	char command[800];
 	snprintf(command, sizeof command, "cd '%s' && mkdir trace && cd trace && mkdir gen-1 gen-2 gen-3 gen-x other && "
-		 "touch gen-1/comm-0.json gen-1/comm-0.json.77-0 gen-2/mine gen-2/comm-1.json gen-3/comm-0.json", rundir_path(run));
+		 "touch gen-1/comm-0.json gen-1/comm-0.json.77-0 gen-1/timeline-0.json gen-2/mine gen-2/comm-1.json gen-3/comm-0.json", rundir_path(run));
 	assert_int_equal(system(command), 0);
 	rundir_prune_traces(run, 2 + RUNDIR_TRACES);
 	snprintf(command, sizeof command, "cd '%s/trace' && test \"$(echo * */*)\" = \"gen-2 gen-3 gen-x other gen-2/mine gen-3/comm-0.json\"",
