@@ -18,7 +18,13 @@
  *     0     whole            whole, all-reduced once a step                   whole
  *     1     whole            whole, reduce-scattered once a step              shard
  *     2     whole            shard; a unit's are reduce-scattered and added after each micro-batch   shard
- *     3     shard; a unit's are gathered before use (ahead of it, in the order of the last step) and freed after   as 2   shard
+ *     3     shard; a unit's are gathered before use and given up after   as 2   shard
+ *
+ * Under stage 3 gathers go ahead of their use in the order that the first step had (store_order.h). A unit's buffer is kept until another
+ * unit of its kind needs it, so the layer that turns round from forward to backward is not gathered twice. Gradients that are whole are summed
+ * while the backward pass goes on, small units together; those of shards that have copies are summed over the shards first, and over the
+ * copies once a step. Replicas that are no group of shards (one rank in each) are stage 0's, whatever the stage: there is nothing to cut.
+ * What all this takes of memory is plan/zero.h's, to the byte.
  *
  * Master parameters are fp32 and belong to the piece's owner: in fp32 storage they are the stored parameters themselves
  * (their part of the whole ones, or the shard), else a copy of their own that store_publish narrows into the stored ones.
@@ -71,11 +77,12 @@ int store_open(const struct store_options *opt, struct store **out, struct err *
 void store_close(struct store *s);
 
 /* The unit's parameters, in storage type, valid until its release; may be asked for again before that (each has its release).
- * At most two units of a kind are held at once under zero 3. */
+ * At most two units of a kind are held at once under zero 3: ZERO_BUFFERS. */
 int store_params(struct store *s, int unit, const void **params, struct err *e);
 void store_release(struct store *s, int unit);
 
-/* Where the backward pass adds the unit's gradients (fp32), until store_reduce. */
+/* Where the backward pass adds the unit's gradients (fp32), until store_reduce. At most two units of a kind wait for that at once
+ * under zero 2 and 3. */
 int store_grads(struct store *s, int unit, float **grads, struct err *e);
 /* This micro-batch's gradients of the unit are in; last: so are those of the whole step. */
 int store_reduce(struct store *s, int unit, bool last, struct err *e);
@@ -92,7 +99,7 @@ struct piece {
 	float *master, *grad; /* [count] */
 	int64_t at;           /* of the optimizer's state: [store_owned] elements of each moment */
 	/* Of its elements, those [count_lo, count_hi) are this rank's to count in norms and to save: each
-	 * element of the model is counted by exactly one rank of the world. Empty where another does. */
+	 * element of the model is counted by exactly one rank of the world. Empty (0, 0) where another does. */
 	int64_t count_lo, count_hi;
 };
 const struct piece *store_pieces(const struct store *s, int *n);
