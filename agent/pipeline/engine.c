@@ -68,7 +68,7 @@ static int open_groups(struct engine *g, const struct engine_options *opt, struc
 	return 0;
 }
 
-static int open_store(struct engine *g, const struct share *share, struct err *e)
+static int open_store(struct engine *g, const struct engine_options *opt, const struct share *share, struct err *e)
 {
 	const struct job *job = g->job;
 	if (catalogue_build(&g->shape, share, &g->catalogue, e))
@@ -76,6 +76,7 @@ static int open_store(struct engine *g, const struct share *share, struct err *e
 	const struct store_options o = {
 		.catalogue = &g->catalogue, .kern = g->kern, .groups = g->groups.store, .zero = (int)job->parallel.zero,
 		.overlap = job->parallel.overlap, .stochastic = job->precision.stochastic_rounding, .seed = job->job.seed,
+		.spill_dir = job->offload.optimizer ? opt->spill_dir : NULL,
 	};
 	return store_open(&o, &g->store, e);
 }
@@ -83,7 +84,7 @@ static int open_store(struct engine *g, const struct share *share, struct err *e
 static int open_model(struct engine *g, const struct engine_options *opt, struct err *e)
 {
 	const struct share share = layout_share(&g->layout, g->at, g->tp.sp, g->stages, g->chunks);
-	if (open_store(g, &share, e))
+	if (open_store(g, opt, &share, e))
 		return -1;
 	const struct model_options m = {
 		.job = g->job, .shape = &g->shape, .catalogue = &g->catalogue, .chunks = g->chunks, .n_chunks = g->layout.chunks,
