@@ -129,6 +129,7 @@ int bench_open(const struct cut *cut, struct comm *world, struct bench *b, struc
 	take_stages(b);
 	if (catalogue_build(&b->shape, &b->share, &b->catalogue, e) || open_groups(b, e) || kern_open(cut->backend, 1, &b->kern, e))
 		return -1;
+	b->kern_own = kern_peak(b->kern);
 	draw_all(b);
 	struct store_options opt = {
 		.catalogue = &b->catalogue, .kern = b->kern, .groups = b->groups, .zero = cut->zero, .overlap = cut->overlap,

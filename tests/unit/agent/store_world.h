@@ -38,6 +38,7 @@ struct bench {
 	struct zero_cut cuts[ZERO_CLASSES];
 	struct store_groups groups;
 	struct kern *kern;
+	size_t kern_own;        /* bytes that the kern took for itself */
 	struct store *store;
 	float *starts, *totals; /* [elements] of the flat order: where masters begin, the whole gradient of a step */
 	float *gradients;       /* [micros][elements] what this rank adds */

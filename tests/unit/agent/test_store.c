@@ -38,17 +38,17 @@ static const struct cut models[] = {
 static const struct { int shards, copies; } grids[] = { { 1, 1 }, { 2, 1 }, { 3, 1 }, { 4, 1 }, { 1, 2 }, { 2, 2 }, { 3, 2 }, { 7, 1 } };
 
 static const struct { const char *backend; bool overlap, stochastic; int micros; } manners[] = {
-	{ "plain", true, false, 2 }, { "plain", true, false, 1 }, { "plain", false, false, 3 }, { "plain", true, true, 2 },
+	{ "plain", true, false, 2 }, { "plain:bf16", true, false, 1 }, { "plain:fp16", false, false, 3 }, { "plain:bf16", true, true, 2 },
 };
 
-/* Each model, grid and manner under this stage, where there are processes for it; the manners take turns. */
+/* Every second pair of model and grid, where there are processes for it, the others under the next stage; the manners take turns. */
 static void train_all(int zero)
 {
 	int turn = 0, ran = 0;
 	for (size_t m = 0; m < sizeof models / sizeof *models; m++)
 		for (size_t g = 0; g < sizeof grids / sizeof *grids; g++, turn++) {
 			struct cut c = models[m];
-			size_t manner = (size_t)turn % (sizeof manners / sizeof *manners);
+			size_t manner = (size_t)turn / 2 % (sizeof manners / sizeof *manners);
 			c.zero = zero;
 			c.shards = grids[g].shards;
 			c.copies = grids[g].copies;
@@ -56,13 +56,13 @@ static void train_all(int zero)
 			c.overlap = manners[manner].overlap;
 			c.stochastic = manners[manner].stochastic;
 			c.micros = manners[manner].micros;
-			if (cut_world(&c) > 8)
+			if (cut_world(&c) > 8 || (turn + zero) % 2)
 				continue;
 			ran++;
 			if (world_run(cut_world(&c), train, &c))
 				fail_msg("%s, zero %d, %d shards, %d copies, %s", c.name, zero, c.shards, c.copies, c.backend);
 		}
-	assert_true(ran > 20);
+	assert_true(ran > 10);
 }
 
 static void whole_everywhere(void **state) { (void)state; train_all(0); }

@@ -1,6 +1,7 @@
 /*
  * What the store promises beside its sums: each element of the model counts on one rank, its memory is the plan's to the byte,
- * gathers go ahead of their use in the order of the first step, wrong uses are named, and a rank that dies ends the others.
+ * gathers go ahead of their use in the order of the first step, wrong uses are named, random rounding does not depend on the layout, and a
+ * rank that dies ends the others.
  */
 #include "agent/parallel/store_inner.h"
 #include "base/philox.h"
@@ -24,8 +25,8 @@ static const struct cut cuts[] = {
 	{ "llama, shards and copies", FAMILY_LLAMA, 2, 1, true, 1, 3, 2, 1, 3, "plain", true, false, 1 },
 	{ "mixtral, ep 2", FAMILY_MIXTRAL, 2, 1, false, 2, 2, 2, 1, 3, "plain", true, false, 1 },
 	{ "mixtral, ep 3", FAMILY_MIXTRAL, 2, 1, false, 3, 1, 2, 1, 1, "plain", true, false, 1 },
-	{ "mixtral, ep 2, tp 2", FAMILY_MIXTRAL, 2, 2, false, 2, 2, 1, 1, 2, "plain", true, false, 1 },
-	{ "gpt2, pp 2", FAMILY_GPT2, 4, 1, false, 1, 3, 1, 2, 3, "plain", true, false, 1 },
+	{ "mixtral, ep 2, tp 2, bf16", FAMILY_MIXTRAL, 2, 2, false, 2, 2, 1, 1, 2, "plain:bf16", true, false, 1 },
+	{ "gpt2, fp16", FAMILY_GPT2, 4, 1, false, 1, 3, 1, 2, 3, "plain:fp16", true, false, 1 },
 };
 enum { N_CUTS = sizeof cuts / sizeof *cuts };
 
@@ -110,7 +111,7 @@ static int measure(struct comm *world, void *arg, struct err *e)
 		rc = bench_start_all(&b, e) || bench_pass(&b, 0, e) || bench_update(&b, 0, e) ? -1 : 0;
 	if (!rc) {
 		zero_memory(&b.shape, &b.share, b.cut->zero, b.cuts, (int)kern_width(b.kern), &z);
-		double want = z.params + z.grads + z.masters + z.gather + z.reduce, took = (double)kern_peak(b.kern);
+		double want = z.params + z.grads + z.masters + z.gather + z.reduce, took = (double)(kern_peak(b.kern) - b.kern_own);
 		if (took != want || (double)store_owned(b.store) != z.owned)
 			rc = err_set(e, ERR_NUMERIC, "%s: the store took %.0f bytes, the plan says %.0f; %lld owned, the plan says %.0f", b.cut->name,
 				     took, want, (long long)store_owned(b.store), z.owned);
@@ -247,6 +248,70 @@ static void wrong_uses_are_named(void **state)
 	assert_int_equal(world_run(2, misuse, &c), 0);
 }
 
+/* --- rounding ----------------------------------------------------------------------- */
+
+struct roundings {
+	struct cut cut;
+	uint64_t *sums; /* [2], shared: of all stored bits, by place; of those that are not the nearest */
+};
+
+/* Masters between two numbers of the stored type; sums do not depend on the order. */
+static int roundings_of(struct bench *b, uint64_t sums[2], struct err *e)
+{
+	int n;
+	const struct piece *pieces = store_pieces(b->store, &n);
+	for (int i = 0; i < n; i++)
+		for (int64_t j = 0; j < pieces[i].count; j++)
+			pieces[i].master[j] = 1 + (float)(weight(pieces[i].param, pieces[i].first + j) * 0x1p-30);
+	if (store_publish(b->store, 3, e))
+		return -1;
+	for (int i = 0; i < n; i++)
+		for (int64_t j = pieces[i].count_lo; j < pieces[i].count_hi; j++) {
+			const struct param *p = pieces[i].param;
+			const uint16_t *stored = store_stored(b->store, p->unit);
+			uint16_t bits = stored[pieces[i].master - store_master(b->store, p->unit) + j], nearest;
+			kern_ops(b->kern)->narrow(b->kern, &nearest, &pieces[i].master[j], 1, NULL, 0);
+			sums[0] += bits * (uint64_t)weight(p, pieces[i].first + j);
+			sums[1] += bits != nearest;
+		}
+	return 0;
+}
+
+static int roundings(struct comm *world, void *arg, struct err *e)
+{
+	struct roundings *r = arg;
+	struct bench b;
+	int64_t sums[2] = { 0, 0 };
+	int rc = bench_open(&r->cut, world, &b, e) || roundings_of(&b, (uint64_t *)sums, e) ||
+		 comm_all_reduce(world, sums, sums, 2, COMM_I64, COMM_SUM, e) ? -1 : 0;
+	memcpy(r->sums, sums, sizeof sums);
+	bench_close(&b);
+	return rc;
+}
+
+static void random_rounding_is_the_same_in_every_layout(void **state)
+{
+	(void)state;
+	static const struct { int tp, shards, copies, pp, zero; } layouts[] = {
+		{ 1, 1, 1, 1, 0 }, { 2, 1, 1, 1, 0 }, { 1, 1, 1, 2, 0 }, { 1, 3, 1, 1, 3 }, { 2, 2, 2, 1, 2 }, { 1, 2, 1, 2, 1 },
+	};
+	uint64_t *sums = world_shared(2 * sizeof *sums), first[2] = { 0, 0 };
+	struct roundings r = { { "llama", FAMILY_LLAMA, 2, 1, false, 1, 1, 1, 1, 0, "plain:bf16", true, true, 1 }, sums };
+	for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+		r.cut.tp = layouts[i].tp;
+		r.cut.shards = layouts[i].shards;
+		r.cut.copies = layouts[i].copies;
+		r.cut.pp = layouts[i].pp;
+		r.cut.zero = layouts[i].zero;
+		assert_int_equal(world_run(cut_world(&r.cut), roundings, &r), 0);
+		if (i == 0)
+			memcpy(first, sums, sizeof first);
+		assert_true(sums[0] == first[0] && sums[1] == first[1]);
+	}
+	assert_true(first[1] > 100); /* some went the other way */
+	world_unshared(sums, 2 * sizeof *sums);
+}
+
 /* --- a death --------------------------------------------------------------------------- */
 
 static int die_in_the_middle(struct comm *world, void *arg, struct err *e)
@@ -291,6 +356,7 @@ int main(void)
 		cmocka_unit_test(gathers_go_ahead_in_the_order_of_the_first_step),
 		cmocka_unit_test(evaluations_between_steps_see_the_new_parameters),
 		cmocka_unit_test(wrong_uses_are_named),
+		cmocka_unit_test(random_rounding_is_the_same_in_every_layout),
 		cmocka_unit_test(a_rank_that_dies_ends_the_others),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

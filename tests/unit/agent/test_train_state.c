@@ -297,6 +297,7 @@ static void what_cannot_be_read_now_is_not_called_damaged(void **state)
 	assert_int_equal(resume("auto", &f, &at, &e), -1);
 	assert_int_equal(e.code, ERR_IO);
 	assert_int_equal(access(folder("", 8), F_OK), 0);
+	fixture_close(&f);
 	sweep();
 }
 
