@@ -11,7 +11,9 @@
 
 #include <cmocka.h>
 
-static const struct tiny model = { "gpt2", FAMILY_GPT2, 2, 16, 4, 4, 4, 37, 29, 9, TIE_YES, 1, 4, 0.1 };
+static const struct tiny
+	model = { "gpt2", FAMILY_GPT2, 2, 16, 4, 4, 4, 37, 29, 9, TIE_YES, 1, 4, 0.1 },
+	deep = { "gpt2", FAMILY_GPT2, 4, 16, 4, 4, 4, 37, 29, 9, TIE_YES, 1, 1, 0.1 };
 
 struct tokens {
 	int32_t inputs[256], targets[256];
@@ -23,6 +25,8 @@ static struct engine_options options(const struct job *job, struct layout l, str
 					.backend = "plain", .threads = 1 };
 }
 
+#define LAYOUT(t, p, d) { .tp = t, .cp = 1, .dp = d, .pp = p, .ep = 1, .chunks = 1 }
+
 /* What is wrong with a job, and what the refusal must say. */
 struct refusal {
 	int64_t micro, global;
@@ -31,10 +35,10 @@ struct refusal {
 };
 
 static const struct refusal refusals[] = {
-	{ 3, 4, { .tp = 1, .pp = 1, .dp = 1 }, "plain", "batch.global = 4 is no multiple of batch.micro = 3" },
-	{ 1, 4, { .tp = 1, .pp = 3, .dp = 1 }, "plain", "pp = 3" },
-	{ 1, 4, { .tp = 2, .pp = 1, .dp = 1 }, "plain", "the world is rank 0 of 1" },
-	{ 1, 4, { .tp = 1, .pp = 1, .dp = 1 }, "abacus", "backend 'abacus'" },
+	{ 3, 4, LAYOUT(1, 1, 1), "plain", "global = 4" },
+	{ 1, 4, LAYOUT(1, 3, 1), "plain", "3 stages (pp × chunks)" },
+	{ 1, 4, LAYOUT(2, 1, 1), "plain", "the world is rank 0 of 1" },
+	{ 1, 4, LAYOUT(1, 1, 1), "abacus", "backend 'abacus'" },
 };
 
 static int refuse(struct comm *world, void *arg, struct err *e)
@@ -73,15 +77,27 @@ static void note(const char *what, void *arg)
 	strcat(p->text, " ");
 }
 
-/* Two stages, four micro-batches, 1F1B: the row of each stage, step by step. */
-static const char *const rows[] = {
+/* Four micro-batches: the row of each rank, step by step. */
+static const struct rows {
+	enum job_schedule kind;
+	struct layout layout;
+	const char *of[2];
+} one_f_one_b = { SCHEDULE_1F1B, LAYOUT(1, 2, 1), {
 	"forward send-activations "
 	"forward send-activations receive-gradients backward forward send-activations receive-gradients backward "
 	"forward send-activations receive-gradients backward receive-gradients backward reduce-gradients share-loss ",
 	"receive-activations forward backward send-gradients receive-activations forward backward send-gradients "
 	"receive-activations forward backward send-gradients receive-activations forward backward send-gradients "
 	"reduce-gradients share-loss ",
-};
+} };
+
+/* One micro-batch there and back: at the turn nothing is sent, and backward passes come in halves. */
+static const struct rows vee = { SCHEDULE_ZB_V, { .tp = 1, .cp = 1, .dp = 1, .pp = 2, .ep = 1, .chunks = 2, .vee = true }, {
+	"forward send-activations receive-activations forward backward-input send-gradients backward-weight "
+	"receive-gradients backward-input backward-weight reduce-gradients share-loss ",
+	"receive-activations forward forward send-activations receive-gradients backward-input backward-weight "
+	"backward-input send-gradients backward-weight reduce-gradients share-loss ",
+} };
 
 static int walk(struct comm *world, void *arg, struct err *e)
 {
@@ -93,37 +109,40 @@ static int walk(struct comm *world, void *arg, struct err *e)
 	double loss;
 	int rank = comm_rank(world);
 
-	(void)arg;
-	tiny_job(&model, &job);
-	tiny_batch(&model, 0, model.global, t.inputs, t.targets);
-	struct engine_options opt = options(&job, (struct layout){ .tp = 1, .pp = 2, .dp = 1 }, world);
+	const struct rows *rows = arg;
+	const struct tiny *m = rows->layout.vee ? &deep : &model;
+	tiny_job(m, &job);
+	job.parallel.schedule = rows->kind;
+	tiny_batch(m, 0, m->global, t.inputs, t.targets);
+	const struct engine_batch batch = { .inputs = t.inputs, .targets = t.targets, .loss_scale = 1 };
+	struct engine_options opt = options(&job, rows->layout, world);
 	opt.phase = note;
 	opt.phase_arg = &seen;
 	if (engine_open(&opt, &g, e))
 		return -1;
-	engine_init(g);
-	int rc = engine_step(g, t.inputs, t.targets, &loss, e);
+	int rc = engine_step(g, &batch, &loss, e);
 	engine_times(g, &times);
-	if (!rc && strcmp(seen.text, rows[rank]))
+	if (!rc && strcmp(seen.text, rows->of[rank]))
 		rc = err_set(e, ERR_INTERNAL, "walked %s", seen.text);
-	if (!rc && (times.compute <= 0 || times.pp <= 0 || times.tp != 0))
-		rc = err_set(e, ERR_INTERNAL, "times: compute %g pp %g tp %g", times.compute, times.pp, times.tp);
+	if (!rc && (times.compute <= 0 || times.pp <= 0))
+		rc = err_set(e, ERR_INTERNAL, "times: compute %g pp %g", times.compute, times.pp);
 	if (!rc && engine_peak_bytes(g) < 8 * engine_catalogue(g)->elements)
 		rc = err_set(e, ERR_INTERNAL, "peak of %lld bytes does not hold parameters and gradients", (long long)engine_peak_bytes(g));
 	engine_close(g);
 	return rc;
 }
 
-static void each_stage_walks_its_row_and_says_so(void **state)
+static void each_rank_walks_its_row_and_says_so(void **state)
 {
 	(void)state;
-	assert_int_equal(world_run(2, walk, NULL), 0);
+	assert_int_equal(world_run(2, walk, (void *)(uintptr_t)&one_f_one_b), 0);
+	assert_int_equal(world_run(2, walk, (void *)(uintptr_t)&vee), 0);
 }
 
 /* Rank 3 leaves after the first step; the others' second step must fail, by itself, and close. */
 static int lose_one(struct comm *world, void *arg, struct err *e)
 {
-	static const struct layout cube = { .tp = 2, .pp = 2, .dp = 2 };
+	static const struct layout cube = LAYOUT(2, 2, 2);
 	struct job job;
 	struct tokens t;
 	struct engine *g;
@@ -132,17 +151,17 @@ static int lose_one(struct comm *world, void *arg, struct err *e)
 	(void)arg;
 	tiny_job(&model, &job);
 	tiny_batch(&model, 0, model.global, t.inputs, t.targets);
+	const struct engine_batch batch = { .inputs = t.inputs, .targets = t.targets, .loss_scale = 1 };
 	struct engine_options opt = options(&job, cube, world);
 	if (engine_open(&opt, &g, e))
 		return -1;
-	engine_init(g);
-	int rc = engine_step(g, t.inputs, t.targets, &loss, e);
+	int rc = engine_step(g, &batch, &loss, e);
 	if (!rc && comm_rank(world) == 3) {
 		engine_close(g);
 		comm_abort(world, "rank 3 leaves");
 		return 0;
 	}
-	if (!rc && !engine_step(g, t.inputs, t.targets, &loss, e))
+	if (!rc && !engine_step(g, &batch, &loss, e))
 		rc = err_set(e, ERR_INTERNAL, "a step without rank 3 came to an end");
 	engine_close(g);
 	return rc;
@@ -158,7 +177,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_job_it_cannot_run_is_refused_by_name),
-		cmocka_unit_test(each_stage_walks_its_row_and_says_so),
+		cmocka_unit_test(each_rank_walks_its_row_and_says_so),
 		cmocka_unit_test(a_lost_rank_ends_the_step_of_all),
 	};
 	return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
