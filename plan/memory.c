@@ -22,41 +22,11 @@ static double immense(const struct job *job, const struct model_shape *m, const 
 	return bytes > TENSOR_MOST ? bytes / l->tp : 0;
 }
 
-static double layer_bytes(const struct act_dims *d, int layer, bool first)
-{
-	double sum = d->moe && act_mode(d, layer) != RECOMPUTE_FULL ? (double)act_experts_kept(d) : 0;
-	for (int a = 0; a < ACTS; a++)
-		if (act_home(d, layer, first, (enum act)a) == ACT_SLOT)
-			sum += (double)act_bytes(d, (enum act)a);
-	return sum;
-}
-
-/* Layers of [lo, hi) that recompute: every n-th of the model. */
-static int recomputing(const struct act_dims *d, int lo, int hi)
+/* Layers of [lo, hi) that do all again: every n-th of the model. */
+static int doing_again(const struct act_dims *d, int lo, int hi)
 {
 	int every = (int)d->every;
-	return d->mode == RECOMPUTE_NONE ? 0 : (hi + every - 1) / every - (lo + every - 1) / every;
-}
-
-/* What a chunk keeps of one micro-batch. */
-static double slot_bytes(const struct act_dims *d, const struct stage *stage)
-{
-	int lo = stage->layer_lo + 1, hi = stage->layer_hi, again = recomputing(d, lo, hi);
-	double sum = layer_bytes(d, stage->layer_lo, true);
-	for (int a = 0; a < SLOTS; a++)
-		sum += (double)act_slot_bytes(d, stage, (enum act_slot)a);
-	/* Of the others it does not matter which they are, only whether they recompute: layer 0 always would, layer 1 only if all do. */
-	return sum + (again ? again * layer_bytes(d, 0, false) : 0) + (hi - lo > again ? (hi - lo - again) * layer_bytes(d, 1, false) : 0);
-}
-
-/* The one home of what recomputing layers write again. */
-static double work_bytes(const struct act_dims *d)
-{
-	double sum = d->moe && d->mode == RECOMPUTE_FULL ? (double)act_experts_kept(d) : 0;
-	for (int a = 0; a < ACTS; a++)
-		if (act_home(d, 0, false, (enum act)a) == ACT_WORK)
-			sum += (double)act_bytes(d, (enum act)a);
-	return sum;
+	return d->mode == RECOMPUTE_FULL ? (hi + every - 1) / every - (lo + every - 1) / every : 0;
 }
 
 static void pass_memory(const struct job *job, const struct model_shape *m, const struct layout *l, int micros, const struct share *share,
@@ -64,7 +34,6 @@ static void pass_memory(const struct job *job, const struct model_shape *m, cons
 {
 	struct act_dims d;
 	struct sched_slots live;
-	bool last = false;
 	int again = 0;
 	if ((r->activations = immense(job, m, l)) > 0)
 		return;
@@ -72,14 +41,14 @@ static void pass_memory(const struct job *job, const struct model_shape *m, cons
 	schedule_slots(job->parallel.schedule, l, micros, r->at.pp, &live);
 	for (int c = 0; c < share->n_chunks; c++) {
 		const struct stage *stage = &share->chunks[c];
-		r->activations += live.live[c] * slot_bytes(&d, stage);
-		again += recomputing(&d, stage->layer_lo, stage->layer_hi);
-		last |= stage->last;
+		int layers = stage->layer_hi - stage->layer_lo, full = doing_again(&d, stage->layer_lo, stage->layer_hi);
+		double experts = d.moe ? (double)act_experts_kept(&d) * (layers - full) : 0;
+		r->activations += live.live[c] * ((double)act_slot_total(&d, stage) + experts);
+		again += full;
 	}
-	r->activations += again ? work_bytes(&d) : 0;
-	for (int a = 0; a < SCRATCHES; a++)
-		r->buffers += (double)act_scratch_bytes(&d, last, (enum act_scratch)a);
-	r->buffers += (m->rope ? (double)act_rope_bytes(&d) : 0) + (d.moe ? (double)act_experts_scratch(&d) : 0);
+	r->buffers += (double)act_shared_total(&d, share->chunks, share->n_chunks, m->rope);
+	if (d.moe) /* recomputing layers share one home */
+		r->buffers += (double)act_experts_scratch(&d) + (again ? (double)act_experts_kept(&d) : 0);
 }
 
 /* --- All ------------------------------------------------------------------------- */

@@ -28,8 +28,8 @@ struct plan_rank {
 /* A rank's memory by part (memory.c), the same arithmetic that the engine allocates by:
  *   params, grads   the catalogue's elements, or the shards of them that the ZeRO stage leaves (zero.h)
  *   optimizer       of what the rank owns of them the moments, and masters where parameters are not fp32; 0 when it is offloaded
- *   activations     what a micro-batch keeps of each layer, times the micro-batches that the schedule keeps alive
- *   buffers         ZeRO's buffers for whole units, scratch of the passes and of the backend, a chunk of the logits, the tokens
+ *   activations     what a micro-batch keeps of each layer, times the micro-batches that the schedule keeps alive; without what is offloaded
+ *   buffers         ZeRO's buffers for whole units, scratch of the passes (with what recomputation writes again) and of the backend, a chunk of the logits, the tokens
  *   snapshot        the copy of what the rank saves that a checkpoint is written from, while training goes on. It is in
  *                   the node's memory, so it counts where the device is the CPU, and is 0 elsewhere
  * stages: of the whole model. r's place and threads are given (mates 0: all replicas are), bytes are set; r->snapshot only if `saves`. */

@@ -30,7 +30,7 @@ struct engine_options {
 	const char *backend;  /* "cpu", "plain"; the storage type is the job's */
 	int threads;
 	int node;             /* this rank's: ZeRO may shard inside nodes */
-	const char *spill_dir; /* where offloaded activations may lie, unless TMPDIR is set: the run folder */
+	const char *spill_dir; /* where what is offloaded may lie, unless TMPDIR is set: the run folder */
 	/* Called at each schedule step with a literal ("forward", "backward", "receive-activations", …: the table in
 	 * walk.c, then "share-loss"); may be NULL. */
 	void (*phase)(const char *what, void *arg);

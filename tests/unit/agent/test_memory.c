@@ -50,6 +50,7 @@ static const char *const recomputed[] = {
 	GPT2 "recompute.mode=selective", GPT2 "recompute.mode=full", GPT2 "recompute.mode=full recompute.every=2",
 	GPT2 "recompute.mode=selective recompute.every=4 parallel.pp=3", GPT2 "recompute.mode=full parallel.pp=3",
 	LLAMA "recompute.mode=selective", LLAMA "recompute.mode=full recompute.every=3 parallel.tp=2 parallel.sp=yes",
+	GPT2 "offload.activations=yes", LLAMA "offload.activations=yes parallel.pp=2 recompute.mode=selective",
 	MIXTRAL "recompute.mode=selective", MIXTRAL "recompute.mode=full", MIXTRAL "recompute.mode=full recompute.every=3 parallel.pp=2",
 };
 
@@ -62,6 +63,18 @@ static const char *const sequences[] = {
 
 static const char *const scheduled[] = {
 	GPT2 "parallel.pp=4 parallel.schedule=gpipe", LLAMA "parallel.pp=2 parallel.schedule=gpipe", GPT2 "parallel.pp=4 parallel.schedule=naive",
+	GPT2 "parallel.pp=2 parallel.schedule=interleaved", GPT2 "parallel.pp=2 parallel.schedule=interleaved parallel.chunks=3",
+	LLAMA "parallel.pp=2 parallel.tp=2 parallel.sp=yes parallel.schedule=interleaved parallel.dp=2 parallel.zero=1",
+	GPT2 "parallel.pp=4 parallel.schedule=zb-h1", LLAMA "parallel.pp=3 parallel.schedule=zb-v",
+	GPT2 "parallel.pp=2 parallel.schedule=zb-v recompute.mode=full", GPT2 "parallel.pp=2 parallel.schedule=zb-h1 recompute.mode=selective",
+	MIXTRAL "parallel.pp=2 parallel.schedule=zb-v", MIXTRAL "parallel.pp=2 parallel.schedule=interleaved recompute.mode=full",
+};
+
+static const char *const narrow[] = {
+	GPT2 "precision.dtype=bf16", LLAMA "precision.dtype=fp16", LLAMA "precision.dtype=bf16 parallel.dp=2 parallel.zero=1",
+	PARAMS "precision.dtype=bf16 parallel.dp=2 parallel.zero=3", PARAMS "precision.dtype=bf16 offload.optimizer=yes",
+	GPT2 "precision.dtype=bf16 model.dropout=0.1 parallel.tp=2 parallel.sp=yes recompute.mode=selective",
+	MIXTRAL "precision.dtype=bf16", LLAMA "precision.dtype=bf16 parallel.pp=2 parallel.schedule=zb-v",
 };
 
 struct account {
@@ -122,7 +135,8 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	const struct course *c = arg;
 	struct account *a = &c->accounts[comm_rank(world)];
 	struct coords at = layout_coords(&c->layout, comm_rank(world));
-	struct engine_options opt = { .job = &c->job, .layout = c->layout, .at = at, .world = world, .backend = "cpu", .threads = 1 };
+	struct engine_options opt = { .job = &c->job, .layout = c->layout, .at = at, .world = world, .backend = "cpu", .threads = 1,
+				      .spill_dir = "/tmp" };
 	struct engine *engine = NULL;
 	struct optim *optim = NULL;
 	int rc = engine_open(&opt, &engine, e);
@@ -208,6 +222,12 @@ static void schedules_keep_what_was_predicted(void **state)
 	CHECK(scheduled);
 }
 
+static void narrow_storage_takes_what_was_predicted(void **state)
+{
+	(void)state;
+	CHECK(narrow);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -216,6 +236,7 @@ int main(void)
 		cmocka_unit_test(recomputation_saves_as_predicted),
 		cmocka_unit_test(sequences_are_cut_and_experts_placed_as_predicted),
 		cmocka_unit_test(schedules_keep_what_was_predicted),
+		cmocka_unit_test(narrow_storage_takes_what_was_predicted),
 	};
 	return cmocka_run_group_tests_name("memory, predicted and taken", tests, NULL, NULL);
 }
