@@ -100,7 +100,7 @@ int trainee_open(const struct tiny *model, const struct job *job, struct comm *w
 		return err_set(e, ERR_NOMEM, "no memory for %zu tokens", n);
 	const struct engine_options opt = {
 		.job = &t->job, .layout = t->layout, .at = t->at, .world = world, .backend = backend, .threads = threads,
-		.spill_dir = ".",
+		.spill_dir = ".", .node = 2 * comm_rank(world) / comm_size(world), /* as on two nodes */
 	};
 	return engine_open(&opt, &t->engine, e) ? -1 : open_state(t, e);
 }
@@ -132,11 +132,16 @@ void trainee_read(struct trainee *t, int step)
 	find_starts(t);
 }
 
+static double scale_of(const struct trainee *t)
+{
+	return t->job.precision.dtype == DTYPE_FP16 ? t->job.precision.loss_scale : 1;
+}
+
 static struct engine_batch batch_of(const struct trainee *t, int step)
 {
 	return (struct engine_batch){
 		.inputs = t->inputs, .targets = t->targets, .starts = t->starts,
-		.sample = step * t->job.batch.global + t->first, .loss_scale = 1,
+		.sample = step * t->job.batch.global + t->first, .loss_scale = scale_of(t),
 	};
 }
 
@@ -144,9 +149,9 @@ int trainee_step(struct trainee *t, int step, double *loss, double *norm, struct
 {
 	struct engine_batch b = batch_of(t, step);
 	trainee_read(t, step);
-	if (engine_step(t->engine, &b, loss, e) || optim_norm(t->optim, t->world, 1, norm, e))
+	if (engine_step(t->engine, &b, loss, e) || optim_norm(t->optim, t->world, b.loss_scale, norm, e))
 		return -1;
-	optim_step(t->optim, *norm, 1, step);
+	optim_step(t->optim, *norm, b.loss_scale, step);
 	return store_publish(engine_store(t->engine), step, e);
 }
 
