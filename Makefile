@@ -17,7 +17,7 @@ PREFIX   ?= /usr/local
 # A room may include from the rooms it lists and from nothing else (tests/floors checks it).
 
 COMM_ROOMS     := libcomm/shm libcomm/link libcomm/tcp libcomm/algo libcomm/flight libcomm/device libcomm
-AGENT_ROOMS    := agent/text agent/data agent/ckpt agent/hf agent/parallel agent/model agent/pipeline agent/optim agent/metrics agent/generate agent/tools agent
+AGENT_ROOMS    := agent/text agent/data agent/ckpt agent/hf agent/parallel agent/model agent/pipeline agent/optim agent/server agent/metrics agent/generate agent/tools agent
 LAUNCHER_ROOMS := launcher/pmix launcher/slurm launcher/supervise launcher
 ROOMS          := base topo plan $(COMM_ROOMS) kernels $(AGENT_ROOMS) $(LAUNCHER_ROOMS)
 

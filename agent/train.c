@@ -7,6 +7,7 @@
 #include "agent/optim/scaler.h"
 #include "agent/pipeline/engine.h"
 #include "agent/samples.h"
+#include "agent/server/server.h"
 #include "agent/state.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -23,8 +24,10 @@ struct trainer {
 	struct model_shape shape;
 	struct samples *samples;
 	struct engine *engine;
-	struct optim *optim;
+	struct optim *optim;    /* the rank's own; NULL with a parameter server */
 	struct scaler scaler;
+	struct server *server;  /* NULL: all-reduce */
+	bool stops;             /* the server's workers agreed to */
 	struct ckpt_writer *writer;
 	struct state_view view;
 	struct ckpt_watch watch;
@@ -69,6 +72,23 @@ static int open_data(struct trainer *t, struct err *e)
 	return samples_open(&opt, &t->samples, e);
 }
 
+/* The state is the shards'. */
+static int open_server(struct trainer *t, const char *backend, struct err *e)
+{
+	struct batch_share mine;
+	if (batch_share_of(t->job, &t->env->layout, t->env->at.dp, &mine, e))
+		return -1;
+	struct server_options opt = {
+		.job = t->job, .catalogue = engine_catalogue(t->engine), .world = t->env->world, .backend = backend,
+		.worker = engine_store(t->engine), .kern = engine_kern(t->engine),
+		.share = (double)(mine.micros * t->job->batch.micro) / (double)t->job->batch.global,
+	};
+	if (server_open(&opt, &t->server, e))
+		return -1;
+	t->view = (struct state_view){ .store = server_store(t->server), .optim = server_optim(t->server), .watch = &t->watch };
+	return 0;
+}
+
 static int open_model(struct trainer *t, struct err *e)
 {
 	const struct train_env *env = t->env;
@@ -78,6 +98,8 @@ static int open_model(struct trainer *t, struct err *e)
 	};
 	if (engine_open(&opt, &t->engine, e))
 		return -1;
+	if (t->job->parallel.sync == SYNC_SERVER)
+		return open_server(t, opt.backend, e);
 	const struct optim_options o = {
 		.kern = engine_kern(t->engine), .store = engine_store(t->engine), .job = t->job, .spill_dir = env->run_dir,
 	};
@@ -163,7 +185,8 @@ static int trainer_open(struct trainer *t, struct err *e)
 		return -1;
 	phases_lap(env->phases, "model", &since);
 	control_progress(env->control, 0, "load state");
-	if (open_checkpoints(t, e) || start_state(t, e) || samples_begin(t->samples, t->at.step, t->at.samples, t->layout, e))
+	if (open_checkpoints(t, e) || start_state(t, e) || (t->server && server_start(t->server, t->at.step, e)) ||
+	    samples_begin(t->samples, t->at.step, t->at.samples, t->layout, e))
 		return -1;
 	phases_lap(env->phases, "state", &since);
 	return 0;
@@ -172,6 +195,7 @@ static int trainer_open(struct trainer *t, struct err *e)
 static void trainer_close(struct trainer *t)
 {
 	ckpt_writer_close(t->writer);
+	server_close(t->server);
 	optim_close(t->optim);
 	engine_close(t->engine);
 	samples_close(t->samples);
@@ -193,13 +217,9 @@ static int judge(struct trainer *t, const struct step_report *r, struct err *e)
 	return rc;
 }
 
-static int update(struct trainer *t, const struct step_report *r, double loss_scale, struct err *e)
+static int64_t peak_bytes(const struct trainer *t)
 {
-	control_progress(t->env->control, t->at.step, "optimizer");
-	optim_step(t->optim, r->grad_norm, loss_scale, t->at.step);
-	if (store_publish(engine_store(t->engine), t->at.step + 1, e))
-		return err_prefix(e, "step %lld: parameters", (long long)t->at.step + 1);
-	return 0;
+	return engine_peak_bytes(t->engine) + (t->server ? server_peak_bytes(t->server) : 0);
 }
 
 static void report(struct trainer *t, struct step_report *r)
@@ -209,12 +229,44 @@ static void report(struct trainer *t, struct step_report *r)
 	r->compute_s = parts.compute;
 	r->tp_s = parts.tp;
 	r->pp_s = parts.pp;
-	r->dp_s = parts.dp_exposed;
+	r->dp_s = parts.dp_exposed + (t->server ? server_waited(t->server) : 0);
 	r->step = t->at.step;
 	r->samples = t->at.samples;
 	r->tokens = t->job->batch.global * t->shape.seq;
-	r->peak_bytes = engine_peak_bytes(t->engine);
+	r->peak_bytes = peak_bytes(t);
 	control_send(t->env->control, MSG_METRICS, report_step(r));
+}
+
+static int update(struct trainer *t, struct step_report *r, double loss_scale, double *since, struct err *e)
+{
+	struct control *control = t->env->control;
+	int64_t step = t->at.step;
+	control_progress(control, step, "gradient norm");
+	if (optim_norm(t->optim, t->env->world, loss_scale, &r->grad_norm, e))
+		return err_prefix(e, "step %lld: gradient norm", (long long)step + 1);
+	phases_lap(&t->spent, "step", since);
+	int good = judge(t, r, e);
+	if (good <= 0)
+		return good;
+	control_progress(control, step, "optimizer");
+	optim_step(t->optim, r->grad_norm, loss_scale, step);
+	if (store_publish(engine_store(t->engine), step + 1, e))
+		return err_prefix(e, "step %lld: parameters", (long long)step + 1);
+	return 0;
+}
+
+/* The optimizer is the servers'. */
+static int update_server(struct trainer *t, struct step_report *r, struct err *e)
+{
+	bool checkpoint;
+	struct server_step io = { .step = t->at.step, .loss = r->loss, .wants_stop = control_stopping(t->env->control, &checkpoint) };
+	control_progress(t->env->control, t->at.step, "parameter server");
+	if (server_step(t->server, &io, e))
+		return err_prefix(e, "step %lld", (long long)t->at.step + 1);
+	r->loss = io.loss;
+	r->grad_norm = io.norm;
+	t->stops = io.stops;
+	return judge(t, r, e) < 0 ? -1 : 0; /* in fp32 there is nothing to scale */
 }
 
 static int train_step(struct trainer *t, struct err *e)
@@ -231,12 +283,7 @@ static int train_step(struct trainer *t, struct err *e)
 	r.data_s = phases_lap(&t->spent, "data", &since);
 	if (engine_step(t->engine, &batch, &r.loss, e))
 		return err_prefix(e, "step %lld", (long long)step + 1);
-	control_progress(control, step, "gradient norm");
-	if (optim_norm(t->optim, t->env->world, batch.loss_scale, &r.grad_norm, e))
-		return err_prefix(e, "step %lld: gradient norm", (long long)step + 1);
-	phases_lap(&t->spent, "step", &since);
-	int good = judge(t, &r, e);
-	if (good < 0 || (good && update(t, &r, batch.loss_scale, e)))
+	if (t->server ? update_server(t, &r, e) : update(t, &r, batch.loss_scale, &since, e))
 		return -1;
 	r.optimizer_s = phases_lap(&t->spent, "optimizer", &since);
 	r.step_s = since - begin;
@@ -382,6 +429,9 @@ static int agree(struct trainer *t, int *what, struct err *e)
 {
 	bool checkpoint;
 	int32_t wish = GO_ON;
+	*what = GO_ON;
+	if (t->server && !t->stops)
+		return 0;
 	if (control_stopping(t->env->control, &checkpoint))
 		wish = checkpoint ? STOP_WITH_CHECKPOINT : STOP_HERE;
 	if (comm_all_reduce(t->env->world, &wish, &wish, 1, COMM_I32, COMM_MAX, e))
@@ -390,13 +440,23 @@ static int agree(struct trainer *t, int *what, struct err *e)
 	return 0;
 }
 
+static bool save_due(const struct trainer *t)
+{
+	int64_t every = t->job->checkpoint.every;
+	return every > 0 && t->at.step % every == 0;
+}
+
 /* What is due between two steps; *what: whether another one follows. */
 static int between_steps(struct trainer *t, int *what, struct err *e)
 {
-	int64_t every = t->job->checkpoint.every;
+	bool meets = t->server && (eval_due(t) || save_due(t));
+	if (meets && server_meet(t->server, e))
+		return -1;
 	if (eval_due(t) && evaluate(t, e))
 		return -1;
-	if (every > 0 && t->at.step % every == 0 && save(t, e))
+	if (save_due(t) && save(t, e))
+		return -1;
+	if (meets && server_part(t->server, e))
 		return -1;
 	report_commits(t);
 	return agree(t, what, e);
@@ -408,6 +468,8 @@ static int train_loop(struct trainer *t, struct err *e)
 	while (what == GO_ON && t->at.step < t->job->job.steps)
 		if (train_step(t, e) || between_steps(t, &what, e))
 			return -1;
+	if (t->server && server_leave(t->server, e))
+		return -1;
 	if (what != STOP_HERE && t->saved != t->at.step && save(t, e))
 		return -1;
 	double since = clock_s();
@@ -443,7 +505,7 @@ int train_run(const struct train_env *env, struct err *e)
 		save_timeline(&t);
 		control_send(env->control, MSG_FINISHED,
 			     json_pack("{s:I, s:I, s:o}", "step", (json_int_t)t.at.step, "peak_bytes",
-				       (json_int_t)engine_peak_bytes(t.engine), "phases", phases_json(&t.spent)));
+				       (json_int_t)peak_bytes(&t), "phases", phases_json(&t.spent)));
 	}
 	trainer_close(&t);
 	return rc;

@@ -17,6 +17,7 @@ struct run {
 struct step {
 	double lr, scale; /* scale: of the gradients as they lie */
 	int64_t number;   /* from 1 */
+	double share;     /* how much of a whole step it is */
 };
 
 struct optimizer {
@@ -46,18 +47,25 @@ static double decay_of(const struct optim *o, const struct run *r)
 static void adamw(struct optim *o, const struct run *r, const struct step *s)
 {
 	const struct adamw_args a = {
-		.lr = (float)s->lr, .beta1 = (float)o->job->optimizer.beta1, .beta2 = (float)o->job->optimizer.beta2,
-		.eps = (float)o->job->optimizer.eps, .weight_decay = (float)decay_of(o, r), .grad_scale = (float)s->scale,
+		.lr = (float)(s->lr * s->share), .beta1 = (float)pow(o->job->optimizer.beta1, s->share),
+		.beta2 = (float)pow(o->job->optimizer.beta2, s->share), .eps = (float)o->job->optimizer.eps, .weight_decay = (float)decay_of(o, r), .grad_scale = (float)s->scale,
 		.step = s->number,
 	};
 	o->ops->adamw(o->kern, r->master, r->grad, o->moments[0] + r->at, o->moments[1] + r->at, r->count, &a);
 }
 
+/* The moment of an unchanging gradient G grows to G / (1 - momentum), whatever the share; 1 of a whole step. */
+static double sgd_weight(double momentum, double share)
+{
+	return (1 - pow(momentum, share)) / (1 - momentum);
+}
+
 static void sgd(struct optim *o, const struct run *r, const struct step *s)
 {
+	double momentum = o->job->optimizer.momentum, weight = sgd_weight(momentum, s->share);
 	const struct sgd_args a = {
-		.lr = (float)s->lr, .momentum = (float)o->job->optimizer.momentum, .weight_decay = (float)decay_of(o, r),
-		.grad_scale = (float)s->scale, .step = s->number,
+		.lr = (float)(s->lr * s->share), .momentum = (float)pow(momentum, s->share),
+		.weight_decay = (float)(decay_of(o, r) * weight), .grad_scale = (float)(s->scale * weight), .step = s->number,
 	};
 	o->ops->sgd(o->kern, r->master, r->grad, o->moments[0] + r->at, r->count, &a);
 }
@@ -174,14 +182,31 @@ int optim_norm(struct optim *o, struct comm *world, double loss_scale, double *n
 	return 0;
 }
 
-void optim_step(struct optim *o, double norm, double loss_scale, int64_t step)
+/* What clipping makes of gradients of this norm. */
+static double clipped(const struct optim *o, double norm)
 {
 	double clip = o->job->optimizer.clip;
-	const struct step s = {
-		.lr = optim_lr(o->job, step),
-		.scale = (clip > 0 && norm > clip ? clip / norm : 1) / loss_scale,
-		.number = step + 1,
-	};
+	return clip > 0 && norm > clip ? clip / norm : 1;
+}
+
+static void update_all(struct optim *o, const struct step *s)
+{
 	for (int i = 0; i < o->n_runs; i++)
-		o->kind->update(o, &o->runs[i], &s);
+		o->kind->update(o, &o->runs[i], s);
+}
+
+void optim_step(struct optim *o, double norm, double loss_scale, int64_t step)
+{
+	const struct step s = {
+		.lr = optim_lr(o->job, step), .scale = clipped(o, norm) / loss_scale, .number = step + 1, .share = 1,
+	};
+	update_all(o, &s);
+}
+
+void optim_step_part(struct optim *o, double norm, double share, int64_t step, int64_t before)
+{
+	const struct step s = {
+		.lr = optim_lr(o->job, step), .scale = clipped(o, norm) / share, .number = before + 1, .share = share,
+	};
+	update_all(o, &s);
 }

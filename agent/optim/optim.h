@@ -60,5 +60,10 @@ int optim_norm(struct optim *o, struct comm *world, double loss_scale, double *n
 
 /* Applies step number `step` (from 0) to the masters: gradients / loss_scale × min(1, clip / norm). store_publish comes after it. */
 void optim_step(struct optim *o, double norm, double loss_scale, int64_t step);
+/* The same with one replica's gradient alone, for a parameter server (agent/server): the part that its `share` of the global batch
+ * (0 to 1) has in the mean over it. norm: of the replica's own mean gradient, which is the part / share, and which is clipped by itself. It
+ * counts as that share of a step: rate × share, and moments decay by the share'th power, so that what all replicas bring
+ * in a step amounts to one. before: parts that were applied before. */
+void optim_step_part(struct optim *o, double norm, double share, int64_t step, int64_t before);
 
 #endif

@@ -107,6 +107,8 @@ static int split_store(struct groups *g, const struct place *p, struct err *e)
 	const struct replicas dense = { "zero shards", "dp", p->l.dp * p->l.cp, same };
 	const struct replicas experts = { "zero shards of experts", "expert dp",
 					  p->l.dp / p->l.ep * p->l.cp, same * p->l.ep + p->at.dp % p->l.ep };
+	if (p->o->apart)
+		return 0;
 	if (split_replicas(g, p, &dense, &g->store.shard, &g->store.copies, e))
 		return -1;
 	return p->o->shape->experts ? split_replicas(g, p, &experts, &g->store.expert_shard, &g->store.expert_copies, e) : 0;

@@ -41,6 +41,7 @@ struct groups_options {
 	int zero;
 	enum job_zero_shard shard;
 	int node;                       /* this rank's, for sharding inside nodes */
+	bool apart;                     /* replicas have no groups: a parameter server is between them (agent/server) */
 };
 
 /* Collective over world, whose ranks are in the layout's order. */

@@ -104,7 +104,7 @@ static int open_memory(struct store *s, const struct store_options *opt, struct 
 	lay_out(s, opt->zero, &params, &grads);
 	s->params = take(s, "parameters", params, s->width, e);
 	s->grads = s->params ? take(s, "gradients", grads, sizeof(float), e) : NULL;
-	if (!s->grads || open_masters(s, opt->spill_dir, e) || open_pools(s, e))
+	if (!s->grads || open_masters(s, opt->spill_dir, e) || (!opt->owned_only && open_pools(s, e)))
 		return -1;
 	return 0;
 }

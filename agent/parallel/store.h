@@ -69,6 +69,7 @@ struct store_options {
 	/* Masters that are copies of their own (offload.optimizer) lie in a nameless file here, unless TMPDIR
 	 * is set (base/spill.h); NULL: in memory. */
 	const char *spill_dir;
+	bool owned_only;     /* no pass asks for units or adds gradients: no buffers for whole units (agent/server) */
 };
 
 /* Collective over its groups. Parameters are zero until store_publish. */

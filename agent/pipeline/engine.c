@@ -57,6 +57,7 @@ static int open_groups(struct engine *g, const struct engine_options *opt, struc
 	const struct groups_options o = {
 		.layout = &g->layout, .at = g->at, .shape = &g->shape, .zero = (int)g->job->parallel.zero,
 		.shard = g->job->parallel.zero_shard, .node = opt->node,
+		.apart = g->job->parallel.sync == SYNC_SERVER,
 	};
 	enum comm_type type = types[g->job->precision.dtype];
 	if (groups_open(opt->world, &o, &g->groups, e))
@@ -168,6 +169,10 @@ int engine_step(struct engine *g, const struct engine_batch *b, double *loss, st
 	store_zero(g->store);
 	if (walk_row(g, &g->schedule.rows[g->at.pp], b, true, &local, e))
 		return -1;
+	if (g->job->parallel.sync == SYNC_SERVER) {
+		*loss = local / (double)g->global_tokens;
+		return 0;
+	}
 	return share_loss(g, local, loss, e);
 }
 

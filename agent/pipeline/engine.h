@@ -55,7 +55,8 @@ struct engine_batch {
 	double loss_scale;               /* multiplies the gradients, not the loss */
 };
 
-/* One step's forward and backward. *loss: mean over the global batch's tokens, the same bits on every rank. */
+/* One step's forward and backward. *loss: mean over the global batch's tokens, the same bits on every rank. With parallel.sync = server no
+ * replica waits for another: gradients and *loss are this one's part of the means (agent/server). */
 int engine_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e);
 /* The same without backward, leaving gradients alone. */
 int engine_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e);

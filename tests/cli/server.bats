@@ -1,0 +1,76 @@
+#!/usr/bin/env bats
+# parallel.sync = server: replicas that train through a parameter server instead of all-reduce.
+
+load ../helpers
+
+setup_file() {
+	make_data
+	make_tiny_job
+	run_tiny one parallel.dp=1 checkpoint.every=5
+}
+
+@test "staleness 0 gives the losses of one process, twice the same bits" {
+	run_tiny sync parallel.dp=4 parallel.sync=server parallel.staleness=0 data.eval_every=5 checkpoint.every=5
+	run_tiny again parallel.dp=4 parallel.sync=server parallel.staleness=0
+	run "$losses" compare "$(run_folder one)/metrics.jsonl" "$(run_folder sync)/metrics.jsonl" 1e-5
+	figure "staleness 0, dp 4: $output"
+	[[ $status -eq 0 && $output == 20\ steps* ]]
+	run "$losses" compare "$(run_folder sync)/metrics.jsonl" "$(run_folder again)/metrics.jsonl" 0
+	[[ $status -eq 0 ]]
+}
+
+@test "staleness 3: losses fall, every step is counted, and what was held out is learned too" {
+	run_tiny stale parallel.dp=4 parallel.sync=server parallel.staleness=3 job.steps=60 data.eval_every=30 checkpoint.every=20
+	run "$losses" final "$(run_folder stale)/metrics.jsonl"
+	[[ $output == 60\ * ]]
+	first=$(head -n 1 "$(run_folder stale)/metrics.jsonl" | grep -oP '"loss":\K[0-9.]+')
+	figure "staleness 3, dp 4: loss $first at first, ${output#60 } after 60 steps"
+	awk -v a="$first" -v b="${output#60 }" 'BEGIN { exit !(b < a - 1) }'
+	run "$MUSTER" data audit "$(run_folder stale)"
+	[[ $status -eq 0 ]]
+}
+
+@test "a checkpoint of a parameter server goes on under all-reduce, and the other way round" {
+	run_tiny to-server parallel.dp=2 parallel.sync=server parallel.staleness=0 \
+		checkpoint.resume="$(run_folder one)/ckpt/step-00000010"
+	run "$losses" compare "$(run_folder one)/metrics.jsonl" "$(run_folder to-server)/metrics.jsonl" 1e-5 11 20
+	[[ $status -eq 0 ]]
+	run_tiny from-server parallel.dp=2 checkpoint.resume="$(run_folder sync)/ckpt/step-00000010"
+	run "$losses" compare "$(run_folder one)/metrics.jsonl" "$(run_folder from-server)/metrics.jsonl" 1e-5 11 20
+	[[ $status -eq 0 ]]
+}
+
+@test "a run that is told to stop leaves a checkpoint of one step for all, and goes on" {
+	"$MUSTER" run "$tiny" job.name=stopped job.steps=300 parallel.dp=3 parallel.sync=server parallel.staleness=5 batch.global=6 \
+		</dev/null >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+	pid=$!
+	wait_for 30 step_reached stopped 3
+	kill -TERM $pid
+	rc=0
+	wait $pid || rc=$?
+	[[ $rc -eq 75 ]]
+	run_tiny stopped job.steps=300 parallel.dp=3 parallel.sync=server parallel.staleness=5 batch.global=6
+	run "$losses" final "$(run_folder stopped)/metrics.jsonl"
+	[[ $output == 300\ * ]]
+	run "$MUSTER" data audit "$(run_folder stopped)"
+	[[ $status -eq 0 ]]
+}
+
+@test "kill -9 of a rank, which is a worker and a server, and the run goes on" {
+	"$MUSTER" run "$tiny" job.name=killed job.steps=200 parallel.dp=4 parallel.sync=server checkpoint.every=10 restart.backoff=0.1 \
+		</dev/null >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+	pid=$!
+	wait_for 60 step_reached killed 25
+	kill -9 "$(event_field killed hello pid 2)"
+	wait $pid
+	[[ $(event_field killed first-step generation) == 2 ]]
+	run "$losses" final "$(run_folder killed)/metrics.jsonl"
+	[[ $output == 200\ * ]]
+}
+
+@test "what a parameter server does not go with is refused before anything starts" {
+	for word in parallel.tp=2 parallel.pp=2 parallel.cp=2 parallel.zero=1 precision.dtype=bf16 offload.optimizer=yes; do
+		run "$MUSTER" plan "$tiny" parallel.dp=2 parallel.sync=server "$word"
+		[[ $status -eq 2 && $output == *"sync = server does not work with"* ]]
+	done
+}
