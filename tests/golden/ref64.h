@@ -16,16 +16,24 @@ struct ref64_tensor {
 	double *data;
 };
 
+enum ref64_rope { REF64_PLAIN, REF64_LINEAR, REF64_LLAMA3 };
+
 struct ref64 {
 	int layers, hidden, heads, kv_heads, head_dim, ffn, vocab, seq;
 	bool llama; /* RMSNorm, RoPE, SwiGLU, no biases; else GPT-2 */
 	bool tied;
 	double eps, theta;
+	enum ref64_rope rope;
+	double rope_factor, rope_low, rope_high, rope_original;
+	int experts, top;        /* 0: one feed-forward part */
+	bool before;             /* softmax before the choice of the experts */
+	double aux, z, capacity; /* as the job's keys */
 	const struct ref64_tensor *tensors;
 	int n_tensors;
 };
 
-/* Mean token loss of inputs, targets [batch, seq]. logits [batch, seq, vocab] may be NULL. */
-double ref64_loss(const struct ref64 *m, const int32_t *inputs, const int32_t *targets, int batch, double *logits);
+/* Mean token loss of inputs, targets [batch, seq], the router's losses with it. starts [batch, seq]: the first position that each token
+ * attends to; NULL: 0. */
+double ref64_loss(const struct ref64 *m, const int32_t *inputs, const int32_t *targets, const int32_t *starts, int batch);
 
 #endif
