@@ -86,12 +86,41 @@ static void state_memory(const struct job *job, const struct model_shape *m, con
 	r->snapshot = saves ? (1 + moments) * ELEMENT * zero_saved(m, share, stage, cuts) : 0;
 }
 
+/* Elements of one server's shard, which is what ZeRO 3 would leave a replica. */
+static double shard_elements(const struct model_shape *m, const struct layout *l, const struct share *share, int dp,
+			     struct zero_cut cuts[ZERO_CLASSES])
+{
+	struct zero_memory z;
+	zero_cuts(l, (struct coords){ .dp = dp }, 3, 0, cuts);
+	zero_memory(m, share, 3, cuts, ELEMENT, &z);
+	return z.owned;
+}
+
+/* With a parameter server (agent/server): all that has gone before, whole, for the worker; for the server its shard's parameters, gradient
+ * and state, and a buffer for each worker; and between the two the largest shard (the first has a grain more of each unit,
+ * the last what is no whole grain). */
+static void server_memory(const struct job *job, const struct model_shape *m, const struct layout *l, const struct share *share, bool saves,
+			  struct plan_rank *r)
+{
+	int moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1;
+	struct zero_cut cuts[ZERO_CLASSES];
+	double most = fmax(shard_elements(m, l, share, 0, cuts), shard_elements(m, l, share, l->dp - 1, cuts));
+	double own = shard_elements(m, l, share, r->at.dp, cuts);
+	r->params += ELEMENT * own;
+	r->grads += ELEMENT * own;
+	r->optimizer = ELEMENT * moments * own;
+	r->buffers += ELEMENT * (l->dp * own + most);
+	r->snapshot = saves ? (1 + moments) * ELEMENT * zero_saved(m, share, 3, cuts) : 0;
+}
+
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l, int micros,
 		      const struct stage *stages, bool saves, struct plan_rank *r)
 {
 	struct stage chunks[LAYOUT_CHUNKS_MOST];
 	struct share share = layout_share(l, r->at, job->parallel.sp, stages, chunks);
 	state_memory(job, m, l, &share, saves, r);
+	if (job->parallel.sync == SYNC_SERVER)
+		server_memory(job, m, l, &share, saves, r);
 	pass_memory(job, m, l, micros, &share, r);
 	r->buffers += token_bytes(job, micros) + kern_bytes(job, l, r);
 	r->total = r->params + r->grads + r->optimizer + r->activations + r->buffers + r->snapshot;

@@ -164,13 +164,20 @@ static double mean_loss(const struct keeper *k)
 	return loss / share;
 }
 
+/* A shard of a very small model may be empty. */
+static void copy(const struct keeper *k, float *to, const float *from)
+{
+	if (k->owned)
+		memcpy(to, from, (size_t)k->owned * sizeof *to);
+}
+
 /* One worker's gradient, as it comes. */
 static void apply_part(struct keeper *k, int worker, const struct note *note)
 {
 	k->loss = mean_loss(k);
 	if (!isfinite(note->norm))
 		return;
-	memcpy(k->grads, k->workers[worker].buffer, (size_t)k->owned * sizeof(float));
+	copy(k, k->grads, k->workers[worker].buffer);
 	optim_step_part(k->optim, note->norm, note->share, note->step, k->parts++);
 }
 
@@ -178,7 +185,7 @@ static void apply_part(struct keeper *k, int worker, const struct note *note)
  * step is whole only after that. */
 static int apply_whole(struct keeper *k, int64_t step, struct err *e)
 {
-	memcpy(k->grads, k->workers[0].buffer, (size_t)k->owned * sizeof(float));
+	copy(k, k->grads, k->workers[0].buffer);
 	for (int i = 1; i < k->n; i++)
 		k->ops->accumulate(k->kern, k->grads, k->workers[i].buffer, k->owned);
 	k->loss = mean_loss(k);
@@ -234,7 +241,7 @@ int keeper_answer(struct keeper *k, int worker, bool bounded, struct answer *out
 	} else {
 		k->lead = lead > k->lead ? lead : k->lead;
 		*out = (struct answer){ .loss = k->loss, .norm = k->norm, .stop = k->stop };
-		memcpy(w->buffer, k->params, (size_t)k->owned * sizeof(float));
+		copy(k, w->buffer, k->params);
 	}
 	pthread_mutex_unlock(&k->lock);
 	return rc;

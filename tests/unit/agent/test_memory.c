@@ -5,6 +5,7 @@
  */
 #include "agent/optim/optim.h"
 #include "agent/pipeline/engine.h"
+#include "agent/server/server.h"
 #include "plan/plan.h"
 #include "plan/speeds.h"
 #include "tests/unit/agent/world.h"
@@ -77,6 +78,11 @@ static const char *const narrow[] = {
 	MIXTRAL "precision.dtype=bf16", LLAMA "precision.dtype=bf16 parallel.pp=2 parallel.schedule=zb-v",
 };
 
+static const char *const served[] = {
+	GPT2 "parallel.sync=server", GPT2 "parallel.dp=2 parallel.sync=server", PARAMS "parallel.dp=3 batch.global=48 parallel.sync=server parallel.staleness=0",
+	MIXTRAL "parallel.dp=4 parallel.sync=server optimizer.kind=sgd",
+};
+
 struct account {
 	double predicted, opened, stepped;
 };
@@ -130,6 +136,30 @@ static int step(const struct course *c, struct engine *engine, struct coords at,
 	return rc;
 }
 
+/* The optimizer's state, the rank's own or its server's. */
+struct keeper_of_state {
+	struct optim *optim;
+	struct server *server;
+};
+
+static int open_state(const struct course *c, struct engine *engine, struct comm *world, struct keeper_of_state *s, struct err *e)
+{
+	if (c->job.parallel.sync == SYNC_SERVER) {
+		struct server_options o = {
+			.job = &c->job, .catalogue = engine_catalogue(engine), .world = world, .backend = "cpu", .worker = engine_store(engine),
+			.kern = engine_kern(engine), .share = 1.0 / c->layout.dp,
+		};
+		return server_open(&o, &s->server, e);
+	}
+	struct optim_options o = { .kern = engine_kern(engine), .store = engine_store(engine), .job = &c->job, .spill_dir = "/tmp" };
+	return optim_open(&o, &s->optim, e);
+}
+
+static double taken(const struct engine *engine, const struct keeper_of_state *s)
+{
+	return (double)(engine_peak_bytes(engine) + (s->server ? server_peak_bytes(s->server) : 0));
+}
+
 static int attend(struct comm *world, void *arg, struct err *e)
 {
 	const struct course *c = arg;
@@ -138,19 +168,16 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	struct engine_options opt = { .job = &c->job, .layout = c->layout, .at = at, .world = world, .backend = "cpu", .threads = 1,
 				      .spill_dir = "/tmp" };
 	struct engine *engine = NULL;
-	struct optim *optim = NULL;
-	int rc = engine_open(&opt, &engine, e);
-	if (!rc) {
-		struct optim_options o = { .kern = engine_kern(engine), .store = engine_store(engine), .job = &c->job, .spill_dir = "/tmp" };
-		rc = optim_open(&o, &optim, e);
-	}
+	struct keeper_of_state state = { 0 };
+	int rc = engine_open(&opt, &engine, e) || open_state(c, engine, world, &state, e) ? -1 : 0;
 	if (!rc) {
 		a->predicted = predict(c, at);
-		a->opened = (double)engine_peak_bytes(engine);
+		a->opened = taken(engine, &state);
 		rc = step(c, engine, at, e);
-		a->stepped = (double)engine_peak_bytes(engine);
+		a->stepped = taken(engine, &state);
 	}
-	optim_close(optim);
+	server_close(state.server);
+	optim_close(state.optim);
 	engine_close(engine);
 	return rc;
 }
@@ -228,6 +255,12 @@ static void narrow_storage_takes_what_was_predicted(void **state)
 	CHECK(narrow);
 }
 
+static void servers_take_what_was_predicted(void **state)
+{
+	(void)state;
+	CHECK(served);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -236,6 +269,7 @@ int main(void)
 		cmocka_unit_test(recomputation_saves_as_predicted),
 		cmocka_unit_test(sequences_are_cut_and_experts_placed_as_predicted),
 		cmocka_unit_test(schedules_keep_what_was_predicted),
+		cmocka_unit_test(servers_take_what_was_predicted),
 		cmocka_unit_test(narrow_storage_takes_what_was_predicted),
 	};
 	return cmocka_run_group_tests_name("memory, predicted and taken", tests, NULL, NULL);
