@@ -205,6 +205,13 @@ bench-comm: setup
 	mpicc -O2 -Wall -Wextra -o $(BUILD)/tests/bench/mpi_loop tests/bench/mpi_loop.c
 	tests/bench/beside_mpi $(BUILD)/muster $(BUILD)/tests/bench/mpi_loop $(BENCH_RANKS)
 
+# Each pipeline schedule's measured bubble beside the simulated one: BENCH_PIPELINE='RANKS MICRO-BATCHES'.
+BENCH_PIPELINE ?= 2 8
+.PHONY: bench-schedules
+bench-schedules: setup
+	@$(MAKE) --no-print-directory all
+	tests/bench/schedules $(BUILD)/muster $(BENCH_PIPELINE)
+
 # libcomm between two network namespaces beside a plain stream; needs root.
 bench-network: setup
 	@$(MAKE) --no-print-directory $(BUILD)/tests/bench/network
@@ -236,6 +243,7 @@ help:
 	@echo 'make fuzz       every reader of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each'
 	@echo 'make bench      speed, as shares of what this machine can do'
 	@echo 'make bench-comm the collectives beside those of Open MPI, where it is installed'
+	@echo 'make bench-schedules  each pipeline schedule'"'"'s bubble, simulated and measured'
 	@echo 'make bench-network  TCP between network namespaces beside a plain stream (root)'
 	@echo 'make install    into PREFIX=/usr/local (DESTDIR is honoured)'
 	@echo 'make clean      remove build/'
