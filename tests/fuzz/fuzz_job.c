@@ -1,11 +1,9 @@
 /*
  * Any bytes as a job file and, behind a NUL, as a word of the command line: refused in one line that
- * begins with the place, or a job that reads back the same and whose model can be put on paper.
+ * begins with the place, or a job that reads back the same and can be planned, if it is not too large to wait for.
  */
 #include "base/buf.h"
-#include "plan/job.h"
-#include "plan/layout.h"
-#include "plan/model.h"
+#include "plan/plan.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -30,20 +28,46 @@ static void reads_back(const struct job *job)
 	buf_fini(&text);
 }
 
+/* A machine that has room for it. */
+static struct cluster *machine(void)
+{
+	static struct node_kind kind = { .name = "box", .device = "cpu", .devices = 64, .cores = 64, .numa = 1 };
+	static struct cluster_node node = { .name = "n0" };
+	static struct cluster c = { .name = "box:1", .kinds = &kind, .n_kinds = 1, .nodes = &node, .n_nodes = 1 };
+	return &c;
+}
+
+static void is_drawn(const struct job *job, const struct plan *p)
+{
+	struct buf text = BUF_INIT;
+	json_t *j = plan_json(job, machine(), p);
+	if (!j || !(p->time.total > 0))
+		abort();
+	for (int r = 0; r < p->world; r++)
+		if (!(p->ranks[r].total > 0))
+			abort();
+	plan_print(job, machine(), p, &text);
+	buf_fini(&text);
+	json_decref(j);
+}
+
 static void is_on_paper(const struct job *job)
 {
 	struct model_shape m;
-	struct catalogue c;
-	struct stage stages[16];
-	int pp = (int)job->parallel.pp, tp = (int)job->parallel.tp;
+	struct plan p;
+	struct err e = ERR_INIT;
 	model_shape(job, &m);
 	if (model_params(&m) <= 0 || !(model_flops_token(&m) > 0))
 		abort();
-	if (m.layers > 64 || pp > 16)
+	struct layout l = layout_of(job, (int)(job->parallel.dp ? job->parallel.dp : 1));
+	if (m.layers > 64 || m.experts > 64 || layout_n_stages(&l) > 64 || layout_world(&l) > 64 || job->batch.global / job->batch.micro > 256)
 		return;
-	if (layout_stages(&m, pp, stages, NULL) || catalogue_build(&m, tp, tp - 1, &stages[pp - 1], &c, NULL))
+	if (!plan_build(job, machine(), &p, &e)) {
+		is_drawn(job, &p);
+		plan_free(&p);
+	} else if (e.code != ERR_NOFIT && e.code != ERR_USAGE) {
 		abort();
-	catalogue_free(&c);
+	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
