@@ -1,6 +1,6 @@
 /* Matrix products, cut into one piece a thread, and the sums that go with them. */
 #include "kernels/cpu/blas.h"
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/linear.h"
 
 #include <string.h>
 
@@ -86,6 +86,10 @@ static void product(struct kern *k, const struct product *p)
 static void linear_fwd(struct kern *k, void *y, const void *x, const void *w, const void *bias,
 		       int64_t n, int64_t in, int64_t out)
 {
+	if (n == 1) {
+		CPU(linear_one)(k, y, x, w, bias, in, out);
+		return;
+	}
 	product(k, &(struct product){ .tb = true, .m = n, .n = out, .k = in, .a = x, .lda = in, .b = w, .ldb = in,
 				      .c = y, .bias = bias });
 }

@@ -43,7 +43,7 @@ static void linear_bwd_weight_run(const struct ops *o, struct kern *k, const str
 }
 
 #define LINEAR_DIMS { \
-	{ .n = 1, .c = 1, .d = 1, .with = true }, { .n = 1, .c = 96, .d = 130 }, { .n = 37, .c = 65, .d = 3, .with = true }, \
+	{ .n = 1, .c = 1, .d = 1, .with = true }, { .n = 1, .c = 96, .d = 130 }, { .n = 1, .c = 131, .d = 515, .with = true }, { .n = 37, .c = 65, .d = 3, .with = true }, \
 	{ .n = 128, .c = 128, .d = 128, .with = true }, { .n = 200, .c = 120, .d = 384 }, { .n = 250, .c = 7, .d = 1023, .with = true }, \
 	{ .n = 5, .c = 64, .d = 25129 } }
 
