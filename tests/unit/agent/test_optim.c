@@ -167,6 +167,43 @@ static void both_backends(enum job_optimizer kind, double norm, double clip, flo
 	steps_follow_the_formulas("cpu", &job, norm, loss_scale);
 }
 
+/* How far the last of 200 steps of one gradient goes, each step made of `parts` equal parts; 0: of optim_step. */
+static double last_stride(enum job_optimizer kind, int parts, double clip)
+{
+	struct job job = job_of(LR_CONSTANT);
+	struct bed b;
+	double before = 0;
+	job.optimizer.kind = kind;
+	job.optimizer.clip = clip;
+	job.optimizer.weight_decay = 0;
+	bed_open(&b, "plain", &job);
+	float *p = masters(&b), *g = store_flat_grads(b.store);
+	for (int step = 0; step < 200; step++) {
+		before = p[0];
+		g[0] = 0.5f / (float)(parts ? parts : 1);
+		if (!parts)
+			optim_step(b.o, 0.5, 1, step);
+		for (int i = 0; i < parts; i++)
+			optim_step_part(b.o, 0.5, 1.0 / parts, step, step * parts + i);
+	}
+	double stride = before - p[0];
+	bed_close(&b);
+	return stride;
+}
+
+static void parts_of_a_step_amount_to_one(void **state)
+{
+	(void)state;
+	for (int kind = OPTIMIZER_ADAMW; kind <= OPTIMIZER_SGD; kind++)
+		for (int clipped = 0; clipped < 2; clipped++) {
+			double clip = clipped ? 0.1 : 0, whole = last_stride(kind, 0, clip);
+			assert_true(whole > 1e-3);
+			assert_true(last_stride(kind, 1, clip) == whole);
+			assert_true(fabs(last_stride(kind, 2, clip) / whole - 1) < 1e-3);
+			assert_true(fabs(last_stride(kind, 7, clip) / whole - 1) < 1e-3);
+		}
+}
+
 static void adamw_with_decay_groups(void **state)
 {
 	(void)state;
@@ -367,6 +404,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(adamw_with_decay_groups),
+		cmocka_unit_test(parts_of_a_step_amount_to_one),
 		cmocka_unit_test(sgd_with_decay_groups),
 		cmocka_unit_test(gradients_above_the_clip_are_scaled_to_it),
 		cmocka_unit_test(clip_zero_never_scales),

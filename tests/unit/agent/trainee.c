@@ -1,7 +1,5 @@
 #include "tests/unit/agent/trainee.h"
 
-#include "agent/state.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,17 +69,38 @@ static void shake(struct store *s)
 		tiny_shake(pieces[i].param, pieces[i].first, pieces[i].count, pieces[i].master);
 }
 
-static int open_state(struct trainee *t, struct err *e)
+static int open_server(struct trainee *t, const char *backend, struct err *e)
 {
-	struct store *store = engine_store(t->engine);
-	const struct optim_options o = { .kern = engine_kern(t->engine), .store = store, .job = &t->job, .spill_dir = "." };
+	const struct server_options o = {
+		.job = &t->job, .catalogue = engine_catalogue(t->engine), .world = t->world, .backend = backend,
+		.worker = engine_store(t->engine), .kern = engine_kern(t->engine), .share = 1.0 / t->layout.dp,
+	};
+	if (server_open(&o, &t->server, e))
+		return -1;
+	t->view = (struct state_view){ .store = server_store(t->server), .optim = server_optim(t->server) };
+	return 0;
+}
+
+static int open_optim(struct trainee *t, struct err *e)
+{
+	const struct optim_options o = {
+		.kern = engine_kern(t->engine), .store = engine_store(t->engine), .job = &t->job, .spill_dir = ".",
+	};
 	if (optim_open(&o, &t->optim, e))
 		return -1;
-	const struct state_view view = { .store = store, .optim = t->optim };
-	if (state_init(&view, engine_shape(t->engine), t->job.job.seed, e))
+	t->view = (struct state_view){ .store = engine_store(t->engine), .optim = t->optim };
+	return 0;
+}
+
+static int open_state(struct trainee *t, const char *backend, struct err *e)
+{
+	bool server = t->job.parallel.sync == SYNC_SERVER;
+	if (server ? open_server(t, backend, e) : open_optim(t, e))
 		return -1;
-	shake(store);
-	return store_publish(store, 0, e);
+	if (state_init(&t->view, engine_shape(t->engine), t->job.job.seed, e))
+		return -1;
+	shake(t->view.store);
+	return store_publish(t->view.store, 0, e) || (server && server_start(t->server, 0, e)) ? -1 : 0;
 }
 
 int trainee_open(const struct tiny *model, const struct job *job, struct comm *world, const char *backend, int threads,
@@ -102,11 +121,15 @@ int trainee_open(const struct tiny *model, const struct job *job, struct comm *w
 		.job = &t->job, .layout = t->layout, .at = t->at, .world = world, .backend = backend, .threads = threads,
 		.spill_dir = ".", .node = 2 * comm_rank(world) / comm_size(world), /* as on two nodes */
 	};
-	return engine_open(&opt, &t->engine, e) ? -1 : open_state(t, e);
+	t->failed = engine_open(&opt, &t->engine, e) || open_state(t, backend, e);
+	return t->failed ? -1 : 0;
 }
 
 void trainee_close(struct trainee *t)
 {
+	if (t->server && !t->failed)
+		server_leave(t->server, NULL);
+	server_close(t->server);
 	optim_close(t->optim);
 	engine_close(t->engine);
 	free(t->inputs);
@@ -145,14 +168,31 @@ static struct engine_batch batch_of(const struct trainee *t, int step)
 	};
 }
 
+static int step_server(struct trainee *t, int step, double *loss, double *norm, struct err *e)
+{
+	struct server_step io = { .step = step, .loss = *loss };
+	if (server_step(t->server, &io, e))
+		return -1;
+	*loss = io.loss;
+	*norm = io.norm;
+	return 0;
+}
+
+static int step_optim(struct trainee *t, int step, double scale, double *norm, struct err *e)
+{
+	if (optim_norm(t->optim, t->world, scale, norm, e))
+		return -1;
+	optim_step(t->optim, *norm, scale, step);
+	return store_publish(engine_store(t->engine), step, e);
+}
+
 int trainee_step(struct trainee *t, int step, double *loss, double *norm, struct err *e)
 {
 	struct engine_batch b = batch_of(t, step);
 	trainee_read(t, step);
-	if (engine_step(t->engine, &b, loss, e) || optim_norm(t->optim, t->world, b.loss_scale, norm, e))
-		return -1;
-	optim_step(t->optim, *norm, b.loss_scale, step);
-	return store_publish(engine_store(t->engine), step, e);
+	t->failed = engine_step(t->engine, &b, loss, e) ||
+		    (t->server ? step_server(t, step, loss, norm, e) : step_optim(t, step, b.loss_scale, norm, e));
+	return t->failed ? -1 : 0;
 }
 
 int trainee_eval(struct trainee *t, int step, double *loss, struct err *e)
@@ -187,7 +227,7 @@ static int64_t global_of(const struct param *p, int64_t i)
 void trainee_gather(const struct trainee *t, const struct catalogue *whole, bool grads, float *flat)
 {
 	int n;
-	const struct piece *pieces = store_pieces(engine_store(t->engine), &n);
+	const struct piece *pieces = store_pieces(t->view.store, &n);
 	for (int i = 0; i < n; i++) {
 		const struct piece *p = &pieces[i];
 		const struct param *w = find(whole, p->param);

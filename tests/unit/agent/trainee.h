@@ -4,6 +4,8 @@
 
 #include "agent/optim/optim.h"
 #include "agent/pipeline/engine.h"
+#include "agent/server/server.h"
+#include "agent/state.h"
 #include "tests/unit/agent/tiny.h"
 
 #include <stdint.h>
@@ -16,6 +18,9 @@ struct trainee {
 	struct comm *world;
 	struct engine *engine;
 	struct optim *optim;
+	struct server *server;             /* NULL: all-reduce, and then optim is not */
+	struct state_view view;            /* what a checkpoint holds of it */
+	bool failed;                       /* a step has */
 	int64_t each, first;               /* sequences of this dp rank in a step; its first one in the global batch */
 	int32_t *inputs, *targets, *starts; /* starts NULL: documents are mixed */
 };
@@ -24,7 +29,7 @@ struct trainee {
  * keys contradict each other. */
 int trainee_job(const struct tiny *t, const char *const *more, struct job *out, struct err *e);
 
-/* Collective. The parameters begin as the model's, shaken (tiny_shake). */
+/* Collective, and so is closing one that has not failed. The parameters begin as the model's, shaken (tiny_shake). */
 int trainee_open(const struct tiny *t, const struct job *job, struct comm *world, const char *backend, int threads,
 		 struct trainee *out, struct err *e);
 void trainee_close(struct trainee *t);

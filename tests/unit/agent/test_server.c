@@ -1,0 +1,329 @@
+/*
+ * The parameter server: the bound on staleness, asynchrony within it, learning, gradients that are no numbers, stops, and
+ * failures. (That staleness 0 computes what one process does is two rows of test_strategies.c, its memory some of test_memory.c.)
+ */
+#include "tests/unit/agent/trainee.h"
+#include "tests/unit/agent/world.h"
+
+#include <math.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct tiny model = { "gpt2", FAMILY_GPT2, 2, 20, 5, 5, 4, 51, 101, 16, TIE_YES, 1, 12, 0.1 };
+
+enum { STEPS = 24, OTHER = 7 /* an exit status that is no error's */ };
+
+struct course {
+	struct job job;
+	int steps;
+	/* Shared by the ranks. */
+	struct board {
+		sem_t ahead;              /* posted for each step that rank 0 has finished */
+		double first, last;       /* evaluations' losses */
+		int64_t lead[WORLD_MOST]; /* that each server allowed */
+		int stopped[WORLD_MOST];  /* steps that each rank made */
+	} *board;
+};
+
+static void course_open(struct course *c, int dp, int staleness, const char *more)
+{
+	char words[3][48];
+	snprintf(words[0], sizeof words[0], "parallel.dp=%d", dp);
+	snprintf(words[1], sizeof words[1], "parallel.staleness=%d", staleness);
+	snprintf(words[2], sizeof words[2], "%s", more);
+	const char *const list[] = { words[0], words[1], "parallel.sync=server", words[2], NULL };
+	struct err e = ERR_INIT;
+	*c = (struct course){ .steps = STEPS, .board = world_shared(sizeof *c->board) };
+	if (trainee_job(&model, list, &c->job, &e))
+		fail_msg("%s", e.text);
+	sem_init(&c->board->ahead, 1, 0);
+}
+
+static void course_close(struct course *c)
+{
+	sem_destroy(&c->board->ahead);
+	world_unshared(c->board, sizeof *c->board);
+}
+
+/* --- the bound --------------------------------------------------------------------------- */
+
+/* Rank 0 runs as far ahead as it may; rank 1 makes step k only when rank 0 has finished step k + staleness - 1, so that one that had to
+ * wait for it could not, and the run would not end. */
+static int run_ahead(struct comm *world, void *arg, struct err *e)
+{
+	const struct course *c = arg;
+	struct trainee t;
+	double loss, norm;
+	int me = comm_rank(world), rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
+	for (int i = 1; !rc && me == 1 && i < c->job.parallel.staleness; i++)
+		sem_wait(&c->board->ahead);
+	for (int step = 0; !rc && step < c->steps; step++) {
+		if (me == 1 && step + c->job.parallel.staleness <= c->steps)
+			sem_wait(&c->board->ahead);
+		rc = trainee_step(&t, step, &loss, &norm, e);
+		if (me == 0)
+			sem_post(&c->board->ahead);
+	}
+	if (!rc)
+		c->board->lead[me] = server_lead(t.server);
+	trainee_close(&t);
+	return rc;
+}
+
+static void a_worker_runs_ahead_by_the_staleness_and_no_further(void **state)
+{
+	(void)state;
+	static const int bounds[] = { 1, 2, 5 };
+	for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+		struct course c;
+		course_open(&c, 2, bounds[i], "job.steps=40");
+		assert_int_equal(world_run(2, run_ahead, &c), 0);
+		assert_int_equal(c.board->lead[0], bounds[i]);
+		assert_int_equal(c.board->lead[1], bounds[i]);
+		course_close(&c);
+	}
+}
+
+static int count_leads(struct comm *world, void *arg, struct err *e)
+{
+	const struct course *c = arg;
+	struct trainee t;
+	double loss, norm;
+	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
+	for (int step = 0; !rc && step < c->steps; step++)
+		rc = trainee_step(&t, step, &loss, &norm, e);
+	if (!rc)
+		c->board->lead[comm_rank(world)] = server_lead(t.server);
+	trainee_close(&t);
+	return rc;
+}
+
+static void no_server_ever_allows_more(void **state)
+{
+	(void)state;
+	for (int staleness = 0; staleness < 3; staleness++) {
+		struct course c;
+		course_open(&c, 6, staleness, "job.steps=40");
+		assert_int_equal(world_run(6, count_leads, &c), 0);
+		for (int r = 0; r < 6; r++)
+			assert_in_range(c.board->lead[r], 0, staleness);
+		course_close(&c);
+	}
+}
+
+/* --- learning ------------------------------------------------------------------------------ */
+
+/* All meet, and evaluate with the same parameters. */
+static int evaluate(struct trainee *t, double *loss, struct err *e)
+{
+	return server_meet(t->server, e) || trainee_eval(t, 0, loss, e) || server_part(t->server, e) ? -1 : 0;
+}
+
+static int learn(struct comm *world, void *arg, struct err *e)
+{
+	const struct course *c = arg;
+	struct trainee t;
+	double loss, norm, first, last;
+	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e) || evaluate(&t, &first, e);
+	for (int step = 0; !rc && step < c->steps; step++)
+		rc = trainee_step(&t, step, &loss, &norm, e);
+	rc = rc || evaluate(&t, &last, e);
+	if (!rc && comm_rank(world) == 0) {
+		c->board->first = first;
+		c->board->last = last;
+	}
+	trainee_close(&t);
+	return rc;
+}
+
+static void staleness_learns(void **state)
+{
+	(void)state;
+	static const char *const kinds[] = { "optimizer.kind=adamw", "optimizer.kind=sgd optimizer.lr=0.05" };
+	for (int i = 0; i < 2; i++) {
+		struct course c;
+		course_open(&c, 4, 3, "job.steps=40");
+		c.steps = 40;
+		c.job.optimizer.kind = i ? OPTIMIZER_SGD : OPTIMIZER_ADAMW;
+		c.job.optimizer.lr = i ? 0.1 : 3e-3;
+		assert_int_equal(world_run(4, learn, &c), 0);
+		printf("    %s, staleness 3, dp 4: loss %.3f before, %.3f after %d steps\n", kinds[i], c.board->first, c.board->last, c.steps);
+		assert_true(c.board->last < c.board->first - 0.2);
+		course_close(&c);
+	}
+}
+
+/* --- gradients that are no numbers ------------------------------------------------------------ */
+
+static bool all_finite(struct store *s)
+{
+	int n;
+	const struct piece *p = store_pieces(s, &n);
+	for (int i = 0; i < n; i++)
+		for (int64_t j = 0; j < p[i].count; j++)
+			if (!isfinite(p[i].master[j]))
+				return false;
+	return true;
+}
+
+/* Rank 1's gradient is spoilt; both rank's parameters must stay numbers, and those see the norm who push it. */
+static int spoil(struct comm *world, void *arg, struct err *e)
+{
+	const struct course *c = arg;
+	struct trainee t;
+	struct server_step io = { .step = 0, .loss = 1 };
+	bool whole = c->job.parallel.staleness == 0, mine = comm_rank(world) == 1;
+	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
+	if (!rc && mine)
+		store_flat_grads(engine_store(t.engine))[5] = NAN;
+	rc = rc || server_step(t.server, &io, e);
+	if (!rc && (isfinite(io.norm) == (whole || mine) || !all_finite(engine_store(t.engine)) || !all_finite(t.view.store)))
+		rc = err_set(e, ERR_NUMERIC, "the norm is %g, or a parameter is no number", io.norm);
+	t.failed = rc != 0;
+	trainee_close(&t);
+	return rc;
+}
+
+static void a_gradient_that_is_no_number_changes_nothing(void **state)
+{
+	(void)state;
+	for (int staleness = 0; staleness < 2; staleness++) {
+		struct course c;
+		course_open(&c, 2, staleness, "job.steps=40");
+		assert_int_equal(world_run(2, spoil, &c), 0);
+		course_close(&c);
+	}
+}
+
+/* --- stops --------------------------------------------------------------------------------------- */
+
+/* Rank 2 is told to stop in its step 4. */
+static int stop(struct comm *world, void *arg, struct err *e)
+{
+	const struct course *c = arg;
+	int me = comm_rank(world), step = 0;
+	struct trainee t;
+	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
+	for (bool stops = false; !rc && !stops && step < c->steps; step++) {
+		struct server_step io = { .step = step, .loss = 1, .wants_stop = me == 2 && step >= 4 };
+		rc = server_step(t.server, &io, e);
+		stops = io.stops;
+	}
+	c->board->stopped[me] = step;
+	t.failed = rc != 0;
+	trainee_close(&t);
+	return rc;
+}
+
+static void all_stop_after_the_same_step(void **state)
+{
+	(void)state;
+	for (int staleness = 0; staleness < 6; staleness += 5) {
+		struct course c;
+		course_open(&c, 4, staleness, "job.steps=40");
+		c.steps = 40;
+		assert_int_equal(world_run(4, stop, &c), 0);
+		for (int r = 0; r < 4; r++)
+			assert_int_equal(c.board->stopped[r], c.board->stopped[0]);
+		/* Rank 2 is heard of after its fifth step at the latest; the fastest may be staleness ahead then, and in one more. */
+		assert_in_range(c.board->stopped[0], 5, 5 + staleness + 1);
+		course_close(&c);
+	}
+}
+
+/* --- failures -------------------------------------------------------------------------------------- */
+
+/* Rank 1, a worker and a server, dies in the middle of its third step. */
+static int die(struct comm *world, void *arg, struct err *e)
+{
+	const struct course *c = arg;
+	struct trainee t;
+	double loss, norm;
+	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
+	for (int step = 0; !rc && step < c->steps; step++) {
+		if (comm_rank(world) == 1 && step == 2)
+			raise(SIGKILL);
+		rc = trainee_step(&t, step, &loss, &norm, e);
+	}
+	trainee_close(&t);
+	return rc ? OTHER : 0;
+}
+
+/* Rank 1 fails by itself, as one does whose data cannot be read. */
+static int fail_alone(struct comm *world, void *arg, struct err *e)
+{
+	const struct course *c = arg;
+	struct trainee t;
+	double loss, norm;
+	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
+	for (int step = 0; !rc && step < c->steps; step++) {
+		if (comm_rank(world) == 1 && step == 2)
+			rc = err_set(e, ERR_IO, "no data");
+		else
+			rc = trainee_step(&t, step, &loss, &norm, e);
+	}
+	t.failed = rc != 0;
+	trainee_close(&t);
+	return rc ? OTHER : 0;
+}
+
+static void check_outcomes(world_fn *fn, int of_the_failed)
+{
+	for (int staleness = 0; staleness < 4; staleness += 3) {
+		struct course c;
+		int outcomes[WORLD_MOST];
+		course_open(&c, 4, staleness, "job.steps=40");
+		world_outcomes(4, fn, &c, outcomes);
+		for (int r = 0; r < 4; r++)
+			assert_int_equal(outcomes[r], r == 1 ? of_the_failed : OTHER);
+		course_close(&c);
+	}
+}
+
+static void a_rank_that_dies_is_an_error_on_all(void **state)
+{
+	(void)state;
+	check_outcomes(die, -1);
+}
+
+static void a_rank_that_fails_is_an_error_on_all(void **state)
+{
+	(void)state;
+	check_outcomes(fail_alone, OTHER);
+}
+
+/* Ticks keep a server's receive alive while its worker computes for longer than network.timeout: the world's is its own, so what is
+ * seen here is that they come in between and disturb nothing. */
+static void ticks_do_not_disturb(void **state)
+{
+	(void)state;
+	struct course c;
+	course_open(&c, 3, 2, "network.timeout=0.001");
+	assert_int_equal(world_run(3, count_leads, &c), 0);
+	for (int r = 0; r < 3; r++)
+		assert_in_range(c.board->lead[r], 0, 2);
+	course_close(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_worker_runs_ahead_by_the_staleness_and_no_further),
+		cmocka_unit_test(no_server_ever_allows_more),
+		cmocka_unit_test(staleness_learns),
+		cmocka_unit_test(a_gradient_that_is_no_number_changes_nothing),
+		cmocka_unit_test(all_stop_after_the_same_step),
+		cmocka_unit_test(a_rank_that_dies_is_an_error_on_all),
+		cmocka_unit_test(a_rank_that_fails_is_an_error_on_all),
+		cmocka_unit_test(ticks_do_not_disturb),
+	};
+	return cmocka_run_group_tests_name("parameter server", tests, NULL, NULL);
+}
