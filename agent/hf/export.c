@@ -103,7 +103,8 @@ static int write_tensor(struct departure *d, const struct hf_tensor *t, int fd, 
 		hf_transpose(d->numbers, t->shape[0], t->shape[1], out);
 	size_t n = (size_t)hf_elements(t);
 	if (!numbers_narrow(d->type, out, n, out))
-		return err_set(e, ERR_NUMERIC, "tensor %s has numbers beyond %s; export it as bf16 or fp32", t->name, d->type->name);
+		return err_set(e, ERR_NUMERIC, "tensor %s has numbers beyond %s; export it as %s", t->name, d->type->name,
+			       d->type == numbers_type("bf16") ? "fp32" : "bf16 or fp32");
 	return io_write_full(d->io, fd, path, out, n * (size_t)d->type->size, e);
 }
 
