@@ -1,4 +1,5 @@
 /* Tokenizers give the ids that Hugging Face's library gave (tests/golden/make_tokenizers.py), and refuse by name what they do not know. */
+#include "agent/text/merges.h"
 #include "agent/text/tokenizer.h"
 #include "base/file.h"
 #include "base/philox.h"
@@ -236,6 +237,64 @@ static void long_words_take_near_linear_time(void **state)
 	free(text);
 }
 
+enum { SYMBOLS = 200, LETTERS = 3 };
+
+/* The rule as merges.h says it, word for word. rank and becomes: [SYMBOLS, SYMBOLS] by pair. */
+static size_t merge_slowly(const uint32_t *rank, const int32_t *becomes, int32_t *word, size_t n)
+{
+	for (;;) {
+		size_t best = n;
+		for (size_t i = 0; i + 1 < n; i++)
+			if (rank[word[i] * SYMBOLS + word[i + 1]] != UINT32_MAX &&
+			    (best == n || rank[word[i] * SYMBOLS + word[i + 1]] < rank[word[best] * SYMBOLS + word[best + 1]]))
+				best = i;
+		if (best == n)
+			return n;
+		word[best] = becomes[word[best] * SYMBOLS + word[best + 1]];
+		memmove(word + best + 1, word + best + 2, (n - best - 2) * sizeof *word);
+		n--;
+	}
+}
+
+static void the_lowest_rank_merges_first_in_short_and_long_words(void **state)
+{
+	static uint32_t rank[SYMBOLS * SYMBOLS];
+	static int32_t becomes[SYMBOLS * SYMBOLS];
+	(void)state;
+	for (uint64_t round = 0; round < 60; round++) {
+		struct err e = ERR_INIT;
+		struct merges m;
+		struct merges_work work = { 0 };
+		assert_int_equal(merges_init(&m, SYMBOLS, &e), 0);
+		memset(rank, 0xff, sizeof rank);
+		for (int32_t made = LETTERS; made < SYMBOLS; made++) { /* of any two before it, in any order of ranks */
+			uint32_t r[4];
+			philox4(philox_key(round, PHILOX_TEST, 6), (uint64_t)made, r);
+			int32_t left = (int32_t)(r[0] % (uint32_t)made), right = (int32_t)(r[1] % (uint32_t)made);
+			if (rank[left * SYMBOLS + right] != UINT32_MAX)
+				continue;
+			rank[left * SYMBOLS + right] = r[2] % 1000 * SYMBOLS + (uint32_t)made;
+			becomes[left * SYMBOLS + right] = made;
+			merges_put(&m, left, right, rank[left * SYMBOLS + right], made);
+		}
+		for (size_t n = 1; n <= 400; n += 19) {
+			int32_t fast[400], slow[400];
+			size_t left, want;
+			for (size_t i = 0; i < n; i++) {
+				uint32_t r[4];
+				philox4(philox_key(round, PHILOX_TEST, 7), n * 1000 + i, r);
+				fast[i] = slow[i] = (int32_t)(r[0] % LETTERS);
+			}
+			assert_int_equal(merges_apply(&m, &work, fast, n, &left, &e), 0);
+			want = merge_slowly(rank, becomes, slow, n);
+			assert_int_equal(left, want);
+			assert_memory_equal(fast, slow, want * sizeof *slow);
+		}
+		merges_work_fini(&work);
+		merges_fini(&m);
+	}
+}
+
 static int refuse(void *arg, const int32_t *ids, size_t n, struct err *e)
 {
 	(void)arg;
@@ -355,6 +414,7 @@ int main(void)
 		cmocka_unit_test(byte_level_vocabularies_give_any_bytes_back),
 		cmocka_unit_test(text_streams_in_whole_characters),
 		cmocka_unit_test(long_words_take_near_linear_time),
+		cmocka_unit_test(the_lowest_rank_merges_first_in_short_and_long_words),
 		cmocka_unit_test(what_takes_the_ids_may_fail),
 		cmocka_unit_test(what_is_not_known_is_refused_by_name),
 		cmocka_unit_test(a_text_that_the_vocabulary_lacks_is_refused),
