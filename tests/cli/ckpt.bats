@@ -58,7 +58,7 @@ damaged() {
 	[[ $status -eq 0 ]]
 	python3 -c 'import json, sys; d = json.load(sys.stdin)["checkpoints"]
 assert [c["step"] for c in d] == [6, 4] and all(c["valid"] and c["samples"] == 8 * c["step"] for c in d), d
-assert d[0]["layout"] == {"tp": 2, "pp": 2, "dp": 2}, d' <<<"$output"
+assert d[0]["layout"] == {"tp": 2, "cp": 1, "pp": 2, "dp": 2}, d' <<<"$output"
 	run "$MUSTER" ckpt show ckpt --json
 	[[ $status -eq 0 ]]
 	python3 -c 'import json, sys; d = json.load(sys.stdin)
