@@ -1,0 +1,47 @@
+/* trainer — the body of a training run, for agent/train*.c: train.c has the loop, train_open.c its beginning, train_save.c its checkpoints. */
+#ifndef MUSTER_AGENT_TRAINER_H
+#define MUSTER_AGENT_TRAINER_H
+
+#include "agent/optim/optim.h"
+#include "agent/optim/scaler.h"
+#include "agent/pipeline/engine.h"
+#include "agent/samples.h"
+#include "agent/server/server.h"
+#include "agent/state.h"
+#include "agent/train.h"
+
+struct trainer {
+	const struct train_env *env;
+	const struct job *job;
+	struct model_shape shape;
+	struct samples *samples;
+	struct engine *engine;
+	struct optim *optim;    /* the rank's own; NULL with a parameter server */
+	struct scaler scaler;
+	struct server *server;  /* NULL: all-reduce */
+	bool stops;             /* the server's workers agreed to */
+	struct ckpt_writer *writer;
+	struct state_view view;
+	struct ckpt_watch watch;
+	json_t *model, *layout; /* for the checkpoints, as is `whole` */
+	struct ckpt_tensor *whole;
+	int n_whole;
+	char ckpt_dir[JOB_PATH];
+	struct ckpt_state at;   /* where the run stands */
+	int64_t saved;          /* step of the last checkpoint, -1: none */
+	bool reports;           /* this rank tells the supervisor of each step */
+	struct phases spent;    /* in training */
+};
+
+/* train_open.c. Data, model, state: what the run goes on from. Closing takes what a failed opening has left. */
+int trainer_open(struct trainer *t, struct err *e);
+void trainer_close(struct trainer *t);
+
+/* train_save.c. A checkpoint of where the run stands, written while training goes on. */
+int trainer_save(struct trainer *t, struct err *e);
+/* Tells the supervisor of checkpoints that have become durable. */
+void trainer_report_commits(struct trainer *t);
+/* Waits for the commit of what was saved last; `last`: nothing trains on behind it (train.h). */
+int trainer_commit(struct trainer *t, bool last, struct err *e);
+
+#endif
