@@ -79,8 +79,8 @@ const struct job_key job_keys[] = {
 	BOOL(parallel, overlap, "yes", "Whether tp's and ZeRO's transfers overlap the matrix products."),
 	INT(parallel, zero, "0", 0, 3, "ZeRO stage: 1 shards the optimizer's state over dp, 2 also gradients, 3 also parameters."),
 	ENUM(parallel, zero_shard, "all", zero_shards, "Over which replicas ZeRO shards: all, or those of a node, with copies across nodes."),
-	ENUM(parallel, sync, "all-reduce", syncs, "How replicas agree: all-reduce, or an asynchronous parameter server."),
-	INT(parallel, staleness, "1", 0, 1000000, "Server: most steps that a replica may be ahead of the slowest."),
+	ENUM(parallel, sync, "all-reduce", syncs, "How replicas agree: all-reduce; or server: each keeps a shard of the parameters and updates it as gradients come, so that none waits for another that is a little behind."),
+	INT(parallel, staleness, "1", 0, 1000000, "Server: most steps that a replica may be ahead of the slowest. 0: all go together and compute what all-reduce does; above it no two runs are the same."),
 
 	ENUM(recompute, mode, "none", recomputes, "What the backward pass computes again: nothing; norms, activation functions and attention; whole layers."),
 	INT(recompute, every, "1", 1, 10000, "Layers between those that recompute."),

@@ -2,6 +2,7 @@
 
 #include "agent/optim/optim.h"
 #include "agent/pipeline/engine.h"
+#include "agent/server/server.h"
 #include "agent/state.h"
 #include "agent/tools/crew.h"
 #include "base/clock.h"
@@ -19,6 +20,7 @@ struct trainee {
 	struct coords at;
 	struct engine *engine;
 	struct optim *optim;
+	struct server *server;      /* in place of optim, with parallel.sync = server */
 	int32_t *inputs, *targets;
 	int64_t first;              /* sequence of the global batch */
 };
@@ -64,6 +66,32 @@ static int open_batch(struct trainee *t, const struct layout *l, struct err *e)
 	return 0;
 }
 
+static int open_optim(struct trainee *t, struct err *e)
+{
+	struct store *store = engine_store(t->engine);
+	const struct optim_options o = { .kern = engine_kern(t->engine), .store = store, .job = t->job, .spill_dir = "." };
+	if (optim_open(&o, &t->optim, e))
+		return -1;
+	const struct state_view view = { .store = store, .optim = t->optim };
+	return state_init(&view, engine_shape(t->engine), t->job->job.seed, e);
+}
+
+static int open_server(struct trainee *t, const struct layout *l, const char *backend, struct err *e)
+{
+	struct batch_share mine;
+	if (batch_share_of(t->job, l, t->at.dp, &mine, e))
+		return -1;
+	const struct server_options o = {
+		.job = t->job, .catalogue = engine_catalogue(t->engine), .world = t->world, .backend = backend,
+		.worker = engine_store(t->engine), .kern = engine_kern(t->engine),
+		.share = (double)(mine.micros * t->job->batch.micro) / (double)t->job->batch.global,
+	};
+	if (server_open(&o, &t->server, e))
+		return -1;
+	const struct state_view view = { .store = server_store(t->server), .optim = server_optim(t->server) };
+	return state_init(&view, engine_shape(t->engine), t->job->job.seed, e) || server_start(t->server, 0, e) ? -1 : 0;
+}
+
 static int open_rank(struct trainee *t, struct err *e)
 {
 	struct layout l = layout_of(t->job, (int)t->job->parallel.dp);
@@ -75,30 +103,37 @@ static int open_rank(struct trainee *t, struct err *e)
 	};
 	if (engine_open(&opt, &t->engine, e) || open_batch(t, &l, e))
 		return -1;
-	struct store *store = engine_store(t->engine);
-	const struct optim_options o = { .kern = engine_kern(t->engine), .store = store, .job = t->job, .spill_dir = "." };
-	if (optim_open(&o, &t->optim, e))
-		return -1;
-	const struct state_view view = { .store = store, .optim = t->optim };
-	return state_init(&view, engine_shape(t->engine), t->job->job.seed, e);
+	return t->job->parallel.sync == SYNC_SERVER ? open_server(t, &l, opt.backend, e) : open_optim(t, e);
 }
 
 static void close_rank(struct trainee *t)
 {
+	server_close(t->server);
 	optim_close(t->optim);
 	engine_close(t->engine);
 	free(t->inputs);
 	free(t->targets);
 }
 
-static int one_step(struct trainee *t, int64_t step, double *loss, struct err *e)
+static int update(struct trainee *t, int64_t step, double *loss, struct err *e)
 {
-	const struct engine_batch b = { .inputs = t->inputs, .targets = t->targets, .sample = t->first, .loss_scale = 1 };
 	double norm;
-	if (engine_step(t->engine, &b, loss, e) || optim_norm(t->optim, t->world, 1, &norm, e))
+	struct server_step io = { .step = step, .loss = *loss };
+	if (t->server) {
+		int rc = server_step(t->server, &io, e);
+		*loss = io.loss;
+		return rc;
+	}
+	if (optim_norm(t->optim, t->world, 1, &norm, e))
 		return -1;
 	optim_step(t->optim, norm, 1, step);
 	return store_publish(engine_store(t->engine), step, e);
+}
+
+static int one_step(struct trainee *t, int64_t step, double *loss, struct err *e)
+{
+	const struct engine_batch b = { .inputs = t->inputs, .targets = t->targets, .sample = t->first, .loss_scale = 1 };
+	return engine_step(t->engine, &b, loss, e) || update(t, step, loss, e) ? -1 : 0;
 }
 
 /* A step begins when all ranks are there and ends when all are done. */
@@ -124,7 +159,9 @@ static int work(struct comm *world, void *arg, struct err *e)
 	struct bench_train *b = arg;
 	struct trainee t = { .job = &b->job, .world = world };
 	int rc = open_rank(&t, e) || timed_steps(&t, b, e) ? -1 : 0;
-	int64_t peak = rc ? 0 : engine_peak_bytes(t.engine);
+	int64_t peak = rc ? 0 : engine_peak_bytes(t.engine) + (t.server ? server_peak_bytes(t.server) : 0);
+	if (!rc && t.server)
+		rc = server_leave(t.server, e);
 	if (!rc)
 		rc = comm_all_reduce(world, &peak, &peak, 1, COMM_I64, COMM_MAX, e);
 	if (!rc && comm_rank(world) == 0)
