@@ -92,19 +92,38 @@ static int open_optim(struct trainee *t, struct err *e)
 	return 0;
 }
 
-static int open_state(struct trainee *t, const char *backend, struct err *e)
+static int begin(struct trainee *t, struct err *e)
 {
-	bool server = t->job.parallel.sync == SYNC_SERVER;
-	if (server ? open_server(t, backend, e) : open_optim(t, e))
-		return -1;
 	if (state_init(&t->view, engine_shape(t->engine), t->job.job.seed, e))
 		return -1;
 	shake(t->view.store);
-	return store_publish(t->view.store, 0, e) || (server && server_start(t->server, 0, e)) ? -1 : 0;
+	return store_publish(t->view.store, 0, e);
 }
 
-int trainee_open(const struct tiny *model, const struct job *job, struct comm *world, const char *backend, int threads,
-		 struct trainee *t, struct err *e)
+static int go_on(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e)
+{
+	json_t *model = state_model(engine_shape(t->engine));
+	int rc = state_resume(t->world, "auto", dir, model, &t->view, at, e);
+	json_decref(model);
+	if (rc == 0)
+		return err_set(e, ERR_NOTFOUND, "%s: there is no checkpoint to go on from", dir);
+	return rc < 0 ? -1 : 0;
+}
+
+static int open_state(struct trainee *t, const char *backend, const char *dir, struct err *e)
+{
+	bool server = t->job.parallel.sync == SYNC_SERVER;
+	struct ckpt_state at = { .step = 0 };
+	if (server ? open_server(t, backend, e) : open_optim(t, e))
+		return -1;
+	if (dir ? go_on(t, dir, &at, e) : begin(t, e))
+		return -1;
+	t->from = (int)at.step;
+	return server ? server_start(t->server, at.step, e) : 0;
+}
+
+int trainee_resume(const struct tiny *model, const struct job *job, struct comm *world, const char *backend, int threads,
+		   const char *dir, struct trainee *t, struct err *e)
 {
 	*t = (struct trainee){ .model = model, .job = *job, .world = world };
 	t->layout = layout_of(job, (int)job->parallel.dp);
@@ -121,7 +140,39 @@ int trainee_open(const struct tiny *model, const struct job *job, struct comm *w
 		.job = &t->job, .layout = t->layout, .at = t->at, .world = world, .backend = backend, .threads = threads,
 		.spill_dir = ".", .node = 2 * comm_rank(world) / comm_size(world), /* as on two nodes */
 	};
-	t->failed = engine_open(&opt, &t->engine, e) || open_state(t, backend, e);
+	t->failed = engine_open(&opt, &t->engine, e) || open_state(t, backend, dir, e);
+	return t->failed ? -1 : 0;
+}
+
+int trainee_open(const struct tiny *model, const struct job *job, struct comm *world, const char *backend, int threads,
+		 struct trainee *t, struct err *e)
+{
+	return trainee_resume(model, job, world, backend, threads, NULL, t, e);
+}
+
+static int save(struct trainee *t, const char *dir, const struct ckpt_state *at, struct err *e)
+{
+	struct ckpt_tensor *whole;
+	struct ckpt_writer *w = NULL;
+	int n;
+	if (state_whole(engine_shape(t->engine), t->job.optimizer.kind, &whole, &n, e))
+		return -1;
+	json_t *model = state_model(engine_shape(t->engine)), *layout = json_object();
+	const struct ckpt_options opt = { .dir = dir, .generation = 1, .model = model, .layout = layout, .expect = whole, .n_expect = n };
+	int rc = ckpt_writer_open(t->world, &opt, &w, e) || state_save(w, at, &t->view, e) || ckpt_wait(w, e) ? -1 : 0;
+	ckpt_writer_close(w);
+	json_decref(model);
+	json_decref(layout);
+	free(whole);
+	return rc;
+}
+
+int trainee_save(struct trainee *t, const char *dir, int step, struct err *e)
+{
+	const struct ckpt_state at = {
+		.step = step, .samples = step * t->job.batch.global, .seed = t->job.job.seed, .total_steps = t->job.job.steps,
+	};
+	t->failed = (t->server && server_meet(t->server, e)) || save(t, dir, &at, e) || (t->server && server_part(t->server, e));
 	return t->failed ? -1 : 0;
 }
 
@@ -183,7 +234,7 @@ static int step_optim(struct trainee *t, int step, double scale, double *norm, s
 	if (optim_norm(t->optim, t->world, scale, norm, e))
 		return -1;
 	optim_step(t->optim, *norm, scale, step);
-	return store_publish(engine_store(t->engine), step, e);
+	return store_publish(engine_store(t->engine), step + 1, e);
 }
 
 int trainee_step(struct trainee *t, int step, double *loss, double *norm, struct err *e)

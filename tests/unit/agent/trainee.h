@@ -21,6 +21,7 @@ struct trainee {
 	struct server *server;             /* NULL: all-reduce, and then optim is not */
 	struct state_view view;            /* what a checkpoint holds of it */
 	bool failed;                       /* a step has */
+	int from;                          /* steps that its checkpoint had behind it; 0: none */
 	int64_t each, first;               /* sequences of this dp rank in a step; its first one in the global batch */
 	int32_t *inputs, *targets, *starts; /* starts NULL: documents are mixed */
 };
@@ -32,6 +33,11 @@ int trainee_job(const struct tiny *t, const char *const *more, struct job *out, 
 /* Collective, and so is closing one that has not failed. The parameters begin as the model's, shaken (tiny_shake). */
 int trainee_open(const struct tiny *t, const struct job *job, struct comm *world, const char *backend, int threads,
 		 struct trainee *out, struct err *e);
+/* The same, but it goes on from the newest checkpoint in the folder `dir`. */
+int trainee_resume(const struct tiny *t, const struct job *job, struct comm *world, const char *backend, int threads,
+		   const char *dir, struct trainee *out, struct err *e);
+/* Collective, after `step` steps: a checkpoint in `dir`, committed. */
+int trainee_save(struct trainee *t, const char *dir, int step, struct err *e);
 void trainee_close(struct trainee *t);
 
 /* The step's batch: four in turn, so that they are learned. */
