@@ -28,11 +28,13 @@ int rope_tables(struct model *m, struct err *e)
 	if (!m->cos)
 		return err_set(e, ERR_NOMEM, "rotary positions: no memory for 2 × %lld numbers; lower model.seq", (long long)n);
 	m->sin = m->cos + n;
-	for (int64_t t = 0; t < m->d.seq; t++)
-		for (int64_t i = 0; i < half; i++) {
-			double angle = (double)m->positions[t] * frequency(&m->shape, i);
+	for (int64_t i = 0; i < half; i++) {
+		double turns = frequency(&m->shape, i);
+		for (int64_t t = 0; t < m->d.seq; t++) {
+			double angle = (double)m->positions[t] * turns;
 			m->cos[t * half + i] = (float)cos(angle);
 			m->sin[t * half + i] = (float)sin(angle);
 		}
+	}
 	return 0;
 }

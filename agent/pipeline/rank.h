@@ -71,7 +71,7 @@ int walk_row(struct engine *g, const struct sched_row *row, const struct engine_
 /* Waits for every message under way; the first error stays. */
 int walk_settle(struct engine *g, struct err *e);
 
-/* --- What a row is walked with (slots.c, receive.c) --- */
+/* --- What a row is walked with (tracks.c, receive.c) --- */
 
 /* Slots and inboxes as at the begin of a row. */
 int tracks_open(struct engine *g, struct err *e);
