@@ -168,7 +168,7 @@ int moe_open(struct model *m, struct ep *ep, struct err *e)
 	c = (struct carver){ .base = moe->fixed };
 	carve_moe(m, &c, moe);
 	int64_t balanced = m->d.n * m->d.top;
-	return fit_scratch(m, balanced, balanced, &r, e) || open_all_kept(m, e) ? -1 : 0;
+	return route_open(m, e) || fit_scratch(m, balanced, balanced, &r, e) || open_all_kept(m, e) ? -1 : 0;
 }
 
 void moe_close(struct model *m)
@@ -182,6 +182,7 @@ void moe_close(struct model *m)
 		free(moe->kept[i]);
 	}
 	close_kept(m, &moe->again);
+	route_close(moe);
 	if (moe->fixed)
 		kern_free(m->kern, moe->fixed);
 	if (moe->rows.base)

@@ -34,7 +34,7 @@ struct moe_kept {
 	int32_t *chosen;       /* [n, top] */
 	float *weights;        /* [n, top] */
 	float *probs, *lse;    /* [n, E], [n] */
-	float *load;           /* [micro, E] f_e of each sequence, 0 without aux_loss */
+	float *load;           /* [micro, E] f_e of each sequence */
 	int64_t *at, *from;    /* [n, top] the row of each choice, -1: dropped; and the token of each row */
 	struct arena rows;     /* all of the next six */
 	void *x;               /* [received, c] */
@@ -52,8 +52,11 @@ struct moe {
 	float *logits;              /* [n, E], then their gradient */
 	float *dweights;            /* [n, top] */
 	int64_t *counts;            /* [E] */
+	/* The host's, of a sequence's pieces here: choices of each expert, and those before the next token. */
+	int64_t *choices, *taken;   /* [micro, pieces, E] */
+	int64_t *everywhere;        /* [cp, micro, pieces, E] the choices of all ranks that share the sequences */
 	struct arena rows;
-	struct moe_kept again;      /* of recomputing layers */
+	struct moe_kept again;      /* of layers that do theirs again */
 	struct moe_kept **kept;     /* [chunks][slots × layers] of the others */
 };
 
@@ -64,7 +67,10 @@ struct expert_view {
 int moe_open(struct model *m, struct ep *ep, struct err *e);
 void moe_close(struct model *m);
 
-/* route.c. Sets chosen, weights, probs, lse, load, at, from and moe->counts; adds the router's losses times the rank's tokens. y: [n, c]. */
+/* route.c. Opens what counts choices; close takes what was never opened. */
+int route_open(struct model *m, struct err *e);
+void route_close(struct moe *moe);
+/* Sets chosen, weights, probs, lse, load, at, from and moe->counts; adds the router's losses times the rank's tokens. y: [n, c]. */
 int route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, const void *y, double *loss, struct err *e);
 /* From moe->dweights (this rank's parts). Adds the router's weights' gradient; on tp rank 0 adds to dy [n, c]. dx: [n, c] of scratch. */
 int route_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dy, const void *y, void *dx, struct err *e);

@@ -2,6 +2,7 @@
 #include "agent/model/moe.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { PIECES = 2 }; /* of a sequence on a context-parallel rank: the early and the late one */
@@ -12,27 +13,44 @@ static int pieces_of(const struct model *m)
 	return m->cp->size > 1 ? PIECES : 1;
 }
 
-/* counts [micro, pieces, E]: choices of each expert. */
-static void count_choices(const struct model *m, const struct moe_kept *k, int64_t *counts)
+int route_open(struct model *m, struct err *e)
+{
+	struct moe *moe = m->moe;
+	size_t n = (size_t)(m->d.micro * pieces_of(m) * moe->experts), ranks = m->cp->size > 1 ? (size_t)m->cp->size : 0;
+	moe->choices = calloc(n, sizeof *moe->choices);
+	moe->taken = calloc(n, sizeof *moe->taken);
+	moe->everywhere = calloc(ranks * n + 1, sizeof *moe->everywhere);
+	if (!moe->choices || !moe->taken || !moe->everywhere)
+		return err_set(e, ERR_NOMEM, "router: no memory for %zu counts of choices; lower batch.micro", (2 + ranks) * n);
+	return 0;
+}
+
+void route_close(struct moe *moe)
+{
+	free(moe->choices);
+	free(moe->taken);
+	free(moe->everywhere);
+}
+
+static void count_choices(const struct model *m, const struct moe_kept *k)
 {
 	int pieces = pieces_of(m);
-	int64_t experts = m->moe->experts, top = m->moe->top, length = m->d.seq / pieces;
+	int64_t experts = m->moe->experts, top = m->moe->top, length = m->d.seq / pieces, *counts = m->moe->choices;
 	memset(counts, 0, (size_t)(m->d.micro * pieces * experts) * sizeof *counts);
 	for (int64_t t = 0; t < m->d.n; t++)
 		for (int64_t j = 0; j < top; j++)
 			counts[t / length * experts + k->chosen[t * top + j]]++;
 }
 
-/* before [micro, pieces, E]: choices in the pieces of the same sequence that stand before it. */
-static int count_before(struct model *m, const int64_t *counts, int64_t *before, struct err *e)
+/* Sets moe->taken to the choices in the pieces of the same sequence that stand before each piece. */
+static int count_before(struct model *m, struct err *e)
 {
 	int size = m->cp->size;
-	int64_t experts = m->moe->experts, n = m->d.micro * PIECES * experts;
+	int64_t experts = m->moe->experts, n = m->d.micro * PIECES * experts, *before = m->moe->taken, *all = m->moe->everywhere;
 	memset(before, 0, (size_t)(m->d.micro * pieces_of(m) * experts) * sizeof *before);
 	if (size == 1)
 		return 0;
-	int64_t all[size * n];
-	if (comm_all_gather(m->cp->comm, counts, all, (size_t)n, COMM_I64, e))
+	if (comm_all_gather(m->cp->comm, m->moe->choices, all, (size_t)n, COMM_I64, e))
 		return -1;
 	for (int64_t i = 0; i < n; i++) {
 		int mine = (int)(i / experts % PIECES), place = mine ? 2 * size - 1 - m->cp->rank : m->cp->rank;
@@ -46,23 +64,22 @@ static int count_before(struct model *m, const int64_t *counts, int64_t *before,
 }
 
 /* Choices beyond an expert's capacity are dropped: at = -1. Without a limit none is. */
-static int drop_excess(struct pass *p, struct moe_kept *k, const int64_t *counts, struct err *e)
+static int drop_excess(struct pass *p, struct moe_kept *k, struct err *e)
 {
 	struct model *m = p->m;
 	int pieces = pieces_of(m);
 	int64_t experts = m->moe->experts, top = m->moe->top, length = m->d.seq / pieces;
 	double factor = m->job->model.capacity;
 	int64_t most = (int64_t)ceil(factor * (double)(m->shape.seq * top) / (double)experts);
-	int64_t taken[m->d.micro * pieces * experts];
 
 	memset(k->at, 0, (size_t)(m->d.n * top) * sizeof *k->at);
 	if (factor <= 0)
 		return 0;
-	if (count_before(m, counts, taken, e))
+	if (count_before(m, e))
 		return -1;
 	for (int64_t t = 0; t < m->d.n; t++)
 		for (int64_t j = 0; j < top; j++) {
-			int64_t *n = &taken[t / length * experts + k->chosen[t * top + j]];
+			int64_t *n = &m->moe->taken[t / length * experts + k->chosen[t * top + j]];
 			k->at[t * top + j] = (*n)++ < most ? 0 : -1;
 		}
 	return 0;
@@ -86,8 +103,8 @@ static void sort_choices(struct model *m, struct moe_kept *k)
 	}
 }
 
-/* load [micro, E]: the share of a whole sequence's choices on each expert; probs: the sum of its probabilities here. */
-static int balance(struct pass *p, struct moe_kept *k, const int64_t *counts, struct err *e)
+/* load [micro, E]: the share of a whole sequence's choices on each expert. */
+static int balance(struct pass *p, struct moe_kept *k, struct err *e)
 {
 	struct model *m = p->m;
 	int pieces = pieces_of(m);
@@ -96,7 +113,7 @@ static int balance(struct pass *p, struct moe_kept *k, const int64_t *counts, st
 		for (int64_t x = 0; x < experts; x++) {
 			int64_t sum = 0;
 			for (int i = 0; i < pieces; i++)
-				sum += counts[(b * pieces + i) * experts + x];
+				sum += m->moe->choices[(b * pieces + i) * experts + x];
 			k->load[b * experts + x] = (float)sum;
 		}
 	if (m->cp->comm && comm_all_reduce(m->cp->comm, k->load, k->load, (size_t)(m->d.micro * experts), COMM_F32, COMM_SUM, e))
@@ -125,14 +142,13 @@ int route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k
 {
 	struct model *m = p->m;
 	struct moe *moe = m->moe;
-	int64_t counts[m->d.micro * pieces_of(m) * moe->experts];
 
 	m->ops->linear_fwd(m->kern, moe->raw, y, unit_param(m, v->router.unit, v->router.w), NULL, m->d.n, m->d.c, moe->experts);
 	m->ops->widen(m->kern, moe->logits, moe->raw, m->d.n * moe->experts);
 	m->ops->route_fwd(m->kern, k->chosen, k->weights, k->probs, k->lse, moe->logits, m->d.n, moe->experts, moe->top,
 			  m->job->model.router == ROUTER_SOFTMAX_BEFORE);
-	count_choices(m, k, counts);
-	if (drop_excess(p, k, counts, e) || balance(p, k, counts, e))
+	count_choices(m, k);
+	if (drop_excess(p, k, e) || balance(p, k, e))
 		return -1;
 	sort_choices(m, k);
 	if (loss)
