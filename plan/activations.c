@@ -29,7 +29,8 @@ void act_dims_of(const struct job *job, const struct model_shape *m, const struc
 		.heads = shared ? m->heads / l->tp : kv * (m->heads / m->kv_heads), .kv_heads = kv, .dim = m->head_dim,
 		.act = cut(m->ffn, l, tp_rank, CATALOGUE_FFN_GRAIN), .vocab = cut(m->vocab, l, tp_rank, CATALOGUE_VOCAB_GRAIN),
 		.stats = m->rms ? 1 : 2, .width = job->precision.dtype == DTYPE_FP32 ? 4 : 2,
-		.sp = job->parallel.sp && l->tp > 1, .cp = l->cp > 1, .dropout = job->model.dropout > 0, .moe = m->experts > 0, .experts = m->experts, .top = m->top, .split = split,
+		.sp = job->parallel.sp && l->tp > 1, .cp = l->cp > 1, .dropout = job->model.dropout > 0,
+		.moe = m->experts > 0, .experts = m->experts, .top = m->top, .split = split,
 		.offload = job->offload.activations, .mode = job->recompute.mode, .every = job->recompute.every,
 	};
 	d.n = d.micro * d.seq;
@@ -240,6 +241,11 @@ int64_t act_experts_kept(const struct act_dims *d)
 			 act_lines(d->micro * d->experts * F32) + 2 * act_lines(rows * I64);
 	int64_t halves = d->split ? act_lines(rows * row) + act_lines(rows * 2 * f) : 0;
 	return routes + 2 * act_lines(rows * row) + act_lines(rows * 2 * f) + act_lines(rows * f) + halves;
+}
+
+bool act_experts_again(const struct act_dims *d, int layer)
+{
+	return act_mode(d, layer) == RECOMPUTE_FULL && !d->split;
 }
 
 int64_t act_experts_scratch(const struct act_dims *d)

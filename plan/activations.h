@@ -118,9 +118,13 @@ enum act_scratch {
 int64_t act_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a);
 
 /* A mixture's part, as agent/model/moe.c takes it when it opens: with as many rows as when all experts' loads are equal. What a layer
- * keeps of a micro-batch in place of ACT_UP and the like (of layers that recompute all, one home for the rank), and scratch. */
+ * keeps of a micro-batch in place of ACT_UP and the like (of layers that do it again, one home for the rank), and scratch. */
 int64_t act_experts_kept(const struct act_dims *d);
 int64_t act_experts_scratch(const struct act_dims *d);
+
+/* Whether a layer does its mixture again: in full recomputation. Not when the backward pass is split: what the second half
+ * needs would not outlive the next layer in the one home, and of its own it can as well keep all. */
+bool act_experts_again(const struct act_dims *d, int layer);
 
 /* Sums. One slot of a chunk, in the device's memory and, offloaded, in the host's. */
 int64_t act_slot_total(const struct act_dims *d, const struct stage *stage);

@@ -22,11 +22,11 @@ static double immense(const struct job *job, const struct model_shape *m, const 
 	return bytes > TENSOR_MOST ? bytes / l->tp : 0;
 }
 
-/* Layers of [lo, hi) that do all again: every n-th of the model. */
+/* Layers of [lo, hi) that do their mixtures again: every n-th of the model, as the first is one. */
 static int doing_again(const struct act_dims *d, int lo, int hi)
 {
 	int every = (int)d->every;
-	return d->mode == RECOMPUTE_FULL ? (hi + every - 1) / every - (lo + every - 1) / every : 0;
+	return act_experts_again(d, 0) ? (hi + every - 1) / every - (lo + every - 1) / every : 0;
 }
 
 static void pass_memory(const struct job *job, const struct model_shape *m, const struct layout *l, int micros, const struct share *share,
@@ -41,13 +41,13 @@ static void pass_memory(const struct job *job, const struct model_shape *m, cons
 	schedule_slots(job->parallel.schedule, l, micros, r->at.pp, &live);
 	for (int c = 0; c < share->n_chunks; c++) {
 		const struct stage *stage = &share->chunks[c];
-		int layers = stage->layer_hi - stage->layer_lo, full = doing_again(&d, stage->layer_lo, stage->layer_hi);
-		double experts = d.moe ? (double)act_experts_kept(&d) * (layers - full) : 0;
+		int layers = stage->layer_hi - stage->layer_lo, again_here = doing_again(&d, stage->layer_lo, stage->layer_hi);
+		double experts = d.moe ? (double)act_experts_kept(&d) * (layers - again_here) : 0;
 		r->activations += live.live[c] * ((double)act_slot_total(&d, stage) + experts);
-		again += full;
+		again += again_here;
 	}
 	r->buffers += (double)act_shared_total(&d, share->chunks, share->n_chunks, m->rope);
-	if (d.moe) /* recomputing layers share one home */
+	if (d.moe) /* those layers share one home */
 		r->buffers += (double)act_experts_scratch(&d) + (again ? (double)act_experts_kept(&d) : 0);
 }
 

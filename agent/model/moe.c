@@ -130,7 +130,7 @@ static void carve_moe(const struct model *m, struct carver *c, struct moe *moe)
 	moe->counts = carve(c, d->experts * (int64_t)sizeof *moe->counts);
 }
 
-/* Each slot's layers, and one for all that recompute the whole. */
+/* Each slot's layers, and one for all that do it again. */
 static int open_all_kept(struct model *m, struct err *e)
 {
 	bool again = false;
@@ -141,11 +141,11 @@ static int open_all_kept(struct model *m, struct err *e)
 			return err_set(e, ERR_NOMEM, "experts of %d layers: out of memory", ch->layers);
 		for (int s = 0; s < ch->n_slots; s++)
 			for (int l = 0; l < ch->layers; l++) {
-				bool full = act_mode(&m->d, ch->views.blocks[l].layer) == RECOMPUTE_FULL;
-				struct moe_kept *k = full ? &m->moe->again : &m->moe->kept[i][s * ch->layers + l];
+				bool shared = act_experts_again(&m->d, ch->views.blocks[l].layer);
+				struct moe_kept *k = shared ? &m->moe->again : &m->moe->kept[i][s * ch->layers + l];
 				ch->slots[s].blocks[l].moe = k;
-				again |= full;
-				if (!full && open_kept(m, k, e))
+				again |= shared;
+				if (!shared && open_kept(m, k, e))
 					return -1;
 			}
 	}
@@ -237,9 +237,13 @@ int moe_forward(struct pass *p, const struct block_view *v, struct block_kept *k
 
 int moe_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e)
 {
-	if (s)
+	struct model *m = p->m;
+	if (act_experts_again(&m->d, v->layer))
 		return upper_half(p, v, k, s, NULL, e);
-	norm_forward(p->m, &v->norm2, k->at[ACT_Y2], NULL, k->at[ACT_NORM2_STATS], k->at[ACT_NORM2_X], NULL);
+	if (s)
+		norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS], s->x, s->r);
+	else
+		norm_forward(m, &v->norm2, k->at[ACT_Y2], NULL, k->at[ACT_NORM2_STATS], k->at[ACT_NORM2_X], NULL);
 	return 0;
 }
 

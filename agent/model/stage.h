@@ -170,7 +170,7 @@ int attention_forward(struct pass *p, const struct block_view *v, struct block_k
 int attention_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct err *e);
 int attention_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e);
 int mlp_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e);
-/* moe.c: the same of a mixture of experts, which is always done again as a whole. */
+/* moe.c: the same of a mixture of experts, which is done again as a whole or, where act_experts_again says so, not at all. */
 int moe_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e);
 int moe_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e);
 int moe_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e);

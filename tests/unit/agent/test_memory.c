@@ -68,7 +68,8 @@ static const char *const scheduled[] = {
 	LLAMA "parallel.pp=2 parallel.tp=2 parallel.sp=yes parallel.schedule=interleaved parallel.dp=2 parallel.zero=1",
 	GPT2 "parallel.pp=4 parallel.schedule=zb-h1", LLAMA "parallel.pp=3 parallel.schedule=zb-v",
 	GPT2 "parallel.pp=2 parallel.schedule=zb-v recompute.mode=full", GPT2 "parallel.pp=2 parallel.schedule=zb-h1 recompute.mode=selective",
-	MIXTRAL "parallel.pp=2 parallel.schedule=zb-v", MIXTRAL "parallel.pp=2 parallel.schedule=interleaved recompute.mode=full",
+	MIXTRAL "parallel.pp=2 parallel.schedule=zb-h1 recompute.mode=full", MIXTRAL "parallel.pp=2 parallel.schedule=zb-v",
+	MIXTRAL "parallel.pp=2 parallel.schedule=interleaved recompute.mode=full",
 };
 
 static const char *const narrow[] = {

@@ -27,7 +27,10 @@ static const struct tiny
 	gpt2 = { "gpt2", FAMILY_GPT2, 5, 20, 5, 5, 4, 51, 101, 16, TIE_YES, 1, 8, 0.1 },
 	llama = { "llama", FAMILY_LLAMA, 5, 24, 8, 2, 4, 45, 103, 16, TIE_NO, 2, 16, 0.1 },
 	tied = { "llama tied", FAMILY_LLAMA, 4, 20, 6, 3, 6, 37, 67, 16, TIE_YES, 1, 8, 0.1 },
-	mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4, 2, 4, 24, 61, 16, TIE_NO, 1, 8, 0.1 },
+	mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4, 2, 4, 24, 61, 16, TIE_NO, 2, 8, 0.1 },
+	/* For degrees of 3. */
+	thirds = { "thirds", FAMILY_GPT2, 4, 20, 5, 5, 4, 50, 71, 18, TIE_YES, 3, 9, 0.1 },
+	third_experts = { "third experts", FAMILY_MIXTRAL, 3, 20, 6, 3, 4, 23, 61, 18, TIE_NO, 1, 9, 0.1 },
 	/* Tensors of more than 64 KiB: transfers overlap the products. */
 	wide = { "wide", FAMILY_GPT2, 2, 192, 4, 4, 48, 260, 101, 96, TIE_YES, 2, 8, 0.02 };
 
@@ -79,6 +82,14 @@ static const struct strategy strategies[] = {
 	{ "mixtral, capacity, z-loss", &mixtral, { "model.capacity=1.25", "model.z_loss=0.01", "model.router=before" }, { 0 } },
 	{ "mixtral, sp, zero-1", &mixtral, { 0 }, { "parallel.sp=yes", "parallel.zero=1" } },
 	{ "mixtral, recompute, zero-3", &mixtral, { 0 }, { "recompute.mode=full", "parallel.zero=3" } },
+	{ "mixtral, recompute, zb-h1", &mixtral, { 0 }, { "recompute.mode=full", "parallel.schedule=zb-h1" } },
+	{ "mixtral, dropout, recompute, zb-v", &mixtral, { "model.dropout=0.2", "model.attn_dropout=0.1" },
+	  { "recompute.mode=full", "recompute.every=2", "parallel.schedule=zb-v" } },
+	{ "offload, zb-v, recompute every 2nd", &tied, { 0 },
+	  { "offload.activations=yes", "parallel.schedule=zb-v", "recompute.mode=full", "recompute.every=2" } },
+	{ "thirds, dropout, sp, zero-3", &thirds, { "model.dropout=0.2", "model.attn_dropout=0.1", "data.documents=mask" },
+	  { "parallel.sp=yes", "parallel.zero=3" } },
+	{ "thirds, mixtral, capacity", &third_experts, { "model.capacity=1.25", "model.z_loss=0.01" }, { "parallel.zero=2" } },
 };
 
 /* A column. */
@@ -105,13 +116,17 @@ static const struct column columns[] = {
 	{ "ep2 dp4", { "parallel.ep=2", "parallel.dp=4" } },
 	{ "ep2 dp2 tp2", { "parallel.ep=2", "parallel.dp=2", "parallel.tp=2" } },
 	{ "tp2 pp2 dp2", { "parallel.tp=2", "parallel.pp=2", "parallel.dp=2" } },
+	{ "cp3", { "parallel.cp=3" } },
+	{ "tp3 pp2", { "parallel.tp=3", "parallel.pp=2" } },
+	{ "ep3 dp3", { "parallel.ep=3", "parallel.dp=3" } },
+	{ "cp3 tp2", { "parallel.cp=3", "parallel.tp=2" } },
 };
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
 /* What the ranks of one run have to say. */
 struct account {
-	double loss[STEPS], norm[STEPS], eval;
+	double loss[STEPS], norm[STEPS], eval[2]; /* in the middle and at the end */
 };
 
 struct course {
@@ -128,10 +143,14 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	struct account *a = &c->accounts[comm_rank(world)];
 	struct trainee t;
 	int rc = trainee_open(c->model, &c->job, world, "cpu", 1, &t, e);
-	for (int step = 0; !rc && step < STEPS; step++)
-		rc = trainee_step(&t, step, &a->loss[step], &a->norm[step], e);
+	for (int step = 0; !rc && step < STEPS; step++) {
+		if (step == STEPS / 2)
+			rc = trainee_eval(&t, step, &a->eval[0], e);
+		if (!rc)
+			rc = trainee_step(&t, step, &a->loss[step], &a->norm[step], e);
+	}
 	if (!rc)
-		rc = trainee_eval(&t, STEPS, &a->eval, e);
+		rc = trainee_eval(&t, STEPS, &a->eval[1], e);
 	if (!rc)
 		trainee_gather(&t, &c->whole, false, c->params);
 	trainee_close(&t);
@@ -187,12 +206,13 @@ static double params_off(const struct course *c, const struct course *alone)
 static double difference(const struct course *c, const struct course *alone)
 {
 	const struct account *a = &c->accounts[0], *b = &alone->accounts[0];
-	double most = off(a->eval, b->eval);
+	double most = params_off(c, alone);
+	for (int i = 0; i < COUNT(a->eval); i++)
+		raise(&most, off(a->eval[i], b->eval[i]));
 	for (int i = 0; i < STEPS; i++) {
 		raise(&most, off(a->loss[i], b->loss[i]));
 		raise(&most, off(a->norm[i], b->norm[i]));
 	}
-	raise(&most, params_off(c, alone));
 	return most;
 }
 

@@ -48,7 +48,7 @@ static void words_of(const struct tiny *t, struct words *w)
 	word(w, "optimizer.min_lr=1e-3");
 	word(w, "optimizer.warmup=3");
 	if (t->family == FAMILY_MIXTRAL)
-		word(w, "model.experts=4");
+		word(w, "model.experts=5"); /* which ranks do not share evenly */
 }
 
 int trainee_job(const struct tiny *t, const char *const *more, struct job *out, struct err *e)
@@ -134,7 +134,7 @@ int trainee_resume(const struct tiny *model, const struct job *job, struct comm 
 	t->inputs = calloc(n, sizeof *t->inputs);
 	t->targets = calloc(n, sizeof *t->targets);
 	t->starts = job->data.documents == DOCUMENTS_MASK ? calloc(n, sizeof *t->starts) : NULL;
-	if (!t->inputs || !t->targets)
+	if (!t->inputs || !t->targets || (job->data.documents == DOCUMENTS_MASK && !t->starts))
 		return err_set(e, ERR_NOMEM, "no memory for %zu tokens", n);
 	const struct engine_options opt = {
 		.job = &t->job, .layout = t->layout, .at = t->at, .world = world, .backend = backend, .threads = threads,
