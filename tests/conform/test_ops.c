@@ -274,7 +274,7 @@ int main(void)
 	const struct CMUnitTest backends[] = {
 		BACKEND("plain"), BACKEND("cpu"), BACKEND("cpu-v2"), BACKEND("cpu-v3"), BACKEND("cpu-v4"),
 		BACKEND("plain:bf16"), BACKEND("plain:fp16"), BACKEND("cpu:bf16"), BACKEND("cpu:fp16"),
-		BACKEND("cpu-v2:bf16"), BACKEND("cpu-v2:fp16"), BACKEND("cpu-v3:fp16"),
+		/* The levels' 2-byte forms are the same wrapper over ops that are held above; test_narrow has their conversions. */
 	};
 	return cmocka_run_group_tests(backends, NULL, NULL);
 }
