@@ -161,7 +161,7 @@ check-unit: unit-bins
 # too (not the kernels: libgomp's barriers are unknown to it).
 ASAN_BIN := $(UNIT_BIN:$(BUILD)/%=build/asan/%)
 TSAN_BIN := $(patsubst $(BUILD)/%,build/tsan/%,$(filter $(foreach f,base libcomm launcher,$(BUILD)/tests/unit/$(f)/%) \
-	$(BUILD)/tests/conform/test_comm% $(BUILD)/tests/fault/% $(BUILD)/tests/unit/agent/test_data_feed,$(UNIT_BIN)))
+	$(BUILD)/tests/conform/test_comm% $(BUILD)/tests/fault/% $(BUILD)/tests/unit/agent/test_data_feed $(BUILD)/tests/unit/agent/test_server,$(UNIT_BIN)))
 check-san: setup-check
 	@$(MAKE) --no-print-directory BUILD=build/asan SAN='-fsanitize=address,undefined -fno-sanitize-recover=all' unit-bins
 	@$(MAKE) --no-print-directory BUILD=build/tsan SAN=-fsanitize=thread $(TSAN_BIN)

@@ -49,8 +49,9 @@ static void *serve(void *arg)
 	while (!(rc = serve_one(seat, &e)))
 		;
 	if (rc < 0) {
-		keeper_fail(seat->serving->keeper, &e);
+		/* First the world: who holds the keeper may be waiting for another server. */
 		comm_abort(seat->serving->world, e.text);
+		keeper_fail(seat->serving->keeper, &e);
 	}
 	return NULL;
 }

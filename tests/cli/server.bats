@@ -30,6 +30,15 @@ setup_file() {
 	[[ $status -eq 0 ]]
 }
 
+@test "over TCP it is the same" {
+	run_tiny tcp parallel.dp=4 parallel.sync=server parallel.staleness=0 network.backend=tcp
+	run "$losses" compare "$(run_folder sync)/metrics.jsonl" "$(run_folder tcp)/metrics.jsonl" 0
+	[[ $status -eq 0 ]]
+	run_tiny stale-tcp parallel.dp=4 parallel.sync=server parallel.staleness=2 network.backend=tcp
+	run "$losses" final "$(run_folder stale-tcp)/metrics.jsonl"
+	[[ $output == 20\ * ]]
+}
+
 @test "a checkpoint of a parameter server goes on under all-reduce, and the other way round" {
 	run_tiny to-server parallel.dp=2 parallel.sync=server parallel.staleness=0 \
 		checkpoint.resume="$(run_folder one)/ckpt/step-00000010"
