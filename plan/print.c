@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Of more lines of stages than these, the first and the last are shown. */
-enum { BAR = 20, STAGES_FIRST = 12, STAGES_LAST = 4 };
+enum { BAR = 20, LAYERS_LEAST = 9, STAGES_FIRST = 12, STAGES_LAST = 4 };
 
 /* Nine columns. */
 static const char *seconds(double s, char out[HUMAN])
@@ -152,14 +152,28 @@ static void layers_of(const struct plan *p, int from, int to, struct buf *out)
 	}
 }
 
-static void print_stage(const struct plan *p, int from, int to, struct buf *out)
+/* Of the widest entry: many chunks have many ranges. */
+static int layers_width(const struct plan *p)
+{
+	int wide = LAYERS_LEAST;
+	for (int s = 0; s < p->layout.pp; s++) {
+		struct buf one = BUF_INIT;
+		layers_of(p, s, s, &one);
+		int w = (int)strlen(buf_str(&one));
+		wide = w > wide ? w : wide;
+		buf_fini(&one);
+	}
+	return wide;
+}
+
+static void print_stage(const struct plan *p, int from, int to, int wide, struct buf *out)
 {
 	const struct plan_rank *r = plan_largest(p, from);
 	struct buf layers = BUF_INIT;
 	char name[24], cell[HUMAN];
 	snprintf(name, sizeof name, from == to ? "%d" : "%d-%d", from, to);
 	layers_of(p, from, to, &layers);
-	buf_printf(out, "  %-7s %-9s", name, buf_str(&layers));
+	buf_printf(out, "  %-7s %-*s", name, wide, buf_str(&layers));
 	buf_fini(&layers);
 	const double parts[] = { r->params, r->grads, r->optimizer, r->activations, r->buffers + r->snapshot, r->total };
 	for (int i = 0; i < (int)(sizeof parts / sizeof *parts); i++)
@@ -177,11 +191,13 @@ static void print_memory(const struct plan *p, struct buf *out)
 		buf_printf(out, " (of %s)", human_bytes(p->memory, has));
 	if (p->ranks[0].snapshot > 0)
 		buf_puts(out, "; buffers with the snapshot");
-	buf_puts(out, "\n  stage   layers       params     grads optimizer   activat.   buffers     total\n");
+	int wide = layers_width(p);
+	buf_printf(out, "\n  %-7s %-*s %9s %9s %9s %9s %9s %9s\n", "stage", wide, "layers", "params", "grads", "optimizer", "activat.",
+		   "buffers", "total");
 	for (int s = 0, to; s < p->layout.pp; s = to + 1) {
 		for (to = s; to + 1 < p->layout.pp && same_stage(p, s, to + 1); )
 			to++;
-		print_stage(p, s, to, out);
+		print_stage(p, s, to, wide, out);
 		if (to + 1 == STAGES_FIRST && p->layout.pp > STAGES_FIRST + STAGES_LAST + 4) {
 			to = p->layout.pp - STAGES_LAST - 1;
 			buf_puts(out, "  …\n");
