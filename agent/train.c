@@ -35,8 +35,10 @@ static void report(struct trainer *t, struct step_report *r)
 	engine_times(t->engine, &parts);
 	r->compute_s = parts.compute;
 	r->tp_s = parts.tp;
+	r->cp_s = parts.cp;
+	r->ep_s = parts.ep;
 	r->pp_s = parts.pp;
-	r->dp_s = parts.dp_exposed + (t->server ? server_waited(t->server) : 0);
+	r->dp_s += parts.dp;
 	r->step = t->at.step;
 	r->samples = t->at.samples;
 	r->tokens = t->job->batch.global * t->shape.seq;
@@ -44,15 +46,16 @@ static void report(struct trainer *t, struct step_report *r)
 	control_send(t->env->control, MSG_METRICS, report_step(r));
 }
 
-static int update(struct trainer *t, struct step_report *r, double loss_scale, double *since, struct err *e)
+static int update(struct trainer *t, struct step_report *r, double loss_scale, struct err *e)
 {
 	struct control *control = t->env->control;
 	int64_t step = t->at.step;
 	control_progress(control, step, "gradient norm");
 	if (optim_norm(t->optim, t->env->world, loss_scale, &r->grad_norm, e))
 		return err_prefix(e, "step %lld: gradient norm", (long long)step + 1);
-	phases_lap(&t->spent, "step", since);
 	int good = judge(t, r, e);
+	r->loss_scale = t->scaler.scales ? loss_scale : 0;
+	r->skipped = good == 0;
 	if (good <= 0)
 		return good;
 	control_progress(control, step, "optimizer");
@@ -76,6 +79,12 @@ static int update_server(struct trainer *t, struct step_report *r, struct err *e
 	return judge(t, r, e) < 0 ? -1 : 0; /* in fp32 there is nothing to scale */
 }
 
+/* Seconds, ever growing, outside the engine's step too. */
+static double replicas_waited(const struct trainer *t)
+{
+	return store_waited(engine_store(t->engine)) + (t->server ? server_waited(t->server) : 0);
+}
+
 static int train_step(struct trainer *t, struct err *e)
 {
 	struct control *control = t->env->control;
@@ -90,9 +99,12 @@ static int train_step(struct trainer *t, struct err *e)
 	r.data_s = phases_lap(&t->spent, "data", &since);
 	if (engine_step(t->engine, &batch, &r.loss, e))
 		return err_prefix(e, "step %lld", (long long)step + 1);
-	if (t->server ? update_server(t, &r, e) : update(t, &r, batch.loss_scale, &since, e))
+	phases_lap(&t->spent, "step", &since);
+	double waited = replicas_waited(t);
+	if (t->server ? update_server(t, &r, e) : update(t, &r, batch.loss_scale, e))
 		return -1;
-	r.optimizer_s = phases_lap(&t->spent, "optimizer", &since);
+	r.dp_s = replicas_waited(t) - waited;
+	r.optimizer_s = phases_lap(&t->spent, "optimizer", &since) - r.dp_s;
 	r.step_s = since - begin;
 	t->at.step++;
 	t->at.samples += t->job->batch.global;

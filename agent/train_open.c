@@ -136,7 +136,7 @@ int trainer_open(struct trainer *t, struct err *e)
 	model_shape(t->job, &t->shape);
 	scaler_init(&t->scaler, t->job);
 	t->watch = (struct ckpt_watch){ on_piece, t };
-	t->reports = env->at.pp == env->layout.pp - 1 && env->at.tp == 0 && env->at.dp == 0;
+	t->reports = env->at.pp == env->layout.pp - 1 && env->at.tp == 0 && env->at.cp == 0 && env->at.dp == 0;
 	control_progress(env->control, 0, "open data");
 	if (open_data(t, e))
 		return -1;

@@ -11,7 +11,7 @@ static const struct {
 	FIELD(step), FIELD(samples), FIELD(tokens), FIELD(peak_bytes),
 }, real[] = {
 	FIELD(loss), FIELD(grad_norm), FIELD(lr),
-	FIELD(step_s), FIELD(data_s), FIELD(compute_s), FIELD(tp_s), FIELD(pp_s), FIELD(dp_s), FIELD(optimizer_s),
+	FIELD(step_s), FIELD(data_s), FIELD(compute_s), FIELD(tp_s), FIELD(cp_s), FIELD(ep_s), FIELD(pp_s), FIELD(dp_s), FIELD(optimizer_s),
 #undef FIELD
 };
 
@@ -28,6 +28,10 @@ json_t *report_step(const struct step_report *r)
 				    json_integer(*(const int64_t *)((const char *)r + whole[i].at)));
 	for (size_t i = 0; i < sizeof real / sizeof *real; i++)
 		json_object_set_new(o, real[i].name, number(*(const double *)((const char *)r + real[i].at)));
+	if (r->loss_scale > 0) {
+		json_object_set_new(o, "loss_scale", json_real(r->loss_scale));
+		json_object_set_new(o, "skipped", json_boolean(r->skipped));
+	}
 	return o;
 }
 

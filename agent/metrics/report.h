@@ -7,6 +7,7 @@
 #define MUSTER_AGENT_METRICS_REPORT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct step_report {
@@ -14,8 +15,11 @@ struct step_report {
 	int64_t samples; /* consumed since the run began */
 	int64_t tokens;  /* of this step */
 	double loss, grad_norm, lr;
-	/* Seconds of the step, and the parts this rank saw. */
-	double step_s, data_s, compute_s, tp_s, pp_s, dp_s, optimizer_s;
+	/* Seconds of the step, and the parts this rank saw, which come to little less. */
+	double step_s, data_s, compute_s, tp_s, cp_s, ep_s, pp_s, dp_s, optimizer_s;
+	/* In fp16 alone: the gradients' scale in this step (0: another precision), and whether they overflowed and nothing was updated. */
+	double loss_scale;
+	bool skipped;
 	int64_t peak_bytes;
 };
 

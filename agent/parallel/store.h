@@ -112,7 +112,7 @@ int store_publish(struct store *s, int64_t step, struct err *e);
 /* Whole parameters and gradients in the flat order, for tests and tools: NULL where they are not whole (or cannot be got). */
 const void *store_flat_params(struct store *s);
 float *store_flat_grads(const struct store *s);
-/* Seconds spent waiting since the last call: for gathers, for reductions. */
-void store_waited(struct store *s, double *gather, double *reduce);
+/* Seconds spent waiting for gathers and reductions since it was opened. */
+double store_waited(const struct store *s);
 
 #endif

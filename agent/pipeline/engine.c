@@ -1,5 +1,6 @@
 #include "agent/pipeline/rank.h"
 
+#include "base/clock.h"
 #include "plan/batch.h"
 #include "plan/speeds.h"
 
@@ -157,8 +158,10 @@ static int share_loss(struct engine *g, double local, double *loss, struct err *
 	double sum = g->at.tp == 0 ? local : 0.0;
 	if (g->phase)
 		g->phase("share-loss", g->phase_arg);
+	double start = clock_s();
 	if (layout_world(&g->layout) > 1 && comm_all_reduce(g->groups.world, &sum, &sum, 1, COMM_F64, COMM_SUM, e))
 		return -1;
+	*(g->layout.pp > 1 ? &g->times.pp : &g->times.dp) += clock_s() - start;
 	*loss = sum / (double)g->global_tokens;
 	return 0;
 }

@@ -130,10 +130,10 @@ static int reduce(struct walk *w, const struct sched_step *s, struct err *e)
 {
 	(void)s;
 	struct engine *g = w->g;
-	double start = clock_s();
+	double start = clock_s(), waited = store_waited(g->store);
 	if (store_finish(g->store, e))
 		return -1;
-	g->times.dp_exposed += clock_s() - start;
+	g->times.dp += clock_s() - start - (store_waited(g->store) - waited);
 	return 0;
 }
 
@@ -155,7 +155,7 @@ static const struct {
 
 static double waits(const struct engine *g)
 {
-	return g->tp.seconds + g->cp.seconds + g->ep.seconds + g->pipe.seconds;
+	return g->tp.seconds + g->cp.seconds + g->ep.seconds + g->pipe.seconds + store_waited(g->store);
 }
 
 static int record(struct engine *g, const struct sched_step *s, double begin, double end, struct err *e)
@@ -211,7 +211,7 @@ static void begin(struct engine *g, const struct sched_row *row, bool backward)
 int walk_row(struct engine *g, const struct sched_row *row, const struct engine_batch *batch, bool backward, double *loss, struct err *e)
 {
 	struct walk w = { .g = g, .row = row, .batch = batch, .backward = backward };
-	double origin = clock_s();
+	double origin = clock_s(), waited = store_waited(g->store);
 	begin(g, row, backward);
 	if (receive_ahead(g, row, e))
 		return -1;
@@ -224,6 +224,7 @@ int walk_row(struct engine *g, const struct sched_row *row, const struct engine_
 	g->times.cp = g->cp.seconds;
 	g->times.ep = g->ep.seconds;
 	g->times.pp = g->pipe.seconds;
+	g->times.dp += store_waited(g->store) - waited;
 	*loss = w.loss;
 	return 0;
 }

@@ -359,11 +359,9 @@ int64_t server_lead(struct server *s)
 	return keeper_lead(s->keeper);
 }
 
-double server_waited(struct server *s)
+double server_waited(const struct server *s)
 {
-	double waited = s->waited;
-	s->waited = 0;
-	return waited;
+	return s->waited;
 }
 
 int64_t server_peak_bytes(const struct server *s)

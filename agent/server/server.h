@@ -97,8 +97,8 @@ int server_part(struct server *s, struct err *e);
 
 /* Most steps that this shard has let a worker be ahead of the slowest one. */
 int64_t server_lead(struct server *s);
-/* Seconds spent in conversation since the last call. */
-double server_waited(struct server *s);
+/* Seconds spent in conversation since it was opened. */
+double server_waited(const struct server *s);
 /* Peak bytes of what serving takes. */
 int64_t server_peak_bytes(const struct server *s);
 

@@ -178,6 +178,7 @@ void report_metrics(struct supervisor *s, json_t *body)
 	struct terminal_step t = {
 		.step = step, .loss = number(body, "loss"), .grad_norm = number(body, "grad_norm"), .lr = number(body, "lr"),
 		.tokens_s = step_s > 0 && tokens > 0 ? tokens / step_s : 0, .step_s = step_s,
+		.loss_scale = number(body, "loss_scale"), .skipped = json_is_true(json_object_get(body, "skipped")),
 	};
 	rundir_metrics(s->o.run, s->generation, json_incref(body));
 	measure(s, step_s, tokens);
@@ -189,6 +190,7 @@ void report_metrics(struct supervisor *s, json_t *body)
 		first_step(s, step, t.loss);
 	s->step = step;
 	s->last_loss = t.loss;
+	s->skipped += t.skipped;
 	t.left_s = s->step_s > 0 ? (double)(s->o.job->job.steps - step) * s->step_s : -1;
 	terminal_step(s->o.term, &t, sup_now(s));
 }
@@ -224,6 +226,9 @@ static void tell_numbers(struct supervisor *s)
 		terminal_event(t, TONE_PLAIN, "speed", "%s tokens/s; a step took %.4g s, %.4g s were predicted",
 			       human_count(s->tokens / s->measured_s, "", speed), s->measured_s / (double)s->measured,
 			       s->o.plan->time.total);
+	if (s->skipped)
+		terminal_event(t, TONE_PLAIN, "skipped", "%lld step%s, whose gradients overflowed at the loss scale that was tried",
+			       (long long)s->skipped, human_s(s->skipped));
 	if (s->restart.restarts)
 		terminal_event(t, TONE_PLAIN, "restarts", "%lld", (long long)s->restart.restarts);
 	if (s->ckpt_step >= 0)

@@ -99,7 +99,7 @@ struct supervisor {
 	int64_t ckpt_step;
 	char ckpt_path[1024];
 	double first_loss, last_loss, eval_loss, step_s /* smoothed */, measured_s, tokens;
-	int64_t first_loss_step, measured;
+	int64_t first_loss_step, measured, skipped /* fp16 */;
 	bool has_eval;
 	int status;         /* exit status, when done */
 };

@@ -44,6 +44,8 @@ void terminal_event(struct terminal *t, enum terminal_tone tone, const char *wor
 struct terminal_step {
 	int64_t step;
 	double loss, grad_norm, lr, tokens_s, step_s;
+	double loss_scale; /* fp16; 0: another precision */
+	bool skipped;      /* its gradients overflowed: nothing was updated */
 	double left_s; /* until the run is done, as far as one can tell; negative: unknown */
 };
 void terminal_step(struct terminal *t, const struct terminal_step *s, double now);

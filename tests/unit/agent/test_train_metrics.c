@@ -25,7 +25,7 @@ static void a_report_keeps_every_bit_of_its_numbers(void **state)
 	assert_int_equal(json_integer_value(json_object_get(back, "samples")), 1ll << 40);
 	assert_true(json_real_value(json_object_get(back, "loss")) == r.loss);
 	assert_true(json_real_value(json_object_get(back, "grad_norm")) == r.grad_norm);
-	assert_int_equal(json_object_size(back), 14);
+	assert_int_equal(json_object_size(back), 16);
 	json_decref(back);
 	free(text);
 	json_decref(o);
