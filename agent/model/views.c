@@ -69,31 +69,32 @@ static struct norm_view norm(struct lookup *l, const struct model_shape *s, int 
 }
 
 /* An expert's parameter, as a linear of the experts' unit. */
-static struct linear_view of_expert(struct lookup *l, int layer, int expert, enum param_role role)
+static struct linear_view of_expert(const struct lookup *l, const struct param *p)
 {
-	const struct param *p = catalogue_find(l->c, role, layer, expert);
 	return (struct linear_view){ .unit = p->unit, .w = place(l, p), .b = -1, .in = p->hi[1] - p->lo[1], .out = rows(p) };
 }
 
+enum { EXPERT_PARAMS = 3 }; /* gate, up, down, in the catalogue's order */
+
 /* The router, and this rank's experts: those that the catalogue has. */
-static void experts(struct lookup *l, const struct model_shape *s, int layer, struct block_view *v)
+static void experts(struct lookup *l, int layer, struct block_view *v)
 {
 	static const int router[] = { PARAM_ROUTER };
-	int n = 0;
 	v->router = fused(l, layer, 1, router, NULL);
 	v->experts_unit = catalogue_unit(l->c, UNIT_EXPERTS, layer);
-	v->experts = calloc((size_t)s->experts, sizeof *v->experts);
+	const struct unit *unit = &l->c->units[v->experts_unit];
+	v->experts = calloc((size_t)unit->n_params / EXPERT_PARAMS + 1, sizeof *v->experts);
 	if (!v->experts) {
-		l->rc = err_set(l->e, ERR_NOMEM, "views of %lld experts: out of memory", (long long)s->experts);
+		l->rc = err_set(l->e, ERR_NOMEM, "views of %d experts: out of memory", unit->n_params / EXPERT_PARAMS);
 		return;
 	}
-	for (int x = 0; x < s->experts; x++) {
-		if (!catalogue_find(l->c, PARAM_EXPERT_GATE_W, layer, x))
-			continue;
-		struct expert_view *e = &v->experts[n++];
-		e->up = of_expert(l, layer, x, PARAM_EXPERT_GATE_W);
-		e->up.out += of_expert(l, layer, x, PARAM_EXPERT_UP_W).out;
-		e->down = of_expert(l, layer, x, PARAM_EXPERT_DOWN_W);
+	for (int i = 0; i < unit->n_params; i += EXPERT_PARAMS) {
+		const struct param *gate = &l->c->params[unit->first + i];
+		struct expert_view *e = &v->experts[i / EXPERT_PARAMS];
+		adjacent(l, &gate[0], &gate[1]);
+		e->up = of_expert(l, &gate[0]);
+		e->up.out += rows(&gate[1]);
+		e->down = of_expert(l, &gate[2]);
 	}
 }
 
@@ -111,7 +112,7 @@ static void block(struct lookup *l, const struct model_shape *s, int layer, stru
 	v->o = fused(l, layer, 1, o_w, s->bias ? o_b : NULL);
 	v->experts_unit = -1;
 	if (s->experts) {
-		experts(l, s, layer, v);
+		experts(l, layer, v);
 		return;
 	}
 	v->up = s->gated ? fused(l, layer, 2, gated_w, NULL) : fused(l, layer, 1, up_w, s->bias ? up_b : NULL);

@@ -82,6 +82,8 @@ static const struct strategy strategies[] = {
 	{ "mixtral, capacity, z-loss", &mixtral, { "model.capacity=1.25", "model.z_loss=0.01", "model.router=before" }, { 0 } },
 	{ "mixtral, sp, zero-1", &mixtral, { 0 }, { "parallel.sp=yes", "parallel.zero=1" } },
 	{ "mixtral, recompute, zero-3", &mixtral, { 0 }, { "recompute.mode=full", "parallel.zero=3" } },
+	{ "mixtral, capacity, dropout, micro 1", &mixtral, { "model.capacity=1.25", "model.dropout=0.2", "model.attn_dropout=0.1" },
+	  { "batch.micro=1" } },
 	{ "mixtral, recompute, zb-h1", &mixtral, { 0 }, { "recompute.mode=full", "parallel.schedule=zb-h1" } },
 	{ "mixtral, dropout, recompute, zb-v", &mixtral, { "model.dropout=0.2", "model.attn_dropout=0.1" },
 	  { "recompute.mode=full", "recompute.every=2", "parallel.schedule=zb-v" } },
