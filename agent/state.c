@@ -11,37 +11,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char *const families[] = { [FAMILY_GPT2] = "gpt2", [FAMILY_LLAMA] = "llama", [FAMILY_MIXTRAL] = "mixtral" };
-static const char *const scalings[] = { [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3" };
-
-json_t *state_model(const struct model_shape *s)
-{
-	json_t *m = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f}",
-			      "family", families[s->family], "layers", (json_int_t)s->layers,
-			      "hidden", (json_int_t)s->hidden, "heads", (json_int_t)s->heads,
-			      "kv_heads", (json_int_t)s->kv_heads, "head_dim", (json_int_t)s->head_dim,
-			      "ffn", (json_int_t)s->ffn, "vocab", (json_int_t)s->vocab, "seq", (json_int_t)s->seq,
-			      "tied", s->tied, "norm_eps", s->norm_eps, "rope_theta", s->rope ? s->rope_theta : 0.0);
-	/* Only where the model has them: checkpoints from before them are of models without. */
-	bool ok = m != NULL;
-	if (ok && s->experts)
-		ok = !json_object_set_new(m, "experts", json_integer(s->experts)) &&
-		     !json_object_set_new(m, "experts_per_token", json_integer(s->top));
-	if (ok && s->router == ROUTER_SOFTMAX_BEFORE)
-		ok = !json_object_set_new(m, "router", json_string("before"));
-	if (ok && s->rope && s->rope_scaling != ROPE_PLAIN)
-		ok = !json_object_set_new(m, "rope_scaling", json_string(scalings[s->rope_scaling])) &&
-		     !json_object_set_new(m, "rope_factor", json_real(s->rope_factor));
-	if (ok && s->rope && s->rope_scaling == ROPE_LLAMA3)
-		ok = !json_object_set_new(m, "rope_low", json_real(s->rope_low)) &&
-		     !json_object_set_new(m, "rope_high", json_real(s->rope_high)) &&
-		     !json_object_set_new(m, "rope_original", json_integer(s->rope_original));
-	if (ok)
-		return m;
-	json_decref(m);
-	return NULL;
-}
-
 int state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e)
 {
 	enum { NAME = 64 }; /* of a checkpoint in it */

@@ -32,6 +32,8 @@ struct state_view {
 
 /* What must be equal for a checkpoint to be loaded: family and sizes. A new reference. */
 json_t *state_model(const struct model_shape *s);
+/* The job, of defaults but for [model], whose model it is. ERR_UNSUPPORTED: this muster has no such model; ERR_CORRUPT: a field is missing. */
+int state_model_job(json_t *model, struct job *out, struct err *e);
 
 /* Where the job's checkpoints are: checkpoint.dir, or ckpt in the run folder. */
 int state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e);

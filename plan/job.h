@@ -164,6 +164,8 @@ int job_check_run(const struct job *job, const char *name, struct err *e);
 void job_write(const struct job *job, struct buf *out);
 /* An enum's value as the file would have it: offset is offsetof(struct job, section.key). */
 const char *job_word(const struct job *job, size_t offset);
+/* The same of a value that no job holds. */
+const char *job_enum_word(size_t offset, int value);
 /* The table as a man page's section: keys, types, ranges, defaults, meaning. */
 void job_help(struct buf *out);
 

@@ -309,5 +309,10 @@ const char *job_word(const struct job *job, size_t offset)
 {
 	int place;
 	memcpy(&place, (const char *)job + offset, sizeof place);
-	return job_keys[job_key_at(offset)].words[place];
+	return job_enum_word(offset, place);
+}
+
+const char *job_enum_word(size_t offset, int value)
+{
+	return job_keys[job_key_at(offset)].words[value];
 }

@@ -84,7 +84,8 @@ static void mix(struct lm *m, const struct layer *l, int64_t n)
 	const struct model_shape *s = &m->shape;
 	struct buffers *b = &m->b;
 	linear(m, &l->router, b->logits, b->y, n);
-	m->ops->route_fwd(m->kern, b->chosen, b->weights, b->probs, b->route_lse, b->logits, n, s->experts, s->top, m->softmax_before);
+	m->ops->route_fwd(m->kern, b->chosen, b->weights, b->probs, b->route_lse, b->logits, n, s->experts, s->top,
+			  s->router == ROUTER_SOFTMAX_BEFORE);
 	sort_choices(m, n);
 	m->ops->gather_rows(m->kern, b->sorted, b->y, b->from, n * s->top, s->hidden);
 	for (int64_t i = 0; i < s->experts; i++) {

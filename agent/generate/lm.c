@@ -80,7 +80,6 @@ int lm_open(const struct lm_options *opt, struct lm **out, struct err *e)
 	if (!m)
 		return err_set(e, ERR_NOMEM, "no memory for a model");
 	m->shape = opt->shape;
-	m->softmax_before = opt->softmax_before;
 	m->stage = (struct stage){ .layer_hi = (int)opt->shape.layers, .first = true, .last = true };
 	struct share whole = { .tp = 1, .ep = 1, .chunks = &m->stage, .n_chunks = 1 };
 	if (kern_open(opt->backend, opt->threads, &m->kern, e))

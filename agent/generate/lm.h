@@ -14,14 +14,12 @@
 #include "base/err.h"
 #include "plan/model.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct lm;
 
 struct lm_options {
 	struct model_shape shape;   /* seq: the most tokens that it can see at once */
-	bool softmax_before;        /* the router's softmax comes before the choice of the experts */
 	const char *backend;        /* "cpu", "plain" */
 	int threads;
 };

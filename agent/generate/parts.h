@@ -46,7 +46,6 @@ struct buffers {
 
 struct lm {
 	struct model_shape shape;
-	bool softmax_before;
 	struct stage stage;       /* the whole model */
 	struct catalogue catalogue;
 	struct kern *kern;

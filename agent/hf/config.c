@@ -429,39 +429,3 @@ void config_section(const struct job *asked, struct buf *out)
 		if (rope_rows[i].types & rope)
 			put_key(&job, rope_rows[i].ours, out);
 }
-
-/* --- a checkpoint's model ------------------------------------------------------- */
-
-/* state_model's keys are [model]'s, but for the tied head. */
-static int put_field(const char *name, const json_t *v, struct buf *ini, struct err *e)
-{
-	char word[80];
-	if (!strcmp(name, "tied"))
-		name = "tie_head";
-	else if (!strcmp(name, "rope_theta") && json_number_value(v) == 0)
-		return 0; /* no rotary positions */
-	int at = job_key_find("model", name);
-	if (at < 0)
-		return err_set(e, ERR_UNSUPPORTED, "the checkpoint's model has %.40s, which this muster does not know; use the one that wrote it", name);
-	if (json_is_boolean(v))
-		buf_printf(ini, "%s = %s\n", name, json_is_true(v) ? "yes" : "no");
-	else
-		buf_printf(ini, "%s = %s\n", name, word_of(v, word));
-	return 0;
-}
-
-int config_of_checkpoint(json_t *model, struct job *out, struct err *e)
-{
-	struct buf ini = BUF_INIT;
-	const char *name;
-	json_t *v;
-	int rc = 0;
-	buf_puts(&ini, "[model]\n");
-	json_object_foreach(model, name, v)
-		if (!rc)
-			rc = put_field(name, v, &ini, e);
-	if (!rc)
-		rc = parse(&ini, "the checkpoint's model", out, e);
-	buf_fini(&ini);
-	return rc;
-}

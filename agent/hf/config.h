@@ -35,7 +35,4 @@ json_t *config_write(const struct job *job, const char *torch, struct err *e);
 /* Appends the [model] section with the keys that the family has. */
 void config_section(const struct job *job, struct buf *out);
 
-/* The job of a checkpoint's "model" (agent/state.h, state_model). */
-int config_of_checkpoint(json_t *model, struct job *out, struct err *e);
-
 #endif

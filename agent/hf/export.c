@@ -6,6 +6,7 @@
 #include "agent/hf/config.h"
 #include "agent/hf/index.h"
 #include "agent/hf/weights.h"
+#include "agent/state.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -259,7 +260,7 @@ int hf_export(const char *path, const struct manifest *m, const char *folder, co
 	struct departure d = { .type = type, .manifest = m, .io = &ckpt_io_system };
 	struct hf_report r = { 0 };
 	json_t *config = NULL;
-	int rc = config_of_checkpoint(m->model, &r.job, e);
+	int rc = state_model_job(m->model, &r.job, e);
 	if (!rc && !(config = config_write(&r.job, type->torch, e)))
 		rc = -1;
 	if (!rc)

@@ -8,6 +8,7 @@
 
 #include <getopt.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,11 +230,10 @@ static void report_table(const struct bench *b)
 
 static int report(const struct bench *b)
 {
-	static const char *const families[] = { [FAMILY_GPT2] = "gpt2", [FAMILY_LLAMA] = "llama", [FAMILY_MIXTRAL] = "mixtral" };
 	if (b->json)
 		return report_json(b);
 	printf("model         %s, %" PRId64 " layers, hidden %" PRId64 ", %.1f M parameters; %" PRId64 " × %" PRId64 " tokens a step, %d threads\n",
-	       families[b->shape.family], b->shape.layers, b->shape.hidden, (double)model_params(&b->shape) / 1e6, b->batch, b->shape.seq, b->threads);
+	       job_enum_word(offsetof(struct job, model.family), (int)b->shape.family), b->shape.layers, b->shape.hidden, (double)model_params(&b->shape) / 1e6, b->batch, b->shape.seq, b->threads);
 	if (b->n_forms == 1)
 		report_one(b, &b->forms[0]);
 	else

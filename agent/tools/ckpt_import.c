@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -40,18 +41,18 @@ static const char page[] =
 
 static int print_report(const struct hf_report *r, bool json)
 {
-	static const char *const families[] = { [FAMILY_GPT2] = "gpt2", [FAMILY_LLAMA] = "llama", [FAMILY_MIXTRAL] = "mixtral" };
+	const char *family = job_word(&r->job, offsetof(struct job, model.family));
 	char params[HUMAN];
 	struct buf section = BUF_INIT;
 	int rc = TOOL_OK;
 	hf_job_file(r, &section);
 	if (json) {
 		rc = tool_print_json(&tool_ckpt_import, json_pack("{s:s, s:s, s:I, s:I, s:I, s:s}", "path", r->path, "family",
-				     families[r->job.model.family], "tensors", (json_int_t)r->tensors, "parameters",
+				     family, "tensors", (json_int_t)r->tensors, "parameters",
 				     (json_int_t)r->params, "bytes", (json_int_t)r->bytes, "model", buf_str(&section)));
 	} else {
 		printf("%s: %s of %s parameters from %" PRId64 " tensors; its job file:\n\n%s", r->path,
-		       families[r->job.model.family], human_count((double)r->params, "", params), r->tensors, buf_str(&section));
+		       family, human_count((double)r->params, "", params), r->tensors, buf_str(&section));
 	}
 	buf_fini(&section);
 	return rc;

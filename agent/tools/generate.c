@@ -1,6 +1,6 @@
 #include "agent/ckpt/manifest.h"
-#include "agent/generate/shape.h"
 #include "agent/generate/text.h"
+#include "agent/state.h"
 #include "agent/text/tokenizer.h"
 #include "agent/text/utf8.h"
 #include "agent/tools/ckpt_dir.h"
@@ -117,6 +117,15 @@ static int check_size(const struct generate *g, const struct manifest *m, struct
 	return err_set(e, ERR_CORRUPT, "%s: its files hold %" PRId64 " bytes, its model needs %.0f", g->checkpoint, manifest_bytes(m), need);
 }
 
+static int read_shape(struct generate *g, const struct manifest *m, struct err *e)
+{
+	struct job job;
+	if (state_model_job(m->model, &job, e))
+		return err_prefix(e, "%s", g->checkpoint);
+	model_shape(&job, &g->model.shape);
+	return check_size(g, m, e);
+}
+
 static int load_model(struct generate *g, struct err *e)
 {
 	struct manifest m;
@@ -124,7 +133,7 @@ static int load_model(struct generate *g, struct err *e)
 	if (find_checkpoint(g, e) || manifest_load(g->checkpoint, &m, e))
 		return -1;
 	g->step = m.state.step;
-	int rc = shape_read(m.model, &g->model, e) ? err_prefix(e, "%s", g->checkpoint) : check_size(g, &m, e);
+	int rc = read_shape(g, &m, e);
 	manifest_fini(&m);
 	g->model.backend = "cpu";
 	g->model.threads = (int)g->threads;

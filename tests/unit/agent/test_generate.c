@@ -1,7 +1,6 @@
 /* The model for inference beside the one that trains, its cache beside none, and what is drawn from its logits. */
 #include "agent/generate/lm.h"
 #include "agent/generate/sample.h"
-#include "agent/generate/shape.h"
 #include "agent/generate/text.h"
 #include "agent/state.h"
 #include "base/philox.h"
@@ -26,17 +25,16 @@ enum { SEQ = 300 };
 static const struct kind {
 	struct tiny model;
 	const char *words[4];
-	bool before;
 } kinds[] = {
-	{ { "gpt2", FAMILY_GPT2, 2, 16, 4, 4, 4, 40, 37, SEQ, TIE_AUTO, 1, 1, 0.2 }, { NULL }, false },
-	{ { "llama", FAMILY_LLAMA, 2, 16, 4, 2, 6, 24, 37, SEQ, TIE_AUTO, 1, 1, 0.2 }, { NULL }, false },
+	{ { "gpt2", FAMILY_GPT2, 2, 16, 4, 4, 4, 40, 37, SEQ, TIE_AUTO, 1, 1, 0.2 }, { NULL } },
+	{ { "llama", FAMILY_LLAMA, 2, 16, 4, 2, 6, 24, 37, SEQ, TIE_AUTO, 1, 1, 0.2 }, { NULL } },
 	{ { "llama, tied, one kv head, linear", FAMILY_LLAMA, 2, 16, 4, 1, 4, 24, 37, SEQ, TIE_YES, 1, 1, 0.2 },
-	  { "model.rope_scaling=linear", "model.rope_factor=4", NULL }, false },
+	  { "model.rope_scaling=linear", "model.rope_factor=4", NULL } },
 	{ { "llama, stretched as llama3", FAMILY_LLAMA, 2, 16, 2, 2, 8, 24, 37, SEQ, TIE_AUTO, 1, 1, 0.2 },
-	  { "model.rope_scaling=llama3", "model.rope_factor=8", "model.rope_original=64", NULL }, false },
-	{ { "mixtral", FAMILY_MIXTRAL, 2, 16, 4, 2, 4, 24, 37, SEQ, TIE_AUTO, 1, 1, 0.2 }, { "model.aux_loss=0", NULL }, false },
+	  { "model.rope_scaling=llama3", "model.rope_factor=8", "model.rope_original=64", NULL } },
+	{ { "mixtral", FAMILY_MIXTRAL, 2, 16, 4, 2, 4, 24, 37, SEQ, TIE_AUTO, 1, 1, 0.2 }, { "model.aux_loss=0", NULL } },
 	{ { "mixtral, softmax before", FAMILY_MIXTRAL, 2, 16, 4, 2, 4, 24, 37, SEQ, TIE_AUTO, 1, 1, 0.2 },
-	  { "model.router=before", "model.aux_loss=0", NULL }, true },
+	  { "model.router=before", "model.aux_loss=0", NULL } },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -61,7 +59,7 @@ static void open_pair(const struct kind *k, const char *backend, struct pair *p)
 	must(trainee_job(&k->model, k->words, &job, &e), &e);
 	must(trainee_open(&k->model, &job, world_alone(), backend, 2, &p->trainee, &e), &e);
 	p->shape = *engine_shape(p->trainee.engine);
-	struct lm_options opt = { .shape = p->shape, .softmax_before = k->before, .backend = backend, .threads = 2 };
+	struct lm_options opt = { .shape = p->shape, .backend = backend, .threads = 2 };
 	must(lm_open(&opt, &p->lm, &e), &e);
 	trainee_gather(&p->trainee, lm_catalogue(p->lm), false, lm_weights(p->lm));
 	p->logits = calloc((size_t)(SEQ * k->model.vocab), sizeof *p->logits);
@@ -322,69 +320,6 @@ static void a_full_context_goes_on_from_its_last_half(void **state)
 	}
 }
 
-/* --- shapes -------------------------------------------------------------------------------- */
-
-static void a_shape_comes_back_from_what_a_checkpoint_says(void **state)
-{
-	(void)state;
-	for (int i = 0; i < KINDS; i++) {
-		struct err e = ERR_INIT;
-		struct lm_options got;
-		struct model_shape want;
-		struct job job;
-		must(trainee_job(&kinds[i].model, kinds[i].words, &job, &e), &e);
-		model_shape(&job, &want);
-		json_t *model = state_model(&want);
-		must(shape_read(model, &got, &e), &e);
-		got.shape.init_std = want.init_std;
-		json_t *back = state_model(&got.shape);
-		assert_true(json_equal(model, back));
-		assert_int_equal(got.shape.bias, want.bias);
-		assert_int_equal(got.shape.rms, want.rms);
-		json_decref(model);
-		json_decref(back);
-	}
-}
-
-static void shapes_that_are_no_models_are_refused(void **state)
-{
-	static const struct {
-		const char *patch, *why;
-	} rows[] = {
-		{ "{}", NULL },
-		{ "{\"family\": \"rwkv\"}", "model.family: \"rwkv\" is not known" },
-		{ "{\"layers\": 0}", "model.layers: missing, or no model's" },
-		{ "{\"hidden\": \"x\"}", "model.hidden: missing" },
-		{ "{\"vocab\": 1e3}", "model.vocab: missing" },
-		{ "{\"norm_eps\": -1}", "model.norm_eps: missing" },
-		{ "{\"tied\": 1}", "model.tied: missing" },
-		{ "{\"kv_heads\": 3}", "over 3 kv_heads is no model's" },
-		{ "{\"head_dim\": 5}", "4 heads of 5" },
-		{ "{\"head_dim\": 512}", "4 heads of 512" },
-		{ "{\"layers\": 200000000, \"hidden\": 200000000}", "fit into no machine" },
-		{ "{\"rope_scaling\": \"yarn\"}", "model.rope_scaling: \"yarn\" is not known" },
-		{ "{\"family\": \"mixtral\"}", "model.experts: missing" },
-		{ "{\"family\": \"mixtral\", \"experts\": 2, \"experts_per_token\": 3}", "model.experts_per_token: 3 of 2" },
-	};
-	struct err e = ERR_INIT;
-	struct lm_options got;
-	struct model_shape shape;
-	struct job job;
-	(void)state;
-	must(trainee_job(&kinds[1].model, NULL, &job, &e), &e);
-	model_shape(&job, &shape);
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		json_t *model = state_model(&shape), *patch = json_loads(rows[i].patch, 0, NULL);
-		assert_non_null(patch);
-		json_object_update(model, patch);
-		int rc = shape_read(model, &got, &e);
-		if (rows[i].why ? !rc || !strstr(e.text, rows[i].why) : rc)
-			fail_msg("%s: %s", rows[i].patch, rc ? e.text : "read");
-		json_decref(model);
-		json_decref(patch);
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -396,8 +331,6 @@ int main(void)
 		cmocka_unit_test(logits_that_are_no_numbers_are_refused),
 		cmocka_unit_test(a_text_is_a_function_of_the_seed),
 		cmocka_unit_test(a_full_context_goes_on_from_its_last_half),
-		cmocka_unit_test(a_shape_comes_back_from_what_a_checkpoint_says),
-		cmocka_unit_test(shapes_that_are_no_models_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

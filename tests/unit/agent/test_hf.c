@@ -231,22 +231,6 @@ static void what_transformers_has_no_model_for_is_not_written(void **state)
 	}
 }
 
-static void a_checkpoint_s_model_is_understood(void **state)
-{
-	(void)state;
-	struct job job;
-	struct err e = ERR_INIT;
-	json_t *model = json_pack("{s:s, s:i, s:i, s:i, s:b, s:f, s:s, s:f}", "family", "llama", "layers", 3, "hidden", 64, "heads", 8, "tied", 1,
-				  "rope_theta", 5e5, "rope_scaling", "linear", "rope_factor", 3.0);
-	assert_int_equal(config_of_checkpoint(model, &job, &e), 0);
-	assert_true(job.model.family == FAMILY_LLAMA && job.model.layers == 3 && job.model.tie_head == TIE_YES);
-	assert_true(job.model.rope_scaling == ROPE_LINEAR && job.model.rope_factor == 3 && job.model.rope_theta == 5e5);
-	json_object_set_new(model, "window", json_integer(5));
-	assert_int_equal(config_of_checkpoint(model, &job, &e), -1);
-	assert_non_null(strstr(e.text, "the checkpoint's model has window"));
-	json_decref(model);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -258,7 +242,6 @@ int main(void)
 		cmocka_unit_test(configurations_are_understood_and_written),
 		cmocka_unit_test(a_context_of_one_s_own_is_for_rotary_models),
 		cmocka_unit_test(what_transformers_has_no_model_for_is_not_written),
-		cmocka_unit_test(a_checkpoint_s_model_is_understood),
 	};
 	return cmocka_run_group_tests_name("Hugging Face folders", tests, NULL, NULL);
 }
