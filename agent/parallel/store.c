@@ -245,14 +245,6 @@ int store_wait(struct comm_request **req, double *spent, struct err *e)
 	return rc;
 }
 
-const void *store_flat_params(struct store *s)
-{
-	for (int i = 0; i < s->catalogue->n_units; i++)
-		if (store_replicas(s, i)->policy->params || store_wait(&s->homes[i].publishing, &s->gather_s, NULL))
-			return NULL;
-	return s->params;
-}
-
 float *store_flat_grads(const struct store *s)
 {
 	for (int i = 0; i < s->catalogue->n_units; i++)

@@ -109,8 +109,7 @@ int64_t store_owned(const struct store *s); /* elements of all pieces, rounded t
 /* The masters have changed: stored parameters follow, on every replica. step: how many are finished, for stochastic rounding. */
 int store_publish(struct store *s, int64_t step, struct err *e);
 
-/* Whole parameters and gradients in the flat order, for tests and tools: NULL where they are not whole (or cannot be got). */
-const void *store_flat_params(struct store *s);
+/* Whole gradients in the flat order, for tests: NULL where they are not whole. */
 float *store_flat_grads(const struct store *s);
 /* Seconds spent waiting for gathers and reductions since it was opened. */
 double store_waited(const struct store *s);

@@ -163,18 +163,16 @@ int read_pre_tokenizer(struct tokenizer *t, const json_t *o, struct err *e)
 
 /* --- post_processor --------------------------------------------------------------------- */
 
-static int add_ids(struct tokenizer *t, const json_t *ids, bool behind, struct err *e)
+static int add_ids(struct tokenizer *t, const json_t *ids, struct err *e)
 {
-	int32_t *to = behind ? t->after : t->before;
-	size_t *n = behind ? &t->n_after : &t->n_before;
 	if (!json_array_size(ids))
 		return err_set(e, ERR_CORRUPT, "post_processor TemplateProcessing: a special token of the template has no ids");
 	for (size_t i = 0; i < json_array_size(ids); i++) {
 		json_int_t id = json_integer_value(json_array_get(ids, i));
-		if (*n == TOKENIZER_TEMPLATE || !json_is_integer(json_array_get(ids, i)) || !vocab_has(&t->vocab, id))
+		if (t->n_before == TOKENIZER_TEMPLATE || !json_is_integer(json_array_get(ids, i)) || !vocab_has(&t->vocab, id))
 			return err_set(e, ERR_CORRUPT, "post_processor TemplateProcessing: more than %d ids, or one that the vocabulary lacks",
 				       TOKENIZER_TEMPLATE);
-		to[(*n)++] = (int32_t)id;
+		t->before[t->n_before++] = (int32_t)id;
 	}
 	return 0;
 }
@@ -186,12 +184,11 @@ static int one_post_processor(struct tokenizer *t, const json_t *o, struct err *
 	if (!part_is(o, "TemplateProcessing"))
 		return refuse_part("post_processor", o, "ByteLevel, TemplateProcessing, Sequence", e);
 	const json_t *single = json_object_get(o, "single"), *tokens = json_object_get(o, "special_tokens");
-	bool behind = false;
 	for (size_t i = 0; i < json_array_size(single); i++) {
-		const json_t *piece = json_array_get(single, i), *special = json_object_get(piece, "SpecialToken");
-		if (!special)
-			behind = true;
-		else if (add_ids(t, json_object_get(json_object_get(tokens, part_text(special, "id")), "ids"), behind, e))
+		const json_t *special = json_object_get(json_array_get(single, i), "SpecialToken");
+		if (!special) /* the text */
+			break;
+		if (add_ids(t, json_object_get(json_object_get(tokens, part_text(special, "id")), "ids"), e))
 			return -1;
 	}
 	return 0;

@@ -41,8 +41,8 @@ struct tokenizer {
 	struct added_token *added;
 	int32_t n_added;
 	struct added_set raw, normalized;
-	int32_t before[TOKENIZER_TEMPLATE], after[TOKENIZER_TEMPLATE];
-	size_t n_before, n_after;
+	int32_t before[TOKENIZER_TEMPLATE];
+	size_t n_before;
 };
 
 /* The parts of the file, each into its fields, in this order: pre_tokenizer and normalizer tell how the others' texts are

@@ -98,9 +98,3 @@ const int32_t *tokenizer_before(const struct tokenizer *t, size_t *n)
 	*n = t->n_before;
 	return t->before;
 }
-
-const int32_t *tokenizer_after(const struct tokenizer *t, size_t *n)
-{
-	*n = t->n_after;
-	return t->after;
-}

@@ -39,9 +39,8 @@ void tokenizer_close(struct tokenizer *t);
 int32_t tokenizer_vocab(const struct tokenizer *t);
 /* The id of an added token, or of the vocabulary's token with this text; -1: there is none. */
 int32_t tokenizer_id(const struct tokenizer *t, const char *text);
-/* Ids that the post-processor puts before and after a text (a beginning-of-text token, such as <s>). */
+/* Ids that the post-processor puts before a text (a beginning-of-text token, such as <s>); those behind one are not kept: a text goes on. */
 const int32_t *tokenizer_before(const struct tokenizer *t, size_t *n);
-const int32_t *tokenizer_after(const struct tokenizer *t, size_t *n);
 
 /* Takes the ids of a text, some at a time, in order; what it returns other than 0 ends the encoding. */
 typedef int tokenizer_put(void *arg, const int32_t *ids, size_t n, struct err *e);

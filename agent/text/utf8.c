@@ -83,16 +83,3 @@ bool utf8_space(uint32_t c)
 	return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
 	       (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
-
-size_t utf8_put(uint32_t c, char *out)
-{
-	if (c < 0x80) {
-		out[0] = (char)c;
-		return 1;
-	}
-	size_t bytes = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-	for (size_t i = bytes - 1; i; i--, c >>= 6)
-		out[i] = (char)(0x80 | (c & 0x3f));
-	out[0] = (char)((0xf00 >> bytes & 0xff) | c);
-	return bytes;
-}

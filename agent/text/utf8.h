@@ -19,7 +19,5 @@ bool utf8_begun(const char *text, size_t n);
 uint32_t utf8_value(const char *text, size_t bytes);
 /* Unicode's White_Space. */
 bool utf8_space(uint32_t c);
-/* Appends the character to `out` (4 bytes); returns how many. c must be a scalar value. */
-size_t utf8_put(uint32_t c, char *out);
 
 #endif

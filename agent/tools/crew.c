@@ -108,19 +108,6 @@ static struct comm_bootstrap seat_bootstrap(struct seat *s)
 					.get = seat_get, .arg = s };
 }
 
-int crew_alone(struct comm **world, struct err *e)
-{
-	struct comm_options opt = { .host = "alone", .interface = "", .backend = "auto" };
-	struct board *b = board_open(1, e);
-	if (!b)
-		return -1;
-	struct seat seat = { .board = b };
-	struct comm_bootstrap boot = seat_bootstrap(&seat);
-	int rc = comm_open(&boot, &opt, world, e);
-	board_close(b);
-	return rc;
-}
-
 /* --- A rank ----------------------------------------------------------------------------------------- */
 
 static int rank_work(const struct crew *crew, struct board *b, int rank, struct err *e)

@@ -34,7 +34,4 @@ bool crew_invited(void);
 bool crew_speaks(void);
 int crew_join(const struct crew *crew, struct err *e);
 
-/* A world of this process alone. */
-int crew_alone(struct comm **world, struct err *e);
-
 #endif
