@@ -81,9 +81,9 @@ static int check(const char *run, const struct layout *l, int micros, const stru
 			}
 	for (int i = 0; i < t->n; i++)
 		last = t->events[i].micro > last ? t->events[i].micro : last;
-	if (t->ranks != l->pp || t->chunks != l->chunks || last + 1 != micros)
-		return err_set(e, ERR_USAGE, "%s: ran %d ranks × %d chunks with %d micro-batches, and the job has %d × %d with %d; plan the run's own job.ini",
-			       run, t->ranks, t->chunks, last + 1, l->pp, l->chunks, micros);
+	if (t->ranks != l->pp || t->chunks != l->chunks || last != micros - 1)
+		return err_set(e, ERR_USAGE, "%s: ran %d ranks × %d chunks with %lld micro-batches, and the job has %d × %d with %d; plan the run's own job.ini",
+			       run, t->ranks, t->chunks, (long long)last + 1, l->pp, l->chunks, micros);
 	if (seen < t->ranks)
 		return err_set(e, ERR_NOTFOUND, "%s: only %d of %d ranks have written their timelines; let the run end", run, seen, t->ranks);
 	return 0;

@@ -23,6 +23,13 @@ static int64_t end_of(const struct ledger_line *l)
 	return l->first + (l->to - l->from) * l->global;
 }
 
+/* Samples of lines that do not count; a ledger that claims more than there can be ends at the most. */
+static void count_back(struct audit *a, const struct ledger_line *l)
+{
+	if (__builtin_add_overflow(a->undone, (l->to - l->from) * l->global, &a->undone))
+		a->undone = INT64_MAX;
+}
+
 /* The generation of that number whose start came last. */
 static struct audit_generation *generation_of(struct audit *a, int64_t number)
 {
@@ -37,7 +44,7 @@ static void take_back(struct audit *a, int64_t step)
 {
 	while (a->n_steps && a->steps[a->n_steps - 1].to > step) {
 		struct ledger_line *l = &a->steps[--a->n_steps];
-		a->undone += (l->to - l->from) * l->global;
+		count_back(a, l);
 		ledger_line_fini(l);
 	}
 }
@@ -120,7 +127,7 @@ static int on_steps(struct audit *a, struct ledger_line *l, struct err *e)
 		g->reached = l->to;
 	/* A generation that should have been dead by then, or has no start: nothing of it counts. */
 	if (!g || g != &a->generations[a->n_generations - 1]) {
-		a->undone += (l->to - l->from) * l->global;
+		count_back(a, l);
 		return 0;
 	}
 	if ((a->n_steps & (a->n_steps - 1)) == 0) {

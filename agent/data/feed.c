@@ -186,7 +186,8 @@ int feed_digest(const struct dataset *data, enum data_split split, uint64_t seed
 	digester_start(d);
 	for (int64_t i = 0; i < count && !rc; i++) {
 		rc = dataset_read(data, split, seed, position + i, 1, vocab, tokens, tokens + seq, NULL, e);
-		digest_sample(d, position + i, tokens, tokens + seq, seq);
+		if (!rc)
+			digest_sample(d, position + i, tokens, tokens + seq, seq);
 	}
 	*out = digester_end(d);
 	digester_close(d);

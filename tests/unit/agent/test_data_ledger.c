@@ -351,6 +351,19 @@ static void many_findings_are_counted(void **state)
 	audit_close(a);
 }
 
+static void a_ledger_that_claims_more_than_there_can_be_is_counted_to_the_most(void **state)
+{
+	char text[4000] = START(1, 0, 0);
+	struct audit *a;
+	(void)state;
+	for (int i = 0; i < 10; i++)
+		strcat(text, "{\"event\":\"steps\",\"generation\":7,\"from\":0,\"to\":1000000000000,\"first\":0,\"global\":2000000,\"replicas\":[]}\n");
+	assert_int_equal(audit_open(text, strlen(text), &a, NULL), 0);
+	assert_int_equal(a->unreadable, 0);
+	assert_true(a->undone == INT64_MAX);
+	audit_close(a);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_data, remove_data)
@@ -364,6 +377,7 @@ int main(void)
 		TEST(what_a_full_disk_refused_is_written_later),
 		cmocka_unit_test(what_is_missing_or_double_is_named),
 		cmocka_unit_test(many_findings_are_counted),
+		cmocka_unit_test(a_ledger_that_claims_more_than_there_can_be_is_counted_to_the_most),
 	};
 	return cmocka_run_group_tests_name("data ledger", tests, NULL, NULL);
 }
