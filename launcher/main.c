@@ -25,10 +25,10 @@ static const struct command {
 	{ "plan", cmd_plan, "show layout, memory and predicted step time; start nothing" },
 	{ "topo", cmd_topo, "show what the machines are" },
 	{ "ckpt", cmd_tool, "list, show, verify, import and export checkpoints" },
-	{ "data", cmd_tool, "pack text into token files; show them" },
+	{ "data", cmd_tool, "pack text into token files; show and audit them" },
 	{ "generate", cmd_tool, "go on with a text, by a checkpoint's model" },
 	{ "trace", cmd_tool, "say who held up a run's communication" },
-	{ "bench", cmd_tool, "measure matrix products and training steps" },
+	{ "bench", cmd_tool, "measure communication, matrix products, training steps" },
 	{ "help", cmd_help, "explain a command" },
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

@@ -1,6 +1,7 @@
 /* Contradictions between the degrees, what they cut, the schedule, ZeRO and the devices. */
 #include "plan/batch.h"
 #include "plan/job_rules.h"
+#include "plan/schedule.h"
 #include "plan/speeds.h"
 
 #include <stdlib.h>
@@ -103,23 +104,16 @@ static int check_ep(const struct rule_job *j)
 	return 0;
 }
 
-/* Chunks of a rank that the schedule works with; the first is its own choice. */
-static void chunks_of(enum job_schedule kind, int64_t *least, int64_t *most)
-{
-	*least = kind == SCHEDULE_INTERLEAVED || kind == SCHEDULE_ZB_V ? 2 : 1;
-	*most = kind == SCHEDULE_INTERLEAVED ? LAYOUT_CHUNKS_MOST : *least;
-}
-
 static int check_schedule(const struct rule_job *j)
 {
 	static const size_t chunks[] = { AT(parallel, chunks), AT(parallel, schedule) };
 	static const size_t pp[] = { AT(parallel, schedule), AT(parallel, pp) };
 	const struct job *job = j->job;
-	int64_t least, most;
-	chunks_of(job->parallel.schedule, &least, &most);
+	int least, most;
+	schedule_chunks(job->parallel.schedule, &least, &most);
 	if (most > 1 && job->parallel.chunks && (job->parallel.chunks < least || job->parallel.chunks > most))
-		return REFUSE(j, chunks, "chunks = %lld is not for schedule = %s; use chunks = %lld", (long long)job->parallel.chunks,
-			      job_word(job, AT(parallel, schedule)), (long long)least);
+		return REFUSE(j, chunks, "chunks = %lld is not for schedule = %s; use chunks = %d", (long long)job->parallel.chunks,
+			      job_word(job, AT(parallel, schedule)), least);
 	if (job->parallel.schedule == SCHEDULE_INTERLEAVED && job->parallel.pp < 2)
 		return REFUSE(j, pp, "schedule = interleaved deals stages to several ranks, and pp = 1; use pp = 2 or more, or schedule = 1f1b");
 	return 0;

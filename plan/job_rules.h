@@ -1,7 +1,7 @@
 /*
  * job_rules — contradictions between keys that are each right: the rules by theme, and what they share.
  *
- * For plan/job_check*.c only. A rule is a function of struct rule_job that returns 0, or RULE's -1 with the
+ * For plan/job_check*.c only. A rule is a function of struct rule_job that returns 0, or REFUSE's -1 with the
  * two values, what is wrong with them and the nearest that would do; it names the key that was given last as the one to look at.
  * To add a rule: a function and its place in its file's table.
  */
