@@ -1,8 +1,9 @@
 /* Contradictions between the model's sizes. */
 #include "plan/job_rules.h"
 
-/* What kernels/ops.h promises of attention. */
-enum { HEAD_WIDEST = 256 };
+/* What kernels/ops.h promises of attention; and the numbers that a thread's scratch holds of 2-byte storage (KERN_NARROW_LANE), less what
+ * alignment may cost. */
+enum { HEAD_WIDEST = 256, NARROW_MOST = (4 << 20) - 4096 };
 
 static bool divides_hidden(const struct rule_job *j, int64_t heads)
 {
@@ -75,6 +76,27 @@ static int check_experts(const struct rule_job *j)
 	return 0;
 }
 
+static int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* On a processor 2-byte storage is widened by rows: at least one, with all that its operation has of it, must fit. */
+static int check_rows(const struct rule_job *j)
+{
+	static const size_t keys[] = { AT(precision, dtype), AT(parallel, tp), AT(model, vocab), AT(model, ffn), AT(model, hidden),
+				       AT(model, experts_per_token) };
+	const struct model_shape *m = &j->shape;
+	const struct job *job = j->job;
+	int64_t tp = job->parallel.tp, vocab = (m->vocab + tp - 1) / tp, ffn = 6 * ((m->ffn + tp - 1) / tp);
+	int64_t hidden = larger(6, m->experts ? 2 * m->top + 2 : 0) * m->hidden, most = larger(vocab, larger(ffn, hidden));
+	if (job->precision.dtype != DTYPE_FP32 && job->job.device == DEVICE_CPU && most > NARROW_MOST)
+		return REFUSE(j, keys, "dtype = %s takes %lld numbers at once for a row of %s, and room is for %d; use dtype = fp32, or a smaller model",
+			      job_word(job, AT(precision, dtype)), (long long)most,
+			      most == vocab ? "vocab" : most == ffn ? "ffn" : "hidden", NARROW_MOST);
+	return 0;
+}
+
 static int check_rope(const struct rule_job *j)
 {
 	static const size_t keys[] = { AT(model, rope_low), AT(model, rope_high) };
@@ -87,7 +109,7 @@ static int check_rope(const struct rule_job *j)
 
 int rules_model(const struct rule_job *j)
 {
-	static rule *const rules[] = { check_heads, check_kv_heads, check_head_width, check_size, check_experts, check_rope };
+	static rule *const rules[] = { check_heads, check_kv_heads, check_head_width, check_size, check_experts, check_rows, check_rope };
 	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
 		if (rules[i](j))
 			return -1;
