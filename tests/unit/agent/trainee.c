@@ -1,6 +1,7 @@
 #include "tests/unit/agent/trainee.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +27,7 @@ static void word(struct words *w, const char *fmt, ...)
 
 static void words_of(const struct tiny *t, struct words *w)
 {
-	static const char *const families[] = { "gpt2", "llama", "mixtral" }, *const ties[] = { "auto", "yes", "no" };
-	word(w, "model.family=%s", families[t->family]);
+	word(w, "model.family=%s", job_enum_word(offsetof(struct job, model.family), (int)t->family));
 	word(w, "model.layers=%d", t->layers);
 	word(w, "model.hidden=%d", t->hidden);
 	word(w, "model.heads=%d", t->heads);
@@ -36,7 +36,7 @@ static void words_of(const struct tiny *t, struct words *w)
 	word(w, "model.ffn=%d", t->ffn);
 	word(w, "model.vocab=%d", t->vocab);
 	word(w, "model.seq=%d", t->seq);
-	word(w, "model.tie_head=%s", ties[t->tie]);
+	word(w, "model.tie_head=%s", job_enum_word(offsetof(struct job, model.tie_head), (int)t->tie));
 	word(w, "model.init_std=%g", t->init_std);
 	word(w, "batch.micro=%d", t->micro);
 	word(w, "batch.global=%d", t->global);
