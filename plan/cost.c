@@ -205,7 +205,7 @@ static int simulate(const struct job *job, struct plan *p, const struct cost_rat
 
 int plan_cost(const struct job *job, const struct cluster *cluster, struct plan *p, struct err *e)
 {
-	struct cost_rates r = cost_rates_of(cluster, p);
+	struct cost_rates r = cost_rates_of(job, cluster, p);
 	struct rank_time *times = calloc((size_t)p->layout.pp, sizeof *times);
 	int rc = times ? alloc_costs(p, e) : err_set(e, ERR_NOMEM, "no memory to predict %d stages; close other programs", p->layout.pp);
 	if (!rc)

@@ -17,7 +17,7 @@
  *     the end of the step, ZeRO 3 before each pass, hidden behind the pass before.
  *   - The optimizer reads and writes seven (AdamW) or five (SGD) words for each parameter that the rank owns.
  * Links: inside a node when all ranks of the group are there, else the network. CPU agents share their node's cores by their
- * threads. Figures that the cluster does not know are taken as one slow core's.
+ * threads. fp32 products take a GPU twice as long as 2-byte ones (TF32). Figures that the cluster does not know are taken as one slow core's.
  */
 #ifndef MUSTER_PLAN_COST_H
 #define MUSTER_PLAN_COST_H
@@ -32,7 +32,7 @@ struct cost_rates {
 	double link, link_latency; /* inside a node */
 	double net, net_latency;
 };
-struct cost_rates cost_rates_of(const struct cluster *c, const struct plan *p);
+struct cost_rates cost_rates_of(const struct job *job, const struct cluster *c, const struct plan *p);
 
 /* An operation that moves so many bytes through memory. */
 double cost_moved(const struct cost_rates *r, double bytes);

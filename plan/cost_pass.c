@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define MATRIX_SHARE 0.70
+#define GPU_FP32 0.5 /* of the 2-byte types' rate: TF32 */
 #define MEMORY_SHARE 0.80
 #define OP_COST 5e-6
 #define UNKNOWN_FLOPS 20e9
@@ -25,15 +26,16 @@ static void slowest(double *rate, double x)
 		*rate = x;
 }
 
-struct cost_rates cost_rates_of(const struct cluster *c, const struct plan *p)
+struct cost_rates cost_rates_of(const struct job *job, const struct cluster *c, const struct plan *p)
 {
 	struct cost_rates r = { 0 };
+	double type = job->precision.dtype == DTYPE_FP32 ? GPU_FP32 : 1;
 	for (int i = 0; i < p->world;) {
 		int node = p->ranks[i].node, threads = 0;
 		for (; i < p->world && p->ranks[i].node == node; i++)
 			threads += p->ranks[i].threads;
 		const struct node_kind *k = &c->kinds[c->nodes[node].kind];
-		double share = 1;
+		double share = type;
 		if (!strcmp(k->device, "cpu"))
 			share = (double)p->threads / fmax(threads, k->cores) * k->devices;
 		slowest(&r.flops, known(k->device_flops, UNKNOWN_FLOPS) * share);

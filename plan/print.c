@@ -183,7 +183,7 @@ static void print_stage(const struct plan *p, int from, int to, int wide, struct
 	buf_puts(out, "\n");
 }
 
-static void print_memory(const struct plan *p, struct buf *out)
+static void print_memory(const struct job *job, const struct plan *p, struct buf *out)
 {
 	char has[HUMAN];
 	buf_puts(out, "\nMemory of a rank, by pipeline stage");
@@ -203,6 +203,11 @@ static void print_memory(const struct plan *p, struct buf *out)
 			buf_puts(out, "  …\n");
 		}
 	}
+	/* How many rows come to a rank is the router's choice (agent/model/moe.h). */
+	if (p->shape.experts && job->model.capacity > 0)
+		buf_printf(out, "  for equal loads of the experts; those of unequal ones are at most %g times as much\n", job->model.capacity);
+	else if (p->shape.experts)
+		buf_puts(out, "  for equal loads of the experts; more where they are unequal, which model.capacity would bound\n");
 }
 
 static void print_time(const struct job *job, const struct cluster *c, const struct plan *p, struct buf *out)
@@ -238,7 +243,7 @@ void plan_print(const struct job *job, const struct cluster *cluster, const stru
 {
 	print_head(job, cluster, p, out);
 	map_print(cluster, p, out);
-	print_memory(p, out);
+	print_memory(job, p, out);
 	print_time(job, cluster, p, out);
 	if (*p->warning)
 		buf_printf(out, "\nWarning: %s\n", p->warning);

@@ -44,6 +44,8 @@ static const char *const sharded[] = {
 	PARAMS "parallel.dp=2 parallel.cp=2 parallel.zero=2", PARAMS "parallel.pp=2 parallel.dp=2 parallel.zero=1",
 	PARAMS "parallel.pp=2 parallel.dp=2 parallel.zero=3",
 	PARAMS "optimizer.kind=sgd parallel.dp=2 parallel.zero=1", PARAMS "optimizer.kind=sgd",
+	PARAMS "parallel.dp=4 parallel.zero=1 parallel.zero_shard=node", PARAMS "parallel.dp=4 parallel.zero=2 parallel.zero_shard=node",
+	PARAMS "parallel.dp=4 parallel.zero=3 parallel.zero_shard=node", MIXTRAL "parallel.dp=4 parallel.ep=2 parallel.zero=3 parallel.zero_shard=node",
 	PARAMS "offload.optimizer=yes", PARAMS "offload.optimizer=yes parallel.dp=2 parallel.zero=3",
 };
 
@@ -115,9 +117,26 @@ static void load(const char *text, struct course *c)
 		fail_msg("%s: %s", text, e.text);
 }
 
+/* As on two nodes. */
+static int node_of(const struct course *c, int rank)
+{
+	return 2 * rank / layout_world(&c->layout);
+}
+
+/* As plan_rank says. */
+static int mates_of(const struct course *c, struct coords at)
+{
+	int mates = 0, node = node_of(c, layout_rank(&c->layout, at));
+	for (int i = 0; i < layout_world(&c->layout); i++) {
+		struct coords other = layout_coords(&c->layout, i);
+		mates += node_of(c, i) == node && other.tp == at.tp && other.pp == at.pp;
+	}
+	return mates;
+}
+
 static double predict(const struct course *c, struct coords at)
 {
-	struct plan_rank r = { .at = at, .threads = 1 };
+	struct plan_rank r = { .at = at, .threads = 1, .mates = mates_of(c, at) };
 	plan_memory_rank(&c->job, &c->shape, &c->layout, c->shares[at.dp].micros, c->stages, false, &r);
 	/* Tokens are the trainer's. */
 	double ahead = fmin((double)c->job.data.prefetch + 1, (double)c->job.job.steps);
@@ -167,7 +186,7 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	struct account *a = &c->accounts[comm_rank(world)];
 	struct coords at = layout_coords(&c->layout, comm_rank(world));
 	struct engine_options opt = { .job = &c->job, .layout = c->layout, .at = at, .world = world, .backend = "cpu", .threads = 1,
-				      .spill_dir = "/tmp" };
+				      .spill_dir = "/tmp", .node = node_of(c, comm_rank(world)) };
 	struct engine *engine = NULL;
 	struct keeper_of_state state = { 0 };
 	int rc = engine_open(&opt, &engine, e) || open_state(c, engine, world, &state, e) ? -1 : 0;
