@@ -79,9 +79,9 @@ double model_cost_embed(const struct model_shape *m)
 	return 120.0 * (double)m->hidden;
 }
 
-/* Large enough that reading and adding to the head's gradient once a chunk is small beside the chunk's products,
- * and small beside a micro-batch's activations. */
-enum { LOGITS_MOST = 64 << 20 };
+/* A thousand rows of a vocabulary of 50,000, so that what passes once a chunk (the table of the head twice, its gradient
+ * to and fro) is small beside the chunk's products: 256 rows of these cost a tenth more. Still small beside a micro-batch's activations. */
+enum { LOGITS_MOST = 256 << 20 };
 
 int64_t model_head_rows(int64_t n, int64_t vocab)
 {
