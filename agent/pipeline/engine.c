@@ -166,11 +166,21 @@ static int share_loss(struct engine *g, double local, double *loss, struct err *
 	return 0;
 }
 
+/* A rank that fails alone has messages under way, whose other ends wait for what it will not send any more. */
+static int walk_or_abort(struct engine *g, const struct schedule *s, const struct engine_batch *b, bool backward, double *loss, struct err *e)
+{
+	if (!walk_row(g, &s->rows[g->at.pp], b, backward, loss, e))
+		return 0;
+	if (layout_world(&g->layout) > 1)
+		comm_abort(g->groups.world, e->text);
+	return -1;
+}
+
 int engine_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
 {
 	double local;
 	store_zero(g->store);
-	if (walk_row(g, &g->schedule.rows[g->at.pp], b, true, &local, e))
+	if (walk_or_abort(g, &g->schedule, b, true, &local, e))
 		return -1;
 	if (g->job->parallel.sync == SYNC_SERVER) {
 		*loss = local / (double)g->global_tokens;
@@ -182,7 +192,7 @@ int engine_step(struct engine *g, const struct engine_batch *b, double *loss, st
 int engine_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
 {
 	double local;
-	if (walk_row(g, &g->forwards.rows[g->at.pp], b, false, &local, e))
+	if (walk_or_abort(g, &g->forwards, b, false, &local, e))
 		return -1;
 	return share_loss(g, local, loss, e);
 }

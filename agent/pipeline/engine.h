@@ -39,7 +39,7 @@ struct engine_options {
 
 /* Collective. Parameters are not set yet: state_init or a checkpoint does that. */
 int engine_open(const struct engine_options *opt, struct engine **out, struct err *e);
-/* Before the world is closed. After a step that failed it does not wait: the world is aborted then. Takes NULL. */
+/* Before the world is closed. After a step that failed it does not wait: that aborted the world. Takes NULL. */
 void engine_close(struct engine *g);
 
 const struct model_shape *engine_shape(const struct engine *g);
