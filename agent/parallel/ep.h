@@ -39,7 +39,7 @@ struct ep_plan {
 	int64_t *back;           /* [received] its inverse */
 };
 
-/* The arrays of a plan for rows of up to `most` received; grows by itself in ep_plan. Close takes what was never opened. */
+/* A plan begins as zeros; its arrays grow in ep_plan. Takes what was never opened. */
 void ep_plan_close(struct ep_plan *plan);
 /* Collective. counts [experts]: this rank's rows for each. */
 int ep_plan(struct ep *p, const int64_t *counts, struct ep_plan *plan, struct err *e);
