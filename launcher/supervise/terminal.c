@@ -187,7 +187,7 @@ static void add_step(const struct terminal *t, const struct terminal_step *s, st
 	buf_printf(b, "step %*lld/%s  loss %.4f  %s tok/s  grad %.3g  lr %.2e", wide, (long long)s->step, digits, s->loss,
 		   human_count(s->tokens_s, "", speed), s->grad_norm, s->lr);
 	if (s->loss_scale > 0)
-		buf_printf(b, "  scale %g%s", s->loss_scale, s->skipped ? " overflows: skipped" : "");
+		buf_printf(b, "  scale %.0f%s", s->loss_scale, s->skipped ? " overflows: skipped" : "");
 	if (s->left_s >= 0)
 		buf_printf(b, "  eta %s", terminal_span(s->left_s, left, sizeof left));
 }
