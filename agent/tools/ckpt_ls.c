@@ -57,13 +57,12 @@ static void print_row(const json_t *v)
 		printf("%10lld  damaged: %s\n", (long long)number(v, "step"), json_string_value(json_object_get(v, "error")));
 		return;
 	}
-	char *layout = json_dumps(json_object_get(v, "layout"), JSON_COMPACT | JSON_SORT_KEYS);
 	char bytes[HUMAN];
 	long long files = (long long)number(v, "files");
-	printf("%10lld  %12lld samples  %9s in %lld file%s  %s  %s\n", (long long)number(v, "step"),
-	       (long long)number(v, "samples"), human_bytes((double)number(v, "bytes"), bytes), files, human_s(files),
-	       layout ? layout : "", path);
-	free(layout);
+	printf("%10lld  %12lld samples  %9s in %lld file%s  ", (long long)number(v, "step"),
+	       (long long)number(v, "samples"), human_bytes((double)number(v, "bytes"), bytes), files, human_s(files));
+	tool_print_layout(json_object_get(v, "layout"));
+	printf("  %s\n", path);
 }
 
 static int list(const char *path, bool json)

@@ -99,7 +99,9 @@ static int show_text(const char *path, const struct manifest *m)
 		printf("%-10s %s, %" PRId64 " samples to train on, a share of %g held out\n", "data", m->state.data.path,
 		       m->state.data.samples, m->state.data.validation);
 	show_object("model", m->model);
-	show_object("layout", m->layout);
+	printf("%-10s ", "layout");
+	tool_print_layout(m->layout);
+	printf("\n");
 	printf("%-10s %" PRId64 ", %s\n", "files", m->n_files, human_bytes((double)manifest_bytes(m), bytes));
 	for (int64_t i = 0; i < m->n_files; i++)
 		printf("  %-32s %12" PRId64 "\n", m->files[i].name, m->files[i].size);

@@ -172,22 +172,12 @@ static int print_json(const struct audit_job *j)
 	return rc ? rc : a->n_findings ? TOOL_FAILED : TOOL_OK;
 }
 
-static void print_layout(const json_t *layout)
-{
-	const char *key, *between = "";
-	json_t *degree;
-	json_object_foreach((json_t *)layout, key, degree) {
-		printf("%s%s %" JSON_INTEGER_FORMAT, between, key, json_integer_value(degree));
-		between = " × ";
-	}
-}
-
 static void print_generations(const struct audit *a)
 {
 	for (int i = 0; i < a->n_generations; i++) {
 		const struct audit_generation *g = &a->generations[i];
 		printf("  generation %" PRId64 ": ", g->generation);
-		print_layout(g->layout);
+		tool_print_layout(g->layout);
 		printf(", steps %" PRId64 " to %" PRId64, g->step + (g->reached > g->step), g->reached);
 		if (g->undone)
 			printf(", the last %" PRId64 " taken back", g->undone);

@@ -140,3 +140,13 @@ int tool_words(const struct tool *t, int argc, char **argv, const char *none, in
 		return tool_usage(t, "%s", none);
 	return body(argv + optind, argc - optind, json);
 }
+
+void tool_print_layout(const json_t *layout)
+{
+	const char *key, *between = "";
+	json_t *degree;
+	json_object_foreach((json_t *)layout, key, degree) {
+		printf("%s%s %" JSON_INTEGER_FORMAT, between, key, json_integer_value(degree));
+		between = " × ";
+	}
+}

@@ -57,6 +57,8 @@ int tool_fail(const struct tool *t, const struct err *e); /* TOOL_USAGE for ERR_
 /* Prints the value as JSON, drops it, and flushes: TOOL_OK, or TOOL_FAILED when it cannot be printed. */
 
 int tool_print_json(const struct tool *t, json_t *value);
+/* {name: degree, …} as people read it: tp 2 × pp 2. */
+void tool_print_layout(const json_t *layout);
 
 /* A tool with one word and --json: parses both, runs the body. what: the word's name in the page. */
 int tool_one_word(const struct tool *t, int argc, char **argv, const char *what, int (*body)(const char *word, bool json));
