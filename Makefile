@@ -94,8 +94,13 @@ shared = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(1)/test_%,$(wildcard $(1
 shared_tests-unit-agent := tests/golden/ref64.c
 shared_tests-fault := tests/conform/comm_forms.c tests/conform/comm_reference.c
 
+# An archive, so that a test takes what it uses alone: some put doubles in the place of what the others' helpers call.
 define unit_rule
-$(BUILD)/$(1)/%: $(BUILD)/obj/$(1)/%.o $(call shared,$(1)) $(call archives,$(2))
+$(BUILD)/lib/$(call flat,$(1)).a: $(call shared,$(1))
+	@mkdir -p $$(@D)
+	@rm -f $$@
+	ar rcsD $$@ $$^
+$(BUILD)/$(1)/%: $(BUILD)/obj/$(1)/%.o $(BUILD)/lib/$(call flat,$(1)).a $(call archives,$(2))
 	@mkdir -p $$(@D)
 	$$(link) -lcmocka $(call syslibs,$(2))
 endef
