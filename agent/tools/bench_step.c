@@ -219,10 +219,13 @@ static void report_one(const struct bench *b, const struct form *f)
 static void report_table(const struct bench *b)
 {
 	char memory[HUMAN];
-	printf("sgemm FLOP/s  %.2f G\n\n%-52s %6s %9s %9s %7s %7s %10s\n", b->gemm / 1e9, "job", "agents", "step s", "tokens/s", "sgemm", "first", "an agent");
+	int wide = (int)strlen("(first)");
+	for (int i = 0; i < b->n_forms; i++)
+		wide = (int)strlen(b->forms[i].words) > wide ? (int)strlen(b->forms[i].words) : wide;
+	printf("sgemm FLOP/s  %.2f G\n\n%-*s %6s %9s %9s %7s %7s %10s\n", b->gemm / 1e9, wide, "job", "agents", "step s", "tokens/s", "sgemm", "first", "an agent");
 	for (int i = 0; i < b->n_forms; i++) {
 		const struct form *f = &b->forms[i];
-		printf("%-52s %6" PRId64 " %9.3f %9.1f %7.3f %7.3f %10s\n", i ? f->words : "(first)", f->world, f->median,
+		printf("%-*s %6" PRId64 " %9.3f %9.1f %7.3f %7.3f %10s\n", wide, i ? f->words : "(first)", f->world, f->median,
 		       (double)(b->batch * b->shape.seq) / f->median, flops_of(b, f) / b->gemm, b->forms[0].median / f->median,
 		       human_bytes((double)f->peak_bytes, memory));
 	}
