@@ -1,20 +1,8 @@
+#include "agent/model/carve.h"
 #include "agent/model/stage.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Cuts one allocation into pieces. With base NULL it only measures: the same code walks both times. */
-struct carver {
-	char *base;
-	int64_t used; /* bytes */
-};
-
-static void *carve(struct carver *c, int64_t bytes)
-{
-	void *p = c->base && bytes ? c->base + c->used : NULL;
-	c->used += bytes;
-	return p;
-}
 
 /* A layer's tensors lie together, so that offloading moves them as one. */
 static void carve_block(struct model *m, struct carver *c, const struct slot *s, const struct block_view *v, bool first,

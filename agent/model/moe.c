@@ -1,22 +1,10 @@
+#include "agent/model/carve.h"
 #include "agent/model/moe.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* --- Memory ----------------------------------------------------------------------- */
-
-/* Cuts one block into pieces of whole lines; with base NULL it only measures. */
-struct carver {
-	char *base;
-	int64_t used;
-};
-
-static void *carve(struct carver *c, int64_t bytes)
-{
-	void *p = c->base ? c->base + c->used : NULL;
-	c->used += act_lines(bytes);
-	return p;
-}
 
 static void carve_fixed(const struct model *m, struct carver *c, struct moe_kept *k)
 {

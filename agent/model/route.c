@@ -103,12 +103,17 @@ static void sort_choices(struct model *m, struct moe_kept *k)
 	}
 }
 
-/* load [micro, E]: the share of a whole sequence's choices on each expert. */
+/* load [micro, E]: the share of a whole sequence's choices on each expert. An evaluation, and a job without the balancing
+ * loss, need none, nor the sum over cp. */
 static int balance(struct pass *p, struct moe_kept *k, struct err *e)
 {
 	struct model *m = p->m;
 	int pieces = pieces_of(m);
 	int64_t experts = m->moe->experts;
+	if (!p->keep || m->job->model.aux_loss <= 0) {
+		memset(k->load, 0, (size_t)(m->d.micro * experts) * sizeof *k->load);
+		return 0;
+	}
 	for (int64_t b = 0; b < m->d.micro; b++)
 		for (int64_t x = 0; x < experts; x++) {
 			int64_t sum = 0;
