@@ -365,14 +365,6 @@ int64_t catalogue_unit_counted(const struct model_shape *m, const struct share *
 	return n;
 }
 
-double catalogue_elements(const struct model_shape *m, const struct share *s)
-{
-	double sum = 0;
-	for (int kind = 0; kind < UNIT_KINDS; kind++)
-		sum += (double)catalogue_unit_elements(m, s, kind) * catalogue_unit_count(m, s, kind);
-	return sum;
-}
-
 static int check_cut(const struct model_shape *m, const struct share *s, struct err *e)
 {
 	const struct { const char *degree; int parts; const char *what; int64_t n; } cut[] = {

@@ -124,8 +124,6 @@ int catalogue_unit_count(const struct model_shape *m, const struct share *share,
 /* Elements within [lo, hi) of a unit that this share counts and saves: those of which it is copy 0, no gaps, no tied copy. */
 int64_t catalogue_unit_counted(const struct model_shape *m, const struct share *share, enum unit_kind kind, int64_t lo, int64_t hi);
 enum { UNIT_KINDS = UNIT_HEAD + 1 };
-/* Elements of all the share's units; a double, as the largest sizes that a job may ask for do not fit 63 bits. */
-double catalogue_elements(const struct model_shape *m, const struct share *share);
 
 /* NULL when this rank has no such parameter. layer -1 for those outside layers, expert -1 for those of none. */
 const struct param *catalogue_find(const struct catalogue *c, enum param_role role, int layer, int expert);
