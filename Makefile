@@ -16,18 +16,20 @@ PREFIX   ?= /usr/local
 # --- The floors: a room is a folder, built into one archive. -----------------
 # A room may include from the rooms it lists and from nothing else (tests/floors checks it).
 
+TOPO_ROOMS     := topo/discover topo
+PLAN_ROOMS     := plan/job plan/model plan/schedule plan/cost plan/show plan
 COMM_ROOMS     := libcomm/shm libcomm/link libcomm/tcp libcomm/algo libcomm/flight libcomm/device libcomm
 AGENT_ROOMS    := agent/text agent/data agent/ckpt agent/hf agent/parallel agent/model agent/pipeline agent/optim agent/server agent/metrics agent/generate agent/tools agent
 LAUNCHER_ROOMS := launcher/pmix launcher/slurm launcher/supervise launcher
-ROOMS          := base topo plan $(COMM_ROOMS) kernels $(AGENT_ROOMS) $(LAUNCHER_ROOMS)
+ROOMS          := base $(TOPO_ROOMS) $(PLAN_ROOMS) $(COMM_ROOMS) kernels $(AGENT_ROOMS) $(LAUNCHER_ROOMS)
 
 below_base     :=
-below_topo     := base
-below_plan     := topo base
+below_topo     := $(TOPO_ROOMS) base
+below_plan     := $(PLAN_ROOMS) $(TOPO_ROOMS) base
 below_libcomm  := base
 below_kernels  := base
-below_agent    := $(AGENT_ROOMS) $(COMM_ROOMS) kernels plan topo base
-below_launcher := $(LAUNCHER_ROOMS) plan topo base
+below_agent    := $(AGENT_ROOMS) $(COMM_ROOMS) kernels $(PLAN_ROOMS) $(TOPO_ROOMS) base
+below_launcher := $(LAUNCHER_ROOMS) $(PLAN_ROOMS) $(TOPO_ROOMS) base
 
 libs_base     := -lsodium -ljansson -lm -ldl
 libs_topo     := -lhwloc
@@ -189,7 +191,7 @@ fuzz: setup-fuzz
 .PHONY: fuzz-bins
 fuzz-bins: $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-FUZZ_ROOMS := agent/text agent/ckpt agent/hf agent/data $(COMM_ROOMS) plan topo base
+FUZZ_ROOMS := agent/text agent/ckpt agent/hf agent/data $(COMM_ROOMS) $(PLAN_ROOMS) $(TOPO_ROOMS) base
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZ_ROOMS))
 	@mkdir -p $(@D)
 	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash -lpcre2-8

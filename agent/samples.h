@@ -12,7 +12,7 @@
 #include "agent/pipeline/engine.h"
 #include "base/err.h"
 #include "libcomm/comm.h"
-#include "plan/job.h"
+#include "plan/job/job.h"
 
 #include <jansson.h>
 #include <stdint.h>

@@ -18,8 +18,8 @@
 #include "agent/parallel/store.h"
 #include "base/err.h"
 #include "libcomm/comm.h"
-#include "plan/job.h"
-#include "plan/model.h"
+#include "plan/job/job.h"
+#include "plan/model/model.h"
 
 #include <jansson.h>
 

@@ -2,7 +2,7 @@
 #include "agent/state.h"
 
 #include "base/buf.h"
-#include "plan/job_keys.h"
+#include "plan/job/keys.h"
 
 #include <inttypes.h>
 #include <stddef.h>

@@ -8,7 +8,7 @@
 #include "agent/metrics/phases.h"
 #include "base/err.h"
 #include "libcomm/comm.h"
-#include "plan/job.h"
+#include "plan/job/job.h"
 #include "plan/layout.h"
 
 #include <stdint.h>

@@ -7,8 +7,8 @@
 #include "launcher/supervise/supervise.h"
 #include "launcher/supervise/terminal.h"
 #include "launcher/timelines.h"
-#include "plan/draw.h"
-#include "plan/job_keys.h"
+#include "plan/schedule/draw.h"
+#include "plan/job/keys.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "launcher/command.h"
 
 #include "launcher/supervise/supervise.h"
-#include "plan/job.h"
+#include "plan/job/job.h"
 
 #include <limits.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 #include "launcher/machine.h"
 
-#include "plan/calibration.h"
+#include "plan/cost/calibration.h"
 #include "plan/layout.h"
 #include "plan/speeds.h"
 

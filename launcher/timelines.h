@@ -1,14 +1,14 @@
 /*
  * timelines — the timelines that the ranks of a run measured.
  *
- * The pipeline ranks of the first replica write trace/gen-<generation>/timeline-<rank>.json (plan/timeline.h) of their last step;
+ * The pipeline ranks of the first replica write trace/gen-<generation>/timeline-<rank>.json (plan/schedule/timeline.h) of their last step;
  * those of the newest generation count.
  */
 #ifndef MUSTER_LAUNCHER_TIMELINES_H
 #define MUSTER_LAUNCHER_TIMELINES_H
 
 #include "base/err.h"
-#include "plan/timeline.h"
+#include "plan/schedule/timeline.h"
 
 /* Reads a run's into *out, which is empty. ERR_NOTFOUND when there are none; ERR_USAGE when they are not of this layout and number of
  * micro-batches. */

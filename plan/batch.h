@@ -9,9 +9,9 @@
 #define MUSTER_PLAN_BATCH_H
 
 #include "base/err.h"
-#include "plan/job.h"
+#include "plan/job/job.h"
 #include "plan/layout.h"
-#include "plan/model.h"
+#include "plan/model/model.h"
 
 #include <stdint.h>
 

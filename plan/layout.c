@@ -1,7 +1,7 @@
 #include "plan/layout.h"
 
-#include "plan/model.h"
-#include "plan/schedule.h"
+#include "plan/model/model.h"
+#include "plan/schedule/schedule.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
-#include "plan/activations.h"
+#include "plan/model/activations.h"
 #include "plan/fit.h"
 #include "plan/speeds.h"
-#include "plan/zero.h"
+#include "plan/model/zero.h"
 
 #include <math.h>
 

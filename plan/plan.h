@@ -7,10 +7,10 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "plan/batch.h"
-#include "plan/job.h"
+#include "plan/job/job.h"
 #include "plan/layout.h"
-#include "plan/model.h"
-#include "plan/schedule.h"
+#include "plan/model/model.h"
+#include "plan/schedule/schedule.h"
 #include "topo/cluster.h"
 
 #include <jansson.h>

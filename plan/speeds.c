@@ -1,6 +1,6 @@
 #include "plan/speeds.h"
 
-#include "plan/model.h"
+#include "plan/model/model.h"
 
 #include <stdlib.h>
 

@@ -6,13 +6,13 @@
  *     launch.threads = 2,1        threads of each rank's agent; where they differ, they are the speeds unless launch.speeds is given
  *
  * Launcher and agents take all of this from the job's text alone, so that they agree. All but speeds_read
- * want a job that job_check.c has let pass. See batch.h for the replicas' unequal shares of the global batch.
+ * want a job that check.c has let pass. See batch.h for the replicas' unequal shares of the global batch.
  */
 #ifndef MUSTER_PLAN_SPEEDS_H
 #define MUSTER_PLAN_SPEEDS_H
 
 #include "base/err.h"
-#include "plan/job.h"
+#include "plan/job/job.h"
 #include "plan/layout.h"
 
 #include <stdbool.h>

@@ -26,8 +26,8 @@
 
 #include "base/err.h"
 #include "libcomm/comm.h"
-#include "plan/job.h"
-#include "plan/model.h"
+#include "plan/job/job.h"
+#include "plan/model/model.h"
 
 #include <jansson.h>
 #include <stdbool.h>

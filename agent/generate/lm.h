@@ -12,7 +12,7 @@
 #define MUSTER_AGENT_GENERATE_LM_H
 
 #include "base/err.h"
-#include "plan/model.h"
+#include "plan/model/model.h"
 
 #include <stdint.h>
 
@@ -28,7 +28,7 @@ struct lm_options {
 int lm_open(const struct lm_options *opt, struct lm **out, struct err *e);
 void lm_close(struct lm *m);
 
-/* The weights by their global names (plan/model.h): what lm_load, or a test, fills. */
+/* The weights by their global names (plan/model/model.h): what lm_load, or a test, fills. */
 const struct catalogue *lm_catalogue(const struct lm *m);
 float *lm_weights(struct lm *m); /* in the catalogue's flat order */
 /* Loads them from a checkpoint of any layout; digests are verified. */

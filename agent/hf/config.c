@@ -1,7 +1,7 @@
 #include "agent/hf/config.h"
 
-#include "plan/job_keys.h"
-#include "plan/model.h"
+#include "plan/job/keys.h"
+#include "plan/model/model.h"
 
 #include <inttypes.h>
 #include <math.h>

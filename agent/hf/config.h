@@ -15,7 +15,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "plan/job.h"
+#include "plan/job/job.h"
 
 #include <jansson.h>
 #include <stddef.h>

@@ -13,7 +13,7 @@
 #include "agent/hf/numbers.h"
 #include "base/buf.h"
 #include "base/err.h"
-#include "plan/job.h"
+#include "plan/job/job.h"
 
 struct hf_report {
 	struct job job;       /* its [model] */

@@ -1,7 +1,7 @@
 /*
  * names — which tensors of a Hugging Face folder are which of ours.
  *
- * One table of patterns (names.c) drives import and export. A row is one of our tensors (plan/model.h) and
+ * One table of patterns (names.c) drives import and export. A row is one of our tensors (plan/model/model.h) and
  * the tensor that holds it in GPT-2's files, and in LLaMA's and Mixtral's, which share their names. Several of ours may be
  * parts of one of theirs, one behind the other along the output dimension (GPT-2's c_attn is q, k, v). GPT-2's
  * c_attn, c_proj and c_fc are stored [in, out], all others [out, in], as ours are.
@@ -12,7 +12,7 @@
 #define MUSTER_AGENT_HF_NAMES_H
 
 #include "base/err.h"
-#include "plan/model.h"
+#include "plan/model/model.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,7 +32,7 @@ struct hf_tensor {
 	} parts[HF_PARTS];
 };
 
-/* All tensors of a model, in the order of plan/model.h. */
+/* All tensors of a model, in the order of plan/model/model.h. */
 struct hf_names {
 	struct hf_tensor *tensors;
 	int64_t n;

@@ -3,7 +3,7 @@
 #define MUSTER_AGENT_METRICS_TIMELINES_H
 
 #include "base/err.h"
-#include "plan/timeline.h"
+#include "plan/schedule/timeline.h"
 
 #include <stdint.h>
 

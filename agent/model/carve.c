@@ -1,6 +1,6 @@
 #include "agent/model/carve.h"
 
-#include "plan/activations.h"
+#include "plan/model/activations.h"
 
 #include <stddef.h>
 

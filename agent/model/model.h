@@ -25,9 +25,9 @@
 #include "agent/parallel/tp.h"
 #include "base/err.h"
 #include "kernels/ops.h"
-#include "plan/job.h"
+#include "plan/job/job.h"
 #include "plan/layout.h"
-#include "plan/model.h"
+#include "plan/model/model.h"
 
 #include <stdbool.h>
 #include <stdint.h>

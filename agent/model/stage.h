@@ -2,13 +2,13 @@
  * stage — what the files of agent/model share: views of the weights, a micro-batch's
  * memory, scratch, and the parts of the two passes.
  *
- * Shapes are those of plan/activations.h: s rows of the residual stream, n tokens, c hidden, and so on.
+ * Shapes are those of plan/model/activations.h: s rows of the residual stream, n tokens, c hidden, and so on.
  */
 #ifndef MUSTER_AGENT_MODEL_STAGE_H
 #define MUSTER_AGENT_MODEL_STAGE_H
 
 #include "agent/model/model.h"
-#include "plan/activations.h"
+#include "plan/model/activations.h"
 
 /* Views: offsets into a unit; -1 where the family has no such part. */
 struct linear_view {
@@ -46,7 +46,7 @@ struct views {
 int views_open(const struct model_options *opt, int chunk, struct views *out, struct err *e);
 void views_close(struct views *v);
 
-/* What a layer keeps of a micro-batch, by plan/activations.h's table; NULL: nowhere. */
+/* What a layer keeps of a micro-batch, by plan/model/activations.h's table; NULL: nowhere. */
 struct moe_kept;
 struct block_kept {
 	void *at[ACTS];

@@ -17,7 +17,7 @@
 #include "agent/parallel/store.h"
 #include "base/err.h"
 #include "kernels/ops.h"
-#include "plan/job.h"
+#include "plan/job/job.h"
 
 #include <stdint.h>
 

@@ -9,7 +9,7 @@
 #define MUSTER_AGENT_OPTIM_SCALER_H
 
 #include "base/err.h"
-#include "plan/job.h"
+#include "plan/job/job.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -17,7 +17,7 @@
 
 #include <stdint.h>
 
-/* What goes round and what one piece gives, for the n tokens of a rank; borrowed. Sizes: plan/activations.h, SCRATCH_RING_*. */
+/* What goes round and what one piece gives, for the n tokens of a rank; borrowed. Sizes: plan/model/activations.h, SCRATCH_RING_*. */
 struct cp_buffers {
 	void *kv, *dkv; /* [2, n, 2 kv_heads dim] */
 	void *o;        /* [n, heads dim] */

@@ -11,7 +11,7 @@
  * A group of one rank is NULL: whoever uses it does nothing then.
  *
  * Pipeline ranks that are next to each other have a group of two for each kind of message and direction (a
- * channel of plan/schedule.h). Each carries messages one way only, so a send under way never stands in front of a
+ * channel of plan/schedule/schedule.h). Each carries messages one way only, so a send under way never stands in front of a
  * receive. In an interleaved pipeline the last rank is before the first; of a V's two chunks the second goes the other way.
  */
 #ifndef MUSTER_AGENT_PARALLEL_GROUPS_H
@@ -20,9 +20,9 @@
 #include "agent/parallel/store.h"
 #include "base/err.h"
 #include "libcomm/comm.h"
-#include "plan/job.h"
+#include "plan/job/job.h"
 #include "plan/layout.h"
-#include "plan/model.h"
+#include "plan/model/model.h"
 
 enum pipe_kind { PIPE_ACT, PIPE_GRAD, PIPE_KINDS };
 enum pipe_side { PIPE_NEXT, PIPE_PREV, PIPE_SIDES }; /* the rank after this one, the one before */

@@ -3,7 +3,7 @@
  * sharded over them as ZeRO's stage says (Rajbhandari et al., arXiv 1910.02054; stage 3 is PyTorch's FSDP,
  * Zhao et al., arXiv 2304.11277).
  *
- * The model asks for a unit of the catalogue (plan/model.h) when it needs it and
+ * The model asks for a unit of the catalogue (plan/model/model.h) when it needs it and
  * says when it is done with it; whether that gathers, frees or reduces anything is the store's affair.
  *
  *     forward       store_params(u) … store_release(u)
@@ -24,7 +24,7 @@
  * unit of its kind needs it, so the layer that turns round from forward to backward is not gathered twice. Gradients that are whole are summed
  * while the backward pass goes on, small units together; those of shards that have copies are summed over the shards first, and over the
  * copies once a step. Replicas that are no group of shards (one rank in each) are stage 0's, whatever the stage: there is nothing to cut.
- * What all this takes of memory is plan/zero.h's, to the byte.
+ * What all this takes of memory is plan/model/zero.h's, to the byte.
  *
  * Master parameters are fp32 and belong to the piece's owner: in fp32 storage they are the stored parameters themselves
  * (their part of the whole ones, or the shard), else a copy of their own that store_publish narrows into the stored ones.
@@ -40,7 +40,7 @@
 
 #include "base/err.h"
 #include "kernels/ops.h"
-#include "plan/model.h"
+#include "plan/model/model.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -15,7 +15,7 @@
 #include "agent/parallel/store.h"
 #include "agent/parallel/store_order.h"
 #include "libcomm/comm.h"
-#include "plan/zero.h"
+#include "plan/model/zero.h"
 
 /* The replicas of a class of units. */
 struct replicas {

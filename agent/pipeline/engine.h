@@ -13,10 +13,10 @@
 #include "base/err.h"
 #include "kernels/ops.h"
 #include "libcomm/comm.h"
-#include "plan/job.h"
+#include "plan/job/job.h"
 #include "plan/layout.h"
-#include "plan/model.h"
-#include "plan/timeline.h"
+#include "plan/model/model.h"
+#include "plan/schedule/timeline.h"
 
 #include <stdint.h>
 

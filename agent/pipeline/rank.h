@@ -10,8 +10,8 @@
 #include "agent/parallel/store.h"
 #include "agent/parallel/tp.h"
 #include "agent/pipeline/engine.h"
-#include "plan/schedule.h"
-#include "plan/timeline.h"
+#include "plan/schedule/schedule.h"
+#include "plan/schedule/timeline.h"
 
 #include <stdbool.h>
 

@@ -4,7 +4,7 @@
  */
 #include "agent/tools/bench_comm.h"
 #include "agent/tools/tools.h"
-#include "plan/calibration.h"
+#include "plan/cost/calibration.h"
 
 #include <limits.h>
 #include <stdio.h>

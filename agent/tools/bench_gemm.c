@@ -1,6 +1,6 @@
 #include "agent/tools/tools.h"
 #include "kernels/ops.h"
-#include "plan/calibration.h"
+#include "plan/cost/calibration.h"
 
 #include <getopt.h>
 #include <limits.h>

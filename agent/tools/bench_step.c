@@ -3,7 +3,7 @@
 #include "base/human.h"
 #include "kernels/ops.h"
 #include "plan/layout.h"
-#include "plan/model.h"
+#include "plan/model/model.h"
 #include "plan/speeds.h"
 
 #include <getopt.h>

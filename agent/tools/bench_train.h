@@ -5,7 +5,7 @@
 #define MUSTER_AGENT_TOOLS_BENCH_TRAIN_H
 
 #include "base/err.h"
-#include "plan/job.h"
+#include "plan/job/job.h"
 
 #include <stdint.h>
 

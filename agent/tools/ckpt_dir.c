@@ -1,6 +1,6 @@
 #include "agent/tools/ckpt_dir.h"
 
-#include "plan/job.h"
+#include "plan/job/job.h"
 
 #include <stdio.h>
 #include <stdlib.h>

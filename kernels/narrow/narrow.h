@@ -7,7 +7,7 @@
  * once, where it is stored.
  *
  * Scratch is fixed at kern_open: a lane of KERN_NARROW_LANE bytes a thread,
- * counted by kern_peak; no op needs more than that, or than one row takes, which plan/job_check_model.c holds to fit.
+ * counted by kern_peak; no op needs more than that, or than one row takes, which plan/job/check_model.c holds to fit.
  * There are two ways to use it:
  *
  *   lanes   a call is cut into tiles (rows, heads) that share nothing. Each

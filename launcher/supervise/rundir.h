@@ -14,7 +14,7 @@
  *     logs/                   <node>-<rank>.log of each agent, launch-<generation>.log of what they print outside it
  *     trace/                  gen-<generation>/comm-<rank>.json: the ranks' flight recorders, where an operation failed
  *                             or nothing went on; timeline-<rank>.json: when the pipeline's ranks did what in the last
- *                             step of a generation that ended well (plan/timeline.h). Of the last RUNDIR_TRACES generations
+ *                             step of a generation that ended well (plan/schedule/timeline.h). Of the last RUNDIR_TRACES generations
  *     ckpt/                   checkpoints, unless the job says another folder
  *     .pmix/                  the embedded PMIx server's, while it runs
  *     lock                    held by the muster that runs here; its pid is inside

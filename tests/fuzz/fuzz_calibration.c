@@ -1,6 +1,6 @@
 /* Any bytes as a calibration: refused in one line that begins with the file's name, or figures that are in range and
  * read back the same. */
-#include "plan/calibration.h"
+#include "plan/cost/calibration.h"
 
 #include <stdint.h>
 #include <stdlib.h>

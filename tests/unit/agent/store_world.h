@@ -10,7 +10,7 @@
 
 #include "agent/parallel/store.h"
 #include "plan/layout.h"
-#include "plan/zero.h"
+#include "plan/model/zero.h"
 #include "tests/unit/agent/world.h"
 
 /* Ranks are tp × ep × shards × copies × pp, tp fastest. Of an expert there are shards × copies replicas, of everything else ep times as

@@ -1,5 +1,5 @@
 /* Measured links: the fit, the file, and which machine's plan takes them. */
-#include "plan/calibration.h"
+#include "plan/cost/calibration.h"
 
 #include "base/file.h"
 #include "tests/unit/tmpdir.h"

@@ -2,8 +2,8 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/philox.h"
-#include "plan/job.h"
-#include "plan/job_keys.h"
+#include "plan/job/job.h"
+#include "plan/job/keys.h"
 #include "tests/unit/tmpdir.h"
 
 #include <dirent.h>

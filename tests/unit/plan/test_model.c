@@ -1,6 +1,6 @@
 /* Shapes, the parameter catalogue, and which rank holds what. */
 #include "plan/layout.h"
-#include "plan/model.h"
+#include "plan/model/model.h"
 
 #include <math.h>
 #include <setjmp.h>

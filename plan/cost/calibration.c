@@ -1,0 +1,307 @@
+#include "plan/cost/calibration.h"
+
+#include "base/file.h"
+#include "topo/host.h"
+
+#include <jansson.h>
+#include <libgen.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KIND "muster-calibration"
+
+enum { FILE_MOST = 64 * 1024, CORES_MOST = 65536 };
+
+static const char *const transports[] = { "shm", "tcp" };
+
+/* --- The fit ------------------------------------------------------------------------------------------ */
+
+double calibration_predict(const struct calibration_link *link, int ranks, double bytes)
+{
+	return 2 * (ranks - 1) * (link->alpha + link->beta * bytes / ranks);
+}
+
+/* Minimizes the sum of ((a x + b y) - 1)², x and y being what a second of alpha and of beta add, over the time. */
+bool calibration_fit(const struct calibration_sample *samples, int n, struct calibration_link *out)
+{
+	double xx = 0, xy = 0, yy = 0, x1 = 0, y1 = 0, error = 0;
+	for (int i = 0; i < n; i++) {
+		const struct calibration_sample *s = &samples[i];
+		double steps = 2 * (s->ranks - 1), x = steps / s->seconds, y = steps * s->bytes / s->ranks / s->seconds;
+		xx += x * x;
+		xy += x * y;
+		yy += y * y;
+		x1 += x;
+		y1 += y;
+	}
+	double det = xx * yy - xy * xy;
+	struct calibration_link link = { .known = true, .points = n };
+	if (n < 2 || !(det > 0) || !isfinite(det))
+		return false;
+	link.alpha = (x1 * yy - y1 * xy) / det;
+	link.beta = (y1 * xx - x1 * xy) / det;
+	if (link.alpha < 0) {
+		link.alpha = 0;
+		link.beta = y1 / yy;
+	} else if (link.beta < 0) {
+		link.beta = 0;
+		link.alpha = x1 / xx;
+	}
+	for (int i = 0; i < n; i++)
+		error += fabs(calibration_predict(&link, samples[i].ranks, samples[i].bytes) / samples[i].seconds - 1);
+	link.error = error / n;
+	*out = link;
+	return true;
+}
+
+/* --- This machine -------------------------------------------------------------------------------------- */
+
+static void cpu_model(char *out, size_t size)
+{
+	char line[512], name[128];
+	FILE *f = fopen("/proc/cpuinfo", "re");
+	snprintf(out, size, "unknown");
+	while (f && fgets(line, sizeof line, f))
+		if (sscanf(line, "model name : %127[^\n]", name) == 1) {
+			snprintf(out, size, "%s", name);
+			break;
+		}
+	if (f)
+		fclose(f);
+}
+
+int calibration_here(struct calibration *c, struct err *e)
+{
+	const struct host *h;
+	time_t now = time(NULL);
+	struct tm utc;
+	if (host_get(&h, e))
+		return -1;
+	c->cores = h->n_cores;
+	cpu_model(c->cpu, sizeof c->cpu);
+	if (gethostname(c->host, sizeof c->host - 1))
+		snprintf(c->host, sizeof c->host, "localhost");
+	strftime(c->date, sizeof c->date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+	return 0;
+}
+
+/* --- The file -------------------------------------------------------------------------------------------- */
+
+void calibration_write(const struct calibration *c, struct buf *out)
+{
+	json_t *links = json_array();
+	for (int i = 0; i < CALIBRATION_TRANSPORTS; i++) {
+		const struct calibration_link *l = &c->links[i];
+		if (l->known)
+			json_array_append_new(links, json_pack("{s:s, s:s, s:f, s:f, s:f, s:i}", "transport", transports[i], "pattern",
+							       "all_reduce", "alpha_s", l->alpha, "beta_s_per_byte", l->beta, "error",
+							       l->error, "points", l->points));
+	}
+	json_t *all = json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o}", "version", 1, "kind", KIND, "host", c->host, "cpu", c->cpu,
+				"cores", c->cores, "ranks", c->ranks, "date", c->date, "links", links);
+	if (all && c->flops > 0)
+		json_object_set_new(all, "gemm", json_pack("{s:f}", "flops", c->flops));
+	char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
+	if (text) {
+		buf_printf(out, "%s\n", text);
+		free(text);
+	} else {
+		out->failed = true;
+	}
+	json_decref(all);
+}
+
+static int damaged(const char *name, const char *what, struct err *e)
+{
+	return err_set(e, ERR_USAGE, "%s: %s; write it again with muster bench comm --calibrate and muster bench gemm --calibrate", name, what);
+}
+
+/* The text is shown to people: no control characters, no more than fits. */
+static bool take_text(char *out, size_t size, const char *text)
+{
+	size_t n = strlen(text);
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)text[i] < ' ' || text[i] == 127)
+			return false;
+	if (n >= size)
+		return false;
+	memcpy(out, text, n + 1);
+	return true;
+}
+
+static int read_link(json_t *o, const char *name, struct calibration *c, struct err *e)
+{
+	const char *transport, *pattern;
+	struct calibration_link l = { .known = true };
+	if (json_unpack(o, "{s:s, s:s, s:F, s:F, s:F, s:i !}", "transport", &transport, "pattern", &pattern, "alpha_s", &l.alpha,
+			"beta_s_per_byte", &l.beta, "error", &l.error, "points", &l.points))
+		return damaged(name, "an entry of links is not complete, or has more than it should", e);
+	if (strcmp(pattern, "all_reduce") || !(l.alpha >= 0 && l.alpha <= 10) || !(l.beta >= 0 && l.beta <= 1) ||
+	    !(l.error >= 0 && l.error <= 1e6) || l.points < 2 || l.alpha + l.beta <= 0)
+		return damaged(name, "an entry of links is out of range", e);
+	for (int i = 0; i < CALIBRATION_TRANSPORTS; i++) {
+		if (strcmp(transport, transports[i]))
+			continue;
+		if (c->links[i].known)
+			return damaged(name, "a transport is there twice", e);
+		c->links[i] = l;
+		return 0;
+	}
+	return damaged(name, "a transport is neither shm nor tcp", e);
+}
+
+static int read_gemm(json_t *o, const char *name, struct calibration *c, struct err *e)
+{
+	if (json_unpack(o, "{s:F !}", "flops", &c->flops))
+		return damaged(name, "gemm is not complete, or has more than it should", e);
+	return c->flops >= 1e3 && c->flops <= 1e21 ? 0 : damaged(name, "gemm is out of range", e);
+}
+
+static int read_all(json_t *root, const char *name, struct calibration *c, struct err *e)
+{
+	const char *kind, *host, *cpu, *date;
+	json_t *links, *gemm = NULL;
+	int version;
+	if (json_unpack(root, "{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o, s?o !}", "version", &version, "kind", &kind, "host", &host, "cpu",
+			&cpu, "cores", &c->cores, "ranks", &c->ranks, "date", &date, "links", &links, "gemm", &gemm))
+		return damaged(name, "a field lacks, is of another type, or is unknown", e);
+	if (version != 1 || strcmp(kind, KIND))
+		return damaged(name, "no calibration of version 1", e);
+	if (!take_text(c->host, sizeof c->host, host) || !take_text(c->cpu, sizeof c->cpu, cpu) ||
+	    !take_text(c->date, sizeof c->date, date) || c->cores < 1 || c->cores > CORES_MOST || !json_is_array(links))
+		return damaged(name, "a field is out of range", e);
+	bool linked = json_array_size(links) > 0;
+	if ((linked && (c->ranks < 2 || c->ranks > CORES_MOST)) || (!linked && (c->ranks || !gemm)))
+		return damaged(name, "ranks does not go with links, or nothing was measured", e);
+	if (gemm && read_gemm(gemm, name, c, e))
+		return -1;
+	for (size_t i = 0; i < json_array_size(links); i++)
+		if (read_link(json_array_get(links, i), name, c, e))
+			return -1;
+	return 0;
+}
+
+int calibration_parse(const char *text, size_t n, const char *name, struct calibration *out, struct err *e)
+{
+	json_error_t why;
+	struct calibration c = { 0 };
+	json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+	int rc = root ? read_all(root, name, &c, e) : damaged(name, "not JSON", e);
+	json_decref(root);
+	if (!rc)
+		*out = c;
+	return rc;
+}
+
+void calibration_default(char *path, size_t size)
+{
+	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	*path = '\0';
+	if (config && *config)
+		snprintf(path, size, "%s/muster/calibration.json", config);
+	else if (home && *home)
+		snprintf(path, size, "%s/.config/muster/calibration.json", home);
+}
+
+/* --- For the tools that measure --------------------------------------------------------------------------- */
+
+static int load_ours(const char *path, struct calibration *out, struct err *e)
+{
+	struct calibration here;
+	struct buf text = BUF_INIT;
+	int rc = file_slurp(path, FILE_MOST, &text, e) || calibration_parse(text.data ? text.data : "", text.len, path, out, e) ||
+		 calibration_here(&here, e);
+	buf_fini(&text);
+	if (rc)
+		return -1;
+	if (strcmp(out->cpu, here.cpu) || out->cores != here.cores)
+		return err_set(e, ERR_USAGE, "%s was measured on %s, %d cores (%s), and this machine is %s, %d cores; run muster bench comm "
+			       "--calibrate here", path, out->cpu, out->cores, out->host, here.cpu, here.cores);
+	return 0;
+}
+
+int calibration_begin(const char *word, char *path, size_t size, struct calibration *out, struct err *e)
+{
+	char folder[PATH_MAX];
+	snprintf(path, size, "%s", word ? word : "");
+	if (!word)
+		calibration_default(path, size);
+	if (!*path)
+		return err_set(e, ERR_USAGE, "--calibrate: neither XDG_CONFIG_HOME nor HOME is set; give a file, as --calibrate=FILE");
+	snprintf(folder, sizeof folder, "%s", path);
+	if (file_make_dirs(dirname(folder), e))
+		return -1;
+	if (load_ours(path, out, NULL))
+		*out = (struct calibration){ 0 };
+	return calibration_here(out, e);
+}
+
+int calibration_save(const struct calibration *c, const char *path, struct err *e)
+{
+	struct buf text = BUF_INIT;
+	calibration_write(c, &text);
+	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "no memory for the calibration")
+				   : file_replace(path, text.data, text.len, e);
+	buf_fini(&text);
+	return rc;
+}
+
+/* --- For a plan ------------------------------------------------------------------------------------------- */
+
+/* Discovered nodes are this host, or taken to be like it. */
+static bool is_like_here(const struct node_kind *k)
+{
+	return !strcmp(k->device, "cpu");
+}
+
+static void use(const struct calibration *c, const struct calibration_link *link, struct cluster *cluster)
+{
+	for (int i = 0; i < cluster->n_kinds; i++) {
+		struct node_kind *k = &cluster->kinds[i];
+		if (!is_like_here(k))
+			continue;
+		if (link->known) {
+			k->link_latency = fmax(link->alpha, 1e-12);
+			k->link_bandwidth = 1 / fmax(link->beta, 1e-15);
+		}
+		if (c->flops > 0)
+			k->device_flops = c->flops / k->devices;
+	}
+	char ranks[32] = "";
+	if (link->known)
+		snprintf(ranks, sizeof ranks, " with %d ranks", c->ranks);
+	snprintf(cluster->figures, sizeof cluster->figures, "%s%s%s%s as measured on %s, %s", link->known ? "links inside a node" : "",
+		 ranks, link->known && c->flops > 0 ? " and " : "", c->flops > 0 ? "matrix products" : "", c->host, c->date);
+}
+
+int calibration_apply(const char *word, const char *transport, struct cluster *cluster, struct err *e)
+{
+	char path[1024];
+	struct calibration c;
+	struct err why = ERR_INIT;
+	bool found = !strcmp(word, "auto"), fits = false;
+	for (int i = 0; i < cluster->n_kinds; i++)
+		fits |= is_like_here(&cluster->kinds[i]);
+	if (!fits || !strcmp(word, "none"))
+		return 0;
+	snprintf(path, sizeof path, "%s", word);
+	if (found)
+		calibration_default(path, sizeof path);
+	if (found && access(path, R_OK))
+		return 0;
+	if (load_ours(path, &c, &why)) {
+		if (!found)
+			return err_set(e, ERR_USAGE, "[launch] calibration: %s", why.text);
+		snprintf(cluster->figures, sizeof cluster->figures, "estimates, not measured: %.250s", why.text);
+		return 0;
+	}
+	const struct calibration_link *link = &c.links[strcmp(transport, "tcp") ? CALIBRATION_SHM : CALIBRATION_TCP];
+	if (link->known || c.flops > 0)
+		use(&c, link, cluster);
+	return 0;
+}

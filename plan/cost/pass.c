@@ -1,0 +1,170 @@
+#include "plan/cost/cost.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MATRIX_SHARE 0.70
+#define GPU_FP32 0.5 /* of the 2-byte types' rate: TF32 */
+#define MEMORY_SHARE 0.80
+#define OP_COST 5e-6
+#define UNKNOWN_FLOPS 20e9
+#define UNKNOWN_BANDWIDTH 5e9
+#define UNKNOWN_LINK 1e9
+#define UNKNOWN_LATENCY 20e-6
+
+enum { F32 = 4 };
+
+static double known(double x, double otherwise)
+{
+	return x > 0 ? x : otherwise;
+}
+
+/* The slowest node that is used sets the pace. */
+static void slowest(double *rate, double x)
+{
+	if (*rate <= 0 || x < *rate)
+		*rate = x;
+}
+
+struct cost_rates cost_rates_of(const struct job *job, const struct cluster *c, const struct plan *p)
+{
+	struct cost_rates r = { 0 };
+	double type = job->precision.dtype == DTYPE_FP32 ? GPU_FP32 : 1;
+	for (int i = 0; i < p->world;) {
+		int node = p->ranks[i].node, threads = 0;
+		for (; i < p->world && p->ranks[i].node == node; i++)
+			threads += p->ranks[i].threads;
+		const struct node_kind *k = &c->kinds[c->nodes[node].kind];
+		double share = type;
+		if (!strcmp(k->device, "cpu"))
+			share = (double)p->threads / fmax(threads, k->cores) * k->devices;
+		slowest(&r.flops, known(k->device_flops, UNKNOWN_FLOPS) * share);
+		slowest(&r.bandwidth, known(k->device_bandwidth, UNKNOWN_BANDWIDTH) * share);
+		slowest(&r.link, known(k->link_bandwidth, UNKNOWN_LINK));
+		slowest(&r.net, known(k->net_bandwidth, UNKNOWN_LINK));
+		r.link_latency = fmax(r.link_latency, known(k->link_latency, UNKNOWN_LATENCY));
+		r.net_latency = fmax(r.net_latency, known(k->net_latency, UNKNOWN_LATENCY));
+	}
+	return r;
+}
+
+double cost_moved(const struct cost_rates *r, double bytes)
+{
+	return bytes / (MEMORY_SHARE * r->bandwidth) + OP_COST;
+}
+
+double cost_ring(const struct cost_rates *r, bool inside, int ranks, double bytes)
+{
+	double rate = inside ? r->link : r->net, latency = inside ? r->link_latency : r->net_latency;
+	return ranks < 2 ? 0 : 2 * (ranks - 1) * (bytes / ranks / rate + latency);
+}
+
+double cost_hop(const struct cost_rates *r, bool inside, double bytes)
+{
+	return inside ? bytes / r->link + r->link_latency : bytes / r->net + r->net_latency;
+}
+
+/* --- A layer --------------------------------------------------------------------- */
+
+/* The mean shard of a micro-batch; uneven cuts differ by less than the model errs. */
+struct shard {
+	double n, s, c, width; /* tokens, rows of the residual stream, hidden, bytes of an element */
+	double q, kv, f, up, vocab;
+	double rows;           /* that go through a feed-forward part: of a mixture top × n */
+	int experts;           /* here; 1 of a dense layer */
+};
+
+static struct shard shard_of(const struct job *job, const struct plan *p)
+{
+	const struct model_shape *m = &p->shape;
+	const struct layout *l = &p->layout;
+	double n = (double)job->batch.micro * (double)m->seq / l->cp, f = (double)m->ffn / l->tp;
+	return (struct shard){
+		.n = n, .s = job->parallel.sp ? n / l->tp : n, .c = (double)m->hidden, .width = job->precision.dtype == DTYPE_FP32 ? 4 : 2,
+		.q = (double)(m->heads * m->head_dim) / l->tp, .kv = (double)(m->kv_heads * m->head_dim) / l->tp,
+		.f = f, .up = m->gated ? 2 * f : f, .vocab = (double)m->vocab / l->tp,
+		.rows = m->experts ? n * (double)m->top : n, .experts = m->experts ? (int)(m->experts / l->ep) : 1,
+	};
+}
+
+static double product(const struct cost_rates *r, double n, double in, double out)
+{
+	return 2 * n * in * out / (MATRIX_SHARE * r->flops) + OP_COST;
+}
+
+/* Compute of a layer's forward pass by part. */
+struct layer {
+	double products, attention, between; /* between: norms, activation functions, rotation */
+};
+
+static struct layer layer_of(const struct plan *p, const struct cost_rates *r, const struct shard *h)
+{
+	const struct model_shape *m = &p->shape;
+	struct layer y = {
+		.products = product(r, h->n, h->c, h->q + 2 * h->kv) + product(r, h->n, h->q, h->c) + product(r, h->rows, h->c, h->up) +
+			    product(r, h->rows, h->f, h->c) + 2 * (h->experts - 1) * OP_COST,
+		.attention = 2 * h->n * h->q * (double)m->seq / (MATRIX_SHARE * r->flops) + OP_COST, /* two products, half masked */
+		.between = 2 * cost_moved(r, h->width * 4 * h->s * h->c) + cost_moved(r, h->width * h->rows * (h->up + h->f)) +
+			   (m->rope ? cost_moved(r, h->width * 2 * h->n * (h->q + h->kv)) : 0),
+	};
+	if (m->experts) {
+		y.products += product(r, h->n, h->c, (double)m->experts);
+		y.between += cost_moved(r, h->width * 4 * h->rows * h->c); /* rows gathered, and summed again */
+	}
+	return y;
+}
+
+/* Keys and values round the ring, beside attention's time. factor: how much more goes round in the backward pass. */
+static double ring_left(const struct plan *p, const struct cost_rates *r, bool inside, const struct shard *h, double attention, double factor)
+{
+	int cp = p->layout.cp;
+	double all = (cp - 1) * cost_hop(r, inside, factor * 2 * h->kv * h->n * h->width), shade = attention * (cp - 1) / cp;
+	return cp > 1 ? fmax(0, all - shade) : 0;
+}
+
+static double all_to_all(const struct plan *p, const struct cost_rates *r, bool inside, const struct shard *h)
+{
+	int ep = p->layout.ep;
+	return ep > 1 ? (ep - 1) * cost_hop(r, inside, h->rows * h->c * h->width / ep) : 0;
+}
+
+static void add_layers(const struct job *job, const struct plan *p, const struct cost_rates *r, const struct cost_inside *in,
+		       const struct shard *h, const struct stage *stage, struct cost_pass *t)
+{
+	double layers = stage->layer_hi - stage->layer_lo, sum = cost_ring(r, in->tp, p->layout.tp, h->width * h->n * h->c);
+	int every = (int)job->recompute.every;
+	double again = job->recompute.mode == RECOMPUTE_NONE ? 0 : (stage->layer_hi + every - 1) / every - (stage->layer_lo + every - 1) / every;
+	struct layer y = layer_of(p, r, h);
+	double cp = ring_left(p, r, in->cp, h, y.attention, 1), ep = all_to_all(p, r, in->ep, h);
+	t->fwd = layers * (y.products + y.attention + y.between);
+	t->bwd = layers * (2 * y.products + 2.5 * y.attention + 2 * y.between);
+	t->weight = layers * y.products;
+	t->tp_fwd = layers * 2 * sum;
+	t->tp_bwd = layers * (2 + (job->parallel.sp ? 1 : 0)) * sum; /* sp: two inputs are gathered again, half a sum each */
+	t->cp_fwd = layers * cp;
+	t->cp_bwd = layers * ring_left(p, r, in->cp, h, 2.5 * y.attention, 2);
+	t->ep_fwd = t->ep_bwd = layers * 2 * ep;
+	t->again = again * (y.attention + y.between + cp + (job->recompute.mode == RECOMPUTE_FULL ? y.products + 2 * sum + 2 * ep : 0));
+}
+
+struct cost_pass cost_pass_of(const struct job *job, const struct plan *p, const struct cost_rates *r, const struct cost_inside *in,
+			      const struct stage *stage)
+{
+	struct shard h = shard_of(job, p);
+	struct cost_pass t;
+	int tp = p->layout.tp;
+	double sum = cost_ring(r, in->tp, tp, h.width * h.n * h.c);
+	add_layers(job, p, r, in, &h, stage, &t);
+	if (stage->first) {
+		t.fwd += cost_moved(r, h.width * 2 * h.n * h.c);
+		t.bwd += cost_moved(r, h.width * 3 * h.n * h.c);
+		t.tp_fwd += sum;
+	}
+	if (stage->last) { /* the head's backward comes with the loss */
+		t.fwd += 3 * product(r, h.n, h.c, h.vocab) + cost_moved(r, h.width * 5 * h.n * h.vocab) + cost_moved(r, h.width * 4 * h.n * h.c);
+		t.bwd += cost_moved(r, h.width * 6 * h.n * h.c);
+		t.tp_fwd += cost_ring(r, in->tp, tp, F32 * h.n) + cost_ring(r, in->tp, tp, F32 * 2 * h.n);
+		t.tp_bwd += sum;
+	}
+	return t;
+}

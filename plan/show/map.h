@@ -1,0 +1,14 @@
+/*
+ * map — which rank sits where, drawn.
+ *
+ * Up to eight nodes: a box for each tensor-parallel group, with its coordinates above its ranks. More: a table
+ * in which nodes of one pattern share a line. For plan/show/print.c only.
+ */
+#ifndef MUSTER_PLAN_SHOW_MAP_H
+#define MUSTER_PLAN_SHOW_MAP_H
+
+#include "plan/plan.h"
+
+void map_print(const struct cluster *c, const struct plan *p, struct buf *out);
+
+#endif
