@@ -58,7 +58,8 @@ static void place(struct plan *p, const struct cluster *c, bool whole)
 			node++;
 			slot = 0;
 		}
-		p->ranks[i] = (struct plan_rank){ .at = layout_coords(&p->layout, i), .node = node, .slot = slot++ };
+		p->ranks[i] = (struct plan_rank){ .at = layout_coords(&p->layout, i), .node = node, .slot = slot };
+		p->slots[i] = (struct cluster_slot){ node, slot++ };
 	}
 }
 
@@ -195,7 +196,8 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	if (decide_layout(job, c, p, e))
 		return -1;
 	p->ranks = calloc((size_t)p->world, sizeof *p->ranks);
-	if (!p->ranks)
+	p->slots = calloc((size_t)p->world, sizeof *p->slots);
+	if (!p->ranks || !p->slots)
 		return err_set(e, ERR_NOMEM, "no memory for a plan of %d ranks; close other programs", p->world);
 	place_all(p, c);
 	give_threads(job, c, p);
@@ -226,6 +228,7 @@ void plan_free(struct plan *p)
 	schedule_free(&p->schedule);
 	free(p->seconds);
 	free(p->ranks);
+	free(p->slots);
 	free(p->shares);
 	free(p->stages);
 	*p = (struct plan){ 0 };

@@ -58,6 +58,7 @@ struct plan {
 	struct batch_share *shares; /* [layout.dp] */
 	struct stage *stages;     /* layout_n_stages */
 	struct plan_rank *ranks;  /* world */
+	struct cluster_slot *slots; /* of each rank: ranks' node and slot */
 	struct schedule schedule;  /* of replica `pace` */
 	struct sched_costs costs; /* of the schedule's passes, predicted */
 	double *seconds;          /* what costs points into */

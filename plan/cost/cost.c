@@ -10,39 +10,6 @@
 
 enum { F32 = 4 };
 
-/* --- Placement --------------------------------------------------------------------- */
-
-/* Whether all ranks that differ in the marked coordinates only are on one node, for every such group; of dp `run` adjacent
- * ones (0: all). */
-static bool group_inside(const struct plan *p, struct coords vary, int run)
-{
-	for (int i = 0; i < p->world; i++) {
-		struct coords base = p->ranks[i].at;
-		if (vary.tp)
-			base.tp = 0;
-		if (vary.cp)
-			base.cp = 0;
-		if (vary.dp)
-			base.dp = run ? base.dp / run * run : 0;
-		if (vary.pp)
-			base.pp = 0;
-		if (p->ranks[layout_rank(&p->layout, base)].node != p->ranks[i].node)
-			return false;
-	}
-	return true;
-}
-
-static struct cost_inside inside_of(const struct plan *p)
-{
-	return (struct cost_inside){
-		.tp = group_inside(p, (struct coords){ .tp = 1 }, 0),
-		.cp = group_inside(p, (struct coords){ .cp = 1 }, 0),
-		.ep = group_inside(p, (struct coords){ .dp = 1 }, p->layout.ep),
-		.pp = group_inside(p, (struct coords){ .pp = 1 }, 0),
-		.replicas = group_inside(p, (struct coords){ .cp = 1, .dp = 1 }, 0),
-	};
-}
-
 /* --- The replicas' transfers ---------------------------------------------------------- */
 
 /* Elements of a pipeline rank's parameters, of experts or of the rest. */
@@ -64,28 +31,29 @@ struct rank_time {
 };
 
 /* Of `class`, what the step shows of gradients' sums and parameters' gathers. */
-static double exposed(const struct job *job, const struct plan *p, const struct cost_rates *r, bool inside, int pp, enum zero_class class,
+static double exposed(const struct job *job, const struct plan *p, const struct span spans[GROUP_KINDS], int pp, enum zero_class class,
 		      const struct rank_time *t)
 {
-	int zero = (int)job->parallel.zero, ranks = p->layout.cp * p->layout.dp / (class == ZERO_EXPERTS ? p->layout.ep : 1);
+	const struct span *span = &spans[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP];
+	int zero = (int)job->parallel.zero;
 	double elements = elements_of(p, pp, class), width = job->precision.dtype == DTYPE_FP32 ? 4 : 2;
 	double forward = t->scale * t->pass.fwd, backward = t->scale * (t->pass.bwd + t->pass.tp_bwd + t->pass.again);
-	double grads = cost_ring(r, inside, ranks, F32 * elements) / (zero ? 2 : 1), params = cost_ring(r, inside, ranks, width * elements) / 2;
-	double last = cost_ring(r, inside, ranks, fmin(F32 * elements, BUCKET_BYTES)) / (zero ? 2 : 1);
-	if (elements <= 0 || ranks < 2)
+	double grads = span_all_reduce(span, F32 * elements) / (zero ? 2 : 1), params = span_all_reduce(span, width * elements) / 2;
+	double last = span_all_reduce(span, fmin(F32 * elements, BUCKET_BYTES)) / (zero ? 2 : 1);
+	if (elements <= 0 || span->ranks < 2)
 		return 0;
 	double sums = zero < 2 ? fmax(last, grads - backward) : last + p->micros * fmax(0, grads - backward);
 	double gathers = zero == 0 ? 0 : zero < 3 ? params : p->micros * (fmax(0, params - forward) + fmax(0, params - backward));
 	return sums + gathers;
 }
 
-static double tied_sum(const struct plan *p, const struct cost_rates *r, const struct cost_inside *in, int pp)
+static double tied_sum(const struct plan *p, const struct span *span, int pp)
 {
 	int last, chunk;
 	layout_holder(&p->layout, layout_n_stages(&p->layout) - 1, &last, &chunk);
 	if (!p->shape.tied || last == 0 || (pp != 0 && pp != last))
 		return 0;
-	return cost_ring(r, in->pp, 2, F32 * (double)(p->shape.vocab * p->shape.hidden) / p->layout.tp);
+	return span_all_reduce(span, F32 * (double)(p->shape.vocab * p->shape.hidden) / p->layout.tp);
 }
 
 static double update(const struct job *job, const struct plan *p, const struct cost_rates *r, int pp)
@@ -143,7 +111,8 @@ static double scale_of(const struct job *job, const struct plan *p, int pp)
 }
 
 /* The passes of all stages, and of each pipeline rank's together; transfers belong to the half that waits for them. */
-static void set_costs(const struct job *job, struct plan *p, const struct cost_rates *r, const struct cost_inside *in, struct rank_time *times)
+static void set_costs(const struct job *job, struct plan *p, const struct cost_rates *r, const struct span spans[GROUP_KINDS],
+		      struct rank_time *times)
 {
 	double n = (double)job->batch.micro * (double)p->shape.seq / p->layout.cp / (job->parallel.sp ? p->layout.tp : 1);
 	double width = job->precision.dtype == DTYPE_FP32 ? 4 : 2;
@@ -154,13 +123,13 @@ static void set_costs(const struct job *job, struct plan *p, const struct cost_r
 	for (int s = 0; s < stages; s++) {
 		int pp, chunk;
 		layout_holder(&p->layout, s, &pp, &chunk);
-		struct cost_pass t = cost_pass_of(job, p, r, in, &p->stages[s]);
+		struct cost_pass t = cost_pass_of(job, p, r, spans, &p->stages[s]);
 		add_pass(&times[pp].pass, &t);
 		forward[s] = times[pp].scale * forward_of(&t);
 		weight[s] = times[pp].scale * t.weight;
 		input[s] = times[pp].scale * (backward_of(&t) - t.weight);
 	}
-	p->costs.hop = cost_hop(r, in->pp, width * n * (double)p->shape.hidden);
+	p->costs.hop = span_hop(&spans[GROUP_PP], width * n * (double)p->shape.hidden);
 }
 
 /* The parts of the slowest pipeline rank; what it waits is the bubble. */
@@ -178,12 +147,12 @@ static void set_parts(struct plan *p, const struct rank_time *slow, double whole
 }
 
 /* times has room for every pipeline rank. */
-static int simulate(const struct job *job, struct plan *p, const struct cost_rates *r, struct rank_time *times, struct err *e)
+static int simulate(const struct job *job, struct plan *p, const struct cost_rates *r, const struct span spans[GROUP_KINDS],
+		    struct rank_time *times, struct err *e)
 {
-	struct cost_inside in = inside_of(p);
 	struct plan_time *t = &p->time;
 	const struct rank_time *slow = times;
-	set_costs(job, p, r, &in, times);
+	set_costs(job, p, r, spans, times);
 	double whole = schedule_simulate(&p->schedule, &p->costs, NULL, NULL);
 	if (whole < 0)
 		return err_set(e, ERR_NOMEM, "no memory to simulate a schedule of %d stages; close other programs", layout_n_stages(&p->layout));
@@ -192,9 +161,9 @@ static int simulate(const struct job *job, struct plan *p, const struct cost_rat
 		double mine = times[pp].scale * (forward_of(&times[pp].pass) + backward_of(&times[pp].pass));
 		if (mine > slow->scale * (forward_of(&slow->pass) + backward_of(&slow->pass)))
 			slow = &times[pp];
-		double dp = tied_sum(p, r, &in, pp);
+		double dp = tied_sum(p, &spans[GROUP_TIE], pp);
 		for (int class = 0; class < ZERO_CLASSES; class++)
-			dp += exposed(job, p, r, in.replicas, pp, class, &times[pp]);
+			dp += exposed(job, p, spans, pp, class, &times[pp]);
 		t->dp = fmax(t->dp, dp);
 		t->optimizer = fmax(t->optimizer, times[pp].scale * update(job, p, r, pp));
 	}
@@ -207,9 +176,10 @@ int plan_cost(const struct job *job, const struct cluster *cluster, struct plan 
 {
 	struct cost_rates r = cost_rates_of(job, cluster, p);
 	struct rank_time *times = calloc((size_t)p->layout.pp, sizeof *times);
-	int rc = times ? alloc_costs(p, e) : err_set(e, ERR_NOMEM, "no memory to predict %d stages; close other programs", p->layout.pp);
+	struct span spans[GROUP_KINDS];
+	int rc = times ? spans_of(cluster, &p->layout, p->slots, spans, e) || alloc_costs(p, e) : err_set(e, ERR_NOMEM, "no memory to predict %d stages; close other programs", p->layout.pp);
 	if (!rc)
-		rc = simulate(job, p, &r, times, e);
+		rc = simulate(job, p, &r, spans, times, e);
 	free(times);
 	return rc;
 }

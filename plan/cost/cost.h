@@ -16,36 +16,23 @@
  *     behind each one's; what is longer shows, and at least the last bucket does. ZeRO 1 and 2 gather the new parameters at
  *     the end of the step, ZeRO 3 before each pass, hidden behind the pass before.
  *   - The optimizer reads and writes seven (AdamW) or five (SGD) words for each parameter that the rank owns.
- * Links: inside a node when all ranks of the group are there, else the network. CPU agents share their node's cores by their
+ * Links: plan/place/span.h. CPU agents share their node's cores by their
  * threads. fp32 products take a GPU twice as long as 2-byte ones (TF32). Figures that the cluster does not know are taken as one slow core's.
  */
 #ifndef MUSTER_PLAN_COST_COST_H
 #define MUSTER_PLAN_COST_COST_H
 
+#include "plan/place/span.h"
 #include "plan/plan.h"
-
-#include <stdbool.h>
 
 /* Of the fastest agent. */
 struct cost_rates {
 	double flops, bandwidth;
-	double link, link_latency; /* inside a node */
-	double net, net_latency;
 };
 struct cost_rates cost_rates_of(const struct job *job, const struct cluster *c, const struct plan *p);
 
 /* An operation that moves so many bytes through memory. */
 double cost_moved(const struct cost_rates *r, double bytes);
-/* A ring all-reduce of a tensor; its two halves, reduce-scatter and all-gather, take half of it each. */
-double cost_ring(const struct cost_rates *r, bool inside, int ranks, double bytes);
-/* A message. */
-double cost_hop(const struct cost_rates *r, bool inside, double bytes);
-
-/* Whether the ranks of a kind of group share a node, for every such group. */
-struct cost_inside {
-	bool tp, cp, ep, pp, replicas;
-};
-
 /* Seconds of one micro-batch on one stage, on the fastest agent. */
 struct cost_pass {
 	double fwd, bwd, weight;       /* compute; weight: of bwd, the weights' gradients alone */
@@ -54,7 +41,7 @@ struct cost_pass {
 	double cp_fwd, cp_bwd;
 	double ep_fwd, ep_bwd;
 };
-struct cost_pass cost_pass_of(const struct job *job, const struct plan *p, const struct cost_rates *r, const struct cost_inside *in,
+struct cost_pass cost_pass_of(const struct job *job, const struct plan *p, const struct cost_rates *r, const struct span spans[GROUP_KINDS],
 			      const struct stage *stage);
 
 #endif

@@ -9,8 +9,6 @@
 #define OP_COST 5e-6
 #define UNKNOWN_FLOPS 20e9
 #define UNKNOWN_BANDWIDTH 5e9
-#define UNKNOWN_LINK 1e9
-#define UNKNOWN_LATENCY 20e-6
 
 enum { F32 = 4 };
 
@@ -40,10 +38,6 @@ struct cost_rates cost_rates_of(const struct job *job, const struct cluster *c, 
 			share = (double)p->threads / fmax(threads, k->cores) * k->devices;
 		slowest(&r.flops, known(k->device_flops, UNKNOWN_FLOPS) * share);
 		slowest(&r.bandwidth, known(k->device_bandwidth, UNKNOWN_BANDWIDTH) * share);
-		slowest(&r.link, known(k->link_bandwidth, UNKNOWN_LINK));
-		slowest(&r.net, known(k->net_bandwidth, UNKNOWN_LINK));
-		r.link_latency = fmax(r.link_latency, known(k->link_latency, UNKNOWN_LATENCY));
-		r.net_latency = fmax(r.net_latency, known(k->net_latency, UNKNOWN_LATENCY));
 	}
 	return r;
 }
@@ -51,17 +45,6 @@ struct cost_rates cost_rates_of(const struct job *job, const struct cluster *c, 
 double cost_moved(const struct cost_rates *r, double bytes)
 {
 	return bytes / (MEMORY_SHARE * r->bandwidth) + OP_COST;
-}
-
-double cost_ring(const struct cost_rates *r, bool inside, int ranks, double bytes)
-{
-	double rate = inside ? r->link : r->net, latency = inside ? r->link_latency : r->net_latency;
-	return ranks < 2 ? 0 : 2 * (ranks - 1) * (bytes / ranks / rate + latency);
-}
-
-double cost_hop(const struct cost_rates *r, bool inside, double bytes)
-{
-	return inside ? bytes / r->link + r->link_latency : bytes / r->net + r->net_latency;
 }
 
 /* --- A layer --------------------------------------------------------------------- */
@@ -115,46 +98,40 @@ static struct layer layer_of(const struct plan *p, const struct cost_rates *r, c
 }
 
 /* Keys and values round the ring, beside attention's time. factor: how much more goes round in the backward pass. */
-static double ring_left(const struct plan *p, const struct cost_rates *r, bool inside, const struct shard *h, double attention, double factor)
+static double ring_left(const struct plan *p, const struct span *span, const struct shard *h, double attention, double factor)
 {
 	int cp = p->layout.cp;
-	double all = (cp - 1) * cost_hop(r, inside, factor * 2 * h->kv * h->n * h->width), shade = attention * (cp - 1) / cp;
+	double all = (cp - 1) * span_hop(span, factor * 2 * h->kv * h->n * h->width), shade = attention * (cp - 1) / cp;
 	return cp > 1 ? fmax(0, all - shade) : 0;
 }
 
-static double all_to_all(const struct plan *p, const struct cost_rates *r, bool inside, const struct shard *h)
-{
-	int ep = p->layout.ep;
-	return ep > 1 ? (ep - 1) * cost_hop(r, inside, h->rows * h->c * h->width / ep) : 0;
-}
-
-static void add_layers(const struct job *job, const struct plan *p, const struct cost_rates *r, const struct cost_inside *in,
+static void add_layers(const struct job *job, const struct plan *p, const struct cost_rates *r, const struct span spans[GROUP_KINDS],
 		       const struct shard *h, const struct stage *stage, struct cost_pass *t)
 {
-	double layers = stage->layer_hi - stage->layer_lo, sum = cost_ring(r, in->tp, p->layout.tp, h->width * h->n * h->c);
+	double layers = stage->layer_hi - stage->layer_lo, sum = span_all_reduce(&spans[GROUP_TP], h->width * h->n * h->c);
 	int every = (int)job->recompute.every;
 	double again = job->recompute.mode == RECOMPUTE_NONE ? 0 : (stage->layer_hi + every - 1) / every - (stage->layer_lo + every - 1) / every;
 	struct layer y = layer_of(p, r, h);
-	double cp = ring_left(p, r, in->cp, h, y.attention, 1), ep = all_to_all(p, r, in->ep, h);
+	double cp = ring_left(p, &spans[GROUP_CP], h, y.attention, 1), ep = span_all_to_all(&spans[GROUP_EP], h->rows * h->c * h->width);
 	t->fwd = layers * (y.products + y.attention + y.between);
 	t->bwd = layers * (2 * y.products + 2.5 * y.attention + 2 * y.between);
 	t->weight = layers * y.products;
 	t->tp_fwd = layers * 2 * sum;
 	t->tp_bwd = layers * (2 + (job->parallel.sp ? 1 : 0)) * sum; /* sp: two inputs are gathered again, half a sum each */
 	t->cp_fwd = layers * cp;
-	t->cp_bwd = layers * ring_left(p, r, in->cp, h, 2.5 * y.attention, 2);
+	t->cp_bwd = layers * ring_left(p, &spans[GROUP_CP], h, 2.5 * y.attention, 2);
 	t->ep_fwd = t->ep_bwd = layers * 2 * ep;
 	t->again = again * (y.attention + y.between + cp + (job->recompute.mode == RECOMPUTE_FULL ? y.products + 2 * sum + 2 * ep : 0));
 }
 
-struct cost_pass cost_pass_of(const struct job *job, const struct plan *p, const struct cost_rates *r, const struct cost_inside *in,
+struct cost_pass cost_pass_of(const struct job *job, const struct plan *p, const struct cost_rates *r, const struct span spans[GROUP_KINDS],
 			      const struct stage *stage)
 {
 	struct shard h = shard_of(job, p);
 	struct cost_pass t;
-	int tp = p->layout.tp;
-	double sum = cost_ring(r, in->tp, tp, h.width * h.n * h.c);
-	add_layers(job, p, r, in, &h, stage, &t);
+	const struct span *tp = &spans[GROUP_TP];
+	double sum = span_all_reduce(tp, h.width * h.n * h.c);
+	add_layers(job, p, r, spans, &h, stage, &t);
 	if (stage->first) {
 		t.fwd += cost_moved(r, h.width * 2 * h.n * h.c);
 		t.bwd += cost_moved(r, h.width * 3 * h.n * h.c);
@@ -163,7 +140,7 @@ struct cost_pass cost_pass_of(const struct job *job, const struct plan *p, const
 	if (stage->last) { /* the head's backward comes with the loss */
 		t.fwd += 3 * product(r, h.n, h.c, h.vocab) + cost_moved(r, h.width * 5 * h.n * h.vocab) + cost_moved(r, h.width * 4 * h.n * h.c);
 		t.bwd += cost_moved(r, h.width * 6 * h.n * h.c);
-		t.tp_fwd += cost_ring(r, in->tp, tp, F32 * h.n) + cost_ring(r, in->tp, tp, F32 * 2 * h.n);
+		t.tp_fwd += span_all_reduce(tp, F32 * h.n) + span_all_reduce(tp, F32 * 2 * h.n);
 		t.tp_bwd += sum;
 	}
 	return t;
