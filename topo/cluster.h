@@ -65,6 +65,8 @@ struct node_kind {           /* nodes of one kind are equal */
 	char device[TOPO_NAME]; /* "H100-SXM5-80GB", "cpu" */
 	int devices;            /* slots for agents on a node */
 	int cores, numa;        /* physical cores, NUMA domains */
+	int packages, caches;   /* sockets; last-level caches */
+	double cache;           /* bytes of one of those */
 	double memory;          /* host memory of the node */
 	double device_memory;
 	double device_flops;    /* dense matrix products in 2-byte types; of CPUs in fp32 */
