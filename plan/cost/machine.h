@@ -1,0 +1,53 @@
+/*
+ * machine — how fast a device does what training asks of it.
+ *
+ * Each class of operations has a curve: the rate that is reached over the size of one operation, since a small one
+ * pays for its launch, its edges and its packing, and a large one leaves the caches. An operation takes
+ *
+ *     seconds = work / rate(work) + op
+ *
+ * and a product besides the bytes of its three matrices at `packing`. GPUs' curves are constants with their sources; CPUs'
+ * are measured (calibration.h). Work and rate are FLOPs and FLOP/s, or bytes and bytes/s, read and written together.
+ */
+#ifndef MUSTER_PLAN_COST_MACHINE_H
+#define MUSTER_PLAN_COST_MACHINE_H
+
+enum { COST_POINTS = 16 };
+
+/* x ascends. Between two points the rate is linear in log x, beyond the ends it is the end's. */
+struct cost_curve {
+	int n; /* 0: not known */
+	double x[COST_POINTS], rate[COST_POINTS];
+};
+
+enum cost_class {
+	/* FLOPs: 2 n in out. */
+	COST_PRODUCT_FWD, COST_PRODUCT_INPUT, COST_PRODUCT_WEIGHT,
+	/* FLOPs of what is not masked: forward 4 × (visible query-key pairs) × heads × dim, backward 2.5 times that. */
+	COST_ATTENTION_FWD, COST_ATTENTION_BWD,
+	/* Bytes. */
+	COST_NORM_FWD, COST_NORM_BWD,
+	COST_GELU_FWD, COST_GELU_BWD,
+	COST_SWIGLU_FWD, COST_SWIGLU_BWD,
+	COST_ROPE,
+	COST_XENT,      /* each of its three passes */
+	COST_MOVED,     /* copies, sums, embedding, rows of experts */
+	COST_OPTIMIZER,
+	COST_CLASSES
+};
+
+struct machine {
+	/* A class without a curve takes that of its kind: PRODUCT_FWD's, ATTENTION_FWD's (else PRODUCT_FWD's), MOVED's. */
+	struct cost_curve rates[COST_CLASSES];
+	double packing; /* bytes/s; 0: in the products' rates */
+	double op;      /* seconds an operation costs besides */
+};
+
+double cost_curve_at(const struct cost_curve *c, double x);
+
+/* One operation. 0 for no work. */
+double machine_seconds(const struct machine *m, enum cost_class class, double work);
+/* y[n,out] = x[n,in] · w[out,in]ᵀ, or a backward form of it; width: bytes of an element. */
+double machine_product(const struct machine *m, enum cost_class form, double n, double in, double out, double width);
+
+#endif

@@ -1,0 +1,71 @@
+/* Curves of rates, and the seconds that follow from them. */
+#include "plan/cost/machine.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+static const struct cost_curve slope = { 3, { 1e3, 1e5, 1e7 }, { 1e9, 3e9, 2e9 } };
+
+static void near(double x, double expected)
+{
+	assert_true(fabs(x - expected) <= 1e-9 * fabs(expected));
+}
+
+static void test_curve(void **state)
+{
+	(void)state;
+	near(cost_curve_at(&slope, 1), 1e9);
+	near(cost_curve_at(&slope, 1e3), 1e9);
+	near(cost_curve_at(&slope, 1e4), 2e9);
+	near(cost_curve_at(&slope, 1e5), 3e9);
+	near(cost_curve_at(&slope, 1e6), 2.5e9);
+	near(cost_curve_at(&slope, 1e12), 2e9);
+}
+
+static void test_one_point(void **state)
+{
+	const struct cost_curve flat = { 1, { 1e6 }, { 5e9 } };
+	(void)state;
+	near(cost_curve_at(&flat, 1), 5e9);
+	near(cost_curve_at(&flat, 1e9), 5e9);
+	near(cost_curve_at(&(struct cost_curve){ 0 }, 1e9) + 1, 1);
+}
+
+static void test_seconds(void **state)
+{
+	const struct machine m = { .rates = { [COST_PRODUCT_FWD] = slope, [COST_MOVED] = { 1, { 1 }, { 1e9 } } }, .packing = 4e9, .op = 1e-6 };
+	(void)state;
+	near(machine_seconds(&m, COST_PRODUCT_FWD, 1e7), 5e-3 + 1e-6);
+	near(machine_seconds(&m, COST_MOVED, 1e6), 1e-3 + 1e-6);
+	near(machine_seconds(&m, COST_PRODUCT_FWD, 0) + 1, 1);
+	/* 2 · 10 · 20 · 25 = 1e4 FLOPs at 2e9, and 4 · 950 bytes. */
+	near(machine_product(&m, COST_PRODUCT_FWD, 10, 20, 25, 4), 5e-6 + 1e-6 + 3800 / 4e9);
+}
+
+static void test_class_without_a_curve(void **state)
+{
+	struct machine m = { .rates = { [COST_PRODUCT_FWD] = slope, [COST_MOVED] = { 1, { 1 }, { 1e9 } } } };
+	(void)state;
+	near(machine_seconds(&m, COST_PRODUCT_WEIGHT, 1e7), 5e-3);
+	near(machine_seconds(&m, COST_ATTENTION_BWD, 1e7), 5e-3);
+	near(machine_seconds(&m, COST_OPTIMIZER, 1e6), 1e-3);
+	m.rates[COST_ATTENTION_FWD] = (struct cost_curve){ 1, { 1 }, { 4e9 } };
+	near(machine_seconds(&m, COST_ATTENTION_BWD, 1e7), 2.5e-3);
+	m.rates[COST_OPTIMIZER] = (struct cost_curve){ 1, { 1 }, { 2e9 } };
+	near(machine_seconds(&m, COST_OPTIMIZER, 1e6), 5e-4);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_curve),
+		cmocka_unit_test(test_one_point),
+		cmocka_unit_test(test_seconds),
+		cmocka_unit_test(test_class_without_a_curve),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
