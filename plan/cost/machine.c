@@ -30,6 +30,11 @@ double machine_seconds(const struct machine *m, enum cost_class class, double wo
 	return work > 0 ? work / cost_curve_at(curve_of(m, class), work) + m->op : 0;
 }
 
+double machine_attention(const struct machine *m, enum cost_class form, double flops, double keys, double dim)
+{
+	return flops > 0 ? flops / cost_curve_at(curve_of(m, form), keys * dim) + m->op : 0;
+}
+
 double machine_product(const struct machine *m, enum cost_class form, double n, double in, double out, double width)
 {
 	double bytes = width * (n * in + in * out + n * out);

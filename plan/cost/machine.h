@@ -23,7 +23,8 @@ struct cost_curve {
 enum cost_class {
 	/* FLOPs: 2 n in out. */
 	COST_PRODUCT_FWD, COST_PRODUCT_INPUT, COST_PRODUCT_WEIGHT,
-	/* FLOPs of what is not masked: forward 4 × (visible query-key pairs) × heads × dim, backward 2.5 times that. */
+	/* FLOPs of what is not masked: forward 4 × (visible query-key pairs) × heads × dim, backward 2.5 times that. The curve is
+	 * over the elements of a head's keys: their number × dim. */
 	COST_ATTENTION_FWD, COST_ATTENTION_BWD,
 	/* Bytes. */
 	COST_NORM_FWD, COST_NORM_BWD,
@@ -47,6 +48,8 @@ double cost_curve_at(const struct cost_curve *c, double x);
 
 /* One operation. 0 for no work. */
 double machine_seconds(const struct machine *m, enum cost_class class, double work);
+/* flops: of the forward or backward pass; keys × dim: of a head. */
+double machine_attention(const struct machine *m, enum cost_class form, double flops, double keys, double dim);
 /* y[n,out] = x[n,in] · w[out,in]ᵀ, or a backward form of it; width: bytes of an element. */
 double machine_product(const struct machine *m, enum cost_class form, double n, double in, double out, double width);
 

@@ -42,6 +42,7 @@ static void test_seconds(void **state)
 	near(machine_seconds(&m, COST_PRODUCT_FWD, 1e7), 5e-3 + 1e-6);
 	near(machine_seconds(&m, COST_MOVED, 1e6), 1e-3 + 1e-6);
 	near(machine_seconds(&m, COST_PRODUCT_FWD, 0) + 1, 1);
+	near(machine_attention(&m, COST_ATTENTION_FWD, 1e8, 1e3, 10), 0.05 + 1e-6); /* the rate of 1e4 */
 	/* 2 · 10 · 20 · 25 = 1e4 FLOPs at 2e9, and 4 · 950 bytes. */
 	near(machine_product(&m, COST_PRODUCT_FWD, 10, 20, 25, 4), 5e-6 + 1e-6 + 3800 / 4e9);
 }
