@@ -1,5 +1,5 @@
 /*
- * cost — what a step takes, predicted. For plan/cost*.c.
+ * cost — what a step takes, predicted. For plan/cost and plan/search.
  *
  * The model:
  *   - A matrix product takes its FLOPs at MATRIX_SHARE of the device's rate; everything between products takes its
@@ -11,11 +11,7 @@
  *     two inputs again. That the engine hides some of it behind the products (parallel.overlap) is not counted.
  *   - Keys and values go cp - 1 hops round the ring while attention computes: what that does not hide counts.
  *   - Each token's rows go to their experts and back, an all-to-all each way; loads are equal.
- *   - The pipeline's time is the schedule table's own, simulated with these times (plan/schedule/schedule.h).
- *   - The gradients' ring over the replicas (for ZeRO, half of it: a reduce-scatter) hides behind the last micro-batch's backward, under ZeRO 2 and 3
- *     behind each one's; what is longer shows, and at least the last bucket does. ZeRO 1 and 2 gather the new parameters at
- *     the end of the step, ZeRO 3 before each pass, hidden behind the pass before.
- *   - The optimizer reads and writes seven (AdamW) or five (SGD) words for each parameter that the rank owns.
+ *   - A step is the pipeline's time and what shows of the rest (step.h).
  * Links: plan/place/span.h. CPU agents share their node's cores by their
  * threads. fp32 products take a GPU twice as long as 2-byte ones (TF32). Figures that the cluster does not know are taken as one slow core's.
  */
@@ -31,9 +27,29 @@ struct cost_rates {
 };
 struct cost_rates cost_rates_of(const struct job *job, const struct cluster *c, const struct plan *p);
 
+/* Elements of the units of each kind that a rank may have (tp and ep rank 0's); of a tied head, those of its copy on another rank. */
+struct cost_units {
+	int64_t elements[UNIT_KINDS];
+};
+void cost_units_of(const struct model_shape *m, const struct layout *l, bool sp, struct cost_units *out);
+
+/* All that a step's time depends on: a plan's, or one that a search considers. Pointers are borrowed. */
+struct cost_case {
+	const struct job *job;         /* its layout is not read, but `layout` */
+	const struct model_shape *shape;
+	const struct layout *layout;
+	const struct stage *stages;    /* [layout_n_stages] */
+	const struct cost_units *units;
+	const struct span *spans;      /* [GROUP_KINDS] */
+	const double *scale;           /* [pp] seconds on the slowest replica's devices over those on the fastest; NULL: all alike */
+	struct cost_rates rates;
+	int micros;                    /* micro-batches of the slowest replica */
+};
+
 /* An operation that moves so many bytes through memory. */
 double cost_moved(const struct cost_rates *r, double bytes);
-/* Seconds of one micro-batch on one stage, on the fastest agent. */
+/* Seconds of one micro-batch on one stage, on the fastest agent. Of the case it reads job, shape, rates, the degrees tp, cp and ep and
+ * their spans; of the stage how many layers it has and how many of them recompute, and whether it is first or last. */
 struct cost_pass {
 	double fwd, bwd, weight;       /* compute; weight: of bwd, the weights' gradients alone */
 	double again;                  /* what the backward pass recomputes, its transfers too; not in bwd */
@@ -41,7 +57,6 @@ struct cost_pass {
 	double cp_fwd, cp_bwd;
 	double ep_fwd, ep_bwd;
 };
-struct cost_pass cost_pass_of(const struct job *job, const struct plan *p, const struct cost_rates *r, const struct span spans[GROUP_KINDS],
-			      const struct stage *stage);
+struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *stage);
 
 #endif

@@ -57,10 +57,11 @@ struct shard {
 	int experts;           /* here; 1 of a dense layer */
 };
 
-static struct shard shard_of(const struct job *job, const struct plan *p)
+static struct shard shard_of(const struct cost_case *c)
 {
-	const struct model_shape *m = &p->shape;
-	const struct layout *l = &p->layout;
+	const struct job *job = c->job;
+	const struct model_shape *m = c->shape;
+	const struct layout *l = c->layout;
 	double n = (double)job->batch.micro * (double)m->seq / l->cp, f = (double)m->ffn / l->tp;
 	return (struct shard){
 		.n = n, .s = job->parallel.sp ? n / l->tp : n, .c = (double)m->hidden, .width = job->precision.dtype == DTYPE_FP32 ? 4 : 2,
@@ -80,9 +81,10 @@ struct layer {
 	double products, attention, between; /* between: norms, activation functions, rotation */
 };
 
-static struct layer layer_of(const struct plan *p, const struct cost_rates *r, const struct shard *h)
+static struct layer layer_of(const struct cost_case *c, const struct shard *h)
 {
-	const struct model_shape *m = &p->shape;
+	const struct model_shape *m = c->shape;
+	const struct cost_rates *r = &c->rates;
 	struct layer y = {
 		.products = product(r, h->n, h->c, h->q + 2 * h->kv) + product(r, h->n, h->q, h->c) + product(r, h->rows, h->c, h->up) +
 			    product(r, h->rows, h->f, h->c) + 2 * (h->experts - 1) * OP_COST,
@@ -98,40 +100,40 @@ static struct layer layer_of(const struct plan *p, const struct cost_rates *r, c
 }
 
 /* Keys and values round the ring, beside attention's time. factor: how much more goes round in the backward pass. */
-static double ring_left(const struct plan *p, const struct span *span, const struct shard *h, double attention, double factor)
+static double ring_left(const struct cost_case *c, const struct shard *h, double attention, double factor)
 {
-	int cp = p->layout.cp;
-	double all = (cp - 1) * span_hop(span, factor * 2 * h->kv * h->n * h->width), shade = attention * (cp - 1) / cp;
+	int cp = c->layout->cp;
+	double all = (cp - 1) * span_hop(&c->spans[GROUP_CP], factor * 2 * h->kv * h->n * h->width), shade = attention * (cp - 1) / cp;
 	return cp > 1 ? fmax(0, all - shade) : 0;
 }
 
-static void add_layers(const struct job *job, const struct plan *p, const struct cost_rates *r, const struct span spans[GROUP_KINDS],
-		       const struct shard *h, const struct stage *stage, struct cost_pass *t)
+static void add_layers(const struct cost_case *c, const struct shard *h, const struct stage *stage, struct cost_pass *t)
 {
-	double layers = stage->layer_hi - stage->layer_lo, sum = span_all_reduce(&spans[GROUP_TP], h->width * h->n * h->c);
+	const struct job *job = c->job;
+	double layers = stage->layer_hi - stage->layer_lo, sum = span_all_reduce(&c->spans[GROUP_TP], h->width * h->n * h->c);
 	int every = (int)job->recompute.every;
 	double again = job->recompute.mode == RECOMPUTE_NONE ? 0 : (stage->layer_hi + every - 1) / every - (stage->layer_lo + every - 1) / every;
-	struct layer y = layer_of(p, r, h);
-	double cp = ring_left(p, &spans[GROUP_CP], h, y.attention, 1), ep = span_all_to_all(&spans[GROUP_EP], h->rows * h->c * h->width);
+	struct layer y = layer_of(c, h);
+	double cp = ring_left(c, h, y.attention, 1), ep = span_all_to_all(&c->spans[GROUP_EP], h->rows * h->c * h->width);
 	t->fwd = layers * (y.products + y.attention + y.between);
 	t->bwd = layers * (2 * y.products + 2.5 * y.attention + 2 * y.between);
 	t->weight = layers * y.products;
 	t->tp_fwd = layers * 2 * sum;
 	t->tp_bwd = layers * (2 + (job->parallel.sp ? 1 : 0)) * sum; /* sp: two inputs are gathered again, half a sum each */
 	t->cp_fwd = layers * cp;
-	t->cp_bwd = layers * ring_left(p, &spans[GROUP_CP], h, 2.5 * y.attention, 2);
+	t->cp_bwd = layers * ring_left(c, h, 2.5 * y.attention, 2);
 	t->ep_fwd = t->ep_bwd = layers * 2 * ep;
 	t->again = again * (y.attention + y.between + cp + (job->recompute.mode == RECOMPUTE_FULL ? y.products + 2 * sum + 2 * ep : 0));
 }
 
-struct cost_pass cost_pass_of(const struct job *job, const struct plan *p, const struct cost_rates *r, const struct span spans[GROUP_KINDS],
-			      const struct stage *stage)
+struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *stage)
 {
-	struct shard h = shard_of(job, p);
+	const struct cost_rates *r = &c->rates;
+	const struct span *tp = &c->spans[GROUP_TP];
+	struct shard h = shard_of(c);
 	struct cost_pass t;
-	const struct span *tp = &spans[GROUP_TP];
 	double sum = span_all_reduce(tp, h.width * h.n * h.c);
-	add_layers(job, p, r, spans, &h, stage, &t);
+	add_layers(c, &h, stage, &t);
 	if (stage->first) {
 		t.fwd += cost_moved(r, h.width * 2 * h.n * h.c);
 		t.bwd += cost_moved(r, h.width * 3 * h.n * h.c);

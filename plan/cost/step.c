@@ -1,0 +1,198 @@
+#include "plan/cost/step.h"
+
+#include "plan/cost/pipe.h"
+#include "plan/model/zero.h"
+
+#include <math.h>
+#include <string.h>
+
+#define BUCKET_BYTES (4.0 * 1024 * 1024)
+
+enum { F32 = 4 };
+
+static double width_of(const struct job *job)
+{
+	return job->precision.dtype == DTYPE_FP32 ? 4 : 2;
+}
+
+double cost_forward(const struct cost_pass *t)
+{
+	return t->fwd + t->tp_fwd + t->cp_fwd + t->ep_fwd;
+}
+
+double cost_backward(const struct cost_pass *t)
+{
+	return t->bwd + t->again + t->tp_bwd + t->cp_bwd + t->ep_bwd;
+}
+
+void cost_add(struct cost_pass *sum, const struct cost_pass *t)
+{
+	sum->fwd += t->fwd;
+	sum->bwd += t->bwd;
+	sum->weight += t->weight;
+	sum->again += t->again;
+	sum->tp_fwd += t->tp_fwd;
+	sum->tp_bwd += t->tp_bwd;
+	sum->cp_fwd += t->cp_fwd;
+	sum->cp_bwd += t->cp_bwd;
+	sum->ep_fwd += t->ep_fwd;
+	sum->ep_bwd += t->ep_bwd;
+}
+
+double cost_hop(const struct cost_case *c)
+{
+	double tokens = (double)c->job->batch.micro * (double)c->shape->seq / c->layout->cp / (c->job->parallel.sp ? c->layout->tp : 1);
+	return span_hop(&c->spans[GROUP_PP], width_of(c->job) * tokens * (double)c->shape->hidden);
+}
+
+/* --- The replicas' transfers, the optimizer ------------------------------------------- */
+
+void cost_units_of(const struct model_shape *m, const struct layout *l, bool sp, struct cost_units *out)
+{
+	struct stage other = { 0, 1, false, true }; /* not the first: a tied head is a copy */
+	struct share share = { .tp = l->tp, .ep = l->ep, .sp = sp, .chunks = &other, .n_chunks = 1 };
+	for (int kind = 0; kind < UNIT_KINDS; kind++)
+		out->elements[kind] = catalogue_unit_elements(m, &share, kind);
+}
+
+/* Elements of a pipeline rank's parameters, of experts or of the rest. */
+static double elements_of(const struct cost_case *c, const struct cost_rank *r, enum zero_class class)
+{
+	const int64_t *unit = c->units->elements;
+	if (class == ZERO_EXPERTS)
+		return (double)unit[UNIT_EXPERTS] * r->layers;
+	bool shared = c->shape->tied && r->first; /* the head is the embedding that is here */
+	return (double)unit[UNIT_LAYER] * r->layers + (r->first ? (double)(unit[UNIT_TOKENS] + unit[UNIT_POSITIONS]) : 0) +
+	       (r->last ? (double)unit[UNIT_NORM] + (shared ? 0 : (double)unit[UNIT_HEAD]) : 0);
+}
+
+/* Of `class`, what the step shows of gradients' sums and parameters' gathers. */
+static double exposed(const struct cost_case *c, const struct cost_rank *r, enum zero_class class)
+{
+	const struct span *span = &c->spans[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP];
+	int zero = (int)c->job->parallel.zero;
+	double elements = elements_of(c, r, class);
+	if (elements <= 0 || span->ranks < 2)
+		return 0;
+	double forward = r->scale * r->pass.fwd, backward = r->scale * (r->pass.bwd + r->pass.tp_bwd + r->pass.again);
+	double grads = span_all_reduce(span, F32 * elements) / (zero ? 2 : 1), params = span_all_reduce(span, width_of(c->job) * elements) / 2;
+	double last = span_all_reduce(span, fmin(F32 * elements, BUCKET_BYTES)) / (zero ? 2 : 1);
+	double sums = zero < 2 ? fmax(last, grads - backward) : last + c->micros * fmax(0, grads - backward);
+	double gathers = zero == 0 ? 0 : zero < 3 ? params : c->micros * (fmax(0, params - forward) + fmax(0, params - backward));
+	return sums + gathers;
+}
+
+/* Between the two holders of a tied embedding. */
+static double tied_sum(const struct cost_case *c, const struct cost_rank *r)
+{
+	if (!c->shape->tied || r->first == r->last)
+		return 0;
+	return span_all_reduce(&c->spans[GROUP_TIE], F32 * (double)(c->shape->vocab * c->shape->hidden) / c->layout->tp);
+}
+
+static double update(const struct cost_case *c, const struct cost_rank *r)
+{
+	double words = c->job->optimizer.kind == OPTIMIZER_ADAMW ? 7 : 5, owned = 0;
+	struct zero_cut cuts[ZERO_CLASSES];
+	zero_cuts(c->layout, (struct coords){ 0 }, (int)c->job->parallel.zero, 0, cuts);
+	for (int class = 0; class < ZERO_CLASSES; class++)
+		owned += elements_of(c, r, class) / cuts[class].shards;
+	return cost_moved(&c->rates, words * F32 * owned);
+}
+
+/* --- The parts ------------------------------------------------------------------------- */
+
+void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum)
+{
+	double busy = r->scale * (cost_forward(&r->pass) + cost_backward(&r->pass)), dp = tied_sum(c, r);
+	if (busy > sum->busy) {
+		sum->busy = busy;
+		sum->slow = *r;
+	}
+	for (int class = 0; class < ZERO_CLASSES; class++)
+		dp += exposed(c, r, class);
+	sum->dp = fmax(sum->dp, dp);
+	sum->optimizer = fmax(sum->optimizer, r->scale * update(c, r));
+}
+
+void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, double whole, struct plan_time *t)
+{
+	const struct cost_pass *s = &sum->slow.pass;
+	double times = c->micros * sum->slow.scale;
+	*t = (struct plan_time){
+		.compute = times * (s->fwd + s->bwd),
+		.recompute = times * s->again,
+		.tp = times * (s->tp_fwd + s->tp_bwd),
+		.cp = times * (s->cp_fwd + s->cp_bwd),
+		.ep = times * (s->ep_fwd + s->ep_bwd),
+		.bubble = c->layout->pp > 1 ? whole - c->micros * sum->busy : 0, /* one stage's would be rounding */
+		.dp = sum->dp,
+		.optimizer = sum->optimizer,
+		.total = whole + sum->dp + sum->optimizer,
+	};
+}
+
+/* --- In closed form -------------------------------------------------------------------- */
+
+/* Few kinds of stage come again and again. */
+struct passes {
+	struct stage_kind { int layers, again; bool first, last; } kinds[8];
+	struct cost_pass pass[8];
+	int n;
+};
+
+static struct stage_kind kind_of(const struct cost_case *c, const struct stage *s)
+{
+	int every = (int)c->job->recompute.every;
+	return (struct stage_kind){ s->layer_hi - s->layer_lo, (s->layer_hi + every - 1) / every - (s->layer_lo + every - 1) / every, s->first, s->last };
+}
+
+static const struct cost_pass *pass_of(const struct cost_case *c, const struct stage *s, struct passes *known)
+{
+	struct stage_kind k = kind_of(c, s);
+	int most = (int)(sizeof known->kinds / sizeof *known->kinds), i = 0;
+	while (i < known->n && (known->kinds[i].layers != k.layers || known->kinds[i].again != k.again || known->kinds[i].first != k.first ||
+				known->kinds[i].last != k.last))
+		i++;
+	if (i == known->n) {
+		i = known->n < most ? known->n++ : most - 1;
+		known->kinds[i] = k;
+		known->pass[i] = cost_pass_of(c, s);
+	}
+	return &known->pass[i];
+}
+
+static void take_rank(const struct cost_case *c, int pp, struct passes *known, struct cost_rank *r, struct pipe_rank *times)
+{
+	*r = (struct cost_rank){ .scale = c->scale ? c->scale[pp] : 1 };
+	for (int chunk = 0; chunk < c->layout->chunks; chunk++) {
+		const struct stage *s = &c->stages[layout_stage(c->layout, pp, chunk)];
+		const struct cost_pass *t = pass_of(c, s, known);
+		double both = r->scale * (cost_forward(t) + cost_backward(t));
+		cost_add(&r->pass, t);
+		r->layers += s->layer_hi - s->layer_lo;
+		r->first |= s->first;
+		r->last |= s->last;
+		if (chunk == 0)
+			times->first = both;
+		times->last = both;
+	}
+	times->forward = r->scale * cost_forward(&r->pass);
+	times->weight = r->scale * r->pass.weight;
+	times->input = r->scale * cost_backward(&r->pass) - times->weight;
+}
+
+void cost_step(const struct cost_case *c, struct plan_time *out)
+{
+	struct passes known = { .n = 0 };
+	struct pipe pipe = { 0 };
+	struct cost_sum sum = { 0 };
+	for (int pp = 0; pp < c->layout->pp; pp++) {
+		struct cost_rank r;
+		struct pipe_rank times;
+		take_rank(c, pp, &known, &r, &times);
+		pipe_add(&pipe, &times);
+		cost_sum_add(c, &r, &sum);
+	}
+	cost_sum_parts(c, &sum, pipe_time(&pipe, c->job->parallel.schedule, c->layout->chunks, c->micros, cost_hop(c)), out);
+}

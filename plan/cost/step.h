@@ -1,0 +1,46 @@
+/*
+ * step — a whole step's time from the passes of its stages.
+ *
+ *   - The pipeline's time is the schedule table's own. A plan simulates the table (plan/schedule/schedule.h); cost_step has a closed
+ *     form of it, for searching: no table, no memory. Both share all else, here.
+ *   - The gradients' ring over the replicas (for ZeRO, half of it: a reduce-scatter) hides behind the last micro-batch's backward, under ZeRO 2 and 3
+ *     behind each one's; what is longer shows, and at least the last bucket does. ZeRO 1 and 2 gather the new parameters at
+ *     the end of the step, ZeRO 3 before each pass, hidden behind the pass before.
+ *   - The two holders of a tied embedding sum its gradients.
+ *   - The optimizer reads and writes seven (AdamW) or five (SGD) words for each parameter that the rank owns.
+ */
+#ifndef MUSTER_PLAN_COST_STEP_H
+#define MUSTER_PLAN_COST_STEP_H
+
+#include "plan/cost/cost.h"
+
+/* What a pass makes its pipeline rank busy for: [forward, backward]; input and weight are backward's halves. */
+double cost_forward(const struct cost_pass *t);
+double cost_backward(const struct cost_pass *t);
+void cost_add(struct cost_pass *sum, const struct cost_pass *t);
+/* A message between two stages. */
+double cost_hop(const struct cost_case *c);
+
+/* One pipeline rank's share of a step: layers and ends of all its chunks, their passes over a micro-batch. */
+struct cost_rank {
+	int layers;
+	bool first, last;      /* holds the model's first, last stage */
+	double scale;          /* of its device */
+	struct cost_pass pass; /* of all its chunks, on the fastest device */
+};
+
+/* The ranks that decide: begin with {0}, add each rank once, in any order. */
+struct cost_sum {
+	struct cost_rank slow; /* whose passes take longest */
+	double busy;           /* its seconds a micro-batch */
+	double dp, optimizer;  /* the most of any rank */
+};
+void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum);
+/* The parts, where the pipeline takes `whole` seconds. */
+void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, double whole, struct plan_time *out);
+
+/* The whole step in closed form. Exact where all stages take equally long and messages take no time, for every schedule at its
+ * usual number of micro-batches; else near (tests/unit/plan/test_step.c holds it to the simulation, and says how near). */
+void cost_step(const struct cost_case *c, struct plan_time *out);
+
+#endif

@@ -1,0 +1,182 @@
+/* The closed forms of a step's time against the simulated tables: equal where they say so, and how near they are elsewhere. */
+#include "tests/unit/plan/tables.h"
+
+#include "plan/cost/pipe.h"
+#include "plan/cost/step.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Differences of a form from the simulation, as shares of it. */
+struct error {
+	double sum, most, under;
+	int n;
+};
+
+static void note(struct error *e, double form, double simulated)
+{
+	double off = form / simulated - 1;
+	e->sum += fabs(off);
+	e->most = fmax(e->most, fabs(off));
+	e->under = fmax(e->under, -off);
+	e->n++;
+}
+
+static void report(const char *what, const struct error *e, double mean, double most)
+{
+	print_message("%-22s %5d cases: mean %.2f %%, most %.2f %%, under by %.2f %% at most\n", what, e->n, 100 * e->sum / e->n, 100 * e->most,
+		      100 * e->under);
+	assert_true(e->sum / e->n <= mean);
+	assert_true(e->most <= most);
+}
+
+/* Whole jobs: the parts are the plan's own, and the total as near as the form. */
+static void a_plan_has_the_same_parts(void **state)
+{
+	static const char *const layouts[][8] = {
+		{ "parallel.pp=1", "parallel.dp=128", "model.layers=16" }, { "parallel.pp=8", "parallel.dp=16" }, { "parallel.pp=16", "parallel.dp=8" },
+		{ "parallel.pp=8", "parallel.dp=16", "parallel.schedule=gpipe" }, { "parallel.pp=12", "parallel.dp=8", "batch.global=1536", "recompute.mode=full" },
+		{ "parallel.pp=8", "parallel.dp=16", "parallel.schedule=interleaved", "parallel.chunks=4" }, { "parallel.pp=5", "parallel.dp=16", "recompute.mode=full", "recompute.every=3" },
+		{ "parallel.pp=8", "parallel.dp=16", "parallel.schedule=zb-h1" }, { "parallel.pp=8", "parallel.dp=16", "parallel.schedule=zb-v" },
+		{ "parallel.pp=8", "parallel.dp=16", "parallel.zero=1", "model.tie_head=no" }, { "parallel.pp=4", "parallel.dp=32", "parallel.zero=3", "recompute.mode=full" },
+	};
+	struct cluster cluster;
+	struct err e = ERR_INIT;
+	struct error all = { 0 };
+	(void)state;
+	assert_int_equal(cluster_open("dgx-h100:128", 0, &cluster, &e), 0);
+	cluster.kinds[0].device_memory = 0; /* what fits is not asked here */
+	for (int k = 0; k < (int)(sizeof layouts / sizeof *layouts); k++) {
+		int words = 0;
+		struct job job;
+		struct plan plan;
+		struct plan_time t;
+		struct cost_units units;
+		struct span spans[GROUP_KINDS];
+		while (words < 8 && layouts[k][words])
+			words++;
+		if (job_load("templates/jobs/gpt-175b.ini", layouts[k], words, &job, &e) || plan_build(&job, &cluster, &plan, &e) ||
+		    spans_of(&cluster, &plan.layout, plan.slots, spans, &e))
+			fail_msg("layout %d: %s", k, e.text);
+		cost_units_of(&plan.shape, &plan.layout, job.parallel.sp, &units);
+		struct cost_case c = {
+			.job = &job, .shape = &plan.shape, .layout = &plan.layout, .stages = plan.stages, .units = &units, .spans = spans,
+			.rates = cost_rates_of(&job, &cluster, &plan), .micros = plan.micros,
+		};
+		cost_step(&c, &t);
+		note(&all, t.total, plan.time.total);
+		near(t.compute, plan.time.compute);
+		near(t.recompute, plan.time.recompute);
+		near(t.tp, plan.time.tp);
+		near(t.dp, plan.time.dp);
+		near(t.optimizer, plan.time.optimizer);
+		near(t.total - t.bubble, plan.time.total - plan.time.bubble);
+		plan_free(&plan);
+	}
+	cluster_free(&cluster);
+	report("plans of 175b", &all, 0.02, 0.06);
+}
+
+/* The form's view of these stages. */
+static struct pipe pipe_of(const struct layout *l, const double *f, const double *i, const double *w)
+{
+	struct pipe p = { 0 };
+	for (int r = 0; r < l->pp; r++) {
+		struct pipe_rank rank = { 0 };
+		for (int c = 0; c < l->chunks; c++) {
+			int s = layout_stage(l, r, c);
+			rank.forward += f[s];
+			rank.input += i[s];
+			rank.weight += w[s];
+			rank.last = f[s] + i[s] + w[s];
+			rank.first = c ? rank.first : rank.last;
+		}
+		pipe_add(&p, &rank);
+	}
+	return p;
+}
+
+static void compare(enum job_schedule kind, const struct layout *l, int micros, const double *f, const double *i, const double *w, double hop,
+		    struct error *e)
+{
+	struct schedule s;
+	struct pipe p = pipe_of(l, f, i, w);
+	assert_int_equal(schedule_build(kind, l, micros, &s, NULL), 0);
+	double whole = schedule_simulate(&s, &(struct sched_costs){ f, i, w, hop }, NULL, NULL);
+	schedule_free(&s);
+	note(e, pipe_time(&p, kind, l->chunks, micros, hop), whole);
+}
+
+static void equal_stages_are_exact(void **state)
+{
+	(void)state;
+	double f[STAGES_MOST], i[STAGES_MOST], w[STAGES_MOST];
+	for (int k = 0; k < FORMS; k++) {
+		struct error e = { 0 };
+		for (int s = 0; s < STAGES_MOST; s++) {
+			f[s] = 1;
+			i[s] = w[s] = 1;
+		}
+		for (int pp = 2; pp <= 8; pp++)
+			for (int m = 2 * pp; m <= 5 * pp; m += pp) {
+				struct layout l = table_layout(forms[k].kind, pp, forms[k].chunks);
+				compare(forms[k].kind, &l, m, f, i, w, 0, &e);
+			}
+		assert_true(e.most < 1e-9);
+	}
+}
+
+/* What transformers' stages are: a backward pass of twice the forward and more with recomputation, an odd layer more or less,
+ * a head that costs a few layers, messages of up to a tenth of a pass; few micro-batches and many. */
+static double random_between(uint64_t *state, double lo, double hi)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return lo + (hi - lo) * (double)(*state >> 11) / (double)(1ull << 53);
+}
+
+static void uneven_stages_are_near(void **state)
+{
+	static const struct { enum job_schedule kind; const char *word; int chunks; double mean, most; } held[] = {
+		{ SCHEDULE_NAIVE, "naive", 1, 1e-12, 1e-9 },        { SCHEDULE_GPIPE, "gpipe", 1, 1e-12, 1e-9 },
+		{ SCHEDULE_1F1B, "1f1b", 1, 0.01, 0.08 },           { SCHEDULE_INTERLEAVED, "interleaved, 2", 2, 0.03, 0.2 },
+		{ SCHEDULE_INTERLEAVED, "interleaved, 4", 4, 0.03, 0.2 }, { SCHEDULE_ZB_H1, "zb-h1", 1, 0.02, 0.15 },
+		{ SCHEDULE_ZB_V, "zb-v", 2, 0.06, 0.25 },
+	};
+	double f[128], i[128], w[128];
+	(void)state;
+	for (int k = 0; k < (int)(sizeof held / sizeof *held); k++) {
+		struct error e = { 0 };
+		uint64_t seed = 1;
+		for (int pp = 2; pp <= 16; pp++)
+			for (int m = 1; m <= 8 * pp; m += 1 + m / 2) {
+				struct layout l = table_layout(held[k].kind, pp, held[k].chunks);
+				int n = layout_n_stages(&l), layers = (int)random_between(&seed, 1, 8);
+				double again = random_between(&seed, 0, 1), weight = random_between(&seed, 0.6, 1), head = random_between(&seed, 0, 2);
+				int longer = (int)random_between(&seed, 0, n); /* the later stages have a layer more */
+				for (int s = 0; s < n; s++) {
+					double here = layers + (s >= longer);
+					f[s] = here + (s == n - 1 ? head : 0);
+					w[s] = here * weight;
+					i[s] = here * (2 - weight + again) + (s == n - 1 ? 0.3 * head : 0);
+				}
+				compare(held[k].kind, &l, m, f, i, w, random_between(&seed, 0, 0.1) * layers, &e);
+			}
+		report(held[k].word, &e, held[k].mean, held[k].most);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(equal_stages_are_exact),
+		cmocka_unit_test(uneven_stages_are_near),
+		cmocka_unit_test(a_plan_has_the_same_parts),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
