@@ -5,10 +5,17 @@
 #include "topo/cluster.h"
 #include "topo/host.h"
 
+#include <stddef.h>
+
 /* Each sets *out only on success; the caller frees it with cluster_free. */
 int cluster_local(int devices, struct cluster *out, struct err *e);
 int cluster_slurm(struct cluster *out, struct err *e);
 int cluster_preset(const char *spec, struct cluster *out, struct err *e);
+
+/* Nodes that a cluster may have. */
+enum { NODES_MOST = 65536 };
+/* A number of nodes from 1 to NODES_MOST, written in digits alone; else -1. */
+long nodes_in(const char *text, size_t len);
 
 /* An empty cluster with that many kinds and nodes, zeroed. */
 int cluster_alloc(const char *name, int kinds, int nodes, struct cluster *out, struct err *e);

@@ -1,0 +1,103 @@
+#include "topo/gpus.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define GIB (1024.0 * 1024 * 1024)
+
+static void each_row_is_found_by_its_name_and_ids(void **state)
+{
+	(void)state;
+	int n = 0;
+	for (const struct gpu_model *m; (m = gpu_at(n)) != NULL; n++) {
+		assert_ptr_equal(gpu_named(m->name), m);
+		assert_true(m->ids[0] != 0 && m->ids[GPU_IDS - 1] == 0);
+		for (int i = 0; m->ids[i]; i++)
+			assert_ptr_equal(gpu_of_pci(m->vendor, m->ids[i]), m);
+	}
+	assert_true(n > 40);
+}
+
+static void figures_hang_together(void **state)
+{
+	(void)state;
+	for (int i = 0; gpu_at(i); i++) {
+		const struct gpu_model *m = gpu_at(i);
+		assert_true(m->flops > 1e13 && m->flops < 1e16);
+		assert_true(m->memory >= 16 * GIB && m->memory < 300 * GIB);
+		assert_true(m->bandwidth > 2e11 && m->bandwidth < 1e13);
+		assert_int_equal(m->lanes > 0, m->link != LINK_UNKNOWN);
+		assert_true(m->lanes <= 18 && (m->lanes > 0) == (m->lane > 0));
+		assert_int_equal(m->link == LINK_XGMI, m->vendor == PCI_AMD);
+	}
+}
+
+static void drivers_names_are_understood(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		double memory;
+		const char *name;
+	} rows[] = {
+		{ "Tesla P100-SXM2-16GB", 0, "P100-SXM2-16GB" },
+		{ "Tesla V100-SXM3-32GB-H", 0, "V100-SXM3-32GB" },
+		{ "Tesla V100-SXM2-16GB", 16 * GIB, "V100-SXM2-16GB" },
+		{ "Tesla V100-SXM2-32GB", 0, "V100-SXM2-32GB" },
+		{ "Tesla V100-PCIE-32GB", 32 * GIB, "V100-PCIe-32GB" },
+		{ "NVIDIA A100-SXM4-40GB", 40 * GIB, "A100-SXM4-40GB" },
+		{ "NVIDIA A100-SXM4-80GB", 79 * GIB, "A100-SXM4-80GB" },
+		{ "NVIDIA A100 80GB PCIe", 0, "A100-PCIe-80GB" },
+		{ "NVIDIA A10G", 0, "A10G" },
+		{ "NVIDIA A10", 0, "A10" },
+		{ "NVIDIA H100 80GB HBM3", 0, "H100-SXM5-80GB" },
+		{ "NVIDIA H100 PCIe", 0, "H100-PCIe-80GB" },
+		{ "NVIDIA H800", 0, "H800-SXM5-80GB" },
+		{ "NVIDIA H200", 0, "H200-SXM-141GB" },
+		{ "NVIDIA H200 NVL", 0, "H200-NVL-141GB" },
+		{ "NVIDIA GH200 480GB", 0, NULL },
+		{ "NVIDIA GB200", 0, "GB200-186GB" },
+		{ "NVIDIA B200", 0, "B200-SXM-180GB" },
+		{ "NVIDIA GB10", 0, "GB10" },
+		{ "NVIDIA L40S", 0, "L40S" },
+		{ "NVIDIA L4", 0, "L4" },
+		{ "Tesla T4", 0, "T4" },
+		{ "NVIDIA GeForce RTX 4090", 0, "RTX-4090" },
+		{ "AMD Instinct MI300X OAM", 0, "MI300X" },
+		{ "AMD Instinct MI250X / MI250", 0, "MI250X" },
+		{ "Quadro K620", 0, NULL },
+		{ "", 0, NULL },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const struct gpu_model *m = gpu_called(rows[i].text, rows[i].memory);
+		if ((m != NULL) != (rows[i].name != NULL) || (m && strcmp(m->name, rows[i].name)))
+			fail_msg("\"%s\" is taken for %s", rows[i].text, m ? m->name : "nothing");
+	}
+}
+
+static void an_architecture_tells_its_lanes(void **state)
+{
+	(void)state;
+	assert_string_equal(gpu_of_arch(PCI_NVIDIA, 90)->name, "H100-SXM5-80GB");
+	assert_string_equal(gpu_of_arch(PCI_AMD, 0x908)->name, "MI100");
+	assert_float_equal(gpu_of_arch(PCI_NVIDIA, 70)->lane, 25e9, 1);
+	assert_null(gpu_of_arch(PCI_AMD, 90));
+	assert_null(gpu_of_pci(0x8086, 0x20b0));
+	assert_null(gpu_named("h100-sxm5-80gb"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_row_is_found_by_its_name_and_ids),
+		cmocka_unit_test(figures_hang_together),
+		cmocka_unit_test(drivers_names_are_understood),
+		cmocka_unit_test(an_architecture_tells_its_lanes),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

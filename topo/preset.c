@@ -1,0 +1,99 @@
+/* preset — "dgx-h100:4+dgx-a100:2": so many of these boxes and so many of those, as one cluster. */
+#include "topo/internal.h"
+#include "topo/presets.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TERMS_MOST = 16 };
+
+struct sum {
+	const struct box *boxes[TERMS_MOST]; /* all different */
+	int nodes[TERMS_MOST];
+	int n, total;
+};
+
+static int no_preset(const char *spec, const char *name, size_t len, struct err *e)
+{
+	char names[256] = "";
+	size_t used = 0;
+	for (int i = 0; box_at(i) && used < sizeof names; i++)
+		used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", box_at(i)->name);
+	return err_set(e, ERR_USAGE, "cluster \"%.200s\": no such machine as \"%.*s\"; use auto, local, slurm, NAME[:NODES][+NAME[:NODES]…] "
+		       "with NAME one of %s, or a file: PATH[:NODES] with a '/' in it or .xml, .json or .txt at its end",
+		       spec, (int)(len > 100 ? 100 : len), name, names);
+}
+
+long nodes_in(const char *text, size_t len)
+{
+	long n = 0;
+	for (size_t i = 0; i < len; i++) {
+		if (text[i] < '0' || text[i] > '9' || n > NODES_MOST)
+			return -1;
+		n = n * 10 + text[i] - '0';
+	}
+	return n < 1 || n > NODES_MOST ? -1 : n;
+}
+
+static int add_term(struct sum *s, const struct box *b, int nodes)
+{
+	int i = 0;
+	while (i < s->n && s->boxes[i] != b)
+		i++;
+	if (i == TERMS_MOST)
+		return -1;
+	s->n += i == s->n;
+	s->boxes[i] = b;
+	s->nodes[i] += nodes;
+	s->total += nodes;
+	return 0;
+}
+
+static int read_sum(const char *spec, struct sum *s, struct err *e)
+{
+	for (const char *at = spec;; at++) {
+		size_t len = strcspn(at, "+"), name = strcspn(at, "+:");
+		const struct box *b = box_named(at, name);
+		if (!b)
+			return no_preset(spec, at, name, e);
+		long nodes = name == len ? 1 : nodes_in(at + name + 1, len - name - 1);
+		if (nodes < 0)
+			return err_set(e, ERR_USAGE, "cluster \"%.200s\": \"%.*s\" is no number of nodes; give one from 1 to %d", spec,
+				       (int)(len - name - 1 > 100 ? 100 : len - name - 1), at + name + 1, NODES_MOST);
+		if (s->total + nodes > NODES_MOST || add_term(s, b, (int)nodes))
+			return err_set(e, ERR_USAGE, "cluster \"%.200s\": more than %d nodes or %d kinds; describe fewer", spec, NODES_MOST,
+				       TERMS_MOST);
+		at += len;
+		if (!*at)
+			return 0;
+	}
+}
+
+static int fill(const struct sum *s, struct cluster *c, struct err *e)
+{
+	int at = 0;
+	for (int k = 0; k < s->n; k++) {
+		if (box_kind(s->boxes[k], &c->kinds[k], e))
+			return -1;
+		for (int i = 0; i < s->nodes[k]; i++, at++) {
+			snprintf(c->nodes[at].name, sizeof c->nodes[at].name, "node%d", at);
+			c->nodes[at].kind = k;
+		}
+	}
+	return fabric_build(c, s->boxes, e);
+}
+
+int cluster_preset(const char *spec, struct cluster *out, struct err *e)
+{
+	struct sum s = { .n = 0 };
+	struct cluster c;
+	if (read_sum(spec, &s, e) || cluster_alloc(spec, s.n, s.total, &c, e))
+		return -1;
+	if (fill(&s, &c, e)) {
+		cluster_free(&c);
+		return -1;
+	}
+	*out = c;
+	return 0;
+}
