@@ -28,6 +28,7 @@ void cluster_free(struct cluster *c)
 		free(c->kinds[i].parts);
 		free(c->kinds[i].nics);
 		free(c->kinds[i].links);
+		free(c->kinds[i].measured);
 	}
 	free(c->kinds);
 	free(c->nodes);

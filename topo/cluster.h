@@ -60,6 +60,8 @@ struct topo_nic {
 	double bandwidth;
 };
 
+struct measured;             /* plan/cost/measured.h: of processors that were calibrated */
+
 struct node_kind {           /* nodes of one kind are equal */
 	char name[TOPO_NAME];   /* "dgx-h100", "local" */
 	char device[TOPO_NAME]; /* "H100-SXM5-80GB", "cpu" */
@@ -78,6 +80,7 @@ struct node_kind {           /* nodes of one kind are equal */
 	struct topo_device *parts; /* [devices] */
 	struct topo_nic *nics;     /* [n_nics] */
 	int n_nics;
+	struct measured *measured; /* one block; NULL: not calibrated */
 	struct topo_link *links;   /* [devices × devices], row i: from device i; the diagonal is LINK_SELF */
 	char unsaid[256];          /* what the source does not say, for people: "NVLinks, which this file leaves to the driver", or "" */
 };

@@ -15,9 +15,7 @@
 
 #define KIND "muster-calibration"
 
-enum { FILE_MOST = 64 * 1024, CORES_MOST = 65536 };
-
-static const char *const transports[] = { "shm", "tcp" };
+enum { VERSION = 2, FILE_MOST = 1024 * 1024, CORES_MOST = 65536 };
 
 /* --- The fit ------------------------------------------------------------------------------------------ */
 
@@ -82,7 +80,7 @@ int calibration_here(struct calibration *c, struct err *e)
 	struct tm utc;
 	if (host_get(&h, e))
 		return -1;
-	c->cores = h->n_cores;
+	c->cores = c->measured.cores = h->n_cores;
 	cpu_model(c->cpu, sizeof c->cpu);
 	if (gethostname(c->host, sizeof c->host - 1))
 		snprintf(c->host, sizeof c->host, "localhost");
@@ -98,14 +96,18 @@ void calibration_write(const struct calibration *c, struct buf *out)
 	for (int i = 0; i < CALIBRATION_TRANSPORTS; i++) {
 		const struct calibration_link *l = &c->links[i];
 		if (l->known)
-			json_array_append_new(links, json_pack("{s:s, s:s, s:f, s:f, s:f, s:i}", "transport", transports[i], "pattern",
+			json_array_append_new(links, json_pack("{s:s, s:s, s:f, s:f, s:f, s:i}", "transport", measured_transport_word(i), "pattern",
 							       "all_reduce", "alpha_s", l->alpha, "beta_s_per_byte", l->beta, "error",
 							       l->error, "points", l->points));
 	}
-	json_t *all = json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o}", "version", 1, "kind", KIND, "host", c->host, "cpu", c->cpu,
+	json_t *all = json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o}", "version", VERSION, "kind", KIND, "host", c->host, "cpu", c->cpu,
 				"cores", c->cores, "ranks", c->ranks, "date", c->date, "links", links);
 	if (all && c->flops > 0)
 		json_object_set_new(all, "gemm", json_pack("{s:f}", "flops", c->flops));
+	if (all && c->measured.n_machines)
+		json_object_set_new(all, "machines", measured_machines_json(&c->measured));
+	if (all && c->measured.n_exchanges)
+		json_object_set_new(all, "exchanges", measured_exchanges_json(&c->measured));
 	char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
 	if (text) {
 		buf_printf(out, "%s\n", text);
@@ -118,7 +120,7 @@ void calibration_write(const struct calibration *c, struct buf *out)
 
 static int damaged(const char *name, const char *what, struct err *e)
 {
-	return err_set(e, ERR_USAGE, "%s: %s; write it again with muster bench comm --calibrate and muster bench gemm --calibrate", name, what);
+	return err_set(e, ERR_USAGE, "%s: %s; write it again with muster bench calibrate", name, what);
 }
 
 /* The text is shown to people: no control characters, no more than fits. */
@@ -145,7 +147,7 @@ static int read_link(json_t *o, const char *name, struct calibration *c, struct 
 	    !(l.error >= 0 && l.error <= 1e6) || l.points < 2 || l.alpha + l.beta <= 0)
 		return damaged(name, "an entry of links is out of range", e);
 	for (int i = 0; i < CALIBRATION_TRANSPORTS; i++) {
-		if (strcmp(transport, transports[i]))
+		if (strcmp(transport, measured_transport_word(i)))
 			continue;
 		if (c->links[i].known)
 			return damaged(name, "a transport is there twice", e);
@@ -162,28 +164,37 @@ static int read_gemm(json_t *o, const char *name, struct calibration *c, struct 
 	return c->flops >= 1e3 && c->flops <= 1e21 ? 0 : damaged(name, "gemm is out of range", e);
 }
 
-static int read_all(json_t *root, const char *name, struct calibration *c, struct err *e)
+/* Each may lack, but not all. */
+static int read_parts(json_t *links, json_t *gemm, json_t *machines, json_t *exchanges, const char *name, struct calibration *c, struct err *e)
 {
-	const char *kind, *host, *cpu, *date;
-	json_t *links, *gemm = NULL;
-	int version;
-	if (json_unpack(root, "{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o, s?o !}", "version", &version, "kind", &kind, "host", &host, "cpu",
-			&cpu, "cores", &c->cores, "ranks", &c->ranks, "date", &date, "links", &links, "gemm", &gemm))
-		return damaged(name, "a field lacks, is of another type, or is unknown", e);
-	if (version != 1 || strcmp(kind, KIND))
-		return damaged(name, "no calibration of version 1", e);
-	if (!take_text(c->host, sizeof c->host, host) || !take_text(c->cpu, sizeof c->cpu, cpu) ||
-	    !take_text(c->date, sizeof c->date, date) || c->cores < 1 || c->cores > CORES_MOST || !json_is_array(links))
-		return damaged(name, "a field is out of range", e);
 	bool linked = json_array_size(links) > 0;
-	if ((linked && (c->ranks < 2 || c->ranks > CORES_MOST)) || (!linked && (c->ranks || !gemm)))
+	if ((linked && (c->ranks < 2 || c->ranks > CORES_MOST)) || (!linked && (c->ranks || (!gemm && !machines && !exchanges))))
 		return damaged(name, "ranks does not go with links, or nothing was measured", e);
-	if (gemm && read_gemm(gemm, name, c, e))
-		return -1;
 	for (size_t i = 0; i < json_array_size(links); i++)
 		if (read_link(json_array_get(links, i), name, c, e))
 			return -1;
+	if ((gemm && read_gemm(gemm, name, c, e)) || (machines && measured_read_machines(machines, name, &c->measured, e)) ||
+	    (exchanges && measured_read_exchanges(exchanges, name, &c->measured, e)))
+		return -1;
+	c->measured.cores = c->cores;
 	return 0;
+}
+
+static int read_all(json_t *root, const char *name, struct calibration *c, struct err *e)
+{
+	const char *kind, *host, *cpu, *date;
+	json_t *links, *gemm = NULL, *machines = NULL, *exchanges = NULL;
+	int version;
+	if (json_unpack(root, "{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o, s?o, s?o, s?o !}", "version", &version, "kind", &kind, "host", &host, "cpu",
+			&cpu, "cores", &c->cores, "ranks", &c->ranks, "date", &date, "links", &links, "gemm", &gemm, "machines", &machines,
+			"exchanges", &exchanges))
+		return damaged(name, "a field lacks, is of another type, or is unknown", e);
+	if (version != VERSION || strcmp(kind, KIND))
+		return damaged(name, "no calibration of version 2", e);
+	if (!take_text(c->host, sizeof c->host, host) || !take_text(c->cpu, sizeof c->cpu, cpu) ||
+	    !take_text(c->date, sizeof c->date, date) || c->cores < 1 || c->cores > CORES_MOST || !json_is_array(links))
+		return damaged(name, "a field is out of range", e);
+	return read_parts(links, gemm, machines, exchanges, name, c, e);
 }
 
 int calibration_parse(const char *text, size_t n, const char *name, struct calibration *out, struct err *e)
@@ -220,8 +231,8 @@ static int load_ours(const char *path, struct calibration *out, struct err *e)
 	if (rc)
 		return -1;
 	if (strcmp(out->cpu, here.cpu) || out->cores != here.cores)
-		return err_set(e, ERR_USAGE, "%s was measured on %s, %d cores (%s), and this machine is %s, %d cores; run muster bench comm "
-			       "--calibrate here", path, out->cpu, out->cores, out->host, here.cpu, here.cores);
+		return err_set(e, ERR_USAGE, "%s was measured on %s, %d cores (%s), and this machine is %s, %d cores; run muster bench "
+			       "calibrate here", path, out->cpu, out->cores, out->host, here.cpu, here.cores);
 	return 0;
 }
 
@@ -259,24 +270,43 @@ static bool is_like_here(const struct node_kind *k)
 	return !strcmp(k->device, "cpu");
 }
 
-static void use(const struct calibration *c, const struct calibration_link *link, struct cluster *cluster)
+static int use_kind(const struct calibration *c, const struct calibration_link *link, enum measured_transport transport, struct node_kind *k,
+		    struct err *e)
 {
-	for (int i = 0; i < cluster->n_kinds; i++) {
-		struct node_kind *k = &cluster->kinds[i];
-		if (!is_like_here(k))
-			continue;
-		if (link->known) {
-			k->link_latency = fmax(link->alpha, 1e-12);
-			k->link_bandwidth = 1 / fmax(link->beta, 1e-15);
-		}
-		if (c->flops > 0)
-			k->device_flops = c->flops / k->devices;
+	if (link->known) {
+		k->link_latency = fmax(link->alpha, 1e-12);
+		k->link_bandwidth = 1 / fmax(link->beta, 1e-15);
 	}
+	if (c->flops > 0)
+		k->device_flops = c->flops / k->devices;
+	if (!c->measured.n_machines && !c->measured.n_exchanges)
+		return 0;
+	struct measured *copy = malloc(sizeof *copy);
+	if (!copy)
+		return err_set(e, ERR_NOMEM, "no memory for a calibration; close other programs");
+	*copy = c->measured;
+	copy->transport = transport;
+	free(k->measured);
+	k->measured = copy;
+	return 0;
+}
+
+static int use(const struct calibration *c, enum measured_transport transport, struct cluster *cluster, struct err *e)
+{
+	const struct calibration_link *link = &c->links[transport];
+	bool products = c->flops > 0 || c->measured.n_machines;
 	char ranks[32] = "";
+	for (int i = 0; i < cluster->n_kinds; i++)
+		if (is_like_here(&cluster->kinds[i]) && use_kind(c, link, transport, &cluster->kinds[i], e))
+			return -1;
+	if (!link->known && !products && !c->measured.n_exchanges)
+		return 0;
 	if (link->known)
 		snprintf(ranks, sizeof ranks, " with %d ranks", c->ranks);
 	snprintf(cluster->figures, sizeof cluster->figures, "%s%s%s%s as measured on %s, %s", link->known ? "links inside a node" : "",
-		 ranks, link->known && c->flops > 0 ? " and " : "", c->flops > 0 ? "matrix products" : "", c->host, c->date);
+		 ranks, link->known && products ? " and " : "",
+		 c->measured.n_machines ? "every operation" : c->flops > 0 ? "matrix products" : "", c->host, c->date);
+	return 0;
 }
 
 int calibration_apply(const char *word, const char *transport, struct cluster *cluster, struct err *e)
@@ -300,8 +330,5 @@ int calibration_apply(const char *word, const char *transport, struct cluster *c
 		snprintf(cluster->figures, sizeof cluster->figures, "estimates, not measured: %.250s", why.text);
 		return 0;
 	}
-	const struct calibration_link *link = &c.links[strcmp(transport, "tcp") ? CALIBRATION_SHM : CALIBRATION_TCP];
-	if (link->known || c.flops > 0)
-		use(&c, link, cluster);
-	return 0;
+	return use(&c, strcmp(transport, "tcp") ? MEASURED_SHM : MEASURED_TCP, cluster, e);
 }

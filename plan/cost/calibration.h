@@ -1,30 +1,33 @@
 /*
  * calibration — what this machine was measured at, for the planner.
  *
- * `muster bench comm --calibrate` and `muster bench gemm --calibrate` write the file, each its part and what the other
- * wrote here before; `muster plan` and `muster run` read it. A sum over n ranks is a ring on
- * paper (cost.c): 2 (n - 1) messages of 1/n of the tensor, each taking alpha + beta × its bytes. alpha and beta are fitted to
- * measured all-reduces, of all groups of a size at once, for each transport. Matrix products are those of all cores
- * together.
+ * `muster bench calibrate` writes the file; `muster bench comm --calibrate` and `muster bench gemm --calibrate` each write their
+ * part and keep what the others wrote here before; `muster plan` and `muster run` read it.
  *
- * The file, one JSON object. links has one entry or two, or none where there is gemm, and then ranks is 0; gemm may lack:
+ * Links are what is known of any number of ranks and bytes: a sum over n ranks is a ring on paper: 2 (n - 1) messages of 1/n of the tensor, each
+ * taking alpha + beta × its bytes, fitted to measured all-reduces of all groups of a size at once, for each transport.
+ * Machines and exchanges (measured.h) tell more exactly what was measured: they come first where there are any.
  *
- *     {"version": 1, "kind": "muster-calibration", "host": "n1", "cpu": "model name", "cores": 2, "ranks": 8,
+ * The file, one JSON object. links has one entry or two, or none, and then ranks is 0; gemm, matrix products on all cores together, machines and exchanges
+ * may lack, but not all of them:
+ *
+ *     {"version": 2, "kind": "muster-calibration", "host": "n1", "cpu": "model name", "cores": 2, "ranks": 8,
  *      "date": "2026-11-21T05:00:00Z",
  *      "links": [{"transport": "shm", "pattern": "all_reduce", "alpha_s": 2e-5, "beta_s_per_byte": 4e-10,
  *                 "error": 0.2, "points": 14}, …],
- *      "gemm": {"flops": 2e11}}
+ *      "gemm": {"flops": 2e11}, "machines": […], "exchanges": […]}
  */
 #ifndef MUSTER_PLAN_COST_CALIBRATION_H
 #define MUSTER_PLAN_COST_CALIBRATION_H
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "plan/cost/measured.h"
 #include "topo/cluster.h"
 
 #include <stdbool.h>
 
-enum calibration_transport { CALIBRATION_SHM, CALIBRATION_TCP, CALIBRATION_TRANSPORTS };
+enum { CALIBRATION_SHM = MEASURED_SHM, CALIBRATION_TCP = MEASURED_TCP, CALIBRATION_TRANSPORTS = MEASURED_TRANSPORTS };
 
 struct calibration_link {
 	bool known;
@@ -38,6 +41,7 @@ struct calibration {
 	int cores, ranks;    /* of the machine; that talked at once, 0: no link is known */
 	struct calibration_link links[CALIBRATION_TRANSPORTS];
 	double flops;        /* of matrix products on all cores, a second; 0: not measured */
+	struct measured measured;
 };
 
 /* One measured all-reduce. */
@@ -64,7 +68,7 @@ int calibration_save(const struct calibration *c, const char *path, struct err *
 /* $XDG_CONFIG_HOME/muster/calibration.json, or below ~/.config; "" when neither is set. */
 void calibration_default(char *path, size_t size);
 
-/* Puts the measured figures into the kinds of a cluster that is this host, or like it, and says so in its `figures`. word:
+/* Puts the measured figures and, where there are machines or exchanges, a copy of `measured` into the kinds of a cluster that is this host, or like it, and says so in its `figures`. word:
  * [launch] calibration. transport: [network] backend. `auto` passes over a file that is missing, damaged or another machine's; a
  * named one is refused then: ERR_USAGE. Presets keep their figures. */
 int calibration_apply(const char *word, const char *transport, struct cluster *cluster, struct err *e);

@@ -2,6 +2,19 @@
 
 #include <math.h>
 
+static const char *const words[] = {
+	[COST_PRODUCT_FWD] = "product_fwd", [COST_PRODUCT_INPUT] = "product_input", [COST_PRODUCT_WEIGHT] = "product_weight",
+	[COST_ATTENTION_FWD] = "attention_fwd", [COST_ATTENTION_BWD] = "attention_bwd",
+	[COST_NORM_FWD] = "norm_fwd", [COST_NORM_BWD] = "norm_bwd", [COST_GELU_FWD] = "gelu_fwd", [COST_GELU_BWD] = "gelu_bwd",
+	[COST_SWIGLU_FWD] = "swiglu_fwd", [COST_SWIGLU_BWD] = "swiglu_bwd", [COST_ROPE] = "rope", [COST_XENT] = "xent",
+	[COST_SUM_ROWS] = "sum_rows", [COST_MOVED] = "moved", [COST_OPTIMIZER] = "optimizer",
+};
+
+const char *cost_class_word(enum cost_class class)
+{
+	return words[class];
+}
+
 double cost_curve_at(const struct cost_curve *c, double x)
 {
 	int i = 1;

@@ -31,9 +31,10 @@ enum cost_class {
 	COST_GELU_FWD, COST_GELU_BWD,
 	COST_SWIGLU_FWD, COST_SWIGLU_BWD,
 	COST_ROPE,
-	COST_XENT,      /* each of its three passes */
+	COST_XENT,      /* its three passes together: read, read and written, read and written */
+	COST_SUM_ROWS,  /* gradients of biases */
 	COST_MOVED,     /* copies, sums, embedding, rows of experts */
-	COST_OPTIMIZER,
+	COST_OPTIMIZER, /* AdamW's seven words a parameter; what else a step does to each (zeroing, the norm, rounding) is in the rate */
 	COST_CLASSES
 };
 
@@ -43,6 +44,9 @@ struct machine {
 	double packing; /* bytes/s; 0: in the products' rates */
 	double op;      /* seconds an operation costs besides */
 };
+
+/* "product_fwd", "norm_bwd", … */
+const char *cost_class_word(enum cost_class class);
 
 double cost_curve_at(const struct cost_curve *c, double x);
 

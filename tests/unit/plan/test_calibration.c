@@ -15,9 +15,37 @@
 
 static const struct calibration_link truth = { .known = true, .alpha = 3e-6, .beta = 2.5e-10 };
 
+static struct measured sample_measured(void)
+{
+	struct measured m = { .cores = 2 };
+	struct measured_machine machine = { .agents = 2, .threads = 1, .machine = { .op = 1e-6, .packing = 2e10 } };
+	struct measured_exchange exchange = { .op = MEASURED_ALL_REDUCE, .group = 2, .crowd = 2, .n = 2, .bytes = { 1e3, 1e5 }, .seconds = { 1e-5, 1e-4 } };
+	machine.machine.rates[COST_PRODUCT_FWD] = (struct cost_curve){ 2, { 1e6, 1e8 }, { 4e10, 8e10 } };
+	machine.machine.rates[COST_MOVED] = (struct cost_curve){ 1, { 1e6 }, { 1e10 } };
+	measured_add_machine(&m, &machine);
+	machine.agents = 1;
+	machine.machine.rates[COST_PRODUCT_FWD].rate[1] = 1e11;
+	measured_add_machine(&m, &machine);
+	machine.threads = 2;
+	machine.machine.rates[COST_PRODUCT_FWD].rate[1] = 1.5e11;
+	measured_add_machine(&m, &machine);
+	measured_add_exchange(&m, &exchange);
+	exchange.crowd = 8;
+	exchange.seconds[0] = 8e-5;
+	measured_add_exchange(&m, &exchange);
+	exchange.group = 8;
+	exchange.seconds[0] = 2e-4;
+	measured_add_exchange(&m, &exchange);
+	exchange.transport = MEASURED_TCP;
+	exchange.seconds[0] = 4e-4;
+	measured_add_exchange(&m, &exchange);
+	return m;
+}
+
 static struct calibration sample_file(void)
 {
 	struct calibration c = { .ranks = 8, .flops = 4e11 };
+	c.measured = sample_measured();
 	assert_int_equal(calibration_here(&c, NULL), 0);
 	c.links[CALIBRATION_SHM] = (struct calibration_link){ .known = true, .alpha = 3e-6, .beta = 2.5e-10, .error = 0.1, .points = 9 };
 	c.links[CALIBRATION_TCP] = (struct calibration_link){ .known = true, .alpha = 2e-5, .beta = 1e-9, .error = 0.2, .points = 9 };
@@ -74,6 +102,7 @@ static void a_file_reads_back_and_no_part_of_it_does(void **state)
 	assert_int_equal(back.cores, c.cores);
 	assert_true(back.links[CALIBRATION_TCP].alpha == 2e-5 && back.links[CALIBRATION_SHM].beta == 2.5e-10);
 	assert_float_equal(back.flops, 4e11, 0);
+	assert_memory_equal(&back, &c, sizeof c);
 	for (size_t n = 0; n + 2 < text.len; n++) {
 		struct err e = ERR_INIT;
 		assert_int_equal(calibration_parse(text.data, n, "some/file", &back, &e), -1);
@@ -89,13 +118,13 @@ static void figures_out_of_range_are_refused(void **state)
 	static const char form[] = "{\"version\":%s,\"kind\":\"%s\",\"host\":\"h\",\"cpu\":\"c\",\"cores\":2,\"ranks\":8,\"date\":\"d\",\"links\":"
 				   "[{\"transport\":\"%s\",\"pattern\":\"all_reduce\",\"alpha_s\":%s,\"beta_s_per_byte\":1e-9,\"error\":0.1,\"points\":9}]}";
 	static const struct { const char *version, *kind, *transport, *alpha; int rc; } rows[] = {
-		{ "1", "muster-calibration", "shm", "1e-6", 0 },
-		{ "2", "muster-calibration", "shm", "1e-6", -1 },
-		{ "1", "recipe", "shm", "1e-6", -1 },
-		{ "1", "muster-calibration", "pigeon", "1e-6", -1 },
-		{ "1", "muster-calibration", "shm", "-1e-6", -1 },
-		{ "1", "muster-calibration", "shm", "11", -1 },
-		{ "1", "muster-calibration", "shm", "\"1\"", -1 },
+		{ "2", "muster-calibration", "shm", "1e-6", 0 },
+		{ "1", "muster-calibration", "shm", "1e-6", -1 },
+		{ "2", "recipe", "shm", "1e-6", -1 },
+		{ "2", "muster-calibration", "pigeon", "1e-6", -1 },
+		{ "2", "muster-calibration", "shm", "-1e-6", -1 },
+		{ "2", "muster-calibration", "shm", "11", -1 },
+		{ "2", "muster-calibration", "shm", "\"1\"", -1 },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		char text[1024];
@@ -108,7 +137,7 @@ static void figures_out_of_range_are_refused(void **state)
 static void links_and_gemm_may_each_lack_but_not_both(void **state)
 {
 	(void)state;
-	static const char form[] = "{\"version\":1,\"kind\":\"muster-calibration\",\"host\":\"h\",\"cpu\":\"c\",\"cores\":2,\"ranks\":%d,"
+	static const char form[] = "{\"version\":2,\"kind\":\"muster-calibration\",\"host\":\"h\",\"cpu\":\"c\",\"cores\":2,\"ranks\":%d,"
 				   "\"date\":\"d\",\"links\":[%s]%s}";
 	static const char link[] = "{\"transport\":\"shm\",\"pattern\":\"all_reduce\",\"alpha_s\":1e-6,\"beta_s_per_byte\":1e-9,"
 				   "\"error\":0.1,\"points\":9}";
@@ -129,6 +158,81 @@ static void links_and_gemm_may_each_lack_but_not_both(void **state)
 		int n = snprintf(text, sizeof text, form, rows[i].ranks, rows[i].link ? link : "", rows[i].gemm);
 		assert_int_equal(calibration_parse(text, (size_t)n, "f", &c, NULL), rows[i].rc);
 	}
+}
+
+static void machines_and_exchanges_out_of_range_are_refused(void **state)
+{
+	(void)state;
+	static const char form[] = "{\"version\":2,\"kind\":\"muster-calibration\",\"host\":\"h\",\"cpu\":\"c\",\"cores\":2,\"ranks\":0,"
+				   "\"date\":\"d\",\"links\":[],\"machines\":[%s],\"exchanges\":[%s]}";
+#define MACHINE(agents, storage, rates) "{\"agents\":" agents ",\"threads\":1,\"storage\":\"" storage "\",\"op_s\":0,\"packing\":0,\"rates\":{" rates "}}"
+#define RATES "\"product_fwd\":[[1,1e9],[2,2e9]],\"moved\":[[1,1e9]]"
+#define EXCHANGE(op, group, points) "{\"transport\":\"shm\",\"op\":\"" op "\",\"group\":" group ",\"crowd\":4,\"seconds\":[" points "]}"
+	static const struct { const char *machines, *exchanges; int rc; } rows[] = {
+		{ MACHINE("1", "fp32", RATES), EXCHANGE("message", "2", "[8,1e-5],[16,1e-5]"), 0 },
+		{ MACHINE("1", "bf16", RATES) "," MACHINE("1", "fp32", RATES), "", 0 },
+		{ MACHINE("1", "fp32", RATES) "," MACHINE("1", "fp32", RATES), "", -1 },
+		{ MACHINE("0", "fp32", RATES), "", -1 },
+		{ MACHINE("1", "fp8", RATES), "", -1 },
+		{ MACHINE("1", "fp32", "\"moved\":[[1,1e9]]"), "", -1 },
+		{ MACHINE("1", "fp32", RATES ",\"flying\":[[1,1e9]]"), "", -1 },
+		{ MACHINE("1", "fp32", RATES ",\"rope\":[]"), "", -1 },
+		{ MACHINE("1", "fp32", RATES ",\"rope\":[[2,1e9],[2,1e9]]"), "", -1 },
+		{ MACHINE("1", "fp32", RATES ",\"rope\":[[2,0]]"), "", -1 },
+		{ "", EXCHANGE("broadcast", "2", "[8,1e-5]"), -1 },
+		{ "", EXCHANGE("message", "1", "[8,1e-5]"), -1 },
+		{ "", EXCHANGE("message", "5", "[8,1e-5]"), -1 },
+		{ "", EXCHANGE("message", "2", "[8,0]"), -1 },
+		{ "", EXCHANGE("message", "2", ""), -1 },
+		{ "", EXCHANGE("message", "2", "[8,1e-5]") "," EXCHANGE("message", "2", "[8,1e-5]"), -1 },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char text[2048];
+		struct calibration c;
+		int n = snprintf(text, sizeof text, form, rows[i].machines, rows[i].exchanges);
+		assert_int_equal(calibration_parse(text, (size_t)n, "f", &c, NULL), rows[i].rc);
+	}
+}
+
+/* --- What is asked of it -------------------------------------------------------------------------------------- */
+
+static double fastest(const struct measured *m, int agents, int threads)
+{
+	struct machine got;
+	assert_true(measured_machine(m, agents, threads, false, &got));
+	return cost_curve_at(&got.rates[COST_PRODUCT_FWD], 1e12);
+}
+
+static void an_agent_is_as_fast_as_those_measured_with_as_many_threads_and_neighbours(void **state)
+{
+	(void)state;
+	struct measured m = sample_measured();
+	struct machine got;
+	assert_float_equal(fastest(&m, 1, 1), 1e11, 1);
+	assert_float_equal(fastest(&m, 2, 1), 8e10, 1);
+	assert_float_equal(fastest(&m, 8, 1), 8e10, 1);
+	assert_float_equal(fastest(&m, 1, 2), 1.5e11, 1);
+	assert_float_equal(fastest(&m, 4, 2), 1.5e11, 1);
+	assert_false(measured_machine(&m, 1, 1, true, &got));
+	assert_float_equal(measured_share(&m, 1), 1, 0);
+	assert_float_equal(measured_share(&m, 5), 2.5, 0);
+}
+
+static void an_exchange_takes_what_was_measured_beside_as_many_ranks(void **state)
+{
+	(void)state;
+	struct measured m = sample_measured();
+	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 2, 1e3), 1e-5, 1e-12);
+	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 2, 8), 1e-5, 1e-12);
+	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 2, 1e4), 3.1623e-5, 1e-9);
+	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 2, 1e6), 1e-3, 1e-12);
+	/* Eight ranks on two cores: a fourth of it is one's own. */
+	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 2, 8, 1e3), 2e-5, 1e-12);
+	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 5, 8, 1e3), 3.5e-5, 1e-12);
+	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 1, 8, 1e3), 0, 0);
+	assert_float_equal(measured_exchange(&m, MEASURED_MESSAGE, 2, 2, 1e3), 0, 0);
+	m.transport = MEASURED_TCP;
+	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 8, 8, 1e3), 1e-4, 1e-12);
 }
 
 static void who_measures_keeps_what_another_tool_did_here(void **state)
@@ -188,9 +292,12 @@ static void a_plan_takes_the_figures_of_its_own_machine_only(void **state)
 	assert_int_equal(calibration_apply("auto", "auto", &c, &e), 0);
 	assert_float_equal(c.kinds[0].link_bandwidth, 4e9, 1);
 	assert_float_equal(c.kinds[0].device_flops * c.kinds[0].devices, 4e11, 1);
-	assert_non_null(strstr(c.figures, "8 ranks and matrix products"));
+	assert_non_null(strstr(c.figures, "8 ranks and every operation"));
+	assert_non_null(c.kinds[0].measured);
+	assert_int_equal(c.kinds[0].measured->transport, MEASURED_SHM);
 	assert_int_equal(calibration_apply(path, "tcp", &c, &e), 0);
 	assert_float_equal(c.kinds[0].link_bandwidth, 1e9, 1);
+	assert_int_equal(c.kinds[0].measured->transport, MEASURED_TCP);
 	cluster_free(&c);
 
 	file.cores++;
@@ -222,6 +329,9 @@ int main(void)
 		cmocka_unit_test(a_file_reads_back_and_no_part_of_it_does),
 		cmocka_unit_test(figures_out_of_range_are_refused),
 		cmocka_unit_test(links_and_gemm_may_each_lack_but_not_both),
+		cmocka_unit_test(machines_and_exchanges_out_of_range_are_refused),
+		cmocka_unit_test(an_agent_is_as_fast_as_those_measured_with_as_many_threads_and_neighbours),
+		cmocka_unit_test(an_exchange_takes_what_was_measured_beside_as_many_ranks),
 		cmocka_unit_test(who_measures_keeps_what_another_tool_did_here),
 		cmocka_unit_test(a_plan_takes_the_figures_of_its_own_machine_only),
 	};

@@ -1,0 +1,171 @@
+/* measured, to and from the calibration file. */
+#include "plan/cost/measured.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *const ops[] = {
+	[MEASURED_ALL_REDUCE] = "all_reduce", [MEASURED_ALL_GATHER] = "all_gather", [MEASURED_REDUCE_SCATTER] = "reduce_scatter",
+	[MEASURED_ALL_TO_ALL] = "all_to_all", [MEASURED_MESSAGE] = "message",
+};
+static const char *const transports[] = { [MEASURED_SHM] = "shm", [MEASURED_TCP] = "tcp" };
+static const char *const storages[] = { "fp32", "bf16" };
+
+const char *measured_op_word(enum measured_op op)
+{
+	return ops[op];
+}
+
+const char *measured_transport_word(enum measured_transport transport)
+{
+	return transports[transport];
+}
+
+/* --- To --------------------------------------------------------------------------------------------------- */
+
+static json_t *points_json(int n, const double *x, const double *y)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < n; i++)
+		json_array_append_new(list, json_pack("[f, f]", x[i], y[i]));
+	return list;
+}
+
+static json_t *machine_json(const struct measured_machine *m)
+{
+	json_t *rates = json_object();
+	for (int i = 0; i < COST_CLASSES; i++) {
+		const struct cost_curve *c = &m->machine.rates[i];
+		if (c->n)
+			json_object_set_new(rates, cost_class_word((enum cost_class)i), points_json(c->n, c->x, c->rate));
+	}
+	return json_pack("{s:i, s:i, s:s, s:f, s:f, s:o}", "agents", m->agents, "threads", m->threads, "storage", storages[m->narrow],
+			 "op_s", m->machine.op, "packing", m->machine.packing, "rates", rates);
+}
+
+json_t *measured_machines_json(const struct measured *m)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < m->n_machines; i++)
+		json_array_append_new(list, machine_json(&m->machines[i]));
+	return list;
+}
+
+json_t *measured_exchanges_json(const struct measured *m)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < m->n_exchanges; i++) {
+		const struct measured_exchange *x = &m->exchanges[i];
+		json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:i, s:o}", "transport", transports[x->transport], "op", ops[x->op],
+						      "group", x->group, "crowd", x->crowd, "seconds", points_json(x->n, x->bytes, x->seconds)));
+	}
+	return list;
+}
+
+/* --- From --------------------------------------------------------------------------------------------------- */
+
+static int damaged(const char *name, const char *what, struct err *e)
+{
+	return err_set(e, ERR_USAGE, "%s: %s; write it again with muster bench calibrate", name, what);
+}
+
+static int index_of(const char *word, const char *const *words, int n)
+{
+	int i = 0;
+	while (i < n && strcmp(words[i], word))
+		i++;
+	return i < n ? i : -1;
+}
+
+/* Pairs whose first numbers ascend, all within [least, most]. How many, -1: not so. */
+static int read_points(json_t *list, double least, double most, double *x, double *y)
+{
+	size_t n = json_array_size(list);
+	if (n < 1 || n > COST_POINTS)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (json_unpack(json_array_get(list, i), "[F, F!]", &x[i], &y[i]) || !(x[i] >= 1 && x[i] <= 1e18) || (i && !(x[i] > x[i - 1])) ||
+		    !(y[i] >= least && y[i] <= most))
+			return -1;
+	}
+	return (int)n;
+}
+
+static int read_rates(json_t *rates, struct machine *m)
+{
+	const char *word;
+	json_t *list;
+	int known = 0;
+	json_object_foreach(rates, word, list) {
+		int class = 0;
+		while (class < COST_CLASSES && strcmp(word, cost_class_word((enum cost_class)class)))
+			class++;
+		if (class == COST_CLASSES)
+			return -1;
+		struct cost_curve *c = &m->rates[class];
+		c->n = read_points(list, 1, 1e21, c->x, c->rate);
+		if (c->n < 1)
+			return -1;
+		known++;
+	}
+	/* What the others fall back on. */
+	return known && m->rates[COST_PRODUCT_FWD].n && m->rates[COST_MOVED].n ? 0 : -1;
+}
+
+static int read_machine(json_t *o, const char *name, struct measured *m, struct err *e)
+{
+	struct measured_machine x = { 0 };
+	const char *storage;
+	json_t *rates;
+	if (json_unpack(o, "{s:i, s:i, s:s, s:F, s:F, s:o !}", "agents", &x.agents, "threads", &x.threads, "storage", &storage, "op_s",
+			&x.machine.op, "packing", &x.machine.packing, "rates", &rates) || !json_is_object(rates))
+		return damaged(name, "an entry of machines is not complete, or has more than it should", e);
+	int narrow = index_of(storage, storages, 2);
+	x.narrow = narrow > 0;
+	if (narrow < 0 || x.agents < 1 || x.agents > MEASURED_AGENTS || x.threads < 1 || x.threads > MEASURED_AGENTS ||
+	    !(x.machine.op >= 0 && x.machine.op <= 1) || !(x.machine.packing >= 0 && x.machine.packing <= 1e18) || read_rates(rates, &x.machine))
+		return damaged(name, "an entry of machines is out of range", e);
+	int before = m->n_machines;
+	measured_add_machine(m, &x);
+	return m->n_machines > before ? 0 : damaged(name, "a machine is there twice, or there are too many", e);
+}
+
+static int read_exchange(json_t *o, const char *name, struct measured *m, struct err *e)
+{
+	struct measured_exchange x = { 0 };
+	const char *transport, *op;
+	json_t *seconds;
+	if (json_unpack(o, "{s:s, s:s, s:i, s:i, s:o !}", "transport", &transport, "op", &op, "group", &x.group, "crowd", &x.crowd, "seconds",
+			&seconds))
+		return damaged(name, "an entry of exchanges is not complete, or has more than it should", e);
+	int t = index_of(transport, transports, MEASURED_TRANSPORTS), which = index_of(op, ops, MEASURED_OPS);
+	x.n = read_points(seconds, 1e-9, 1e4, x.bytes, x.seconds);
+	if (t < 0 || which < 0 || x.n < 1 || x.group < 2 || x.crowd < x.group || x.crowd > MEASURED_AGENTS)
+		return damaged(name, "an entry of exchanges is out of range", e);
+	x.transport = (enum measured_transport)t;
+	x.op = (enum measured_op)which;
+	int before = m->n_exchanges;
+	measured_add_exchange(m, &x);
+	return m->n_exchanges > before ? 0 : damaged(name, "an exchange is there twice, or there are too many", e);
+}
+
+static int read_list(json_t *list, int (*read)(json_t *, const char *, struct measured *, struct err *), const char *name, struct measured *m,
+		     struct err *e)
+{
+	if (!json_is_array(list))
+		return damaged(name, "machines or exchanges is no list", e);
+	for (size_t i = 0; i < json_array_size(list); i++)
+		if (read(json_array_get(list, i), name, m, e))
+			return -1;
+	return 0;
+}
+
+int measured_read_machines(json_t *list, const char *name, struct measured *m, struct err *e)
+{
+	return read_list(list, read_machine, name, m, e);
+}
+
+int measured_read_exchanges(json_t *list, const char *name, struct measured *m, struct err *e)
+{
+	return read_list(list, read_exchange, name, m, e);
+}
