@@ -1,0 +1,297 @@
+/* regular — spans_regular: the closed form of spans_of, where every node has the same box of ranks. */
+#include "plan/place/load.h"
+#include "plan/place/span.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double known(double x, double otherwise)
+{
+	return x > 0 ? x : otherwise;
+}
+
+/* --- The yard -------------------------------------------------------------------------- */
+
+static void least_link(struct span_link *l, double bandwidth, double latency)
+{
+	l->bandwidth = l->bandwidth > 0 ? fmin(l->bandwidth, bandwidth) : bandwidth;
+	l->latency = fmax(l->latency, latency);
+}
+
+/* A node's adapters while all of its devices send, and any link inside. */
+static void add_node(const struct load *l, int node, struct span_yard *y)
+{
+	struct load_way way;
+	const struct node_kind *k = cluster_kind(load_cluster(l), node);
+	for (int d = 0; d < k->devices; d++) {
+		int sharers = 0;
+		for (int b = 0; b < k->devices; b++)
+			sharers += b == d || (k->parts && k->nics && k->parts[d].nic >= 0 && k->parts[d].nic == k->parts[b].nic);
+		y->sharers = sharers > y->sharers ? sharers : y->sharers;
+		least_link(&y->adapter, load_share_adapter(l, (struct cluster_slot){ node, d }), known(k->net_latency, 20e-6));
+	}
+	if (k->devices > 1) {
+		load_way(l, (struct cluster_slot){ node, 0 }, (struct cluster_slot){ node, 1 }, &way);
+		least_link(&y->port, k->link_bandwidth > 0 ? k->link_bandwidth : way.bandwidth, known(k->link_latency, way.latency));
+	}
+}
+
+static void add_level(const struct cluster *c, const int *below, struct span_yard *y)
+{
+	double up = INFINITY;
+	int most = 0;
+	for (int i = 0; i < c->n_switches; i++) {
+		if (!below[i])
+			continue;
+		most = below[i] > most ? below[i] : most;
+		if (c->switches[i].parent >= 0)
+			up = fmin(up, known(c->switches[i].up, INFINITY));
+	}
+	if (most && y->levels < SPAN_LEVELS) {
+		y->level[y->levels].units = most;
+		y->level[y->levels++].up = up;
+	}
+}
+
+/* From the leaves up: units below each switch of a level. units: of each leaf, consumed. */
+static void add_levels(const struct cluster *c, int *below, int *next, struct span_yard *y)
+{
+	for (bool more = true; more && y->levels < SPAN_LEVELS;) {
+		add_level(c, below, y);
+		memset(next, 0, (size_t)c->n_switches * sizeof *next);
+		more = false;
+		for (int i = 0; i < c->n_switches; i++)
+			if (below[i] && c->switches[i].parent >= 0) {
+				next[c->switches[i].parent] += below[i];
+				more = true;
+			}
+		memcpy(below, next, (size_t)c->n_switches * sizeof *next);
+	}
+}
+
+/* Units of each leaf; a fabric's nodes are counted at its first's. */
+static int count_units(const struct load *l, int *below, struct span_yard *y, struct err *e)
+{
+	const struct cluster *c = load_cluster(l);
+	int *devices = calloc((size_t)load_units(l), sizeof *devices);
+	if (!devices)
+		return err_set(e, ERR_NOMEM, "no memory for the links of %d nodes; close other programs", c->n_nodes);
+	for (int i = 0; i < c->n_nodes; i++) {
+		int unit = load_unit(l, i);
+		if (!devices[unit]) {
+			y->units++;
+			if (c->switches && c->nodes[i].leaf >= 0)
+				below[c->nodes[i].leaf]++;
+		}
+		devices[unit] += cluster_kind(c, i)->devices;
+	}
+	for (int u = 0; u < load_units(l); u++)
+		if (devices[u])
+			y->devices = y->devices && y->devices < devices[u] ? y->devices : devices[u];
+	free(devices);
+	return 0;
+}
+
+/* Of the layout on this node alone, by spans_of itself. */
+static int fill_entry(const struct cluster *one, const struct layout *l, enum group_kind kind, struct span_link *entry, struct err *e)
+{
+	struct cluster_slot slots[SPAN_DEVICES];
+	struct span spans[GROUP_KINDS];
+	for (int i = 0; i < SPAN_DEVICES; i++)
+		slots[i] = (struct cluster_slot){ 0, i };
+	if (spans_of(one, l, slots, spans, e))
+		return -1;
+	least_link(entry, spans[kind].inside.bandwidth, spans[kind].inside.latency);
+	return 0;
+}
+
+/* n ranks a group, so many devices apart, as many groups side by side as there is room for; stages come last in the order of ranks. */
+static int fill_entries(const struct cluster *one, int devices, int n, int apart, bool round, struct span_yard *y, struct err *e)
+{
+	int more = devices / (n * apart), chunks = round ? 2 : 1;
+	const struct layout rows[GROUP_KINDS] = {
+		[GROUP_TP] = { .tp = n, .dp = 1, .cp = apart, .pp = more, .ep = 1 }, [GROUP_CP] = { .tp = apart, .cp = n, .dp = more, .pp = 1, .ep = 1 },
+		[GROUP_EP] = { .tp = apart, .cp = 1, .dp = n * more, .pp = 1, .ep = n }, [GROUP_DP] = { .tp = apart, .cp = 1, .dp = n, .pp = more, .ep = 1 },
+		[GROUP_EDP] = { .tp = apart, .cp = 1, .dp = n, .pp = more, .ep = 1 }, [GROUP_PP] = { .tp = apart, .cp = 1, .dp = 1, .pp = n, .ep = 1 },
+		[GROUP_TIE] = { .tp = apart, .cp = 1, .dp = 1, .pp = n, .ep = 1 },
+	};
+	for (int kind = 0; kind < GROUP_KINDS; kind++) {
+		struct layout l = rows[kind];
+		l.chunks = chunks;
+		if (fill_entry(one, &l, kind, &y->inside[round][kind][n][apart], e))
+			return -1;
+	}
+	return 0;
+}
+
+static int fill_table(const struct cluster *c, int node, struct span_yard *y, struct err *e)
+{
+	struct cluster one = { .kinds = c->kinds, .n_kinds = c->n_kinds, .nodes = &c->nodes[node], .n_nodes = 1 };
+	int devices = cluster_kind(c, node)->devices;
+	for (int n = 2; n <= devices; n++)
+		for (int apart = 1; n * apart <= devices; apart++)
+			if (fill_entries(&one, devices, n, apart, false, y, e) || fill_entries(&one, devices, n, apart, true, y, e))
+				return -1;
+	return 0;
+}
+
+/* One node of each kind whose links differ. */
+static int fill_tables(const struct cluster *c, struct span_yard *y, struct err *e)
+{
+	for (int k = 0; k < c->n_kinds; k++) {
+		int node = 0;
+		while (node < c->n_nodes && (c->nodes[node].kind != k || c->nodes[node].domain >= 0))
+			node++;
+		if (node == c->n_nodes || !c->kinds[k].links || c->kinds[k].switched || c->kinds[k].devices > SPAN_DEVICES)
+			continue;
+		y->table = true;
+		if (fill_table(c, node, y, e))
+			return -1;
+	}
+	return 0;
+}
+
+int span_yard_of(const struct cluster *c, struct span_yard *out, struct err *e)
+{
+	struct load *l;
+	int *below = calloc(2 * (size_t)c->n_switches + 1, sizeof *below), rc;
+	if (!below)
+		return err_set(e, ERR_NOMEM, "no memory for %d switches; close other programs", c->n_switches);
+	*out = (struct span_yard){ 0 };
+	rc = load_open(c, &l, e);
+	if (!rc) {
+		for (int i = 0; i < c->n_nodes; i++)
+			for (int d = 0; d < cluster_kind(c, i)->devices; d++)
+				load_add_adapter(l, (struct cluster_slot){ i, d }, 1);
+		for (int i = 0; i < c->n_nodes; i++)
+			add_node(l, i, out);
+		rc = count_units(l, below, out, e) || fill_tables(c, out, e) ? -1 : 0;
+		if (!rc && c->switches)
+			add_levels(c, below, below + c->n_switches, out);
+		load_close(l);
+	}
+	free(below);
+	return rc;
+}
+
+/* --- The closed form -------------------------------------------------------------------- */
+
+struct span_fold span_fold_block(const struct span_yard *y, const struct layout *l)
+{
+	const int degrees[] = { l->tp, l->cp, l->dp, l->pp };
+	int room = y->devices, at[4];
+	for (int i = 0; i < 4; i++) {
+		/* The largest part that divides the degree; what follows stays outside where a degree is cut. */
+		at[i] = degrees[i] < room ? degrees[i] : room;
+		while (degrees[i] % at[i])
+			at[i]--;
+		room = at[i] < degrees[i] ? 1 : room / at[i];
+	}
+	return (struct span_fold){ at[0], at[1], at[2], at[3] };
+}
+
+static int least_of(int a, int b)
+{
+	return a < b ? a : b;
+}
+
+/* The nodes below a switch hold boxes too: of the degrees that go on, tp's first. */
+static struct span_fold widen(const struct layout *l, const struct span_fold *f, int units)
+{
+	const int left[] = { l->tp / f->tp, l->cp / f->cp, l->dp / f->dp, l->pp / f->pp };
+	int at[4];
+	for (int i = 0; i < 4; i++) {
+		at[i] = least_of(left[i], units);
+		units = at[i] < left[i] ? 1 : units / at[i];
+	}
+	return (struct span_fold){ f->tp * at[0], f->cp * at[1], f->dp * at[2], f->pp * at[3] };
+}
+
+static int box(const struct span_fold *f)
+{
+	return f->tp * f->cp * f->dp * f->pp;
+}
+
+/* Ranks of a group of this kind in such a box. */
+static int ranks_in(const struct layout *l, const struct span_fold *f, enum group_kind kind)
+{
+	switch (kind) {
+	case GROUP_TP: return f->tp;
+	case GROUP_CP: return f->cp;
+	case GROUP_EP: return least_of(f->dp, l->ep);
+	case GROUP_DP: return f->cp * f->dp;
+	case GROUP_EDP: return f->cp * (f->dp > l->ep ? f->dp / l->ep : 1);
+	case GROUP_PP: return f->pp;
+	default: return f->pp == l->pp && l->pp > 1 ? 2 : 1;
+	}
+}
+
+/* Devices between its neighbours there. */
+static int apart_in(const struct layout *l, const struct span_fold *f, enum group_kind kind)
+{
+	int dp = f->tp * f->cp;
+	switch (kind) {
+	case GROUP_TP: return 1;
+	case GROUP_CP: return f->tp;
+	case GROUP_EP: return dp;
+	case GROUP_DP: return f->cp > 1 ? f->tp : dp;
+	case GROUP_EDP: return f->cp > 1 ? f->tp : dp * l->ep;
+	case GROUP_PP: return dp * f->dp;
+	default: return dp * f->dp; /* between stages */
+	}
+}
+
+static struct span_link inside_of(const struct span_yard *y, const struct layout *l, const struct span_fold *f, enum group_kind kind, int n)
+{
+	int apart = apart_in(l, f, kind), entry = kind == GROUP_TIE ? l->pp : n;
+	if (!y->table || entry * apart > SPAN_DEVICES || !(y->inside[0][kind][entry][apart].bandwidth > 0))
+		return y->port;
+	return y->inside[l->chunks > 1 && !l->vee && n == l->pp][kind][entry][apart];
+}
+
+/* Neighbouring devices of a node that send to others: all of its ranks; of hops and chains the last of each group. */
+static int senders(const struct span_fold *f, enum group_kind kind)
+{
+	if (kind == GROUP_CP && f->cp > 1)
+		return f->tp;
+	return kind == GROUP_PP || kind == GROUP_TIE ? f->tp * f->cp * f->dp : box(f);
+}
+
+/* A rank's share of the uplinks of a switch with so many nodes below it, when group ranks leave it. */
+static double uplink_share(const struct span_yard *y, const struct layout *l, const struct span_fold *f, enum group_kind kind, int level,
+			   const struct span *s)
+{
+	struct span_fold below = widen(l, f, y->level[level].units);
+	int mine = ranks_in(l, &below, kind), all = box(&below);
+	if (mine >= s->ranks || isinf(y->level[level].up))
+		return INFINITY;
+	if (kind == GROUP_EP)
+		return y->level[level].up * (s->ranks - s->per_node) / ((double)all * (s->ranks - mine));
+	/* Each of the groups crosses once, side by side with as many ranks as it has on a node; of chains and hops one rank does. */
+	double groups = (double)all / mine, side = kind == GROUP_CP || kind == GROUP_PP ? 1 : s->per_node;
+	if (kind == GROUP_TIE)
+		groups = (double)all / below.pp; /* of one end, as the other is elsewhere */
+	return y->level[level].up / (groups * side);
+}
+
+void spans_regular(const struct span_yard *y, const struct layout *l, const struct span_fold *f, struct span spans[GROUP_KINDS])
+{
+	for (int kind = 0; kind < GROUP_KINDS; kind++) {
+		int n = group_size(l, kind), mine = ranks_in(l, f, kind);
+		struct span *s = &spans[kind];
+		*s = (struct span){ .ranks = n, .nodes = (n + mine - 1) / mine, .per_node = mine };
+		if (n < 2)
+			continue;
+		if (mine > 1)
+			s->inside = inside_of(y, l, f, kind, mine);
+		if (s->nodes < 2)
+			continue;
+		s->across = y->adapter;
+		s->across.bandwidth *= (double)y->sharers / least_of(senders(f, kind), y->sharers);
+		for (int level = 0; level < y->levels; level++)
+			s->across.bandwidth = fmin(s->across.bandwidth, uplink_share(y, l, f, kind, level, s));
+		if (kind == GROUP_EP && mine > 1) /* both go on at once */
+			s->across.bandwidth = fmin(s->across.bandwidth, s->inside.bandwidth * (n - mine) / (mine - 1));
+	}
+}

@@ -1,0 +1,106 @@
+#include "plan/place/traffic.h"
+
+#include "plan/model/zero.h"
+
+#include <math.h>
+
+enum { F32 = 4 };
+
+static void put(struct traffic *t, enum group_kind kind, int i, double bytes, double times)
+{
+	t->ops[kind][i] = (struct traffic_op){ bytes, times };
+}
+
+/* Elements of a pipeline rank's parameters, of experts or of the rest. */
+static double elements_of(const struct model_shape *m, const struct layout *l, const struct stage *stages, int pp, enum zero_class class)
+{
+	struct stage chunks[LAYOUT_CHUNKS_MOST];
+	struct share share = layout_share(l, (struct coords){ .pp = pp }, false, stages, chunks);
+	double sum = 0;
+	for (int kind = 0; kind < UNIT_KINDS; kind++)
+		if (zero_class(kind) == class)
+			sum += (double)catalogue_unit_elements(m, &share, kind) * catalogue_unit_count(m, &share, kind);
+	return sum;
+}
+
+/* Layers of the pipeline rank with most. */
+static double most_layers(const struct layout *l, const struct stage *stages)
+{
+	int most = 0;
+	for (int pp = 0; pp < l->pp; pp++) {
+		int layers = 0;
+		for (int c = 0; c < l->chunks; c++) {
+			const struct stage *s = &stages[layout_stage(l, pp, c)];
+			layers += s->layer_hi - s->layer_lo;
+		}
+		most = layers > most ? layers : most;
+	}
+	return most;
+}
+
+static void passes(const struct job *job, const struct model_shape *m, const struct layout *l, double layers, int micros, struct traffic *t)
+{
+	double width = job->precision.dtype == DTYPE_FP32 ? 4 : 2;
+	double n = (double)job->batch.micro * (double)m->seq / l->cp, rows = m->experts ? n * (double)m->top : n;
+	double kv = (double)(m->kv_heads * m->head_dim) / l->tp, each = layers * micros;
+	bool full = job->recompute.mode == RECOMPUTE_FULL;
+	double again = full ? 1.0 / (double)job->recompute.every : 0, attention = job->recompute.mode == RECOMPUTE_NONE ? 0 : 1.0 / (double)job->recompute.every;
+	put(t, GROUP_TP, 0, width * n * (double)m->hidden, each * (4 + 2 * again + (job->parallel.sp ? 1 : 0)));
+	put(t, GROUP_CP, 0, 2 * kv * n * width, each * (l->cp - 1) * (1 + attention));
+	put(t, GROUP_CP, 1, 4 * kv * n * width, each * (l->cp - 1));
+	if (m->experts)
+		put(t, GROUP_EP, 0, rows * (double)m->hidden * width, each * (4 + 2 * again));
+	put(t, GROUP_PP, 0, width * n * (double)m->hidden / (job->parallel.sp ? l->tp : 1), 2.0 * micros * l->chunks);
+}
+
+static void replicas(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages, int micros,
+		     enum zero_class class, struct traffic *t)
+{
+	enum group_kind kind = class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP;
+	double width = job->precision.dtype == DTYPE_FP32 ? 4 : 2, elements = 0;
+	int zero = (int)job->parallel.zero;
+	for (int pp = 0; pp < l->pp; pp++)
+		elements = fmax(elements, elements_of(m, l, stages, pp, class));
+	put(t, kind, 0, F32 * elements, zero ? zero > 1 ? 0.5 * micros : 0.5 : 1);
+	put(t, kind, 1, width * elements, !zero ? 0 : zero < 3 ? 0.5 : micros); /* forward and backward, half an all-reduce each */
+}
+
+void traffic_of(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages, int micros,
+		struct traffic *out)
+{
+	*out = (struct traffic){ 0 };
+	passes(job, m, l, most_layers(l, stages), micros, out);
+	replicas(job, m, l, stages, micros, ZERO_DENSE, out);
+	if (m->experts)
+		replicas(job, m, l, stages, micros, ZERO_EXPERTS, out);
+	if (m->tied && l->pp > 1 && !l->vee)
+		put(out, GROUP_TIE, 0, F32 * (double)(m->vocab * m->hidden) / l->tp, 1);
+}
+
+void traffic_even(double bytes, struct traffic *out)
+{
+	*out = (struct traffic){ 0 };
+	for (int kind = 0; kind < GROUP_KINDS; kind++)
+		put(out, kind, 0, bytes, 1);
+}
+
+double traffic_seconds(const struct traffic *t, enum group_kind kind, const struct span *s)
+{
+	static double (*const of[GROUP_KINDS])(const struct span *, double) = {
+		[GROUP_TP] = span_all_reduce, [GROUP_CP] = span_hop, [GROUP_EP] = span_all_to_all, [GROUP_DP] = span_all_reduce,
+		[GROUP_EDP] = span_all_reduce, [GROUP_PP] = span_hop, [GROUP_TIE] = span_all_reduce,
+	};
+	double sum = 0;
+	for (int i = 0; i < TRAFFIC_OPS; i++)
+		if (t->ops[kind][i].times > 0)
+			sum += t->ops[kind][i].times * of[kind](s, t->ops[kind][i].bytes);
+	return sum;
+}
+
+double traffic_bytes(const struct traffic *t, enum group_kind kind)
+{
+	double sum = 0;
+	for (int i = 0; i < TRAFFIC_OPS; i++)
+		sum += t->ops[kind][i].times * t->ops[kind][i].bytes;
+	return sum;
+}

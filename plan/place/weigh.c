@@ -1,0 +1,336 @@
+#include "plan/place/weigh.h"
+
+#include "plan/place/load.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct weigh {
+	struct load *load;
+	struct layout layout;
+	int world;
+	int *ranks;          /* [world] the groups' ranks, group after group, in the order of their rings */
+	int *place, *count;  /* [world] scratch of one group: each rank's unit in it, ranks of each unit */
+	int *seen, *number;  /* [units] the group that was seen there last, and which of its units this is */
+	int *below, *met;    /* [switches] ranks of a group below; [world × depth] switches that it has met */
+	int serial;
+};
+
+static void *numbers(int n)
+{
+	return calloc((size_t)n + 1, sizeof(int));
+}
+
+int weigh_open(const struct cluster *c, const struct layout *l, struct weigh **out, struct err *e)
+{
+	struct weigh *w = calloc(1, sizeof *w);
+	if (!w)
+		return err_set(e, ERR_NOMEM, "no memory to weigh a map of ranks; close other programs");
+	w->layout = *l;
+	w->world = layout_world(l);
+	if (load_open(c, &w->load, e)) {
+		weigh_close(w);
+		return -1;
+	}
+	w->ranks = numbers(w->world);
+	w->place = numbers(w->world);
+	w->count = numbers(w->world);
+	w->seen = numbers(load_units(w->load));
+	w->number = numbers(load_units(w->load));
+	w->below = numbers(c->n_switches);
+	w->met = numbers(c->n_switches);
+	if (!w->ranks || !w->place || !w->count || !w->seen || !w->number || !w->below || !w->met) {
+		weigh_close(w);
+		return err_set(e, ERR_NOMEM, "no memory for the groups of %d ranks; close other programs", layout_world(l));
+	}
+	*out = w;
+	return 0;
+}
+
+void weigh_close(struct weigh *w)
+{
+	if (!w)
+		return;
+	load_close(w->load);
+	free(w->ranks);
+	free(w->place);
+	free(w->count);
+	free(w->seen);
+	free(w->number);
+	free(w->below);
+	free(w->met);
+	free(w);
+}
+
+/* --- One group ------------------------------------------------------------------------ */
+
+/* A group in the order of its ring, and what passes over its flows: either they are added, or their shares are taken. */
+struct group {
+	struct weigh *w;
+	const struct cluster_slot *slots;
+	const int *ranks;
+	int n;
+	bool adding;
+	struct span *span;
+};
+
+static int unit_of(const struct group *g, int i)
+{
+	return load_unit(g->w->load, g->slots[g->ranks[i]].node);
+}
+
+static void worst(struct span_link *l, double bandwidth, double latency)
+{
+	l->bandwidth = l->bandwidth > 0 ? fmin(l->bandwidth, bandwidth) : bandwidth;
+	l->latency = fmax(l->latency, latency);
+}
+
+static void flow(struct group *g, int from, int to, double weight)
+{
+	struct load_way way;
+	load_way(g->w->load, g->slots[g->ranks[from]], g->slots[g->ranks[to]], &way);
+	if (g->adding)
+		load_add(g->w->load, &way, weight);
+	else
+		worst(way.across ? &g->span->across : &g->span->inside, load_share(g->w->load, &way), way.latency);
+}
+
+/* The end of the run of ranks on one unit that begins at i. */
+static int run_end(const struct group *g, int i)
+{
+	int end = i + 1, unit = unit_of(g, i);
+	while (end < g->n && unit_of(g, end) == unit)
+		end++;
+	return end;
+}
+
+/* Its units, and the fewest ranks on one; of hops, the runs are counted. */
+static void count_units(const struct group *g, int *units, int *least)
+{
+	*units = 0;
+	*least = g->n;
+	for (int i = 0, end; i < g->n; i = end) {
+		end = run_end(g, i);
+		++*units;
+		*least = end - i < *least ? end - i : *least;
+	}
+}
+
+static void ring(struct group *g)
+{
+	int units, least;
+	count_units(g, &units, &least);
+	g->span->nodes = units;
+	g->span->per_node = least;
+	for (int i = 0, end; i < g->n; i = end) {
+		end = run_end(g, i);
+		int mine = end - i, next = end < g->n ? end : 0, theirs = run_end(g, next) - next;
+		for (int a = i; a < end && mine > 1; a++)
+			if (a + 1 < end || mine > 2 || units == 1)
+				flow(g, a, a + 1 < end ? a + 1 : i, 1);
+		for (int a = 0; a < mine && units > 1; a++)
+			flow(g, i + a, next + (int)((int64_t)a * theirs / mine), (double)least / mine);
+	}
+}
+
+static void hops(struct group *g, bool closed)
+{
+	count_units(g, &g->span->nodes, &g->span->per_node);
+	for (int i = 0; i < g->n - !closed; i++)
+		flow(g, i, (i + 1) % g->n, 1);
+}
+
+/* Of what a rank sends inside its unit, [lo, hi), seconds a byte of all that it sends; in the second pass. */
+static double inside_time(struct group *g, int i, int lo, int hi)
+{
+	double port = 0, slowest = 0, part = 1.0 / g->n, latency = 0;
+	for (int b = lo; b < hi; b++) {
+		struct load_way way;
+		if (b == i)
+			continue;
+		load_way(g->w->load, g->slots[g->ranks[i]], g->slots[g->ranks[b]], &way);
+		if (g->adding) {
+			load_add(g->w->load, &way, part);
+			continue;
+		}
+		if (way.direct)
+			slowest = fmax(slowest, part / way.bandwidth);
+		else
+			port += part / way.bandwidth;
+		way.bandwidth = INFINITY;
+		slowest = fmax(slowest, 1 / load_share(g->w->load, &way));
+		latency = fmax(latency, way.latency);
+	}
+	slowest = fmax(slowest, port);
+	if (slowest > 0)
+		worst(&g->span->inside, (hi - lo - 1) * part / slowest, latency);
+	return slowest;
+}
+
+/* Calls for each switch that some of the group's ranks are below: once, as adding or as taking. */
+static double uplinks(struct group *g)
+{
+	const struct cluster *c = load_cluster(g->w->load);
+	int met = 0, *below = g->w->below;
+	double slowest = 0;
+	for (int i = 0; i < g->n; i++)
+		for (int s = c->nodes[g->slots[g->ranks[i]].node].leaf; c->switches && s >= 0; s = c->switches[s].parent)
+			if (!below[s]++)
+				g->w->met[met++] = s;
+	for (int k = 0; k < met; k++) {
+		int s = g->w->met[k];
+		double weight = below[s] * (double)(g->n - below[s]) / g->n;
+		below[s] = 0;
+		if (weight > 0 && g->adding)
+			load_add_uplink(g->w->load, s, weight);
+		else if (weight > 0)
+			slowest = fmax(slowest, 1 / load_share_uplink(g->w->load, s));
+	}
+	return slowest;
+}
+
+static double net_latency(const struct group *g, int i)
+{
+	struct load_way way = { .latency = 0 };
+	for (int b = 0; b < g->n; b++)
+		if (unit_of(g, b) != unit_of(g, i)) {
+			load_way(g->w->load, g->slots[g->ranks[i]], g->slots[g->ranks[b]], &way);
+			break;
+		}
+	return way.latency;
+}
+
+static void all_to_all(struct group *g)
+{
+	double inside = 0, across = uplinks(g);
+	struct span *s = g->span;
+	count_units(g, &s->nodes, &s->per_node);
+	for (int i = 0, end; i < g->n; i = end) {
+		end = run_end(g, i);
+		for (int a = i; a < end; a++) {
+			double leaving = (double)(g->n - (end - i)) / g->n;
+			inside = fmax(inside, inside_time(g, a, i, end));
+			if (leaving > 0 && g->adding)
+				load_add_adapter(g->w->load, g->slots[g->ranks[a]], leaving);
+			else if (leaving > 0)
+				across = fmax(across, 1 / load_share_adapter(g->w->load, g->slots[g->ranks[a]]));
+		}
+	}
+	if (g->adding)
+		return;
+	if (s->nodes > 1)
+		s->across = (struct span_link){ (double)(g->n - s->per_node) / g->n / fmax(across, inside), net_latency(g, 0) };
+}
+
+static void flows(struct group *g, enum group_kind kind)
+{
+	const struct layout *l = &g->w->layout;
+	switch (kind) {
+	case GROUP_CP: hops(g, true); break;
+	case GROUP_PP: hops(g, l->chunks > 1 && !l->vee); break;
+	case GROUP_EP: all_to_all(g); break;
+	default: ring(g);
+	}
+}
+
+/* --- A kind --------------------------------------------------------------------------- */
+
+static bool in_order(enum group_kind kind)
+{
+	return kind == GROUP_CP || kind == GROUP_PP;
+}
+
+/* Ranks node by node, nodes as they come. */
+static void gather(struct weigh *w, const struct cluster_slot *slots, int *ranks, int n)
+{
+	int units = 0, last = -1;
+	bool apart = false;
+	w->serial++;
+	for (int i = 0; i < n; i++) {
+		int unit = load_unit(w->load, slots[ranks[i]].node);
+		if (w->seen[unit] != w->serial) {
+			w->seen[unit] = w->serial;
+			w->number[unit] = units;
+			w->count[units++] = 0;
+		} else if (w->number[unit] != last) {
+			apart = true;
+		}
+		w->place[i] = last = w->number[unit];
+		w->count[last]++;
+	}
+	if (!apart)
+		return;
+	/* By counting: place[] becomes each rank's position, and the ranks walk the cycles to theirs. */
+	for (int u = 0, at = 0; u < units; u++) {
+		int here = w->count[u];
+		w->count[u] = at;
+		at += here;
+	}
+	for (int i = 0; i < n; i++)
+		w->place[i] = w->count[w->place[i]]++;
+	for (int i = 0; i < n; i++)
+		while (w->place[i] != i) {
+			int to = w->place[i], rank = ranks[to], place = w->place[to];
+			ranks[to] = ranks[i];
+			w->place[to] = to;
+			ranks[i] = rank;
+			w->place[i] = place;
+		}
+}
+
+static bool nowhere(const struct cluster_slot *slots, const int *ranks, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (slots[ranks[i]].node < 0)
+			return true;
+	return false;
+}
+
+/* Fills w->ranks with the groups that are somewhere; how many. */
+static int list_groups(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind, int size)
+{
+	int groups = 0;
+	for (int lead = 0; lead < w->world; lead++) {
+		int *ranks = &w->ranks[groups * size];
+		if (!group_leads(&w->layout, kind, lead))
+			continue;
+		group_ranks(&w->layout, kind, lead, ranks);
+		if (nowhere(slots, ranks, size))
+			continue;
+		if (!in_order(kind))
+			gather(w, slots, ranks, size);
+		groups++;
+	}
+	return groups;
+}
+
+void weigh_kind(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind, const struct traffic *t, struct span *span,
+		struct weigh_sum *sum)
+{
+	int size = group_size(&w->layout, kind);
+	*span = (struct span){ .ranks = size, .nodes = 1, .per_node = size };
+	*sum = (struct weigh_sum){ 0, 0 };
+	if (size < 2)
+		return;
+	int groups = list_groups(w, slots, kind, size);
+	struct span one;
+	struct group g = { .w = w, .slots = slots, .n = size, .span = &one, .adding = true };
+	load_clear(w->load);
+	for (int i = 0; i < groups; i++) {
+		g.ranks = &w->ranks[i * size];
+		flows(&g, kind);
+	}
+	g.adding = false;
+	for (int i = 0; i < groups; i++) {
+		g.ranks = &w->ranks[i * size];
+		one = (struct span){ .ranks = size };
+		flows(&g, kind);
+		double seconds = traffic_seconds(t, kind, &one);
+		sum->mean += seconds / groups;
+		if (i == 0 || seconds > sum->worst) {
+			sum->worst = seconds;
+			*span = one;
+		}
+	}
+}
