@@ -1,6 +1,7 @@
 #include "plan/cost/machine.h"
 
 #include <math.h>
+#include <stddef.h>
 
 static const char *const words[] = {
 	[COST_PRODUCT_FWD] = "product_fwd", [COST_PRODUCT_INPUT] = "product_input", [COST_PRODUCT_WEIGHT] = "product_weight",
@@ -48,8 +49,58 @@ double machine_attention(const struct machine *m, enum cost_class form, double f
 	return flops > 0 ? flops / cost_curve_at(curve_of(m, form), keys * dim) + m->op : 0;
 }
 
+/* --- Products in tiles --------------------------------------------------------- */
+
+/* The shapes that matrix libraries choose from, and the share of the largest one's rate that they reach: a smaller tile reads its
+ * operands more often (CUTLASS's profiles of Ampere GEMMs; cuBLAS has the same shapes). */
+static const struct tile {
+	double m, n, share;
+} tiles[] = { { 256, 128, 1 }, { 128, 128, 0.92 }, { 128, 64, 0.75 }, { 64, 64, 0.55 } };
+
+#define SPLIT_DEPTH 1024 /* of a part that is worth a unit of its own */
+
+static double in_tiles(const struct machine *m, const struct tile *t, double batch, double rows, double columns, double depth, double rate)
+{
+	double upright = ceil(rows / t->m) * ceil(columns / t->n), across = ceil(rows / t->n) * ceil(columns / t->m);
+	double count = batch * fmin(upright, across), split = 1;
+	if (count < m->units)
+		split = fmax(1, floor(fmin(m->units / count, depth / SPLIT_DEPTH)));
+	double waves = ceil(count * split / m->units), size = t->m * t->n;
+	return waves * (2 * size * depth / split / (t->share * rate / m->units) + m->wave * size / (tiles[0].m * tiles[0].n));
+}
+
+double machine_products(const struct machine *m, enum cost_class form, double batch, double rows, double columns, double depth, double width)
+{
+	double flops = 2 * batch * rows * columns * depth, bytes = width * batch * (rows * depth + depth * columns + rows * columns);
+	if (flops <= 0)
+		return 0;
+	if (m->units < 1)
+		return machine_seconds(m, form, flops) + (m->packing > 0 ? bytes / m->packing : 0);
+	double rate = cost_curve_at(curve_of(m, form), flops), best = in_tiles(m, tiles, batch, rows, columns, depth, rate);
+	for (size_t i = 1; i < sizeof tiles / sizeof *tiles; i++)
+		best = fmin(best, in_tiles(m, &tiles[i], batch, rows, columns, depth, rate));
+	return fmax(best, bytes / cost_curve_at(&m->rates[COST_MOVED], bytes)) + m->op;
+}
+
 double machine_product(const struct machine *m, enum cost_class form, double n, double in, double out, double width)
 {
-	double bytes = width * (n * in + in * out + n * out);
-	return machine_seconds(m, form, 2 * n * in * out) + (m->packing > 0 ? bytes / m->packing : 0);
+	if (form == COST_PRODUCT_WEIGHT)
+		return machine_products(m, form, 1, out, in, n, width);
+	return form == COST_PRODUCT_INPUT ? machine_products(m, form, 1, n, in, out, width) : machine_products(m, form, 1, n, out, in, width);
+}
+
+/* --- Transfers ----------------------------------------------------------------- */
+
+void machine_links(const struct machine *m, struct span spans[GROUP_KINDS])
+{
+	for (int kind = 0; kind < GROUP_KINDS; kind++) {
+		spans[kind].inside.bandwidth *= m->link_share > 0 ? m->link_share : 1;
+		spans[kind].across.bandwidth *= m->net_share > 0 ? m->net_share : 1;
+	}
+}
+
+double machine_exposed(const struct machine *m, double transfer, double shade)
+{
+	double under = fmin(transfer, shade);
+	return transfer - under + m->hidden * under;
 }

@@ -6,11 +6,20 @@
  *
  *     seconds = work / rate(work) + op
  *
- * and a product besides the bytes of its three matrices at `packing`. GPUs' curves are constants with their sources; CPUs'
+ * and a product besides the bytes of its three matrices at `packing`. GPUs' curves are constants with their sources (devices.h); CPUs'
  * are measured (calibration.h). Work and rate are FLOPs and FLOP/s, or bytes and bytes/s, read and written together.
+ *
+ * A GPU computes a product in tiles of the result, one on each of its `units` at a time. The last wave of tiles is
+ * rarely full, and each wave begins by fetching operands and ends by writing results, which takes `wave` whatever the depth:
+ *
+ *     seconds = least over the shapes of tiles of  waves × (2 m n depth / (share × rate / units) + wave × m n / (256 × 128))
+ *
+ * and no less than its matrices take through memory. Where there are fewer tiles than units, the depth is split over the idle ones.
  */
 #ifndef MUSTER_PLAN_COST_MACHINE_H
 #define MUSTER_PLAN_COST_MACHINE_H
+
+#include "plan/place/span.h"
 
 enum { COST_POINTS = 16 };
 
@@ -43,6 +52,12 @@ struct machine {
 	struct cost_curve rates[COST_CLASSES];
 	double packing; /* bytes/s; 0: in the products' rates */
 	double op;      /* seconds an operation costs besides */
+	int units;      /* that tiles are dealt to; 0: products are not cut into such */
+	double wave;    /* seconds */
+	double link_share, net_share; /* of a link's data sheet figure that transfers reach, inside a node and across; 0: all */
+	double hidden;  /* share of a transfer's time that shows though products hide it, as it takes units and memory from them */
+	double sync;    /* seconds that a device idles after its host has waited for it */
+	double spread;  /* of the replicas' times for a step, relative: standard deviation over mean */
 };
 
 /* "product_fwd", "norm_bwd", … */
@@ -56,5 +71,12 @@ double machine_seconds(const struct machine *m, enum cost_class class, double wo
 double machine_attention(const struct machine *m, enum cost_class form, double flops, double keys, double dim);
 /* y[n,out] = x[n,in] · w[out,in]ᵀ, or a backward form of it; width: bytes of an element. */
 double machine_product(const struct machine *m, enum cost_class form, double n, double in, double out, double width);
+/* So many equal ones in one operation: y[b] [rows, columns] of the given depth. */
+double machine_products(const struct machine *m, enum cost_class form, double batch, double rows, double columns, double depth, double width);
+
+/* Brings the spans' bandwidths down to what transfers reach. */
+void machine_links(const struct machine *m, struct span spans[GROUP_KINDS]);
+/* What shows of a transfer beside `shade` seconds of products. */
+double machine_exposed(const struct machine *m, double transfer, double shade);
 
 #endif

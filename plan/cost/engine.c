@@ -1,0 +1,79 @@
+#include "plan/cost/engine.h"
+
+#define END { .times = 0 }
+
+/* --- muster ------------------------------------------------------------------------
+ * agent/model/: norms take the residual sum along (reads x, r; writes sum, y), their backward the stream's gradient (reads dy,
+ * dres, x; writes dx); biases come with the products, their gradients read dy again. */
+
+static const struct engine_pass muster[] = {
+	{ PHASE_FORWARD, COST_NORM_FWD, NEED_NOTHING, 2, { [TENSOR_STREAM] = 4 } },
+	{ PHASE_FORWARD, COST_ROPE, NEED_ROPE, 1, { [TENSOR_ROTATED] = 2 } },
+	{ PHASE_FORWARD, COST_GELU_FWD, NEED_GELU, 1, { [TENSOR_UP] = 1, [TENSOR_ACT] = 1 } },
+	{ PHASE_FORWARD, COST_SWIGLU_FWD, NEED_SWIGLU, 1, { [TENSOR_UP] = 1, [TENSOR_ACT] = 1 } },
+	{ PHASE_FORWARD, COST_MOVED, NEED_DROPOUT, 2, { [TENSOR_STREAM] = 2 } },
+	{ PHASE_FORWARD, COST_MOVED, NEED_NOTHING, 2, { [TENSOR_ROUTED] = 2 } },
+	{ PHASE_BACKWARD, COST_NORM_BWD, NEED_NOTHING, 2, { [TENSOR_STREAM] = 4 } },
+	{ PHASE_BACKWARD, COST_ROPE, NEED_ROPE, 1, { [TENSOR_ROTATED] = 2 } },
+	{ PHASE_BACKWARD, COST_GELU_BWD, NEED_GELU, 1, { [TENSOR_UP] = 2, [TENSOR_ACT] = 1 } },
+	{ PHASE_BACKWARD, COST_SWIGLU_BWD, NEED_SWIGLU, 1, { [TENSOR_UP] = 2, [TENSOR_ACT] = 1 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_DROPOUT, 2, { [TENSOR_STREAM] = 2 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_BIAS, 2, { [TENSOR_STREAM] = 1 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_BIAS, 1, { [TENSOR_QKV] = 1 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_BIAS, 1, { [TENSOR_UP] = 1 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_NOTHING, 4, { [TENSOR_ROUTED] = 2 } },
+	{ PHASE_AGAIN, COST_NORM_FWD, NEED_NOTHING, 2, { [TENSOR_STREAM] = 2 } },
+	{ PHASE_AGAIN, COST_GELU_FWD, NEED_GELU, 1, { [TENSOR_UP] = 1, [TENSOR_ACT] = 1 } },
+	{ PHASE_AGAIN, COST_SWIGLU_FWD, NEED_SWIGLU, 1, { [TENSOR_UP] = 1, [TENSOR_ACT] = 1 } },
+	END
+};
+
+const struct engine ENGINE_MUSTER = {
+	.name = "muster", .passes = muster, .fused_attention = true, .hides_tp = true, .own_rows_first = true, .stops_short = true,
+	.hides_dp = true, .embed_fwd = 2, .embed_bwd = 3, .grad_width = 4,
+};
+
+/* --- Megatron-LM -------------------------------------------------------------------
+ * github.com/NVIDIA/Megatron-LM, megatron/model/transformer.py and fused_*.py, as of April 2021 (8cfef1bf) and May 2022
+ * (32132c6e). Scores, softmax and dropped weights of the whole square are stored (scale, mask and softmax fused; dropout apart, with
+ * a byte of mask each); bias, dropout and residual sum are one kernel, bias and GELU another; the query-key-value bias is a pass of its own; heads are
+ * copied into the order of the projection. Backward, besides the mirror of these: each bias's gradient reads what it sums, the
+ * residual's gradient is added in a pass of its own, LayerNorm's weights' gradients read both inputs again. */
+
+static const struct engine_pass megatron[] = {
+	{ PHASE_FORWARD, COST_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 2 } },           /* LayerNorm */
+	{ PHASE_FORWARD, COST_MOVED, NEED_DROPOUT, 2, { [TENSOR_STREAM] = 3.5 } },         /* bias, dropout, residual */
+	{ PHASE_FORWARD, COST_MOVED, NEED_NO_DROPOUT, 2, { [TENSOR_STREAM] = 3 } },
+	{ PHASE_FORWARD, COST_MOVED, NEED_NOTHING, 1, { [TENSOR_UP] = 1, [TENSOR_ACT] = 1 } },
+	{ PHASE_FORWARD, COST_MOVED, NEED_NOTHING, 1, { [TENSOR_QKV] = 2 } },
+	{ PHASE_FORWARD, COST_MOVED, NEED_NOTHING, 1, { [TENSOR_HEADS] = 2 } },
+	{ PHASE_FORWARD, COST_MOVED, NEED_NOTHING, 1, { [TENSOR_SCORES] = 2 } },           /* softmax */
+	{ PHASE_FORWARD, COST_MOVED, NEED_ATTN_DROPOUT, 1, { [TENSOR_SCORES] = 2.5 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_DROPOUT, 2, { [TENSOR_STREAM] = 2.5 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_BIAS, 2, { [TENSOR_STREAM] = 1 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 3 } },          /* residual */
+	{ PHASE_BACKWARD, COST_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 3 } },          /* LayerNorm: input, */
+	{ PHASE_BACKWARD, COST_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 2 } },          /* weights */
+	{ PHASE_BACKWARD, COST_MOVED, NEED_NOTHING, 1, { [TENSOR_UP] = 2, [TENSOR_ACT] = 1 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_BIAS, 1, { [TENSOR_UP] = 1 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_NOTHING, 1, { [TENSOR_QKV] = 2 } },             /* three gradients become one */
+	{ PHASE_BACKWARD, COST_MOVED, NEED_BIAS, 1, { [TENSOR_QKV] = 1 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_NOTHING, 1, { [TENSOR_HEADS] = 2 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_ATTN_DROPOUT, 1, { [TENSOR_SCORES] = 2.5 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_NOTHING, 1, { [TENSOR_SCORES] = 3 } },          /* softmax */
+	{ PHASE_AGAIN, COST_MOVED, NEED_NOTHING, 1, { [TENSOR_SCORES] = 2 } },
+	{ PHASE_AGAIN, COST_MOVED, NEED_ATTN_DROPOUT, 1, { [TENSOR_SCORES] = 2.5 } },
+	END
+};
+
+/* fp16 gradients are added up in fp16 by a pass of their own (reads two, writes one: 6 bytes) and summed so over replicas:
+ * after the step (--DDP-impl local), but with torch's DDP, beside the backward pass, where there is no pipeline
+ * (examples/sc21/run_table_1.sh). Loss: fp16 logits become fp32, then maximum, difference, exp, sum, quotient, gradient and
+ * its rounding, each a pass: 52 bytes. Update (megatron/optimizer): mean over replicas 4, copy to fp32 6, unscale and check 8, norm 4,
+ * Adam 28, copy to fp16 6. Between stages: batch_isend_irecv, then torch.cuda.synchronize (p2p_communication.py). */
+#define MEGATRON .passes = megatron, .waits = true, .scatters = true, .accumulate = 6, .embed_fwd = 4, .embed_bwd = 4, .loss = 52, \
+	.grad_width = 2, .update = 56
+
+const struct engine ENGINE_MEGATRON_2021 = { .name = "Megatron-LM of April 2021", MEGATRON };
+/* The backward pass's sums over tp ranks go on beside the weights' gradients since September 2021 (b462d254). */
+const struct engine ENGINE_MEGATRON_2022 = { .name = "Megatron-LM of May 2022", .hides_tp = true, MEGATRON };

@@ -1,0 +1,61 @@
+/*
+ * engine — the habits of a training engine, as far as a step's time depends on them: what a layer does besides its matrix
+ * products, what hides behind what, and how wide things are. The machine's rates are in machine.h, the job in job.h.
+ *
+ * ENGINE_MUSTER is what agent/ does. The others are there to hold the model against published measurements: what they
+ * do was read in Megatron-LM's public history, at the commits that were current when the measurements were made.
+ */
+#ifndef MUSTER_PLAN_COST_ENGINE_H
+#define MUSTER_PLAN_COST_ENGINE_H
+
+#include "plan/cost/machine.h"
+
+#include <stdbool.h>
+
+/* A layer's tensors on one rank. */
+enum engine_tensor {
+	TENSOR_STREAM,  /* [s, c] the residual stream; s = n / tp under sequence parallelism, else n */
+	TENSOR_QKV,     /* [n, q + 2 kv] */
+	TENSOR_ROTATED, /* [n, q + kv] */
+	TENSOR_HEADS,   /* [n, q] */
+	TENSOR_UP,      /* [rows, u] */
+	TENSOR_ACT,     /* [rows, f] */
+	TENSOR_ROUTED,  /* [rows, c] of a mixture; 0 in a dense layer */
+	TENSOR_SCORES,  /* [sequences, heads, seq, keys here] */
+	TENSORS
+};
+
+/* What must be so for a pass to be made. */
+enum engine_need { NEED_NOTHING, NEED_DROPOUT, NEED_NO_DROPOUT, NEED_ATTN_DROPOUT, NEED_GELU, NEED_SWIGLU, NEED_ROPE, NEED_BIAS };
+
+enum engine_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_AGAIN /* of selective recomputation */ };
+
+/* Operations over whole tensors, one row a sort. */
+struct engine_pass {
+	enum engine_phase phase;
+	enum cost_class class;
+	enum engine_need need;
+	int times;              /* a layer */
+	double moves[TENSORS];  /* elements read and written, for each element of the tensor */
+};
+
+struct engine {
+	const char *name;
+	const struct engine_pass *passes; /* of a layer; ends with one of times 0 */
+	bool fused_attention;  /* scores never reach memory and masked ones are not computed; else the whole square goes through memory */
+	bool hides_tp;         /* behind the backward products, Korthikanti et al., arXiv 2205.05198, section 4.2.2 */
+	bool own_rows_first;   /* a gathered input's own rows are multiplied while the others' come */
+	bool stops_short;      /* full recomputation leaves out the layer's last product */
+	bool hides_dp;         /* gradients' sums behind the last backward pass; false: only without a pipeline */
+	bool waits;            /* for its messages between stages, its host too */
+	bool scatters;         /* of such a message, whole on every tp rank, each sends its part, and the receivers gather it */
+	double accumulate;     /* bytes moved a parameter and micro-batch to add gradients up, beside the products */
+	double embed_fwd, embed_bwd; /* passes over [n, c] */
+	double loss;           /* bytes moved a logit; 0: five elements' (three passes of COST_XENT) */
+	double grad_width;     /* bytes of an element of gradients that are summed over replicas */
+	double update;         /* bytes moved a parameter by an optimizer step; 0: by the optimizer's kind */
+};
+
+extern const struct engine ENGINE_MUSTER, ENGINE_MEGATRON_2021, ENGINE_MEGATRON_2022;
+
+#endif
