@@ -1,3 +1,4 @@
+#include "plan/cost/devices.h"
 #include "plan/cost/step.h"
 
 #include "plan/speeds.h"
@@ -29,7 +30,7 @@ static void set_scales(const struct job *job, const struct plan *p, double *scal
 static void set_costs(const struct cost_case *c, struct plan *p, struct cost_rank *ranks)
 {
 	int stages = layout_n_stages(&p->layout);
-	double *forward = p->seconds, *input = forward + stages, *weight = input + stages;
+	double *forward = p->seconds, *input = forward + stages, *weight = input + stages, wait = cost_wait(c);
 	for (int s = 0; s < stages; s++) {
 		int pp, chunk;
 		layout_holder(&p->layout, s, &pp, &chunk);
@@ -40,9 +41,9 @@ static void set_costs(const struct cost_case *c, struct plan *p, struct cost_ran
 		r->layers += p->stages[s].layer_hi - p->stages[s].layer_lo;
 		r->first |= p->stages[s].first;
 		r->last |= p->stages[s].last;
-		forward[s] = r->scale * cost_forward(&t);
+		forward[s] = r->scale * cost_forward(&t) + wait;
 		weight[s] = r->scale * t.weight;
-		input[s] = r->scale * cost_backward(&t) - weight[s];
+		input[s] = r->scale * cost_backward(&t) - weight[s] + wait;
 	}
 	p->costs.hop = cost_hop(c);
 }
@@ -65,14 +66,17 @@ int plan_cost(const struct job *job, const struct cluster *cluster, struct plan 
 {
 	struct span spans[GROUP_KINDS];
 	struct cost_units units;
+	struct machine machine;
 	struct cost_rank *ranks = calloc((size_t)p->layout.pp, sizeof *ranks);
 	double *scale = calloc((size_t)p->layout.pp, sizeof *scale);
 	struct cost_case c = {
 		.job = job, .shape = &p->shape, .layout = &p->layout, .stages = p->stages, .units = &units, .spans = spans, .scale = scale,
-		.rates = cost_rates_of(job, cluster, p), .micros = p->shares[p->pace].micros,
+		.machine = &machine, .engine = &ENGINE_MUSTER, .micros = p->shares[p->pace].micros,
 	};
 	int rc = ranks && scale ? 0 : err_set(e, ERR_NOMEM, "no memory to predict %d stages; close other programs", p->layout.pp);
 	if (!rc && !(rc = spans_of(cluster, &p->layout, p->slots, spans, e) || alloc_costs(p, e) ? -1 : 0)) {
+		machine_of_plan(job, cluster, p, &machine);
+		machine_links(&machine, spans);
 		cost_units_of(&p->shape, &p->layout, job->parallel.sp, &units);
 		set_scales(job, p, scale);
 		rc = predict(&c, p, ranks, e);

@@ -2,30 +2,24 @@
  * cost — what a step takes, predicted. For plan/cost and plan/search.
  *
  * The model:
- *   - A matrix product takes its FLOPs at MATRIX_SHARE of the device's rate; everything between products takes its
- *     bytes at MEMORY_SHARE of the device's bandwidth; each operation takes OP_COST besides. Attention
- *     counts half of its square (causal), and once more in the backward pass, which recomputes it.
- *   - A backward pass does each product twice; where layers recompute, what they do again comes before it.
+ *   - A machine (machine.h) has rates for products, attention and passes over tensors; an engine (engine.h) has habits: which passes a layer
+ *     makes, what it hides, what it does again. Every operation counts once, with its own shape: the linears forward and in both
+ *     backward forms, attention, each pass.
  *   - A sum over tp ranks is a ring: 2 (t - 1) messages of 1/t of the tensor. Four a layer and micro-batch, of
  *     [tokens, hidden] each; one for the embedding, one for the head. Sequence parallelism moves as much, and in the backward pass gathers
- *     two inputs again. That the engine hides some of it behind the products (parallel.overlap) is not counted.
+ *     two inputs again. Behind products hides what the engine starts beside them (parallel.overlap).
  *   - Keys and values go cp - 1 hops round the ring while attention computes: what that does not hide counts.
  *   - Each token's rows go to their experts and back, an all-to-all each way; loads are equal.
  *   - A step is the pipeline's time and what shows of the rest (step.h).
- * Links: plan/place/span.h. CPU agents share their node's cores by their
- * threads. fp32 products take a GPU twice as long as 2-byte ones (TF32). Figures that the cluster does not know are taken as one slow core's.
+ * Links: plan/place/span.h, at what transfers reach of them (machine_links).
  */
 #ifndef MUSTER_PLAN_COST_COST_H
 #define MUSTER_PLAN_COST_COST_H
 
+#include "plan/cost/engine.h"
+#include "plan/cost/machine.h"
 #include "plan/place/span.h"
 #include "plan/plan.h"
-
-/* Of the fastest agent. */
-struct cost_rates {
-	double flops, bandwidth;
-};
-struct cost_rates cost_rates_of(const struct job *job, const struct cluster *c, const struct plan *p);
 
 /* Elements of the units of each kind that a rank may have (tp and ep rank 0's); of a tied head, those of its copy on another rank. */
 struct cost_units {
@@ -40,15 +34,16 @@ struct cost_case {
 	const struct layout *layout;
 	const struct stage *stages;    /* [layout_n_stages] */
 	const struct cost_units *units;
-	const struct span *spans;      /* [GROUP_KINDS] */
+	const struct span *spans;      /* [GROUP_KINDS], after machine_links */
+	const struct machine *machine; /* of the fastest agent */
+	const struct engine *engine;
 	const double *scale;           /* [pp] seconds on the slowest replica's devices over those on the fastest; NULL: all alike */
-	struct cost_rates rates;
 	int micros;                    /* micro-batches of the slowest replica */
 };
 
-/* An operation that moves so many bytes through memory. */
-double cost_moved(const struct cost_rates *r, double bytes);
-/* Seconds of one micro-batch on one stage, on the fastest agent. Of the case it reads job, shape, rates, the degrees tp, cp and ep and
+/* Bytes of an element of weights and activations. */
+double cost_width(const struct cost_case *c);
+/* Seconds of one micro-batch on one stage, on the fastest agent. Of the case it reads job, shape, machine, engine, the degrees tp, cp and ep and
  * their spans; of the stage how many layers it has and how many of them recompute, and whether it is first or last. */
 struct cost_pass {
 	double fwd, bwd, weight;       /* compute; weight: of bwd, the weights' gradients alone */

@@ -79,7 +79,7 @@ double machine_products(const struct machine *m, enum cost_class form, double ba
 	double rate = cost_curve_at(curve_of(m, form), flops), best = in_tiles(m, tiles, batch, rows, columns, depth, rate);
 	for (size_t i = 1; i < sizeof tiles / sizeof *tiles; i++)
 		best = fmin(best, in_tiles(m, &tiles[i], batch, rows, columns, depth, rate));
-	return fmax(best, bytes / cost_curve_at(&m->rates[COST_MOVED], bytes)) + m->op;
+	return fmax(best, bytes / cost_curve_at(curve_of(m, COST_MOVED), bytes)) + m->op;
 }
 
 double machine_product(const struct machine *m, enum cost_class form, double n, double in, double out, double width)

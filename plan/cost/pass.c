@@ -1,60 +1,18 @@
 #include "plan/cost/cost.h"
 
 #include <math.h>
-#include <string.h>
-
-#define MATRIX_SHARE 0.70
-#define GPU_FP32 0.5 /* of the 2-byte types' rate: TF32 */
-#define MEMORY_SHARE 0.80
-#define OP_COST 5e-6
-#define UNKNOWN_FLOPS 20e9
-#define UNKNOWN_BANDWIDTH 5e9
 
 enum { F32 = 4 };
-
-static double known(double x, double otherwise)
-{
-	return x > 0 ? x : otherwise;
-}
-
-/* The slowest node that is used sets the pace. */
-static void slowest(double *rate, double x)
-{
-	if (*rate <= 0 || x < *rate)
-		*rate = x;
-}
-
-struct cost_rates cost_rates_of(const struct job *job, const struct cluster *c, const struct plan *p)
-{
-	struct cost_rates r = { 0 };
-	double type = job->precision.dtype == DTYPE_FP32 ? GPU_FP32 : 1;
-	for (int i = 0; i < p->world;) {
-		int node = p->ranks[i].node, threads = 0;
-		for (; i < p->world && p->ranks[i].node == node; i++)
-			threads += p->ranks[i].threads;
-		const struct node_kind *k = &c->kinds[c->nodes[node].kind];
-		double share = type;
-		if (!strcmp(k->device, "cpu"))
-			share = (double)p->threads / fmax(threads, k->cores) * k->devices;
-		slowest(&r.flops, known(k->device_flops, UNKNOWN_FLOPS) * share);
-		slowest(&r.bandwidth, known(k->device_bandwidth, UNKNOWN_BANDWIDTH) * share);
-	}
-	return r;
-}
-
-double cost_moved(const struct cost_rates *r, double bytes)
-{
-	return bytes / (MEMORY_SHARE * r->bandwidth) + OP_COST;
-}
-
-/* --- A layer --------------------------------------------------------------------- */
 
 /* The mean shard of a micro-batch; uneven cuts differ by less than the model errs. */
 struct shard {
 	double n, s, c, width; /* tokens, rows of the residual stream, hidden, bytes of an element */
 	double q, kv, f, up, vocab;
+	double heads;          /* of all sequences */
 	double rows;           /* that go through a feed-forward part: of a mixture top × n */
-	int experts;           /* here; 1 of a dense layer */
+	double experts;        /* here; 1 of a dense layer */
+	double sum;            /* seconds of an all-reduce of [n, c] over tp; a gather or a reduce-scatter takes half */
+	bool sp, hides;        /* transfers behind the backward products */
 };
 
 static struct shard shard_of(const struct cost_case *c)
@@ -62,88 +20,230 @@ static struct shard shard_of(const struct cost_case *c)
 	const struct job *job = c->job;
 	const struct model_shape *m = c->shape;
 	const struct layout *l = c->layout;
-	double n = (double)job->batch.micro * (double)m->seq / l->cp, f = (double)m->ffn / l->tp;
+	double n = (double)job->batch.micro * (double)m->seq / l->cp, f = (double)m->ffn / l->tp, width = cost_width(c);
+	bool sp = job->parallel.sp && l->tp > 1;
 	return (struct shard){
-		.n = n, .s = job->parallel.sp ? n / l->tp : n, .c = (double)m->hidden, .width = job->precision.dtype == DTYPE_FP32 ? 4 : 2,
+		.n = n, .s = sp ? n / l->tp : n, .c = (double)m->hidden, .width = width,
 		.q = (double)(m->heads * m->head_dim) / l->tp, .kv = (double)(m->kv_heads * m->head_dim) / l->tp,
 		.f = f, .up = m->gated ? 2 * f : f, .vocab = (double)m->vocab / l->tp,
-		.rows = m->experts ? n * (double)m->top : n, .experts = m->experts ? (int)(m->experts / l->ep) : 1,
+		.heads = (double)job->batch.micro * (double)m->heads / l->tp,
+		.rows = m->experts ? n * (double)m->top : n, .experts = m->experts ? (double)m->experts / l->ep : 1,
+		.sum = span_all_reduce(&c->spans[GROUP_TP], width * n * (double)m->hidden),
+		.sp = sp, .hides = c->engine->hides_tp && job->parallel.overlap && l->tp > 1,
 	};
 }
 
-static double product(const struct cost_rates *r, double n, double in, double out)
+/* --- Passes over tensors ------------------------------------------------------------- */
+
+static bool needed(const struct cost_case *c, enum engine_need need)
 {
-	return 2 * n * in * out / (MATRIX_SHARE * r->flops) + OP_COST;
+	switch (need) {
+	case NEED_DROPOUT:
+		return c->job->model.dropout > 0;
+	case NEED_NO_DROPOUT:
+		return c->job->model.dropout <= 0;
+	case NEED_ATTN_DROPOUT:
+		return c->job->model.attn_dropout > 0;
+	case NEED_GELU:
+		return !c->shape->gated;
+	case NEED_SWIGLU:
+		return c->shape->gated;
+	case NEED_ROPE:
+		return c->shape->rope;
+	case NEED_BIAS:
+		return c->shape->bias;
+	default:
+		return true;
+	}
 }
 
-/* Compute of a layer's forward pass by part. */
+static double passes_of(const struct cost_case *c, const struct shard *h, enum engine_phase phase)
+{
+	const double elements[TENSORS] = {
+		[TENSOR_STREAM] = h->s * h->c, [TENSOR_QKV] = h->n * (h->q + 2 * h->kv), [TENSOR_ROTATED] = h->n * (h->q + h->kv),
+		[TENSOR_HEADS] = h->n * h->q, [TENSOR_UP] = h->rows * h->up, [TENSOR_ACT] = h->rows * h->f,
+		[TENSOR_ROUTED] = c->shape->experts ? h->rows * h->c : 0,
+		[TENSOR_SCORES] = h->heads * (double)c->shape->seq * (double)c->shape->seq / c->layout->cp,
+	};
+	double seconds = 0;
+	for (const struct engine_pass *p = c->engine->passes; p->times; p++) {
+		double moved = 0;
+		if (p->phase != phase || !needed(c, p->need))
+			continue;
+		for (int t = 0; t < TENSORS; t++)
+			moved += p->moves[t] * elements[t];
+		seconds += p->times * machine_seconds(c->machine, p->class, h->width * moved);
+	}
+	return seconds;
+}
+
+static double moved(const struct cost_case *c, double bytes)
+{
+	return machine_seconds(c->machine, COST_MOVED, bytes);
+}
+
+/* --- A layer's products and attention ------------------------------------------------ */
+
+enum linear { LINEAR_QKV, LINEAR_OUT, LINEAR_UP, LINEAR_DOWN, LINEARS };
+enum { FORMS = COST_PRODUCT_WEIGHT + 1 };
+
+/* Seconds of each linear in each form. */
 struct layer {
-	double products, attention, between; /* between: norms, activation functions, rotation */
+	double linear[LINEARS][FORMS];
+	double router[FORMS];       /* 0 of a dense layer */
+	double attention, gradient; /* attention's forward pass and its backward's */
 };
 
-static struct layer layer_of(const struct cost_case *c, const struct shard *h)
+static double products(const struct layer *y, enum cost_class form)
 {
-	const struct model_shape *m = c->shape;
-	const struct cost_rates *r = &c->rates;
-	struct layer y = {
-		.products = product(r, h->n, h->c, h->q + 2 * h->kv) + product(r, h->n, h->q, h->c) + product(r, h->rows, h->c, h->up) +
-			    product(r, h->rows, h->f, h->c) + 2 * (h->experts - 1) * OP_COST,
-		.attention = 2 * h->n * h->q * (double)m->seq / (MATRIX_SHARE * r->flops) + OP_COST, /* two products, half masked */
-		.between = 2 * cost_moved(r, h->width * 4 * h->s * h->c) + cost_moved(r, h->width * h->rows * (h->up + h->f)) +
-			   (m->rope ? cost_moved(r, h->width * 2 * h->n * (h->q + h->kv)) : 0),
-	};
-	if (m->experts) {
-		y.products += product(r, h->n, h->c, (double)m->experts);
-		y.between += cost_moved(r, h->width * 4 * h->rows * h->c); /* rows gathered, and summed again */
-	}
-	return y;
+	double sum = y->router[form];
+	for (int i = 0; i < LINEARS; i++)
+		sum += y->linear[i][form];
+	return sum;
 }
+
+/* Scores and weights of the whole square, stored: two products forward, four backward. */
+static void stored_attention(const struct cost_case *c, const struct shard *h, struct layer *y)
+{
+	double keys = (double)c->shape->seq, queries = keys / c->layout->cp, dim = (double)c->shape->head_dim;
+	double score = machine_products(c->machine, COST_PRODUCT_FWD, h->heads, queries, keys, dim, h->width);
+	double weighted = machine_products(c->machine, COST_PRODUCT_FWD, h->heads, queries, dim, keys, h->width);
+	y->attention = score + weighted;
+	y->gradient = score + 3 * weighted;
+}
+
+static void set_layer(const struct cost_case *c, const struct shard *h, struct layer *y)
+{
+	const struct machine *m = c->machine;
+	double keys = (double)c->shape->seq, dim = (double)c->shape->head_dim, flops = 2 * h->n * h->q * keys; /* two products, half masked */
+	for (int form = 0; form < FORMS; form++) {
+		double each = h->rows / h->experts;
+		y->linear[LINEAR_QKV][form] = machine_product(m, (enum cost_class)form, h->n, h->c, h->q + 2 * h->kv, h->width);
+		y->linear[LINEAR_OUT][form] = machine_product(m, (enum cost_class)form, h->n, h->q, h->c, h->width);
+		y->linear[LINEAR_UP][form] = h->experts * machine_product(m, (enum cost_class)form, each, h->c, h->up, h->width);
+		y->linear[LINEAR_DOWN][form] = h->experts * machine_product(m, (enum cost_class)form, each, h->f, h->c, h->width);
+		y->router[form] = machine_product(m, (enum cost_class)form, h->n, h->c, (double)c->shape->experts, h->width);
+	}
+	y->attention = machine_attention(m, COST_ATTENTION_FWD, flops, keys, dim);
+	y->gradient = machine_attention(m, COST_ATTENTION_BWD, 2.5 * flops, keys, dim);
+	if (!c->engine->fused_attention)
+		stored_attention(c, h, y);
+}
+
+/* --- A layer's transfers ------------------------------------------------------------- */
 
 /* Keys and values round the ring, beside attention's time. factor: how much more goes round in the backward pass. */
 static double ring_left(const struct cost_case *c, const struct shard *h, double attention, double factor)
 {
 	int cp = c->layout->cp;
-	double all = (cp - 1) * span_hop(&c->spans[GROUP_CP], factor * 2 * h->kv * h->n * h->width), shade = attention * (cp - 1) / cp;
-	return cp > 1 ? fmax(0, all - shade) : 0;
+	double all = (cp - 1) * span_hop(&c->spans[GROUP_CP], factor * 2 * h->kv * h->n * h->width);
+	return cp > 1 ? machine_exposed(c->machine, all, attention * (cp - 1) / cp) : 0;
+}
+
+/* A gather of rows whose own share is multiplied meanwhile, if the engine does so. */
+static double gather_beside(const struct cost_case *c, const struct shard *h, double product)
+{
+	return h->hides && c->engine->own_rows_first ? machine_exposed(c->machine, h->sum / 2, product / c->layout->tp) : h->sum / 2;
+}
+
+static double tp_forward(const struct cost_case *c, const struct shard *h, const struct layer *y)
+{
+	if (!h->sp)
+		return 2 * h->sum;
+	return h->sum + gather_beside(c, h, y->linear[LINEAR_QKV][COST_PRODUCT_FWD]) + gather_beside(c, h, y->linear[LINEAR_UP][COST_PRODUCT_FWD]);
+}
+
+/* Of a column-parallel linear: the input's gradient is summed beside the weights' product; under sp its input is gathered again, beside the
+ * input's product. */
+static double column_backward(const struct cost_case *c, const struct shard *h, const double linear[FORMS])
+{
+	double shade = h->hides ? 1 : 0;
+	if (!h->sp)
+		return machine_exposed(c->machine, h->sum, shade * linear[COST_PRODUCT_WEIGHT]);
+	return machine_exposed(c->machine, h->sum / 2, shade * linear[COST_PRODUCT_INPUT]) +
+	       machine_exposed(c->machine, h->sum / 2, shade * linear[COST_PRODUCT_WEIGHT]);
+}
+
+static double tp_backward(const struct cost_case *c, const struct shard *h, const struct layer *y)
+{
+	double columns = column_backward(c, h, y->linear[LINEAR_QKV]) + column_backward(c, h, y->linear[LINEAR_UP]);
+	if (!h->sp)
+		return columns;
+	return columns + gather_beside(c, h, y->linear[LINEAR_OUT][COST_PRODUCT_INPUT]) + gather_beside(c, h, y->linear[LINEAR_DOWN][COST_PRODUCT_INPUT]);
+}
+
+/* --- A stage ------------------------------------------------------------------------- */
+
+/* What a layer's backward pass recomputes. short: without the last product and its sum. */
+static double again_of(const struct cost_case *c, const struct shard *h, const struct layer *y, double cp, double ep)
+{
+	double last = c->engine->stops_short ? y->linear[LINEAR_DOWN][COST_PRODUCT_FWD] + (h->sp ? h->sum / 2 : h->sum) + ep : 0;
+	if (c->job->recompute.mode == RECOMPUTE_NONE)
+		return 0;
+	if (c->job->recompute.mode == RECOMPUTE_SELECTIVE)
+		return y->attention + passes_of(c, h, PHASE_AGAIN) + cp;
+	return products(y, COST_PRODUCT_FWD) + y->attention + passes_of(c, h, PHASE_FORWARD) + tp_forward(c, h, y) + cp + 2 * ep - last;
+}
+
+static double accumulated(const struct cost_case *c, const struct shard *h)
+{
+	double linear = h->c * (2 * h->q + 2 * h->kv) + h->experts * h->c * (h->up + h->f);
+	return moved(c, c->engine->accumulate * linear);
 }
 
 static void add_layers(const struct cost_case *c, const struct shard *h, const struct stage *stage, struct cost_pass *t)
 {
-	const struct job *job = c->job;
-	double layers = stage->layer_hi - stage->layer_lo, sum = span_all_reduce(&c->spans[GROUP_TP], h->width * h->n * h->c);
-	int every = (int)job->recompute.every;
-	double again = job->recompute.mode == RECOMPUTE_NONE ? 0 : (stage->layer_hi + every - 1) / every - (stage->layer_lo + every - 1) / every;
-	struct layer y = layer_of(c, h);
+	double layers = stage->layer_hi - stage->layer_lo;
+	int every = (int)c->job->recompute.every;
+	double redone = (stage->layer_hi + every - 1) / every - (stage->layer_lo + every - 1) / every;
+	struct layer y;
+	set_layer(c, h, &y);
 	double cp = ring_left(c, h, y.attention, 1), ep = span_all_to_all(&c->spans[GROUP_EP], h->rows * h->c * h->width);
-	t->fwd = layers * (y.products + y.attention + y.between);
-	t->bwd = layers * (2 * y.products + 2.5 * y.attention + 2 * y.between);
-	t->weight = layers * y.products;
-	t->tp_fwd = layers * 2 * sum;
-	t->tp_bwd = layers * (2 + (job->parallel.sp ? 1 : 0)) * sum; /* sp: two inputs are gathered again, half a sum each */
+	double weight = products(&y, COST_PRODUCT_WEIGHT) + accumulated(c, h);
+	t->fwd = layers * (products(&y, COST_PRODUCT_FWD) + y.attention + passes_of(c, h, PHASE_FORWARD));
+	t->bwd = layers * (products(&y, COST_PRODUCT_INPUT) + weight + y.gradient + passes_of(c, h, PHASE_BACKWARD));
+	t->weight = layers * weight;
+	t->tp_fwd = layers * tp_forward(c, h, &y);
+	t->tp_bwd = layers * tp_backward(c, h, &y);
 	t->cp_fwd = layers * cp;
-	t->cp_bwd = layers * ring_left(c, h, 2.5 * y.attention, 2);
+	t->cp_bwd = layers * ring_left(c, h, y.gradient, 2);
 	t->ep_fwd = t->ep_bwd = layers * 2 * ep;
-	t->again = again * (y.attention + y.between + cp + (job->recompute.mode == RECOMPUTE_FULL ? y.products + 2 * sum + 2 * ep : 0));
+	t->again = redone * again_of(c, h, &y, cp, ep);
+}
+
+static void add_embedding(const struct cost_case *c, const struct shard *h, struct cost_pass *t)
+{
+	t->fwd += moved(c, c->engine->embed_fwd * h->width * h->n * h->c);
+	t->bwd += moved(c, c->engine->embed_bwd * h->width * h->n * h->c) + moved(c, c->engine->accumulate * h->vocab * h->c);
+	t->tp_fwd += h->sp ? h->sum / 2 : h->sum;
+	t->tp_bwd += h->sp ? h->sum / 2 : 0;
+}
+
+/* The head's backward comes with the loss. */
+static void add_head(const struct cost_case *c, const struct shard *h, struct cost_pass *t)
+{
+	const struct machine *m = c->machine;
+	double logits = h->n * h->vocab, stream = h->width * h->s * h->c;
+	for (int form = 0; form < FORMS; form++)
+		t->fwd += machine_product(m, (enum cost_class)form, h->n, h->c, h->vocab, h->width);
+	if (c->engine->loss > 0)
+		t->fwd += moved(c, c->engine->loss * logits);
+	else
+		t->fwd += machine_seconds(m, COST_XENT, h->width * logits) + 2 * machine_seconds(m, COST_XENT, 2 * h->width * logits);
+	t->fwd += machine_seconds(m, COST_NORM_FWD, 4 * stream) + moved(c, c->engine->accumulate * h->vocab * h->c);
+	t->bwd += machine_seconds(m, COST_NORM_BWD, 4 * stream);
+	t->tp_fwd += (h->sp ? h->sum / 2 : 0) + span_all_reduce(&c->spans[GROUP_TP], F32 * h->n) + span_all_reduce(&c->spans[GROUP_TP], F32 * 2 * h->n);
+	t->tp_bwd += h->sp ? h->sum / 2 : h->sum;
 }
 
 struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *stage)
 {
-	const struct cost_rates *r = &c->rates;
-	const struct span *tp = &c->spans[GROUP_TP];
 	struct shard h = shard_of(c);
 	struct cost_pass t;
-	double sum = span_all_reduce(tp, h.width * h.n * h.c);
 	add_layers(c, &h, stage, &t);
-	if (stage->first) {
-		t.fwd += cost_moved(r, h.width * 2 * h.n * h.c);
-		t.bwd += cost_moved(r, h.width * 3 * h.n * h.c);
-		t.tp_fwd += sum;
-	}
-	if (stage->last) { /* the head's backward comes with the loss */
-		t.fwd += 3 * product(r, h.n, h.c, h.vocab) + cost_moved(r, h.width * 5 * h.n * h.vocab) + cost_moved(r, h.width * 4 * h.n * h.c);
-		t.bwd += cost_moved(r, h.width * 6 * h.n * h.c);
-		t.tp_fwd += span_all_reduce(tp, F32 * h.n) + span_all_reduce(tp, F32 * 2 * h.n);
-		t.tp_bwd += sum;
-	}
+	if (stage->first)
+		add_embedding(c, &h, &t);
+	if (stage->last)
+		add_head(c, &h, &t);
 	return t;
 }

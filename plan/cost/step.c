@@ -10,9 +10,9 @@
 
 enum { F32 = 4 };
 
-static double width_of(const struct job *job)
+double cost_width(const struct cost_case *c)
 {
-	return job->precision.dtype == DTYPE_FP32 ? 4 : 2;
+	return c->job->precision.dtype == DTYPE_FP32 ? 4 : 2;
 }
 
 double cost_forward(const struct cost_pass *t)
@@ -39,10 +39,25 @@ void cost_add(struct cost_pass *sum, const struct cost_pass *t)
 	sum->ep_bwd += t->ep_bwd;
 }
 
-double cost_hop(const struct cost_case *c)
+/* Bytes of the stream of a micro-batch on one rank. */
+static double message(const struct cost_case *c)
 {
 	double tokens = (double)c->job->batch.micro * (double)c->shape->seq / c->layout->cp / (c->job->parallel.sp ? c->layout->tp : 1);
-	return span_hop(&c->spans[GROUP_PP], width_of(c->job) * tokens * (double)c->shape->hidden);
+	return cost_width(c) * tokens * (double)c->shape->hidden;
+}
+
+double cost_hop(const struct cost_case *c)
+{
+	return c->engine->waits ? 0 : span_hop(&c->spans[GROUP_PP], message(c));
+}
+
+double cost_wait(const struct cost_case *c)
+{
+	bool whole = !c->job->parallel.sp && c->engine->scatters;
+	if (!c->engine->waits || c->layout->pp < 2)
+		return 0;
+	return span_hop(&c->spans[GROUP_PP], message(c) / (whole ? c->layout->tp : 1)) + c->machine->sync +
+	       (whole ? span_all_reduce(&c->spans[GROUP_TP], message(c)) / 2 : 0);
 }
 
 /* --- The replicas' transfers, the optimizer ------------------------------------------- */
@@ -75,10 +90,11 @@ static double exposed(const struct cost_case *c, const struct cost_rank *r, enum
 	if (elements <= 0 || span->ranks < 2)
 		return 0;
 	double forward = r->scale * r->pass.fwd, backward = r->scale * (r->pass.bwd + r->pass.tp_bwd + r->pass.again);
-	double grads = span_all_reduce(span, F32 * elements) / (zero ? 2 : 1), params = span_all_reduce(span, width_of(c->job) * elements) / 2;
-	double last = span_all_reduce(span, fmin(F32 * elements, BUCKET_BYTES)) / (zero ? 2 : 1);
-	double sums = zero < 2 ? fmax(last, grads - backward) : last + c->micros * fmax(0, grads - backward);
-	double gathers = zero == 0 ? 0 : zero < 3 ? params : c->micros * (fmax(0, params - forward) + fmax(0, params - backward));
+	double width = c->engine->grad_width, half = zero ? 2 : 1, shade = c->engine->hides_dp || c->layout->pp == 1 ? backward : 0;
+	double grads = span_all_reduce(span, width * elements) / half, params = span_all_reduce(span, cost_width(c) * elements) / 2;
+	double last = span_all_reduce(span, fmin(width * elements, BUCKET_BYTES)) / half, left = machine_exposed(c->machine, grads, shade);
+	double sums = zero < 2 ? fmax(last, left) : last + c->micros * left;
+	double gathers = zero == 0 ? 0 : zero < 3 ? params : c->micros * (machine_exposed(c->machine, params, forward) + machine_exposed(c->machine, params, backward));
 	return sums + gathers;
 }
 
@@ -87,7 +103,7 @@ static double tied_sum(const struct cost_case *c, const struct cost_rank *r)
 {
 	if (!c->shape->tied || r->first == r->last)
 		return 0;
-	return span_all_reduce(&c->spans[GROUP_TIE], F32 * (double)(c->shape->vocab * c->shape->hidden) / c->layout->tp);
+	return span_all_reduce(&c->spans[GROUP_TIE], c->engine->grad_width * (double)(c->shape->vocab * c->shape->hidden) / c->layout->tp);
 }
 
 static double update(const struct cost_case *c, const struct cost_rank *r)
@@ -97,7 +113,15 @@ static double update(const struct cost_case *c, const struct cost_rank *r)
 	zero_cuts(c->layout, (struct coords){ 0 }, (int)c->job->parallel.zero, 0, cuts);
 	for (int class = 0; class < ZERO_CLASSES; class++)
 		owned += elements_of(c, r, class) / cuts[class].shards;
-	return cost_moved(&c->rates, words * F32 * owned);
+	if (c->engine->update > 0)
+		return machine_seconds(c->machine, COST_MOVED, c->engine->update * owned);
+	return machine_seconds(c->machine, COST_OPTIMIZER, words * F32 * owned) + machine_seconds(c->machine, COST_MOVED, F32 * owned);
+}
+
+/* Of so many seconds' work, what the replicas wait for the slowest. */
+static double straggling(const struct cost_case *c, double seconds)
+{
+	return seconds * c->machine->spread * sqrt(2 * log(c->layout->dp));
 }
 
 /* --- The parts ------------------------------------------------------------------------- */
@@ -118,7 +142,7 @@ void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct c
 void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, double whole, struct plan_time *t)
 {
 	const struct cost_pass *s = &sum->slow.pass;
-	double times = c->micros * sum->slow.scale;
+	double times = c->micros * sum->slow.scale, dp = sum->dp + straggling(c, c->micros * sum->busy + sum->dp + sum->optimizer);
 	*t = (struct plan_time){
 		.compute = times * (s->fwd + s->bwd),
 		.recompute = times * s->again,
@@ -126,9 +150,9 @@ void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, doubl
 		.cp = times * (s->cp_fwd + s->cp_bwd),
 		.ep = times * (s->ep_fwd + s->ep_bwd),
 		.bubble = c->layout->pp > 1 ? whole - c->micros * sum->busy : 0, /* one stage's would be rounding */
-		.dp = sum->dp,
+		.dp = dp,
 		.optimizer = sum->optimizer,
-		.total = whole + sum->dp + sum->optimizer,
+		.total = whole + dp + sum->optimizer,
 	};
 }
 
@@ -164,6 +188,7 @@ static const struct cost_pass *pass_of(const struct cost_case *c, const struct s
 
 static void take_rank(const struct cost_case *c, int pp, struct passes *known, struct cost_rank *r, struct pipe_rank *times)
 {
+	double wait = cost_wait(c);
 	*r = (struct cost_rank){ .scale = c->scale ? c->scale[pp] : 1 };
 	for (int chunk = 0; chunk < c->layout->chunks; chunk++) {
 		const struct stage *s = &c->stages[layout_stage(c->layout, pp, chunk)];
@@ -177,9 +202,11 @@ static void take_rank(const struct cost_case *c, int pp, struct passes *known, s
 			times->first = both;
 		times->last = both;
 	}
-	times->forward = r->scale * cost_forward(&r->pass);
+	times->first += 2 * wait;
+	times->last += 2 * wait;
+	times->forward = r->scale * cost_forward(&r->pass) + c->layout->chunks * wait;
 	times->weight = r->scale * r->pass.weight;
-	times->input = r->scale * cost_backward(&r->pass) - times->weight;
+	times->input = r->scale * cost_backward(&r->pass) - times->weight + c->layout->chunks * wait;
 }
 
 void cost_step(const struct cost_case *c, struct plan_time *out)

@@ -3,11 +3,14 @@
  *
  *   - The pipeline's time is the schedule table's own. A plan simulates the table (plan/schedule/schedule.h); cost_step has a closed
  *     form of it, for searching: no table, no memory. Both share all else, here.
- *   - The gradients' ring over the replicas (for ZeRO, half of it: a reduce-scatter) hides behind the last micro-batch's backward, under ZeRO 2 and 3
+ *   - Messages between stages travel while their ranks compute; an engine that waits for them is busy meanwhile.
+ *   - The gradients' ring over the replicas (for ZeRO, half of it: a reduce-scatter) hides, if the engine does so, behind the last micro-batch's backward, under ZeRO 2 and 3
  *     behind each one's; what is longer shows, and at least the last bucket does. ZeRO 1 and 2 gather the new parameters at
  *     the end of the step, ZeRO 3 before each pass, hidden behind the pass before.
  *   - The two holders of a tied embedding sum its gradients.
- *   - The optimizer reads and writes seven (AdamW) or five (SGD) words for each parameter that the rank owns.
+ *   - The optimizer reads and writes seven (AdamW) or five (SGD) words for each parameter that the rank owns, and one for the gradients' norm.
+ *   - Replicas wait for the slowest of them: their times spread, and the largest of n normal draws lies about √(2 ln n) deviations over
+ *     the mean.
  */
 #ifndef MUSTER_PLAN_COST_STEP_H
 #define MUSTER_PLAN_COST_STEP_H
@@ -18,8 +21,9 @@
 double cost_forward(const struct cost_pass *t);
 double cost_backward(const struct cost_pass *t);
 void cost_add(struct cost_pass *sum, const struct cost_pass *t);
-/* A message between two stages. */
+/* A message between two stages on its way; 0 where the ranks wait for it, and then cost_wait is what each of a pass's two takes of its rank. */
 double cost_hop(const struct cost_case *c);
+double cost_wait(const struct cost_case *c);
 
 /* One pipeline rank's share of a step: layers and ends of all its chunks, their passes over a micro-batch. */
 struct cost_rank {

@@ -433,59 +433,6 @@ static void unknown_figures_still_give_a_prediction(void **state)
 	plan_free(&p);
 }
 
-/* Published runs on A100s: layers, hidden, heads, tp, pp, chunks, replicas, batch, micro-batch, how, measured seconds. Coarse on purpose. */
-struct run {
-	int layers, hidden, heads, tp, pp, chunks, dp, global, micro;
-	const char *how;
-	double seconds;
-};
-
-#define FULL "recompute.mode=full"
-#define SELECTIVE "recompute.mode=selective parallel.sp=yes"
-
-static const struct run runs[] = {
-	/* Narayanan et al., arXiv 2104.04473, table 1 */
-	{ 24, 2304, 24, 1, 1, 1, 32, 512, 16, FULL, 3.53 },
-	{ 30, 3072, 32, 2, 1, 1, 32, 512, 16, FULL, 3.70 },
-	{ 36, 4096, 32, 4, 1, 1, 32, 512, 16, FULL, 3.70 },
-	{ 40, 6144, 48, 8, 1, 1, 32, 1024, 8, FULL, 9.40 },
-	{ 48, 8192, 64, 8, 2, 1, 32, 1536, 4, FULL, 14.45 },
-	{ 60, 10240, 80, 8, 4, 3, 32, 1792, 2, FULL, 16.06 },
-	{ 80, 12288, 96, 8, 8, 2, 24, 2304, 2, FULL, 24.82 },
-	{ 96, 16384, 128, 8, 16, 2, 15, 2160, 1, FULL, 37.61 },
-	{ 105, 20480, 128, 8, 35, 3, 9, 2520, 1, FULL, 54.08 },
-	{ 128, 25600, 160, 8, 64, 1, 6, 3072, 1, FULL, 102.63 },
-	/* Korthikanti et al., arXiv 2205.05198, tables 3 and 5 */
-	{ 48, 6144, 64, 8, 1, 1, 1, 4, 4, FULL, 1.42 }, { 48, 6144, 64, 8, 1, 1, 1, 4, 4, SELECTIVE, 1.10 },
-	{ 96, 12288, 96, 8, 8, 3, 1, 64, 1, FULL, 18.13 }, { 96, 12288, 96, 8, 8, 3, 1, 64, 1, SELECTIVE, 13.75 },
-	{ 105, 20480, 128, 8, 35, 3, 1, 280, 1, FULL, 49.05 }, { 105, 20480, 128, 8, 35, 3, 1, 280, 1, SELECTIVE, 37.83 },
-	{ 128, 25600, 160, 8, 64, 1, 1, 512, 1, FULL, 94.42 }, { 128, 25600, 160, 8, 64, 1, 1, 512, 1, SELECTIVE, 71.49 },
-};
-
-static void published_runs_are_predicted_roughly(void **state)
-{
-	static struct yard y;
-	struct node_kind roomy = a100;
-	(void)state;
-	roomy.device_memory = 0;
-	for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-		const struct run *r = &runs[i];
-		char words[500];
-		int used = snprintf(words, sizeof words, "model.vocab=51200 model.seq=2048 precision.dtype=bf16 model.layers=%d model.hidden=%d model.heads=%d "
-				    "parallel.tp=%d parallel.pp=%d parallel.dp=%d batch.global=%d batch.micro=%d %s", r->layers, r->hidden, r->heads,
-				    r->tp, r->pp, r->dp, r->global, r->micro, r->how);
-		if (r->chunks > 1)
-			snprintf(words + used, sizeof words - (size_t)used, " parallel.schedule=interleaved parallel.chunks=%d", r->chunks);
-		struct job job = job_of(NULL, words);
-		struct plan p = plan_of(&job, build(&y, roomy, r->tp * r->pp * r->dp / 8));
-		double ratio = p.time.total / r->seconds;
-		print_message("    %3d layers of %5d, tp %d, pp %2d × %d, dp %2d: predicted / measured %.2f\n", r->layers, r->hidden, r->tp, r->pp,
-			      r->chunks, r->dp, ratio);
-		assert_true(ratio > 0.6 && ratio < 1.2);
-		plan_free(&p);
-	}
-}
-
 static void the_picture_shows_where_every_rank_sits(void **state)
 {
 	struct yard y;
@@ -571,7 +518,6 @@ int main(void)
 		cmocka_unit_test(strategies_save_what_they_are_for),
 		cmocka_unit_test(the_parts_of_a_step_add_up),
 		cmocka_unit_test(unknown_figures_still_give_a_prediction),
-		cmocka_unit_test(published_runs_are_predicted_roughly),
 		cmocka_unit_test(the_picture_shows_where_every_rank_sits),
 		cmocka_unit_test(a_thousand_ranks_fit_a_page),
 		cmocka_unit_test(the_json_holds_the_whole_plan),

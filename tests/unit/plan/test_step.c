@@ -1,6 +1,7 @@
 /* The closed forms of a step's time against the simulated tables: equal where they say so, and how near they are elsewhere. */
 #include "tests/unit/plan/tables.h"
 
+#include "plan/cost/devices.h"
 #include "plan/cost/pipe.h"
 #include "plan/cost/step.h"
 
@@ -58,16 +59,19 @@ static void a_plan_has_the_same_parts(void **state)
 		struct plan plan;
 		struct plan_time t;
 		struct cost_units units;
+		struct machine machine;
 		struct span spans[GROUP_KINDS];
 		while (words < 8 && layouts[k][words])
 			words++;
 		if (job_load("templates/jobs/gpt-175b.ini", layouts[k], words, &job, &e) || plan_build(&job, &cluster, &plan, &e) ||
 		    spans_of(&cluster, &plan.layout, plan.slots, spans, &e))
 			fail_msg("layout %d: %s", k, e.text);
+		machine_of_plan(&job, &cluster, &plan, &machine);
+		machine_links(&machine, spans);
 		cost_units_of(&plan.shape, &plan.layout, job.parallel.sp, &units);
 		struct cost_case c = {
 			.job = &job, .shape = &plan.shape, .layout = &plan.layout, .stages = plan.stages, .units = &units, .spans = spans,
-			.rates = cost_rates_of(&job, &cluster, &plan), .micros = plan.micros,
+			.machine = &machine, .engine = &ENGINE_MUSTER, .micros = plan.micros,
 		};
 		cost_step(&c, &t);
 		note(&all, t.total, plan.time.total);

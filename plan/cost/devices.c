@@ -1,0 +1,117 @@
+#include "plan/cost/devices.h"
+
+#include "plan/plan.h"
+
+#include <math.h>
+#include <string.h>
+
+#define UNKNOWN_FLOPS 20e9
+#define UNKNOWN_BANDWIDTH 5e9
+
+/*
+ * GPUs. `best` is the share of the data sheet's dense bf16 rate that the best of large square-ish products reach: measured, the
+ * "Maximum Achievable Matmul FLOPS" table in S. Bekman, "Machine Learning Engineering" (github.com/stas00/ml-engineering,
+ * compute/accelerator): A100 SXM 86.9 %, PCIe 81.1 %, H100 and H200 80.3 %, GH200 83.8 %, B200 77.6 %, GB200 72.9 %, MI300X
+ * 51.4 %, MI325X 60.4 %. Other rows are estimates from their neighbours of the generation: those without a lavish power budget
+ * throttle more. units: streaming multiprocessors (compute units), from the architectures' white papers.
+ */
+static const struct gpu {
+	const char *name; /* how the device's begins; the first row that fits counts */
+	int units;
+	double best;
+} gpus[] = {
+	{ "A100-PCIe", 108, 0.811 }, { "A800-PCIe", 108, 0.811 }, { "A100", 108, 0.869 }, { "A800", 108, 0.869 }, { "A30", 56, 0.8 },
+	{ "H100-PCIe", 114, 0.75 }, { "H100", 132, 0.803 }, { "H800", 132, 0.803 }, { "H200", 132, 0.803 }, { "H20", 78, 0.85 },
+	{ "GH200", 132, 0.838 }, { "GB200", 148, 0.729 }, { "GB300", 148, 0.729 }, { "B200", 148, 0.776 }, { "B300", 148, 0.786 },
+	{ "L40S", 142, 0.65 }, { "L40", 142, 0.8 }, { "L4", 58, 0.6 }, { "A10", 72, 0.7 }, { "A40", 84, 0.7 }, { "T4", 40, 0.5 },
+	{ "V100", 80, 0.8 }, { "P100", 56, 0.85 }, { "MI300A", 228, 0.51 }, { "MI300X", 304, 0.514 }, { "MI325X", 304, 0.604 },
+	{ "", 0, 0.75 },
+};
+
+/*
+ * What holds for all GPUs, found on A100s (tests/unit/plan/test_cost.c holds them to the published steps):
+ *   SUSTAINED  of `best`, in the course of a step: clocks are lower under hours of load than in a benchmark's 100 products
+ *   MEMORY     of the data sheet's bandwidth, by kernels that pass over tensors. Copies reach 0.85 to 0.9 of it; softmax, dropout and norms,
+ *              with their sums and random numbers, less. Narayanan's and Korthikanti's rows agree on 0.66 to 0.70
+ *   FUSED_FWD, FUSED_BWD   of the products' rate, by fused attention: Dao, "FlashAttention-2", arXiv 2307.08691, figures 5
+ *              and 6: causal, head of 128, 2k to 4k keys on A100: 170 and 130 TFLOPS of 265
+ *   WAVE       fetching a tile's first operands and writing 64 KiB of results at the units' share of the L2 cache: 3 to 4 µs
+ *   OP         from one kernel's end to the next one's start in a full queue, with its ramp
+ *   LINK, NET  NCCL's bus bandwidth of large all-reduces: 230 GB/s of 300 on 8 A100s (nccl-tests' issues 100 and 149), 20 to 23
+ *              of 25 a GPU over HDR InfiniBand (issue 119: 85 to 96 of 100 a node)
+ *   HIDDEN     units that NCCL's channels take from the products beside them: 16 to 20 of 108 (Calculon, systems/a100_80g.json: 15 %)
+ *   SYNC       cudaStreamSynchronize, then the host's launches before the device is busy again
+ *   SPREAD     Korthikanti et al., arXiv 2205.05198, section 6.3: 37.83 s become 39.15 s with eight replicas, of which their
+ *              all-reduce is 0.3 to 0.4; Sinha et al., "Not All GPUs Are Created Equal", SC22: a few percent between A100s
+ */
+#define SUSTAINED 0.98
+#define MEMORY 0.70
+#define FUSED_FWD 0.60
+#define FUSED_BWD 0.45
+#define WAVE 3.5e-6
+#define OP 4e-6
+#define LINK 0.77
+#define NET 0.80
+#define HIDDEN 0.15
+#define SYNC 100e-6
+#define SPREAD 0.012
+#define WIDE 0.5 /* fp32 products of the 2-byte ones' rate */
+
+/* CPUs that were not measured: an ordinary BLAS's share of the cores' peak, STREAM's of the memory's, a parallel region's start. */
+#define CPU_PRODUCTS 0.70
+#define CPU_MEMORY 0.80
+#define CPU_OP 5e-6
+
+static double known(double x, double otherwise)
+{
+	return x > 0 ? x : otherwise;
+}
+
+static struct cost_curve flat(double rate)
+{
+	return (struct cost_curve){ 1, { 1 }, { rate } };
+}
+
+static const struct gpu *gpu_of(const char *device)
+{
+	const struct gpu *g = gpus;
+	while (strncmp(device, g->name, strlen(g->name)))
+		g++;
+	return g;
+}
+
+void machine_of(const struct node_kind *k, bool narrow, double part, struct machine *out)
+{
+	double flops = part * known(k->device_flops, UNKNOWN_FLOPS), bandwidth = part * known(k->device_bandwidth, UNKNOWN_BANDWIDTH);
+	*out = (struct machine){ .op = CPU_OP, .hidden = 1 };
+	out->rates[COST_PRODUCT_FWD] = flat(CPU_PRODUCTS * flops);
+	out->rates[COST_MOVED] = flat(CPU_MEMORY * bandwidth);
+	if (!strcmp(k->device, "cpu"))
+		return;
+	const struct gpu *g = gpu_of(k->device);
+	double products = SUSTAINED * g->best * flops * (narrow ? 1 : WIDE);
+	*out = (struct machine){ .op = OP, .units = g->units, .wave = WAVE, .link_share = LINK, .net_share = NET, .hidden = HIDDEN,
+				 .sync = SYNC, .spread = SPREAD };
+	out->rates[COST_PRODUCT_FWD] = flat(products);
+	out->rates[COST_ATTENTION_FWD] = flat(FUSED_FWD * products);
+	out->rates[COST_ATTENTION_BWD] = flat(FUSED_BWD * products);
+	out->rates[COST_MOVED] = flat(MEMORY * bandwidth);
+}
+
+void machine_of_plan(const struct job *job, const struct cluster *c, const struct plan *p, struct machine *out)
+{
+	double slowest = 0;
+	for (int i = 0; i < p->world;) {
+		int node = p->ranks[i].node, threads = 0;
+		for (; i < p->world && p->ranks[i].node == node; i++)
+			threads += p->ranks[i].threads;
+		const struct node_kind *k = cluster_kind(c, node);
+		struct machine m;
+		machine_of(k, job->precision.dtype != DTYPE_FP32, strcmp(k->device, "cpu") ? 1 : (double)p->threads / fmax(threads, k->cores) * k->devices, &m);
+		double rate = cost_curve_at(&m.rates[COST_PRODUCT_FWD], 1);
+		if (slowest <= 0 || rate < slowest) {
+			slowest = rate;
+			*out = m;
+		}
+	}
+}
