@@ -74,8 +74,10 @@ double machine_products(const struct machine *m, enum cost_class form, double ba
 	double flops = 2 * batch * rows * columns * depth, bytes = width * batch * (rows * depth + depth * columns + rows * columns);
 	if (flops <= 0)
 		return 0;
-	if (m->units < 1)
-		return machine_seconds(m, form, flops) + (m->packing > 0 ? bytes / m->packing : 0);
+	if (m->units < 1) {
+		double weights = width * batch * columns * (form == COST_PRODUCT_WEIGHT ? rows : depth);
+		return machine_seconds(m, form, flops) + (m->packing[form] > 0 ? weights / m->packing[form] : 0);
+	}
 	double rate = cost_curve_at(curve_of(m, form), flops), best = in_tiles(m, tiles, batch, rows, columns, depth, rate);
 	for (size_t i = 1; i < sizeof tiles / sizeof *tiles; i++)
 		best = fmin(best, in_tiles(m, &tiles[i], batch, rows, columns, depth, rate));

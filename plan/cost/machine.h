@@ -6,7 +6,7 @@
  *
  *     seconds = work / rate(work) + op
  *
- * and a product besides the bytes of its three matrices at `packing`. GPUs' curves are constants with their sources (devices.h); CPUs'
+ * and a product besides the bytes of its weights at `packing`, as a library that lays them out anew reads and writes them first. GPUs' curves are constants with their sources (devices.h); CPUs'
  * are measured (calibration.h). Work and rate are FLOPs and FLOP/s, or bytes and bytes/s, read and written together.
  *
  * A GPU computes a product in tiles of the result, one on each of its `units` at a time. The last wave of tiles is
@@ -50,7 +50,7 @@ enum cost_class {
 struct machine {
 	/* A class without a curve takes that of its kind: PRODUCT_FWD's, ATTENTION_FWD's (else PRODUCT_FWD's), MOVED's. */
 	struct cost_curve rates[COST_CLASSES];
-	double packing; /* bytes/s; 0: in the products' rates */
+	double packing[COST_PRODUCT_WEIGHT + 1]; /* bytes/s, of each form of a product; 0: in its rate */
 	double op;      /* seconds an operation costs besides */
 	int units;      /* that tiles are dealt to; 0: products are not cut into such */
 	double wave;    /* seconds */

@@ -8,7 +8,7 @@
  *
  * Flat: copied by =, freed by free(). In the calibration file (calibration.h) as
  *
- *     "machines": [{"agents": 2, "threads": 1, "storage": "fp32", "op_s": 1e-6, "packing": 2e10,
+ *     "machines": [{"agents": 2, "threads": 1, "storage": "fp32", "op_s": 0, "packing": [7e9, 3e9, 0],
  *                   "rates": {"product_fwd": [[1e6, 5e10], …], …}}, …]
  *     "exchanges": [{"transport": "shm", "op": "all_reduce", "group": 2, "crowd": 8, "seconds": [[1024, 1e-5], …]}, …]
  */
@@ -67,6 +67,17 @@ bool measured_machine(const struct measured *m, int agents, int threads, bool na
 double measured_exchange(const struct measured *m, enum measured_op op, int group, int crowd, double bytes);
 /* How much longer everything takes when `busy` threads are: busy / cores, 1 at least. */
 double measured_share(const struct measured *m, double busy);
+
+/* One operation's time, from which curves are made. */
+struct measured_point {
+	enum cost_class class;
+	double x;              /* on the class's curve */
+	double work, seconds;
+	double weights;        /* bytes of a product's, else 0 */
+};
+/* The machine's curves through the points: of products, whose sizes come in many shapes, the mean of those that are alike. False when a class that all need
+ * lacks. */
+bool measured_fit(const struct measured_point *points, int n, struct machine *out);
 
 /* New references, NULL without memory; and what they hold, in range, added to *m. name: of the file. ERR_USAGE. */
 json_t *measured_machines_json(const struct measured *m);

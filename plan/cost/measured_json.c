@@ -39,8 +39,9 @@ static json_t *machine_json(const struct measured_machine *m)
 		if (c->n)
 			json_object_set_new(rates, cost_class_word((enum cost_class)i), points_json(c->n, c->x, c->rate));
 	}
-	return json_pack("{s:i, s:i, s:s, s:f, s:f, s:o}", "agents", m->agents, "threads", m->threads, "storage", storages[m->narrow],
-			 "op_s", m->machine.op, "packing", m->machine.packing, "rates", rates);
+	return json_pack("{s:i, s:i, s:s, s:f, s:[f, f, f], s:o}", "agents", m->agents, "threads", m->threads, "storage", storages[m->narrow],
+			 "op_s", m->machine.op, "packing", m->machine.packing[0], m->machine.packing[1],
+			 m->machine.packing[2], "rates", rates);
 }
 
 json_t *measured_machines_json(const struct measured *m)
@@ -112,18 +113,27 @@ static int read_rates(json_t *rates, struct machine *m)
 	return known && m->rates[COST_PRODUCT_FWD].n && m->rates[COST_MOVED].n ? 0 : -1;
 }
 
+static bool in_range(const struct measured_machine *x)
+{
+	bool good = x->agents >= 1 && x->agents <= MEASURED_AGENTS && x->threads >= 1 && x->threads <= MEASURED_AGENTS &&
+		    x->machine.op >= 0 && x->machine.op <= 1;
+	for (int i = 0; i <= COST_PRODUCT_WEIGHT; i++)
+		good &= x->machine.packing[i] >= 0 && x->machine.packing[i] <= 1e18;
+	return good;
+}
+
 static int read_machine(json_t *o, const char *name, struct measured *m, struct err *e)
 {
 	struct measured_machine x = { 0 };
 	const char *storage;
 	json_t *rates;
-	if (json_unpack(o, "{s:i, s:i, s:s, s:F, s:F, s:o !}", "agents", &x.agents, "threads", &x.threads, "storage", &storage, "op_s",
-			&x.machine.op, "packing", &x.machine.packing, "rates", &rates) || !json_is_object(rates))
+	double *packing = x.machine.packing;
+	if (json_unpack(o, "{s:i, s:i, s:s, s:F, s:[F, F, F!], s:o !}", "agents", &x.agents, "threads", &x.threads, "storage", &storage, "op_s",
+			&x.machine.op, "packing", &packing[0], &packing[1], &packing[2], "rates", &rates) || !json_is_object(rates))
 		return damaged(name, "an entry of machines is not complete, or has more than it should", e);
 	int narrow = index_of(storage, storages, 2);
 	x.narrow = narrow > 0;
-	if (narrow < 0 || x.agents < 1 || x.agents > MEASURED_AGENTS || x.threads < 1 || x.threads > MEASURED_AGENTS ||
-	    !(x.machine.op >= 0 && x.machine.op <= 1) || !(x.machine.packing >= 0 && x.machine.packing <= 1e18) || read_rates(rates, &x.machine))
+	if (narrow < 0 || !in_range(&x) || read_rates(rates, &x.machine))
 		return damaged(name, "an entry of machines is out of range", e);
 	int before = m->n_machines;
 	measured_add_machine(m, &x);

@@ -18,7 +18,7 @@ static const struct calibration_link truth = { .known = true, .alpha = 3e-6, .be
 static struct measured sample_measured(void)
 {
 	struct measured m = { .cores = 2 };
-	struct measured_machine machine = { .agents = 2, .threads = 1, .machine = { .op = 1e-6, .packing = 2e10 } };
+	struct measured_machine machine = { .agents = 2, .threads = 1, .machine = { .op = 1e-6, .packing = { 2e10, 3e10, 0 } } };
 	struct measured_exchange exchange = { .op = MEASURED_ALL_REDUCE, .group = 2, .crowd = 2, .n = 2, .bytes = { 1e3, 1e5 }, .seconds = { 1e-5, 1e-4 } };
 	machine.machine.rates[COST_PRODUCT_FWD] = (struct cost_curve){ 2, { 1e6, 1e8 }, { 4e10, 8e10 } };
 	machine.machine.rates[COST_MOVED] = (struct cost_curve){ 1, { 1e6 }, { 1e10 } };
@@ -165,7 +165,7 @@ static void machines_and_exchanges_out_of_range_are_refused(void **state)
 	(void)state;
 	static const char form[] = "{\"version\":2,\"kind\":\"muster-calibration\",\"host\":\"h\",\"cpu\":\"c\",\"cores\":2,\"ranks\":0,"
 				   "\"date\":\"d\",\"links\":[],\"machines\":[%s],\"exchanges\":[%s]}";
-#define MACHINE(agents, storage, rates) "{\"agents\":" agents ",\"threads\":1,\"storage\":\"" storage "\",\"op_s\":0,\"packing\":0,\"rates\":{" rates "}}"
+#define MACHINE(agents, storage, rates) "{\"agents\":" agents ",\"threads\":1,\"storage\":\"" storage "\",\"op_s\":0,\"packing\":[0,1e9,0],\"rates\":{" rates "}}"
 #define RATES "\"product_fwd\":[[1,1e9],[2,2e9]],\"moved\":[[1,1e9]]"
 #define EXCHANGE(op, group, points) "{\"transport\":\"shm\",\"op\":\"" op "\",\"group\":" group ",\"crowd\":4,\"seconds\":[" points "]}"
 	static const struct { const char *machines, *exchanges; int rc; } rows[] = {
@@ -173,6 +173,7 @@ static void machines_and_exchanges_out_of_range_are_refused(void **state)
 		{ MACHINE("1", "bf16", RATES) "," MACHINE("1", "fp32", RATES), "", 0 },
 		{ MACHINE("1", "fp32", RATES) "," MACHINE("1", "fp32", RATES), "", -1 },
 		{ MACHINE("0", "fp32", RATES), "", -1 },
+		{ "{\"agents\":1,\"threads\":1,\"storage\":\"fp32\",\"op_s\":0,\"packing\":[0,0],\"rates\":{" RATES "}}", "", -1 },
 		{ MACHINE("1", "fp8", RATES), "", -1 },
 		{ MACHINE("1", "fp32", "\"moved\":[[1,1e9]]"), "", -1 },
 		{ MACHINE("1", "fp32", RATES ",\"flying\":[[1,1e9]]"), "", -1 },
@@ -233,6 +234,30 @@ static void an_exchange_takes_what_was_measured_beside_as_many_ranks(void **stat
 	assert_float_equal(measured_exchange(&m, MEASURED_MESSAGE, 2, 2, 1e3), 0, 0);
 	m.transport = MEASURED_TCP;
 	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 8, 8, 1e3), 1e-4, 1e-12);
+}
+
+/* Of a machine of 5e10 FLOP/s that packs 4e9 bytes of weights a second and moves small tensors faster. */
+static void curves_go_through_what_was_measured(void **state)
+{
+	(void)state;
+	struct measured_point points[40];
+	struct machine got;
+	int n = 0;
+	for (double rows = 64; rows <= 1024; rows *= 2)
+		for (double side = 256; side <= 2048; side *= 2) {
+			double flops = 2 * rows * side * side, weights = 4 * side * side;
+			points[n++] = (struct measured_point){ COST_PRODUCT_FWD, flops, flops, flops / 5e10 + weights / 4e9, weights };
+		}
+	assert_false(measured_fit(points, n, &got));
+	points[n++] = (struct measured_point){ COST_MOVED, 1e6, 1e6, 1e-3, 0 };
+	points[n++] = (struct measured_point){ COST_MOVED, 1e4, 1e4, 1e-6, 0 };
+	assert_true(measured_fit(points, n, &got));
+	assert_float_equal(got.packing[COST_PRODUCT_FWD], 4e9, 1);
+	assert_float_equal(machine_product(&got, COST_PRODUCT_FWD, 128, 300, 400, 4) / (2.0 * 128 * 300 * 400 / 5e10 + 4.0 * 300 * 400 / 4e9), 1, 1e-9);
+	assert_int_equal(got.rates[COST_MOVED].n, 2);
+	assert_float_equal(machine_seconds(&got, COST_MOVED, 1e4), 1e-6, 1e-15);
+	assert_float_equal(machine_seconds(&got, COST_MOVED, 1e6), 1e-3, 1e-12);
+	assert_int_equal(got.rates[COST_ROPE].n, 0);
 }
 
 static void who_measures_keeps_what_another_tool_did_here(void **state)
@@ -332,6 +357,7 @@ int main(void)
 		cmocka_unit_test(machines_and_exchanges_out_of_range_are_refused),
 		cmocka_unit_test(an_agent_is_as_fast_as_those_measured_with_as_many_threads_and_neighbours),
 		cmocka_unit_test(an_exchange_takes_what_was_measured_beside_as_many_ranks),
+		cmocka_unit_test(curves_go_through_what_was_measured),
 		cmocka_unit_test(who_measures_keeps_what_another_tool_did_here),
 		cmocka_unit_test(a_plan_takes_the_figures_of_its_own_machine_only),
 	};
