@@ -1,7 +1,7 @@
-#include "plan/model/activations.h"
+#include "plan/memory.h"
+
 #include "plan/fit.h"
 #include "plan/speeds.h"
-#include "plan/model/zero.h"
 
 #include <math.h>
 
@@ -22,33 +22,108 @@ static double immense(const struct job *job, const struct model_shape *m, const 
 	return bytes > TENSOR_MOST ? bytes / l->tp : 0;
 }
 
-/* Layers of [lo, hi) that do their mixtures again: every n-th of the model, as the first is one. */
-static int doing_again(const struct act_dims *d, int lo, int hi)
+void memory_sizes_of(const struct job *job, const struct model_shape *m, const struct layout *l, int tp_rank, bool split, struct memory_sizes *out)
 {
-	int every = (int)d->every;
-	return act_experts_again(d, 0) ? (hi + every - 1) / every - (lo + every - 1) / every : 0;
+	struct memory_sizes s = { .immense = immense(job, m, l) };
+	struct act_dims d;
+	if (s.immense > 0) {
+		*out = s;
+		return;
+	}
+	struct stage plain = { .last = false }, last = { .last = true };
+	act_dims_of(job, m, l, tp_rank, split, &d);
+	s.offload = d.offload;
+	s.every = d.mode == RECOMPUTE_NONE ? 0 : (int)d.every;
+	for (int again = 0; again < 2; again++) {
+		int layer = again ? 0 : d.every > 1 ? 1 : -1; /* one of that sort: the first recomputes, and where not all do the second does not */
+		if (layer < 0 && s.every)
+			continue;
+		layer = layer < 0 ? 0 : layer;
+		s.layer[again] = (double)act_layer_bytes(&d, layer, false);
+		s.first[again] = s.layer[again] - (double)act_layer_bytes(&d, layer, true);
+	}
+	for (int a = 0; a < ACTS; a++)
+		s.work += act_home(&d, 0, false, (enum act)a) == ACT_WORK ? (double)act_bytes(&d, (enum act)a) : 0;
+	for (int a = 0; a < SLOTS; a++) {
+		s.slot += (double)act_slot_bytes(&d, &plain, (enum act_slot)a);
+		s.slot_last += (double)(act_slot_bytes(&d, &last, (enum act_slot)a) - act_slot_bytes(&d, &plain, (enum act_slot)a));
+	}
+	for (int a = 0; a < SCRATCHES; a++) {
+		s.scratch += (double)act_scratch_bytes(&d, false, (enum act_scratch)a);
+		s.scratch_last += (double)(act_scratch_bytes(&d, true, (enum act_scratch)a) - act_scratch_bytes(&d, false, (enum act_scratch)a));
+	}
+	s.scratch += m->rope ? (double)act_rope_bytes(&d) : 0;
+	if (d.moe) {
+		s.kept = (double)act_experts_kept(&d);
+		s.kept_scratch = (double)act_experts_scratch(&d);
+		s.kept_again = act_experts_again(&d, 0);
+	}
+	*out = s;
+}
+
+int memory_again(const struct memory_sizes *s, int lo, int hi)
+{
+	return s->every ? (hi + s->every - 1) / s->every - (lo + s->every - 1) / s->every : 0;
+}
+
+static double layers_of(const struct memory_sizes *s, const struct stage *stage)
+{
+	int again = memory_again(s, stage->layer_lo, stage->layer_hi), plain = stage->layer_hi - stage->layer_lo - again;
+	bool first = s->every && stage->layer_lo % s->every == 0;
+	return again * s->layer[1] + plain * s->layer[0] - (stage->layer_hi > stage->layer_lo ? s->first[first] : 0);
+}
+
+double memory_slot(const struct memory_sizes *s, const struct stage *stage)
+{
+	int again = s->kept_again ? memory_again(s, stage->layer_lo, stage->layer_hi) : 0;
+	return (s->offload ? 0 : layers_of(s, stage)) + s->slot + (stage->last ? s->slot_last : 0) +
+	       s->kept * (stage->layer_hi - stage->layer_lo - again);
+}
+
+double memory_offloaded(const struct memory_sizes *s, const struct stage *stage)
+{
+	return s->offload ? layers_of(s, stage) : 0;
+}
+
+/* The largest layer of a chunk. */
+static double largest(const struct memory_sizes *s, const struct stage *stage)
+{
+	int layers = stage->layer_hi - stage->layer_lo, again = memory_again(s, stage->layer_lo, stage->layer_hi);
+	bool first = s->every && stage->layer_lo % s->every == 0;
+	double most = layers > 0 ? s->layer[first] - s->first[first] : 0;
+	if (again > first)
+		most = fmax(most, s->layer[1]);
+	if (layers - again > !first)
+		most = fmax(most, s->layer[0]);
+	return most;
+}
+
+double memory_shared(const struct memory_sizes *s, const struct stage *chunks, int n)
+{
+	double staged = 0, sum = s->scratch + s->kept_scratch;
+	bool last = false;
+	int again = 0;
+	for (int i = 0; i < n; i++) {
+		staged = fmax(staged, largest(s, &chunks[i]));
+		last |= chunks[i].last;
+		again += memory_again(s, chunks[i].layer_lo, chunks[i].layer_hi);
+	}
+	return sum + (s->offload ? STAGED * staged : 0) + (last ? s->scratch_last : 0) + (again ? s->work : 0) +
+	       (again && s->kept_again ? s->kept : 0);
 }
 
 static void pass_memory(const struct job *job, const struct model_shape *m, const struct layout *l, int micros, const struct share *share,
 			struct plan_rank *r)
 {
-	struct act_dims d;
+	struct memory_sizes sizes;
 	struct sched_slots live;
-	int again = 0;
-	if ((r->activations = immense(job, m, l)) > 0)
+	memory_sizes_of(job, m, l, r->at.tp, schedule_splits(job->parallel.schedule), &sizes);
+	if ((r->activations = sizes.immense) > 0)
 		return;
-	act_dims_of(job, m, l, r->at.tp, schedule_splits(job->parallel.schedule), &d);
 	schedule_slots(job->parallel.schedule, l, micros, r->at.pp, &live);
-	for (int c = 0; c < share->n_chunks; c++) {
-		const struct stage *stage = &share->chunks[c];
-		int layers = stage->layer_hi - stage->layer_lo, again_here = doing_again(&d, stage->layer_lo, stage->layer_hi);
-		double experts = d.moe ? (double)act_experts_kept(&d) * (layers - again_here) : 0;
-		r->activations += live.live[c] * ((double)act_slot_total(&d, stage) + experts);
-		again += again_here;
-	}
-	r->buffers += (double)act_shared_total(&d, share->chunks, share->n_chunks, m->rope);
-	if (d.moe) /* those layers share one home */
-		r->buffers += (double)act_experts_scratch(&d) + (again ? (double)act_experts_kept(&d) : 0);
+	for (int c = 0; c < share->n_chunks; c++)
+		r->activations += live.live[c] * memory_slot(&sizes, &share->chunks[c]);
+	r->buffers += memory_shared(&sizes, share->chunks, share->n_chunks);
 }
 
 /* --- All ------------------------------------------------------------------------- */
@@ -61,28 +136,37 @@ static double token_bytes(const struct job *job, int micros)
 	return TOKEN * steps * planes * (double)micros * (double)job->batch.micro * (double)job->model.seq;
 }
 
-/* What the backend itself takes. */
-static double kern_bytes(const struct job *job, const struct layout *l, const struct plan_rank *r)
+double memory_rest(const struct job *job, int micros, int threads)
 {
-	int threads = r->threads ? r->threads : speeds_threads(job, layout_rank(l, r->at));
-	if (job->precision.dtype == DTYPE_FP32 || job->job.device != DEVICE_CPU)
-		return 0;
-	return (double)NARROW_LANE * (threads ? threads : 1);
+	bool narrow = job->precision.dtype != DTYPE_FP32 && job->job.device == DEVICE_CPU;
+	return token_bytes(job, micros) + (narrow ? (double)NARROW_LANE * (threads ? threads : 1) : 0);
 }
 
 /* Parameters, gradients, the optimizer's state, the store's buffers: as the ZeRO stage divides them (zero.h). */
-static void state_memory(const struct job *job, const struct model_shape *m, const struct layout *l, const struct share *share, bool saves,
-			 struct plan_rank *r)
+void memory_state(const struct job *job, const int64_t elements[UNIT_KINDS], const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
+		  struct plan_rank *r)
 {
-	int stage = (int)job->parallel.zero, moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1;
-	struct zero_cut cuts[ZERO_CLASSES];
+	int moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1;
 	struct zero_memory z;
-	zero_cuts(l, r->at, stage, job->parallel.zero_shard == ZERO_SHARD_NODE ? r->mates : 0, cuts);
-	zero_memory(m, share, stage, cuts, job->precision.dtype == DTYPE_FP32 ? ELEMENT : ELEMENT / 2, &z);
+	zero_memory_of(elements, counts, (int)job->parallel.zero, cuts, job->precision.dtype == DTYPE_FP32 ? ELEMENT : ELEMENT / 2, &z);
 	r->params = z.params;
 	r->grads = z.grads;
 	r->optimizer = job->offload.optimizer ? 0 : z.masters + ELEMENT * moments * z.owned;
 	r->buffers = z.gather + z.reduce;
+}
+
+static void state_memory(const struct job *job, const struct model_shape *m, const struct layout *l, const struct share *share, bool saves,
+			 struct plan_rank *r)
+{
+	int stage = (int)job->parallel.zero, moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1, counts[UNIT_KINDS];
+	int64_t elements[UNIT_KINDS];
+	struct zero_cut cuts[ZERO_CLASSES];
+	zero_cuts(l, r->at, stage, job->parallel.zero_shard == ZERO_SHARD_NODE ? r->mates : 0, cuts);
+	for (int kind = 0; kind < UNIT_KINDS; kind++) {
+		elements[kind] = catalogue_unit_elements(m, share, kind);
+		counts[kind] = catalogue_unit_count(m, share, kind);
+	}
+	memory_state(job, elements, counts, cuts, r);
 	r->snapshot = saves ? (1 + moments) * ELEMENT * zero_saved(m, share, stage, cuts) : 0;
 }
 
@@ -122,7 +206,7 @@ void plan_memory_rank(const struct job *job, const struct model_shape *m, const 
 	if (job->parallel.sync == SYNC_SERVER)
 		server_memory(job, m, l, &share, saves, r);
 	pass_memory(job, m, l, micros, &share, r);
-	r->buffers += token_bytes(job, micros) + kern_bytes(job, l, r);
+	r->buffers += memory_rest(job, micros, r->threads ? r->threads : speeds_threads(job, layout_rank(l, r->at)));
 	r->total = r->params + r->grads + r->optimizer + r->activations + r->buffers + r->snapshot;
 }
 

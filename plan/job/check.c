@@ -54,10 +54,21 @@ int64_t rule_nearest(const struct rule_job *j, int64_t from, int64_t least, int6
 	return least;
 }
 
+/* A parameter server's replicas are whole: there is no choice. */
+static int rule_open(const struct rule_job *j)
+{
+	static const size_t keys[] = { AT(parallel, sync), AT(parallel, automatic) };
+	if (j->job->parallel.sync == SYNC_SERVER)
+		return REFUSE(j, keys, "sync = server leaves nothing to decide automatically; use auto = no, or sync = all-reduce");
+	return 0;
+}
+
 int job_check(const struct job *job, const struct job_source *src, struct err *e)
 {
 	struct rule_job j = { .job = job, .src = src, .err = e };
 	model_shape(job, &j.shape);
+	if (job->open) /* whatever decides them keeps to the rules */
+		return rules_model(&j) || rule_open(&j) ? -1 : 0;
 	return rules_model(&j) || rules_parallel(&j) || rules_train(&j) || rules_idle(&j) ? -1 : 0;
 }
 

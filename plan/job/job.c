@@ -312,6 +312,8 @@ static int load(const char *text, size_t n, const char *name, const char *const 
 	for (int i = 0; i < n_words; i++)
 		if (take_word(&p, words[i]))
 			return -1;
+	for (int i = 0; i < job_n_keys && out->parallel.automatic; i++)
+		out->open |= src->line[i] ? 0 : job_key_open(&job_keys[i]);
 	return job_check(out, src, e);
 }
 

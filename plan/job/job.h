@@ -40,6 +40,13 @@ enum job_documents { DOCUMENTS_MIX, DOCUMENTS_MASK }; /* whether attention sees 
 enum job_launcher { LAUNCHER_AUTO, LAUNCHER_LOCAL, LAUNCHER_SLURM }; /* auto: slurm inside an allocation */
 enum job_bind { BIND_AUTO, BIND_NONE, BIND_CORE };   /* auto: to cores when there are enough for all agents' threads */
 enum job_device { DEVICE_CPU, DEVICE_CUDA };
+/* Keys that a search may decide (plan/search): bits of struct job's `open`. */
+enum job_open {
+	OPEN_TP = 1 << 0, OPEN_CP = 1 << 1, OPEN_PP = 1 << 2, OPEN_DP = 1 << 3, OPEN_EP = 1 << 4, OPEN_CHUNKS = 1 << 5, OPEN_STAGES = 1 << 6,
+	OPEN_SCHEDULE = 1 << 7, OPEN_SP = 1 << 8, OPEN_ZERO = 1 << 9, OPEN_ZERO_SHARD = 1 << 10, OPEN_MODE = 1 << 11, OPEN_EVERY = 1 << 12,
+	OPEN_ACTIVATIONS = 1 << 13, OPEN_OPTIMIZER = 1 << 14, OPEN_MICRO = 1 << 15,
+	OPEN_ALL = (1 << 16) - 1,
+};
 
 struct job {
 	struct {
@@ -76,6 +83,7 @@ struct job {
 		enum job_zero_shard zero_shard;
 		enum job_sync sync;
 		int64_t staleness;      /* server: most steps that a worker may be ahead of the slowest */
+		bool automatic;         /* all keys that a search may decide and that are not given are open */
 	} parallel;
 	struct {
 		enum job_recompute mode;
@@ -150,11 +158,12 @@ struct job {
 		int64_t every; /* steps between progress lines */
 		char level[JOB_TEXT];
 	} log;
+	uint32_t open; /* enum job_open: keys given as `auto`, which have their defaults until a search decides them (search_resolve) */
 };
 
 /* Reads the file (NULL: defaults only), then the `section.key=value` words, which
- * override it, a later word an earlier one. All checks that need no cluster are made. A job without a name gets
- * the file's, without folder and ".ini". */
+ * override it, a later word an earlier one. All checks that need no cluster are made; of a job with open keys those of the
+ * model's sizes alone. A job without a name gets the file's, without folder and ".ini". */
 int job_load(const char *path, const char *const *words, int n_words, struct job *out, struct err *e);
 /* The same from text, for the agent and the fuzzer; `name` stands for the file in errors. */
 int job_parse(const char *text, const char *name, struct job *out, struct err *e);

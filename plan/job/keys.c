@@ -67,6 +67,8 @@ const struct job_key job_keys[] = {
 	REAL(model, capacity, "0", 0, 1000, "Most tokens of an expert, as a multiple of its fair share; those beyond are dropped. 0: none is."),
 	ABOVE(model, init_std, "0.02", 0, 100, "Standard deviation of initial weights."),
 
+	{ .section = "parallel", .name = "auto", .offset = offsetof(struct job, parallel.automatic), .size = sizeof(bool), .type = JOB_BOOL,
+	  .def = "no", .words = bools, .doc = "Whether muster decides those keys that are not given: tp, cp, pp, dp, ep, chunks, stages, schedule, sp, zero, zero_shard; all of [recompute] and [offload]; batch.micro. A single one is left to it by the value auto, such as pp = auto." },
 	INT(parallel, tp, "1", 1, 1024, "Tensor parallel degree: ranks that share each layer. Keep it inside a node."),
 	INT(parallel, cp, "1", 1, 1024, "Context parallel degree: ranks that share each sequence."),
 	INT(parallel, pp, "1", 1, 1024, "Pipeline parallel degree: stages of consecutive layers."),
@@ -174,6 +176,24 @@ int job_key_at(size_t offset)
 		if (job_keys[i].offset == offset)
 			return i;
 	return -1;
+}
+
+uint32_t job_key_open(const struct job_key *key)
+{
+	static const struct { size_t offset; enum job_open bit; } bits[] = {
+		{ offsetof(struct job, parallel.tp), OPEN_TP }, { offsetof(struct job, parallel.cp), OPEN_CP },
+		{ offsetof(struct job, parallel.pp), OPEN_PP }, { offsetof(struct job, parallel.dp), OPEN_DP },
+		{ offsetof(struct job, parallel.ep), OPEN_EP }, { offsetof(struct job, parallel.chunks), OPEN_CHUNKS },
+		{ offsetof(struct job, parallel.stages), OPEN_STAGES }, { offsetof(struct job, parallel.schedule), OPEN_SCHEDULE },
+		{ offsetof(struct job, parallel.sp), OPEN_SP }, { offsetof(struct job, parallel.zero), OPEN_ZERO },
+		{ offsetof(struct job, parallel.zero_shard), OPEN_ZERO_SHARD }, { offsetof(struct job, recompute.mode), OPEN_MODE },
+		{ offsetof(struct job, recompute.every), OPEN_EVERY }, { offsetof(struct job, offload.activations), OPEN_ACTIVATIONS },
+		{ offsetof(struct job, offload.optimizer), OPEN_OPTIMIZER }, { offsetof(struct job, batch.micro), OPEN_MICRO },
+	};
+	for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
+		if (bits[i].offset == key->offset)
+			return bits[i].bit;
+	return 0;
 }
 
 bool job_section_known(const char *section)

@@ -57,6 +57,8 @@ const char *job_unprintable(const char *s, size_t n);
 /* -1 when there is none. */
 int job_key_find(const char *section, const char *name);
 int job_key_at(size_t offset);
+/* The key's bit of enum job_open, which the value `auto` sets; 0: no search decides it. */
+uint32_t job_key_open(const struct job_key *key);
 bool job_section_known(const char *section);
 
 /* Sets the field from text without blanks around it. On failure `why` holds "cause; remedy". */

@@ -48,6 +48,7 @@ static void put_limit(const struct job_key *key, double x, struct buf *out)
 
 void job_value_domain(const struct job_key *key, struct buf *out)
 {
+	bool open = job_key_open(key);
 	switch (key->type) {
 	case JOB_INT:
 	case JOB_REAL:
@@ -60,11 +61,11 @@ void job_value_domain(const struct job_key *key, struct buf *out)
 		buf_printf(out, "whole number from 0 to %" PRIu64, UINT64_MAX);
 		break;
 	case JOB_BOOL:
-		buf_puts(out, "yes or no");
+		buf_puts(out, open ? "yes, no" : "yes or no");
 		break;
 	case JOB_ENUM:
 	case JOB_WORD:
-		put_words(key, " or ", out);
+		put_words(key, open ? ", " : " or ", out);
 		break;
 	case JOB_NAME:
 		buf_puts(out, "letters, digits, '.', '_' and '-', beginning with a letter or digit");
@@ -79,6 +80,8 @@ void job_value_domain(const struct job_key *key, struct buf *out)
 		buf_puts(out, "text");
 		break;
 	}
+	if (open)
+		buf_puts(out, " or auto");
 }
 
 /* "cause; use a whole number from 1 to 9" */
@@ -263,6 +266,12 @@ int job_value_read(const struct job_key *key, const char *text, struct job *job,
 		buf_printf(why, "has no value; give one, or delete the line for the default (%s)", key->def);
 		return -1;
 	}
+	uint32_t open = job_key_open(key);
+	job->open &= ~open;
+	if (open && !strcmp(text, "auto")) {
+		job->open |= open;
+		text = key->def;
+	}
 	char shown[JOB_SHOWN];
 	const char *trap = text_trap(text);
 	if (trap) {
@@ -279,6 +288,10 @@ void job_value_write(const struct job_key *key, const struct job *job, struct bu
 	uint64_t seed;
 	double real;
 	int place;
+	if (job->open & job_key_open(key)) {
+		buf_puts(out, "auto");
+		return;
+	}
 	switch (key->type) {
 	case JOB_INT:
 		memcpy(&whole, from, sizeof whole);

@@ -58,15 +58,15 @@ double zero_saved(const struct model_shape *m, const struct share *s, int stage,
 	return saved;
 }
 
-void zero_memory(const struct model_shape *m, const struct share *s, int stage, const struct zero_cut cut[ZERO_CLASSES], int width,
-		 struct zero_memory *out)
+void zero_memory_of(const int64_t elements[UNIT_KINDS], const int counts[UNIT_KINDS], int stage, const struct zero_cut cut[ZERO_CLASSES],
+		    int width, struct zero_memory *out)
 {
 	struct zero_memory z = { 0 };
 	for (int kind = 0; kind < UNIT_KINDS; kind++) {
 		const struct zero_cut *c = &cut[zero_class(kind)];
 		const struct zero_policy *policy = zero_policy(stage, c);
-		int64_t n = catalogue_unit_elements(m, s, kind), lo, hi;
-		int count = catalogue_unit_count(m, s, kind);
+		int64_t n = elements[kind], lo, hi;
+		int count = counts[kind];
 		zero_owned(n, stage, c, &lo, &hi);
 		double whole = (double)n, own = (double)(hi - lo), buffers = count < ZERO_BUFFERS ? count : ZERO_BUFFERS;
 		z.params += width * count * (policy->params ? own : whole);
@@ -77,4 +77,16 @@ void zero_memory(const struct model_shape *m, const struct share *s, int stage, 
 	}
 	z.masters = width < (int)sizeof(float) ? (double)sizeof(float) * z.owned : 0;
 	*out = z;
+}
+
+void zero_memory(const struct model_shape *m, const struct share *s, int stage, const struct zero_cut cut[ZERO_CLASSES], int width,
+		 struct zero_memory *out)
+{
+	int64_t elements[UNIT_KINDS];
+	int counts[UNIT_KINDS];
+	for (int kind = 0; kind < UNIT_KINDS; kind++) {
+		elements[kind] = catalogue_unit_elements(m, s, kind);
+		counts[kind] = catalogue_unit_count(m, s, kind);
+	}
+	zero_memory_of(elements, counts, stage, cut, width, out);
 }

@@ -53,6 +53,9 @@ struct zero_memory {
 	double owned;  /* elements of each of the optimizer's moments */
 };
 /* width: bytes of a stored parameter, 4 or 2. */
+void zero_memory_of(const int64_t elements[UNIT_KINDS], const int count[UNIT_KINDS], int stage, const struct zero_cut cut[ZERO_CLASSES],
+		    int width, struct zero_memory *out);
+/* The same of a share's own units. */
 void zero_memory(const struct model_shape *m, const struct share *s, int stage, const struct zero_cut cut[ZERO_CLASSES], int width,
 		 struct zero_memory *out);
 

@@ -129,7 +129,7 @@ static void bad_words_are_refused_by_name(void **state)
 		{ "paralel.tp=2", "command line: paralel.tp: unknown section; did you mean [parallel]?" },
 		{ "parallel.pt=2", "command line: parallel.pt: unknown key; did you mean tp?" },
 		{ "model.tp=2", "command line: model.tp: unknown key; it belongs into [parallel]" },
-		{ "parallel.tp=two", "command line: parallel.tp: \"two\" is not a whole number; use a whole number from 1 to 1024" },
+		{ "parallel.tp=two", "command line: parallel.tp: \"two\" is not a whole number; use a whole number from 1 to 1024 or auto" },
 		{ "parallel.tp=", "command line: parallel.tp: has no value; give one, or delete the line for the default (1)" },
 		{ "data.path=a\nb", "command line: data.path: byte 0x0a is not printable UTF-8 text; delete it" },
 		{ "data.path=\xc0\xaf", "command line: data.path: byte 0xc0 is not printable UTF-8 text; delete it" },

@@ -1,0 +1,81 @@
+/* Memory in two steps (plan/memory.h) against the tables that the engine carves its memory by. */
+#include "plan/memory.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+static struct job job_of(const char *const *words, int n)
+{
+	struct job job;
+	struct err e = ERR_INIT;
+	if (job_load(NULL, words, n, &job, &e))
+		fail_msg("%s", e.text);
+	return job;
+}
+
+/* Every run of layers of this model, on the first and the last tp rank. */
+static void compare(const struct job *job, bool split, int *cases)
+{
+	struct model_shape m;
+	struct layout l = layout_of(job, 1);
+	model_shape(job, &m);
+	for (int end = 0; end < 2; end++) {
+		struct act_dims d;
+		struct memory_sizes s;
+		int tp_rank = end ? l.tp - 1 : 0;
+		act_dims_of(job, &m, &l, tp_rank, split, &d);
+		memory_sizes_of(job, &m, &l, tp_rank, split, &s);
+		for (int lo = 0; lo < m.layers; lo++)
+			for (int hi = lo + 1; hi <= m.layers; hi++, ++*cases) {
+				struct stage stage = { lo, hi, lo == 0, hi == m.layers };
+				int again = 0;
+				for (int k = lo; k < hi; k++)
+					again += act_experts_again(&d, k);
+				double experts = d.moe ? (double)act_experts_kept(&d) * (hi - lo - again) : 0;
+				double scratch = d.moe ? (double)act_experts_scratch(&d) + (again ? (double)act_experts_kept(&d) : 0) : 0;
+				assert_true(memory_slot(&s, &stage) == (double)act_slot_total(&d, &stage) + experts);
+				assert_true(memory_offloaded(&s, &stage) == (double)act_offloaded(&d, &stage));
+				struct stage two[] = { stage, { 0, hi - lo, true, false } };
+				for (int k = 0; d.moe && k < hi - lo && !again; k++)
+					again += act_experts_again(&d, k);
+				double both = d.moe ? (double)act_experts_scratch(&d) + (again ? (double)act_experts_kept(&d) : 0) : 0;
+				assert_true(memory_shared(&s, &stage, 1) == (double)act_shared_total(&d, &stage, 1, m.rope) + scratch);
+				assert_true(memory_shared(&s, two, 2) == (double)act_shared_total(&d, two, 2, m.rope) + both);
+			}
+	}
+}
+
+static void sums_are_the_engines(void **state)
+{
+	static const char *const families[] = { "model.family=gpt2", "model.family=llama", "model.family=mixtral" };
+	static const char *const modes[] = { "recompute.mode=none", "recompute.mode=selective", "recompute.mode=full" };
+	static const char *const types[] = { "precision.dtype=fp32", "precision.dtype=bf16" };
+	static const char *const homes[] = { "offload.activations=no", "offload.activations=yes" };
+	int cases = 0;
+	(void)state;
+	for (int form = 0; form < 3 * 3 * 2 * 2 * 3 * 2; form++) {
+		int tp = form / 36 % 3 + 1, mode = form / 3 % 3;
+		char degree[32], every[32];
+		const char *words[] = { families[form % 3], modes[mode], types[form / 9 % 2], homes[form / 18 % 2], "model.layers=7", "model.vocab=1000",
+					"model.heads=6", "model.hidden=192", degree, tp > 1 ? "parallel.sp=yes" : "parallel.sp=no", "batch.micro=3", "batch.global=30", every,
+					form / 108 ? "model.dropout=0.1" : "model.dropout=0", "model.seq=96" };
+		snprintf(degree, sizeof degree, "parallel.tp=%d", tp);
+		for (int n = 1; n <= (mode ? 8 : 1); n++) {
+			snprintf(every, sizeof every, "recompute.every=%d", n < 8 ? n : 1);
+			struct job job = job_of(words, (int)(sizeof words / sizeof *words));
+			compare(&job, n % 2, &cases);
+		}
+	}
+	print_message("%d runs of layers\n", cases);
+	assert_true(cases > 50000);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(sums_are_the_engines) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
