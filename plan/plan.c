@@ -192,6 +192,8 @@ static void warn_idle(const struct job *job, struct plan *p)
 
 static int build(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
 {
+	if (job->open)
+		return err_set(e, ERR_USAGE, "the job leaves keys to muster ([parallel] auto, or = auto), and nothing has decided them; decide them first");
 	model_shape(job, &p->shape);
 	if (decide_layout(job, c, p, e))
 		return -1;
