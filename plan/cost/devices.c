@@ -39,7 +39,8 @@ static const struct gpu {
  *   OP         from one kernel's end to the next one's start in a full queue, with its ramp
  *   LINK, NET  NCCL's bus bandwidth of large all-reduces: 230 GB/s of 300 on 8 A100s (nccl-tests' issues 100 and 149), 20 to 23
  *              of 25 a GPU over HDR InfiniBand (issue 119: 85 to 96 of 100 a node)
- *   HIDDEN     units that NCCL's channels take from the products beside them: 16 to 20 of 108 (Calculon, systems/a100_80g.json: 15 %)
+ *   HIDES      but for the units that NCCL's channels take from the products beside them: 16 to 20 of 108 (Calculon,
+ *              systems/a100_80g.json: 15 %)
  *   SYNC       cudaStreamSynchronize, then the host's launches before the device is busy again
  *   SPREAD     Korthikanti et al., arXiv 2205.05198, section 6.3: 37.83 s become 39.15 s with eight replicas, of which their
  *              all-reduce is 0.3 to 0.4; Sinha et al., "Not All GPUs Are Created Equal", SC22: a few percent between A100s
@@ -52,7 +53,7 @@ static const struct gpu {
 #define OP 4e-6
 #define LINK 0.77
 #define NET 0.80
-#define HIDDEN 0.15
+#define HIDES 0.85
 #define SYNC 100e-6
 #define SPREAD 0.012
 #define WIDE 0.5 /* fp32 products of the 2-byte ones' rate */
@@ -83,14 +84,14 @@ static const struct gpu *gpu_of(const char *device)
 void machine_of(const struct node_kind *k, bool narrow, double part, struct machine *out)
 {
 	double flops = part * known(k->device_flops, UNKNOWN_FLOPS), bandwidth = part * known(k->device_bandwidth, UNKNOWN_BANDWIDTH);
-	*out = (struct machine){ .op = CPU_OP, .hidden = 1 };
+	*out = (struct machine){ .op = CPU_OP };
 	out->rates[COST_PRODUCT_FWD] = flat(CPU_PRODUCTS * flops);
 	out->rates[COST_MOVED] = flat(CPU_MEMORY * bandwidth);
 	if (!strcmp(k->device, "cpu"))
 		return;
 	const struct gpu *g = gpu_of(k->device);
 	double products = SUSTAINED * g->best * flops * (narrow ? 1 : WIDE);
-	*out = (struct machine){ .op = OP, .units = g->units, .wave = WAVE, .link_share = LINK, .net_share = NET, .hidden = HIDDEN,
+	*out = (struct machine){ .op = OP, .units = g->units, .wave = WAVE, .link_share = LINK, .net_share = NET, .hides = HIDES,
 				 .sync = SYNC, .spread = SPREAD };
 	out->rates[COST_PRODUCT_FWD] = flat(products);
 	out->rates[COST_ATTENTION_FWD] = flat(FUSED_FWD * products);
@@ -107,7 +108,8 @@ void machine_of_plan(const struct job *job, const struct cluster *c, const struc
 			threads += p->ranks[i].threads;
 		const struct node_kind *k = cluster_kind(c, node);
 		struct machine m;
-		machine_of(k, job->precision.dtype != DTYPE_FP32, strcmp(k->device, "cpu") ? 1 : (double)p->threads / fmax(threads, k->cores) * k->devices, &m);
+		double part = strcmp(k->device, "cpu") ? 1 : (double)p->threads / fmax(threads, k->cores) * k->devices;
+		machine_of(k, job->precision.dtype != DTYPE_FP32, part, &m);
 		double rate = cost_curve_at(&m.rates[COST_PRODUCT_FWD], 1);
 		if (slowest <= 0 || rate < slowest) {
 			slowest = rate;

@@ -36,9 +36,9 @@ const struct engine ENGINE_MUSTER = {
 /* --- Megatron-LM -------------------------------------------------------------------
  * github.com/NVIDIA/Megatron-LM, megatron/model/transformer.py and fused_*.py, as of April 2021 (8cfef1bf) and May 2022
  * (32132c6e). Scores, softmax and dropped weights of the whole square are stored (scale, mask and softmax fused; dropout apart, with
- * a byte of mask each); bias, dropout and residual sum are one kernel, bias and GELU another; the query-key-value bias is a pass of its own; heads are
- * copied into the order of the projection. Backward, besides the mirror of these: each bias's gradient reads what it sums, the
- * residual's gradient is added in a pass of its own, LayerNorm's weights' gradients read both inputs again. */
+ * a byte of mask each); bias, dropout and residual sum are one kernel, bias and GELU another; the query-key-value bias is a pass of
+ * its own; heads are copied into the order of the projection. Backward, besides the mirror of these: each bias's gradient reads
+ * what it sums, the residual's gradient is added in a pass of its own, LayerNorm's weights' gradients read both inputs again. */
 
 static const struct engine_pass megatron[] = {
 	{ PHASE_FORWARD, COST_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 2 } },           /* LayerNorm */

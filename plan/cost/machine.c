@@ -103,6 +103,5 @@ void machine_links(const struct machine *m, struct span spans[GROUP_KINDS])
 
 double machine_exposed(const struct machine *m, double transfer, double shade)
 {
-	double under = fmin(transfer, shade);
-	return transfer - under + m->hidden * under;
+	return transfer - m->hides * fmin(transfer, shade);
 }

@@ -55,7 +55,8 @@ struct machine {
 	int units;      /* that tiles are dealt to; 0: products are not cut into such */
 	double wave;    /* seconds */
 	double link_share, net_share; /* of a link's data sheet figure that transfers reach, inside a node and across; 0: all */
-	double hidden;  /* share of a transfer's time that shows though products hide it, as it takes units and memory from them */
+	double hides;   /* share of a transfer's time that is gained when products go on beside it; the rest they lose, as it takes units,
+	                 * memory and cores from them */
 	double sync;    /* seconds that a device idles after its host has waited for it */
 	double spread;  /* of the replicas' times for a step, relative: standard deviation over mean */
 };

@@ -166,10 +166,10 @@ static double column_backward(const struct cost_case *c, const struct shard *h, 
 
 static double tp_backward(const struct cost_case *c, const struct shard *h, const struct layer *y)
 {
-	double columns = column_backward(c, h, y->linear[LINEAR_QKV]) + column_backward(c, h, y->linear[LINEAR_UP]);
-	if (!h->sp)
-		return columns;
-	return columns + gather_beside(c, h, y->linear[LINEAR_OUT][COST_PRODUCT_INPUT]) + gather_beside(c, h, y->linear[LINEAR_DOWN][COST_PRODUCT_INPUT]);
+	double seconds = column_backward(c, h, y->linear[LINEAR_QKV]) + column_backward(c, h, y->linear[LINEAR_UP]);
+	if (h->sp)
+		seconds += gather_beside(c, h, y->linear[LINEAR_OUT][COST_PRODUCT_INPUT]) + gather_beside(c, h, y->linear[LINEAR_DOWN][COST_PRODUCT_INPUT]);
+	return seconds;
 }
 
 /* --- A stage ------------------------------------------------------------------------- */
@@ -223,6 +223,7 @@ static void add_embedding(const struct cost_case *c, const struct shard *h, stru
 static void add_head(const struct cost_case *c, const struct shard *h, struct cost_pass *t)
 {
 	const struct machine *m = c->machine;
+	const struct span *tp = &c->spans[GROUP_TP];
 	double logits = h->n * h->vocab, stream = h->width * h->s * h->c;
 	for (int form = 0; form < FORMS; form++)
 		t->fwd += machine_product(m, (enum cost_class)form, h->n, h->c, h->vocab, h->width);
@@ -232,7 +233,7 @@ static void add_head(const struct cost_case *c, const struct shard *h, struct co
 		t->fwd += machine_seconds(m, COST_XENT, h->width * logits) + 2 * machine_seconds(m, COST_XENT, 2 * h->width * logits);
 	t->fwd += machine_seconds(m, COST_NORM_FWD, 4 * stream) + moved(c, c->engine->accumulate * h->vocab * h->c);
 	t->bwd += machine_seconds(m, COST_NORM_BWD, 4 * stream);
-	t->tp_fwd += (h->sp ? h->sum / 2 : 0) + span_all_reduce(&c->spans[GROUP_TP], F32 * h->n) + span_all_reduce(&c->spans[GROUP_TP], F32 * 2 * h->n);
+	t->tp_fwd += (h->sp ? h->sum / 2 : 0) + span_all_reduce(tp, F32 * h->n) + span_all_reduce(tp, F32 * 2 * h->n);
 	t->tp_bwd += h->sp ? h->sum / 2 : h->sum;
 }
 

@@ -94,8 +94,8 @@ static double exposed(const struct cost_case *c, const struct cost_rank *r, enum
 	double grads = span_all_reduce(span, width * elements) / half, params = span_all_reduce(span, cost_width(c) * elements) / 2;
 	double last = span_all_reduce(span, fmin(width * elements, BUCKET_BYTES)) / half, left = machine_exposed(c->machine, grads, shade);
 	double sums = zero < 2 ? fmax(last, left) : last + c->micros * left;
-	double gathers = zero == 0 ? 0 : zero < 3 ? params : c->micros * (machine_exposed(c->machine, params, forward) + machine_exposed(c->machine, params, backward));
-	return sums + gathers;
+	double around = c->micros * (machine_exposed(c->machine, params, forward) + machine_exposed(c->machine, params, backward));
+	return sums + (zero == 0 ? 0 : zero < 3 ? params : around);
 }
 
 /* Between the two holders of a tied embedding. */
