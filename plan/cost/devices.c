@@ -97,6 +97,7 @@ void machine_of(const struct node_kind *k, bool narrow, double part, struct mach
 	out->rates[COST_ATTENTION_FWD] = flat(FUSED_FWD * products);
 	out->rates[COST_ATTENTION_BWD] = flat(FUSED_BWD * products);
 	out->rates[COST_MOVED] = flat(MEMORY * bandwidth);
+	out->rates[COST_OPTIMIZER] = flat(MEMORY * bandwidth * 7 / 8); /* the gradients' norm reads an eighth word */
 }
 
 void machine_of_plan(const struct job *job, const struct cluster *c, const struct plan *p, struct machine *out)

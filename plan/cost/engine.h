@@ -15,6 +15,7 @@
 /* A layer's tensors on one rank. */
 enum engine_tensor {
 	TENSOR_STREAM,  /* [s, c] the residual stream; s = n / tp under sequence parallelism, else n */
+	TENSOR_ROWS,    /* [n, c] the stream's rows of all */
 	TENSOR_QKV,     /* [n, q + 2 kv] */
 	TENSOR_ROTATED, /* [n, q + kv] */
 	TENSOR_HEADS,   /* [n, q] */
@@ -51,7 +52,7 @@ struct engine {
 	bool scatters;         /* of such a message, whole on every tp rank, each sends its part, and the receivers gather it */
 	double accumulate;     /* bytes moved a parameter and micro-batch to add gradients up, beside the products */
 	double embed_fwd, embed_bwd; /* passes over [n, c] */
-	double loss;           /* bytes moved a logit; 0: five elements' (three passes of COST_XENT) */
+	double loss;           /* bytes moved a logit; 0: five elements' (COST_XENT) */
 	double grad_width;     /* bytes of an element of gradients that are summed over replicas */
 	double update;         /* bytes moved a parameter by an optimizer step; 0: by the optimizer's kind */
 };

@@ -60,7 +60,7 @@ static bool needed(const struct cost_case *c, enum engine_need need)
 static double passes_of(const struct cost_case *c, const struct shard *h, enum engine_phase phase)
 {
 	const double elements[TENSORS] = {
-		[TENSOR_STREAM] = h->s * h->c, [TENSOR_QKV] = h->n * (h->q + 2 * h->kv), [TENSOR_ROTATED] = h->n * (h->q + h->kv),
+		[TENSOR_STREAM] = h->s * h->c, [TENSOR_ROWS] = h->n * h->c, [TENSOR_QKV] = h->n * (h->q + 2 * h->kv), [TENSOR_ROTATED] = h->n * (h->q + h->kv),
 		[TENSOR_HEADS] = h->n * h->q, [TENSOR_UP] = h->rows * h->up, [TENSOR_ACT] = h->rows * h->f,
 		[TENSOR_ROUTED] = c->shape->experts ? h->rows * h->c : 0,
 		[TENSOR_SCORES] = h->heads * (double)c->shape->seq * (double)c->shape->seq / c->layout->cp,
@@ -230,7 +230,7 @@ static void add_head(const struct cost_case *c, const struct shard *h, struct co
 	if (c->engine->loss > 0)
 		t->fwd += moved(c, c->engine->loss * logits);
 	else
-		t->fwd += machine_seconds(m, COST_XENT, h->width * logits) + 2 * machine_seconds(m, COST_XENT, 2 * h->width * logits);
+		t->fwd += machine_seconds(m, COST_XENT, 5 * h->width * logits);
 	t->fwd += machine_seconds(m, COST_NORM_FWD, 4 * stream) + moved(c, c->engine->accumulate * h->vocab * h->c);
 	t->bwd += machine_seconds(m, COST_NORM_BWD, 4 * stream);
 	t->tp_fwd += (h->sp ? h->sum / 2 : 0) + span_all_reduce(tp, F32 * h->n) + span_all_reduce(tp, F32 * 2 * h->n);

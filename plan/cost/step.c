@@ -115,7 +115,7 @@ static double update(const struct cost_case *c, const struct cost_rank *r)
 		owned += elements_of(c, r, class) / cuts[class].shards;
 	if (c->engine->update > 0)
 		return machine_seconds(c->machine, COST_MOVED, c->engine->update * owned);
-	return machine_seconds(c->machine, COST_OPTIMIZER, words * F32 * owned) + machine_seconds(c->machine, COST_MOVED, F32 * owned);
+	return machine_seconds(c->machine, COST_OPTIMIZER, words * F32 * owned);
 }
 
 /* Of so many seconds' work, what the replicas wait for the slowest. */
