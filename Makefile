@@ -111,8 +111,15 @@ $(foreach f,base topo plan libcomm kernels agent launcher,\
 $(eval $(call unit_rule,tests/conform,kernels $(COMM_ROOMS) base))
 $(eval $(call unit_rule,tests/fault,$(COMM_ROOMS) base))
 
+# NVIDIA's management library as tests play it.
+NVML_DOUBLE := $(BUILD)/tests/doubles/libnvidia-ml.so.1
+$(NVML_DOUBLE): tests/doubles/nvml.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -o $@ $<
+$(BUILD)/tests/unit/topo/test_nvml: | $(NVML_DOUBLE)
+
 # Small programs that the bats files use.
-TOOL_BIN := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
+TOOL_BIN := $(NVML_DOUBLE) $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o
 	@mkdir -p $(@D)
 	$(link) -ljansson -lm
@@ -124,7 +131,7 @@ unit-bins: $(UNIT_BIN)
 
 # --- What Debian 12 must have --------------------------------------------------
 
-PACKAGES       := gcc make pkg-config libhwloc-dev libpmix-dev libinih-dev libopenblas0 libjansson-dev \
+PACKAGES       := gcc make pkg-config libhwloc-dev libhwloc-plugins libpmix-dev libinih-dev libopenblas0 libjansson-dev \
                   libxxhash-dev libuv1-dev libsodium-dev libpcre2-dev
 PACKAGES_CHECK := libcmocka-dev bats slurm-wlm munge iproute2 procps python3
 PACKAGES_FUZZ  := clang libclang-rt-14-dev

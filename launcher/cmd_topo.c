@@ -1,12 +1,15 @@
-#include "base/human.h"
+#include "base/buf.h"
 #include "launcher/command.h"
 #include "launcher/supervise/supervise.h"
 #include "topo/cluster.h"
+#include "topo/draw/draw.h"
 
 #include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char help[] =
 	"muster topo — show what the machines are\n"
@@ -14,25 +17,38 @@ static const char help[] =
 	"SYNOPSIS\n"
 	"  muster topo [--cluster SPEC] [--json]\n"
 	"\n"
+	"DESCRIPTION\n"
+	"  Looks at this host, or at every node of the allocation that this runs in: GPUs and NVLinks as the driver tells them,\n"
+	"  PCIe, adapters, NUMA domains, cores and caches as hwloc does, switches as Slurm does. Prints the switches and nodes\n"
+	"  as a tree; then of each kind of node what its devices have, what hangs on which NUMA domain, which adapter is nearest\n"
+	"  to which device, and how each device reaches each other one, in nvidia-smi's words and with bandwidths for one\n"
+	"  direction. Equal nodes are one kind; nodes that differ from most of their like are named with what differs. What the\n"
+	"  source does not tell is said to be missing. Figures that nobody tells are estimates that order plans.\n"
+	"\n"
 	"OPTIONS\n"
-	"  --cluster SPEC   local (this host; the default), slurm (the allocation that this runs in), or PRESET:NODES,\n"
-	"                   such as dgx-h100:128\n"
+	"  --cluster SPEC   auto (the default: the allocation if there is one, else this host), local, slurm, or a machine on\n"
+	"                   paper: PRESET:NODES such as dgx-h100:128, or a sum of such, dgx-a100:4+dgx-h100:8\n"
 	"  --json           the same for programs: bytes, bytes/s and FLOP/s; null is unknown\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster topo\n"
+	"  muster topo --cluster dgx-2\n"
+	"  muster topo --cluster gb200-nvl72:36\n"
 	"\n"
 	"EXIT STATUS\n"
 	"  0; 2 usage; 3 the machines cannot be found out\n";
 
-/* What a node of a kind has: for people and as JSON, where what is unknown is null. */
+/* What a node of a kind has; what is unknown is null. */
 static const struct figure {
-	const char *name, *key, *unit; /* unit NULL: bytes that are held */
+	const char *key;
 	size_t offset;
 } figures[] = {
-	{ "host memory", "memory", NULL, offsetof(struct node_kind, memory) },
-	{ "device memory", "device_memory", NULL, offsetof(struct node_kind, device_memory) },
-	{ "device compute", "device_flops", "FLOP/s", offsetof(struct node_kind, device_flops) },
-	{ "device bandwidth", "device_bandwidth", "B/s", offsetof(struct node_kind, device_bandwidth) },
-	{ "inside a node", "link_bandwidth", "B/s", offsetof(struct node_kind, link_bandwidth) },
-	{ "between nodes", "net_bandwidth", "B/s", offsetof(struct node_kind, net_bandwidth) },
+	{ "memory", offsetof(struct node_kind, memory) },
+	{ "device_memory", offsetof(struct node_kind, device_memory) },
+	{ "device_flops", offsetof(struct node_kind, device_flops) },
+	{ "device_bandwidth", offsetof(struct node_kind, device_bandwidth) },
+	{ "link_bandwidth", offsetof(struct node_kind, link_bandwidth) },
+	{ "net_bandwidth", offsetof(struct node_kind, net_bandwidth) },
 };
 enum { FIGURES = sizeof figures / sizeof *figures };
 
@@ -49,31 +65,19 @@ static int nodes_of(const struct cluster *c, int kind)
 	return n;
 }
 
-static void show_figure(const struct figure *f, const struct node_kind *k)
+static bool wants_colour(void)
 {
-	char text[HUMAN];
-	double value = value_of(f, k);
-	if (!(value > 0))
-		strcpy(text, "unknown");
-	else if (f->unit)
-		human_count(value, f->unit, text);
-	else
-		human_bytes(value, text);
-	printf("    %-18s %s\n", f->name, text);
+	const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+	return isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") && !(no && *no);
 }
 
 static int show(const struct cluster *c)
 {
-	int devices = cluster_devices(c);
-	printf("%s: %d node%s, %d device%s\n", c->name, c->n_nodes, human_s(c->n_nodes), devices, human_s(devices));
-	for (int i = 0; i < c->n_kinds; i++) {
-		const struct node_kind *k = &c->kinds[i];
-		printf("  %d × %s: %d × %s, %d core%s, %d NUMA domain%s\n", nodes_of(c, i), k->name, k->devices, k->device, k->cores,
-		       human_s(k->cores), k->numa, human_s(k->numa));
-		for (int f = 0; f < FIGURES; f++)
-			show_figure(&figures[f], k);
-	}
-	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
+	struct buf text = BUF_INIT;
+	draw_cluster(c, wants_colour(), &text);
+	bool bad = buf_failed(&text) || fwrite(buf_str(&text), 1, text.len, stdout) != text.len || fflush(stdout);
+	buf_fini(&text);
+	return bad ? STATUS_FAILED : STATUS_DONE;
 }
 
 static json_t *kind_json(const struct cluster *c, int i)
@@ -104,7 +108,7 @@ static int show_json(const struct cluster *c)
 
 int cmd_topo(int argc, char **argv)
 {
-	const char *spec = "local";
+	const char *spec = "auto";
 	bool json = false;
 	if (command_wants_help(argc, argv))
 		return command_help(help);
@@ -120,7 +124,7 @@ int cmd_topo(int argc, char **argv)
 	}
 	struct err e = ERR_INIT;
 	struct cluster c;
-	if (cluster_open(spec, 0, &c, &e))
+	if (cluster_probe(spec, &c, &e))
 		return command_fail(&e);
 	int status = json ? show_json(&c) : show(&c);
 	cluster_free(&c);

@@ -113,6 +113,10 @@ struct cluster {
 /* "local" (this host, `devices` slots; 0: one a core), "slurm" (the allocation this process runs in), a preset or a sum of
  * such, PRESET[:NODES][+PRESET[:NODES]…], or a file that topo/read/ knows, PATH[:NODES] (a PATH holds a '/' or ends in .xml, .json or .txt). */
 int cluster_open(const char *spec, int devices, struct cluster *out, struct err *e);
+/* The same after a closer look, where the machines can be asked: GPUs are the slots of a host that has any ("auto" and "local"), with
+ * their links and adapters; an allocation's nodes are all asked ("auto" and "slurm"). Takes tens of milliseconds, and a step
+ * of the allocation where nothing is known of its nodes yet. */
+int cluster_probe(const char *spec, struct cluster *out, struct err *e);
 void cluster_free(struct cluster *c);
 
 int cluster_devices(const struct cluster *c);

@@ -1,8 +1,10 @@
+#include "topo/discover/internal.h"
 #include "topo/internal.h"
 
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define ETHERNET_LATENCY 30e-6  /* TCP, kernel to kernel, one switch */
 #define INFINIBAND_LATENCY 5e-6
@@ -50,4 +52,13 @@ void net_of_host(double *bandwidth, double *latency)
 	double mbits = over_files("/sys/class/net/*/speed", most);
 	*latency = gbits > 0 ? INFINIBAND_LATENCY : ETHERNET_LATENCY;
 	*bandwidth = gbits > 0 ? gbits * 1e9 / 8 : mbits > 0 ? mbits * 1e6 / 8 : ETHERNET_GUESS;
+}
+
+double net_of_adapter(const char *name, bool infiniband)
+{
+	char path[160];
+	if (strpbrk(name, "/*?[]\\") || name[0] == '.')
+		return 0;
+	snprintf(path, sizeof path, infiniband ? "/sys/class/infiniband/%s/ports/*/rate" : "/sys/class/net/%s/speed", name);
+	return over_files(path, sum) * (infiniband ? 1e9 : 1e6) / 8;
 }

@@ -1,0 +1,274 @@
+#include "boxes.h"
+#include "topo/draw/internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void a_box_is_a_card_with_its_parts_and_links(void **state)
+{
+	(void)state;
+	static const char golden[] =
+		"boxes: 1 node, 4 devices\n"
+		"\n"
+		"four  1 node of 4 × A100-PCIe-80GB\n"
+		"  device    80 GiB of memory, 1.9 TB/s, 312 TFLOP/s\n"
+		"  links     2 NVLinks, direct 50.0 GB/s; over the interconnect of the sockets 10.0 GB/s, 2.00 µs\n"
+		"  network   12.5 GB/s a device, 5.00 µs, 2 adapters\n"
+		"  host      2 packages, 64 cores, 2 NUMA domains, memory 512 GiB, 2 last-level caches of 32 MiB\n"
+		"  missing   all that was not asked\n"
+		"    ├─ NUMA 0  cores 0-31\n"
+		"    │  ├─ GPU0  0000:21:00.0  ── PIX ── mlx5_0\n"
+		"    │  ├─ GPU1  0000:41:00.0  ── NODE ── mlx5_0\n"
+		"    │  └─ mlx5_0 25.0 GB/s\n"
+		"    └─ NUMA 1  cores 32-63\n"
+		"       ├─ GPU2  0000:61:00.0  ── PIX ── mlx5_1\n"
+		"       ├─ GPU3  0000:81:00.0  ── NODE ── mlx5_1\n"
+		"       └─ mlx5_1 25.0 GB/s\n"
+		"\n"
+		"           GPU0  GPU1  GPU2  GPU3  NUMA  cores            adapter\n"
+		"    GPU0      X   NV2   SYS   SYS     0  0-31             mlx5_0 (PIX)\n"
+		"    GPU1    NV2     X   SYS   SYS     0  0-31             mlx5_0 (NODE)\n"
+		"    GPU2    SYS   SYS     X   NV2     1  32-63            mlx5_1 (PIX)\n"
+		"    GPU3    SYS   SYS   NV2     X     1  32-63            mlx5_1 (NODE)\n"
+		"    NV2   2 NVLinks, direct, 50.0 GB/s each way\n"
+		"    SYS   over the interconnect of the sockets, 10.0 GB/s each way\n";
+	struct cluster c;
+	struct buf text = BUF_INIT;
+	boxes(1, 1, &c);
+	snprintf(c.kinds[0].unsaid, sizeof c.kinds[0].unsaid, "all that was not asked");
+	draw_cluster(&c, false, &text);
+	assert_string_equal(buf_str(&text), golden);
+	buf_fini(&text);
+	cluster_free(&c);
+}
+
+static void draw_tree(const struct cluster *c, char *out, size_t size)
+{
+	struct buf text = BUF_INIT;
+	draw_cluster(c, false, &text);
+	const char *begin = strstr(buf_str(&text), "\n\n"), *end = begin ? strstr(begin + 2, "\n\n") : NULL;
+	assert_non_null(end);
+	snprintf(out, size, "%.*s", (int)(end - begin - 1), begin + 2);
+	buf_fini(&text);
+}
+
+static void a_hundred_thousand_devices_are_a_page(void **state)
+{
+	(void)state;
+	struct cluster c;
+	char tree[4096];
+	boxes(1, 25000, &c);
+	three_levels(&c, 32);
+	draw_tree(&c, tree, sizeof tree);
+	assert_string_equal(tree,
+		"└─ core  25000 nodes, 100000 devices\n"
+		"   ├─ spine[0-23]  24 like this, each  1024 nodes, 4096 devices\n"
+		"   │  └─ leaf[0-31], …  32 like this, each  32 nodes, 128 devices\n"
+		"   │     └─ n[1-32], …  32 × four 4 × A100-PCIe-80GB\n"
+		"   └─ spine24  424 nodes, 1696 devices\n"
+		"      ├─ leaf[768-780]  13 like this, each  32 nodes, 128 devices\n"
+		"      │  └─ n[24577-24608], …  32 × four 4 × A100-PCIe-80GB\n"
+		"      └─ leaf781  8 nodes, 32 devices\n"
+		"         └─ n[24993-25000]  8 × four 4 × A100-PCIe-80GB\n");
+	cluster_free(&c);
+}
+
+static void nvlink_domains_hold_their_nodes(void **state)
+{
+	(void)state;
+	struct cluster c;
+	char tree[4096];
+	boxes(2, 7, &c);
+	for (int i = 0; i < 6; i++)
+		c.nodes[i].domain = i / 3;
+	snprintf(c.kinds[1].name, TOPO_NAME, "other");
+	c.nodes[4].kind = 1;
+	draw_tree(&c, tree, sizeof tree);
+	assert_string_equal(tree,
+		"├─ NVLink domain 0  3 nodes, 12 devices\n"
+		"│  └─ n[1-3]  3 × four 4 × A100-PCIe-80GB\n"
+		"├─ NVLink domain 1  3 nodes, 12 devices\n"
+		"│  ├─ n4  four 4 × A100-PCIe-80GB\n"
+		"│  ├─ n5  other 4 × A100-PCIe-80GB\n"
+		"│  └─ n6  four 4 × A100-PCIe-80GB\n"
+		"└─ n7  four 4 × A100-PCIe-80GB\n");
+	cluster_free(&c);
+}
+
+static void drop_device(struct node_kind *k, int device)
+{
+	int n = k->devices;
+	struct topo_link *links = calloc((size_t)(n - 1) * (size_t)(n - 1), sizeof *links);
+	for (int i = 0, at = 0; i < n; i++)
+		for (int j = 0; j < n; j++)
+			if (i != device && j != device)
+				links[at++] = k->links[i * n + j];
+	free(k->links);
+	k->links = links;
+	memmove(k->parts + device, k->parts + device + 1, (size_t)(n - 1 - device) * sizeof *k->parts);
+	k->devices--;
+}
+
+static void weaken(struct node_kind *k)
+{
+	k->links[1].lanes = k->links[4].lanes = 1;
+}
+
+static void lose_gpu(struct node_kind *k)
+{
+	drop_device(k, 1);
+}
+
+static void lose_adapter(struct node_kind *k)
+{
+	k->n_nics = 1;
+}
+
+static void slow_adapter(struct node_kind *k)
+{
+	k->nics[1].bandwidth = 12.5e9;
+}
+
+static void lose_memory(struct node_kind *k)
+{
+	k->memory /= 2;
+}
+
+static void fall_to_pcie(struct node_kind *k)
+{
+	k->links[1] = k->links[4] = (struct topo_link){ LINK_NODE, 0, 20e9, 8e-6 };
+}
+
+static void lose_driver(struct node_kind *k)
+{
+	snprintf(k->device, sizeof k->device, "cpu");
+	free(k->parts);
+	free(k->links);
+	k->parts = NULL;
+	k->links = NULL;
+	k->devices = 64;
+}
+
+static void odd_nodes_are_named_with_what_differs(void **state)
+{
+	(void)state;
+	static const struct {
+		void (*change)(struct node_kind *k);
+		const char *line;
+	} rows[] = {
+		{ lose_gpu, "n3: 3 GPUs where its 15 like have 4: GPU at 0000:41:00.0 is missing\n" },
+		{ weaken, "n3: NVLink GPU0-GPU1 has 1 lane where others have 2\n" },
+		{ fall_to_pcie, "n3: GPU0-GPU1 is NODE where others have NV2\n" },
+		{ lose_adapter, "n3: 1 adapter where others have 2: mlx5_1 is missing\n" },
+		{ slow_adapter, "n3: mlx5_1 runs at 12.5 GB/s where others have 25.0 GB/s\n" },
+		{ lose_memory, "n3: host memory of 256 GiB where others have 512 GiB\n" },
+		{ lose_driver, "n3: no GPU where its 15 like have 4\n" },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct cluster c;
+		struct buf text = BUF_INIT;
+		boxes(2, 16, &c);
+		c.nodes[2].kind = 1;
+		rows[i].change(&c.kinds[1]);
+		draw_odd(&c, &text);
+		assert_string_equal(buf_str(&text), rows[i].line);
+		buf_fini(&text);
+		cluster_free(&c);
+	}
+}
+
+static void halves_are_no_odd_ones(void **state)
+{
+	(void)state;
+	struct cluster c;
+	struct buf text = BUF_INIT;
+	boxes(2, 4, &c);
+	lose_memory(&c.kinds[1]);
+	c.nodes[1].kind = c.nodes[2].kind = 1;
+	draw_odd(&c, &text);
+	assert_int_equal(text.len, 0);
+	c.nodes[2].kind = 0;
+	snprintf(c.kinds[1].device, TOPO_NAME, "another model");
+	draw_odd(&c, &text);
+	assert_int_equal(text.len, 0);
+	buf_fini(&text);
+	cluster_free(&c);
+}
+
+static void names_fold_as_slurm_writes_them(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *names, *folded;
+	} rows[] = {
+		{ "n1 n2 n3", "n[1-3]" },       { "n1 n3 n4 login", "n[1,3-4],login" }, { "n08 n09 n10 n11", "n[08-11]" },
+		{ "n9 n10", "n[9-10]" },        { "n09 n010", "n[09,010]" },            { "a1 b2", "a1,b2" },
+		{ "rack1-n7", "rack1-n7" },     { "x x", "x,x" },                       { "n1 n1", "n[1,1]" },
+		{ "12 13", "[12-13]" },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct cluster_node nodes[8];
+		struct cluster c = { .nodes = nodes };
+		char copy[64], *save, *at = strcpy(copy, rows[i].names);
+		int order[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+		struct buf text = BUF_INIT;
+		for (char *w = strtok_r(at, " ", &save); w; w = strtok_r(NULL, " ", &save))
+			snprintf(nodes[c.n_nodes++].name, TOPO_NAME, "%s", w);
+		names_fold(&c, node_name, order, c.n_nodes, 100, &text);
+		assert_string_equal(buf_str(&text), rows[i].folded);
+		buf_fini(&text);
+	}
+}
+
+/* Names that steer a terminal, indices out of range, nothing at all. */
+static void hostile_clusters_are_drawn_harmlessly(void **state)
+{
+	(void)state;
+	struct cluster c;
+	struct buf text = BUF_INIT;
+	boxes(1, 3, &c);
+	three_levels(&c, 2);
+	strcpy(c.name, "\033[31mred");
+	strcpy(c.nodes[0].name, "a\033]0;title\007b");
+	strcpy(c.kinds[0].parts[1].name, "\033[2J");
+	strcpy(c.kinds[0].nics[0].name, "\n\n\n");
+	c.kinds[0].parts[0].nic = 1000;
+	c.kinds[0].parts[3].numa = -7;
+	c.nodes[1].leaf = 1000;
+	c.switches[2].parent = 2;
+	draw_cluster(&c, false, &text);
+	assert_null(memchr(buf_str(&text), '\033', text.len));
+	assert_null(memchr(buf_str(&text), '\007', text.len));
+	assert_null(strstr(buf_str(&text), "\n\n\n"));
+	buf_clear(&text);
+	draw_cluster(&c, true, &text);
+	assert_null(strstr(buf_str(&text), "\033[31m"));
+	assert_non_null(strstr(buf_str(&text), "\033[1m"));
+	cluster_free(&c);
+	struct cluster nothing = { .name = "" };
+	buf_clear(&text);
+	draw_cluster(&nothing, false, &text);
+	assert_string_equal(buf_str(&text), ": 0 nodes, 0 devices\n");
+	buf_fini(&text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_box_is_a_card_with_its_parts_and_links),
+		cmocka_unit_test(a_hundred_thousand_devices_are_a_page),
+		cmocka_unit_test(nvlink_domains_hold_their_nodes),
+		cmocka_unit_test(odd_nodes_are_named_with_what_differs),
+		cmocka_unit_test(halves_are_no_odd_ones),
+		cmocka_unit_test(names_fold_as_slurm_writes_them),
+		cmocka_unit_test(hostile_clusters_are_drawn_harmlessly),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,237 @@
+#include "topo/discover/internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char library[4096];
+
+/* The double lies beside the programs' folders. */
+static int find_double(void **state)
+{
+	(void)state;
+	ssize_t n = readlink("/proc/self/exe", library, sizeof library - 64);
+	if (n <= 0)
+		return -1;
+	library[n] = '\0';
+	for (int up = 0; up < 3; up++)
+		*strrchr(library, '/') = '\0';
+	strcat(library, "/doubles/libnvidia-ml.so.1");
+	return access(library, R_OK);
+}
+
+static int reads(const char *machine, struct nvml_host *h, struct err *e)
+{
+	setenv("NVML_DOUBLE", machine, 1);
+	return nvml_read(library, h, e);
+}
+
+static void a_hybrid_cube_mesh_has_its_lanes(void **state)
+{
+	(void)state;
+	struct nvml_host h;
+	assert_int_equal(reads("dgx-1", &h, NULL), 0);
+	assert_int_equal(h.n, 8);
+	assert_string_equal(h.gpus[0].name, "Tesla V100-SXM2-32GB");
+	assert_string_equal(h.gpus[7].bus, "0000:5e:00.0");
+	assert_int_equal(h.gpus[0].arch, 70);
+	assert_int_equal(h.gpus[0].vendor, 0x10de);
+	assert_int_equal(h.gpus[0].id, 0x1db5);
+	assert_true(h.gpus[3].memory == 32.0 * (1 << 30));
+	int all = 0;
+	for (int i = 0; i < 8; i++)
+		for (int j = 0; j < 8; j++) {
+			assert_int_equal(h.lanes[8 * i + j], h.lanes[8 * j + i]);
+			all += h.lanes[8 * i + j];
+		}
+	assert_int_equal(all, 8 * 6); /* every port is used */
+	assert_int_equal(h.lanes[3], 2);
+	assert_int_equal(h.lanes[7], 0);
+	assert_int_equal(h.gpus[0].ports, 0);
+	assert_int_equal(h.cut, 0);
+	nvml_free(&h);
+}
+
+static void a_switch_is_told_by_its_ports(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *machine;
+		int gpus, ports;
+	} rows[] = { { "dgx-h100", 8, 18 }, { "dgx-2", 16, 6 }, { "gb200", 4, 18 } };
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct nvml_host h;
+		assert_int_equal(reads(rows[i].machine, &h, NULL), 0);
+		assert_int_equal(h.n, rows[i].gpus);
+		for (int g = 0; g < h.n; g++)
+			assert_int_equal(h.gpus[g].ports, rows[i].ports);
+		nvml_free(&h);
+	}
+}
+
+static void a_fabric_is_told_by_cluster_and_clique(void **state)
+{
+	(void)state;
+	struct nvml_host a, b, c;
+	assert_int_equal(reads("gb200", &a, NULL), 0);
+	assert_int_equal(reads("gb200,clique=7", &b, NULL), 0);
+	assert_int_equal(reads("dgx-h100", &c, NULL), 0);
+	assert_string_equal(a.fabric, "abababababababababababababababab.1");
+	assert_string_equal(b.fabric, "abababababababababababababababab.7");
+	assert_string_equal(c.fabric, "");
+	nvml_free(&a);
+	nvml_free(&b);
+	nvml_free(&c);
+}
+
+static void links_that_are_down_do_not_count(void **state)
+{
+	(void)state;
+	struct nvml_host h;
+	assert_int_equal(reads("dgx-1,weak=0-3", &h, NULL), 0);
+	assert_int_equal(h.lanes[3], 1);
+	assert_int_equal(h.lanes[24], 1);
+	assert_int_equal(h.gpus[0].down, 1);
+	nvml_free(&h);
+	/* One end alone is down: there is no link either. */
+	assert_int_equal(reads("dgx-1,one-end=0-3", &h, NULL), 0);
+	assert_int_equal(h.lanes[3], 1);
+	assert_int_equal(h.lanes[24], 1);
+	nvml_free(&h);
+}
+
+static void a_lost_gpu_leaves_the_others(void **state)
+{
+	(void)state;
+	struct nvml_host h;
+	assert_int_equal(reads("dgx-h100,lost=3", &h, NULL), 0);
+	assert_int_equal(h.n, 7);
+	assert_int_equal(h.lost, 1);
+	assert_non_null(strstr(h.trouble, "GPU 3: GPU is lost"));
+	assert_string_equal(h.gpus[3].bus, "0000:57:00.0");
+	nvml_free(&h);
+}
+
+static void peers_that_are_cut_off_are_counted(void **state)
+{
+	(void)state;
+	struct nvml_host h;
+	assert_int_equal(reads("pair,cut", &h, NULL), 0);
+	assert_int_equal(h.cut, 6);
+	nvml_free(&h);
+}
+
+static void failing_drivers_are_errors(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *machine, *says;
+		enum err_code code;
+	} rows[] = {
+		{ "dgx-h100,init", "start: fails (999)", ERR_UNSUPPORTED },
+		{ "dgx-h100,count", "number of GPUs: Something (2)", ERR_UNSUPPORTED },
+		{ "dgx-h100,many", "4294967295 GPUs", ERR_UNSUPPORTED },
+		{ "none", "no GPU", ERR_NOTFOUND },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct nvml_host h;
+		struct err e = ERR_INIT;
+		assert_int_equal(reads(rows[i].machine, &h, &e), -1);
+		assert_int_equal(e.code, rows[i].code);
+		if (!strstr(e.text, rows[i].says))
+			fail_msg("%s: %s", rows[i].machine, e.text);
+	}
+	struct nvml_host h;
+	struct err e = ERR_INIT;
+	assert_int_equal(nvml_read("libno-such-library.so.1", &h, &e), -1);
+	assert_int_equal(e.code, ERR_NOTFOUND);
+	/* A library that is another one. */
+	assert_int_equal(nvml_read("libm.so.6", &h, &e), -1);
+	assert_int_equal(e.code, ERR_UNSUPPORTED);
+	assert_non_null(strstr(e.text, "nvmlInit_v2"));
+}
+
+static void lying_drivers_do_no_harm(void **state)
+{
+	(void)state;
+	struct nvml_host h;
+	assert_int_equal(reads("dgx-h100,endless", &h, NULL), 0);
+	assert_int_equal(strlen(h.gpus[0].name), TOPO_NAME - 1);
+	nvml_free(&h);
+	assert_int_equal(reads("dgx-h100,wild", &h, NULL), 0);
+	assert_int_equal(h.n, 8);
+	assert_int_equal(h.gpus[0].arch, 0);
+	assert_int_equal(h.gpus[0].ports, 0);
+	for (int i = 0; i < 64; i++)
+		assert_int_equal(h.lanes[i], 0);
+	nvml_free(&h);
+}
+
+static void gpus_become_the_slots_of_this_host(void **state)
+{
+	(void)state;
+	struct node_kind k;
+	char fabric[NVML_FABRIC];
+	setenv("NVML_DOUBLE", "dgx-1", 1);
+	assert_int_equal(probe_kind(library, &k, fabric, NULL), 0);
+	assert_int_equal(k.devices, 8);
+	assert_string_equal(k.device, "V100-SXM2-32GB");
+	assert_false(k.switched);
+	assert_true(k.link_bandwidth == 50e9 && k.device_flops > 1e14 && k.net_bandwidth > 0);
+	assert_int_equal(k.links[3].kind, LINK_NVLINK);
+	assert_int_equal(k.links[3].lanes, 2);
+	assert_true(k.links[3].bandwidth == 50e9 && k.links[1].bandwidth == 25e9);
+	/* What hwloc does not show of them gets an estimate, and is said to be missing. */
+	assert_int_equal(k.links[7].kind, LINK_UNKNOWN);
+	assert_true(k.links[7].bandwidth > 0 && k.links[7].bandwidth < 25e9);
+	assert_non_null(strstr(k.unsaid, "hwloc shows no such PCI devices"));
+	kind_free(&k);
+	setenv("NVML_DOUBLE", "strange", 1);
+	assert_int_equal(probe_kind(library, &k, fabric, NULL), 0);
+	assert_string_equal(k.device, "NVIDIA Quantum 9000");
+	assert_non_null(strstr(k.unsaid, "what this model computes"));
+	kind_free(&k);
+}
+
+static void without_gpus_the_cores_are_the_slots(void **state)
+{
+	(void)state;
+	const struct host *host;
+	struct node_kind k;
+	char fabric[NVML_FABRIC];
+	assert_int_equal(host_get(&host, NULL), 0);
+	assert_int_equal(probe_kind("libno-such-library.so.1", &k, fabric, NULL), 0);
+	assert_string_equal(k.device, "cpu");
+	assert_int_equal(k.devices, host->n_cores);
+	assert_string_equal(k.unsaid, "");
+	kind_free(&k);
+	setenv("NVML_DOUBLE", "dgx-h100,init", 1);
+	assert_int_equal(probe_kind(library, &k, fabric, NULL), 0);
+	assert_string_equal(k.device, "cpu");
+	assert_non_null(strstr(k.unsaid, "GPUs: NVIDIA driver: start"));
+	kind_free(&k);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_hybrid_cube_mesh_has_its_lanes),
+		cmocka_unit_test(a_switch_is_told_by_its_ports),
+		cmocka_unit_test(a_fabric_is_told_by_cluster_and_clique),
+		cmocka_unit_test(links_that_are_down_do_not_count),
+		cmocka_unit_test(a_lost_gpu_leaves_the_others),
+		cmocka_unit_test(peers_that_are_cut_off_are_counted),
+		cmocka_unit_test(failing_drivers_are_errors),
+		cmocka_unit_test(lying_drivers_do_no_harm),
+		cmocka_unit_test(gpus_become_the_slots_of_this_host),
+		cmocka_unit_test(without_gpus_the_cores_are_the_slots),
+	};
+	return cmocka_run_group_tests(tests, find_double, NULL);
+}

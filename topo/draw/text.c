@@ -1,0 +1,333 @@
+/*
+ * text — the page for a terminal: what there is in a line, switches and nodes as a tree, then a card a kind of node, with
+ * its NUMA domains, devices and adapters, and the matrix of links.
+ */
+#include "topo/draw/internal.h"
+
+#include "base/human.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CARDS = 8 /* kinds shown in full */, NUMAS = 64 };
+
+struct page {
+	const struct cluster *c;
+	bool colour;
+	struct buf *out;
+};
+
+static const char *on(const struct page *p, enum ink i)
+{
+	return ink(i, p->colour);
+}
+
+static void put_head(struct page *p)
+{
+	const struct cluster *c = p->c;
+	int devices = cluster_devices(c);
+	buf_puts(p->out, on(p, INK_BOLD));
+	put_plain(p->out, c->name);
+	buf_printf(p->out, "%s: %d node%s, %d device%s", on(p, INK_NONE), c->n_nodes, human_s(c->n_nodes), devices, human_s(devices));
+	if (c->n_switches)
+		buf_printf(p->out, ", %d switch%s%s", c->n_switches, c->n_switches == 1 ? "" : "es", c->rails ? " with rails" : "");
+	buf_puts(p->out, "\n");
+	if (*c->figures) {
+		buf_puts(p->out, "figures: ");
+		put_plain(p->out, c->figures);
+		buf_puts(p->out, "\n");
+	}
+}
+
+/* --- The tree of switches and nodes --- */
+
+static void put_nodes(struct page *p, const struct group *g, bool sample)
+{
+	const struct node_kind *k = &p->c->kinds[g->kind];
+	group_name(p->c, g, p->out);
+	buf_printf(p->out, "%s  %s", sample ? ", …" : "", on(p, INK_DIM));
+	if (g->n > 1)
+		buf_printf(p->out, "%d × ", g->n);
+	put_plain(p->out, k->name);
+	buf_puts(p->out, on(p, INK_NONE));
+	if (k->devices) {
+		buf_printf(p->out, " %s%d × ", on(p, INK_DEVICE), k->devices);
+		put_plain(p->out, k->device);
+		buf_puts(p->out, on(p, INK_NONE));
+	}
+	buf_puts(p->out, "\n");
+}
+
+static void put_holder(struct page *p, const struct group *g, bool sample)
+{
+	char up[HUMAN];
+	int nodes, devices;
+	group_count(p->c, g, &nodes, &devices);
+	group_name(p->c, g, p->out);
+	buf_printf(p->out, "%s%s", sample ? ", …" : "", on(p, INK_DIM));
+	if (g->n > 1)
+		buf_printf(p->out, "  %d like this, each", g->n);
+	buf_printf(p->out, "  %d node%s, %d device%s", nodes, human_s(nodes), devices, human_s(devices));
+	if (g->what == GROUP_SWITCH && p->c->switches[g->members[0]].up > 0)
+		buf_printf(p->out, ", %s up", human_count(p->c->switches[g->members[0]].up, "B/s", up));
+	buf_printf(p->out, "%s\n", on(p, INK_NONE));
+}
+
+/* sample: what hangs above is one of several alike, and so are these. */
+static void put_groups(struct page *p, struct group *const *g, int n, const char *indent, bool sample)
+{
+	char deeper[256];
+	for (int i = 0; i < n; i++) {
+		bool last = i == n - 1;
+		buf_printf(p->out, "%s%s%s%s ", indent, on(p, INK_DIM), last ? "└─" : "├─", on(p, INK_NONE));
+		if (g[i]->what == GROUP_NODES)
+			put_nodes(p, g[i], sample);
+		else
+			put_holder(p, g[i], sample);
+		snprintf(deeper, sizeof deeper, "%s%s", indent, last ? "   " : "│  ");
+		put_groups(p, g[i]->below, g[i]->n_below, deeper, sample || g[i]->n > 1);
+	}
+}
+
+/* --- A kind of node --- */
+
+/* "  links     …": begins a line of the card. */
+static void put_label(struct page *p, const char *label)
+{
+	buf_printf(p->out, "  %s%-10s%s", on(p, INK_DIM), label, on(p, INK_NONE));
+}
+
+static void put_figures(struct page *p, const struct node_kind *k)
+{
+	char a[HUMAN], b[HUMAN], f[HUMAN];
+	put_label(p, "device");
+	buf_printf(p->out, "%s of memory, %s, %s\n", k->device_memory > 0 ? human_bytes(k->device_memory, a) : "unknown size",
+		   k->device_bandwidth > 0 ? human_count(k->device_bandwidth, "B/s", b) : "bandwidth not told",
+		   k->device_flops > 0 ? human_count(k->device_flops, "FLOP/s", f) : "compute not told");
+	struct buf links = BUF_INIT;
+	links_summary(k, &links);
+	if (links.len) {
+		put_label(p, "links");
+		buf_printf(p->out, "%s", buf_str(&links));
+		if (k->link_latency > 0)
+			buf_printf(p->out, ", %s", human_seconds(k->link_latency, a));
+		buf_puts(p->out, "\n");
+	}
+	buf_fini(&links);
+	put_label(p, "network");
+	if (k->net_bandwidth > 0)
+		buf_printf(p->out, "%s a device", human_count(k->net_bandwidth, "B/s", a));
+	else
+		buf_puts(p->out, "not told");
+	if (k->net_latency > 0)
+		buf_printf(p->out, ", %s", human_seconds(k->net_latency, a));
+	if (k->n_nics)
+		buf_printf(p->out, ", %d adapter%s", k->n_nics, human_s(k->n_nics));
+	buf_puts(p->out, "\n");
+}
+
+static void put_host(struct page *p, const struct node_kind *k)
+{
+	char text[HUMAN];
+	put_label(p, "host");
+	if (k->packages)
+		buf_printf(p->out, "%d package%s, ", k->packages, human_s(k->packages));
+	if (k->cores)
+		buf_printf(p->out, "%d core%s, ", k->cores, human_s(k->cores));
+	if (k->numa)
+		buf_printf(p->out, "%d NUMA domain%s, ", k->numa, human_s(k->numa));
+	buf_printf(p->out, "memory %s", k->memory > 0 ? human_bytes(k->memory, text) : "not told");
+	if (k->caches && k->cache > 0)
+		buf_printf(p->out, ", %d last-level cache%s of %s", k->caches, human_s(k->caches), human_bytes(k->cache, text));
+	buf_puts(p->out, "\n");
+	if (*k->unsaid) {
+		buf_printf(p->out, "  %s%-10s%s", on(p, INK_WARN), "missing", on(p, INK_NONE));
+		put_plain(p->out, k->unsaid);
+		buf_puts(p->out, "\n");
+	}
+}
+
+static void put_nic(struct page *p, const struct topo_nic *nic, bool rate_too)
+{
+	char rate[HUMAN];
+	buf_puts(p->out, on(p, INK_NIC));
+	put_plain(p->out, nic->name);
+	buf_puts(p->out, on(p, INK_NONE));
+	if (nic->bandwidth > 0 && rate_too)
+		buf_printf(p->out, " %s", human_count(nic->bandwidth, "B/s", rate));
+}
+
+static int known_devices(const struct node_kind *k)
+{
+	return k->parts ? k->devices : 0;
+}
+
+/* The device's own adapter stands beside it: the nearest, where it is nearest to no other. */
+static bool owns_nic(const struct node_kind *k, int device)
+{
+	int nic = k->parts[device].nic, users = 0;
+	if (nic < 0 || nic >= k->n_nics)
+		return false;
+	for (int i = 0; i < k->devices; i++)
+		users += k->parts[i].nic == nic;
+	return users == 1;
+}
+
+static bool nic_owned(const struct node_kind *k, int nic)
+{
+	for (int i = 0; i < known_devices(k); i++)
+		if (k->parts[i].nic == nic && owns_nic(k, i))
+			return true;
+	return false;
+}
+
+static void put_device(struct page *p, const struct node_kind *k, int i, const char *shared_cpus)
+{
+	const struct topo_device *d = &k->parts[i];
+	buf_puts(p->out, on(p, INK_DEVICE));
+	put_plain(p->out, *d->name ? d->name : "device");
+	buf_puts(p->out, on(p, INK_NONE));
+	if (*d->bus) {
+		buf_puts(p->out, "  ");
+		put_plain(p->out, d->bus);
+	}
+	if (*d->cpus && strcmp(d->cpus, shared_cpus)) {
+		buf_puts(p->out, "  cores ");
+		put_plain(p->out, d->cpus);
+	}
+	if (d->nic >= 0 && d->nic < k->n_nics) {
+		buf_printf(p->out, "  %s── %s ──%s ", on(p, link_ink(d->nic_link)), link_word(d->nic_link), on(p, INK_NONE));
+		put_nic(p, &k->nics[d->nic], owns_nic(k, i));
+	}
+	buf_puts(p->out, "\n");
+}
+
+/* The cores that all devices of a domain name, else "". */
+static const char *cpus_of(const struct node_kind *k, int numa)
+{
+	const char *cpus = NULL;
+	for (int i = 0; i < known_devices(k); i++) {
+		if (k->parts[i].numa != numa)
+			continue;
+		if (cpus && strcmp(cpus, k->parts[i].cpus))
+			return "";
+		cpus = k->parts[i].cpus;
+	}
+	return cpus ? cpus : "";
+}
+
+static void put_domain(struct page *p, const struct node_kind *k, int numa, bool last)
+{
+	const char *cpus = cpus_of(k, numa), *bar = last ? "   " : "│  ";
+	int devices = known_devices(k), parts = 0, at = 0;
+	for (int i = 0; i < devices; i++)
+		parts += k->parts[i].numa == numa;
+	for (int i = 0; i < k->n_nics; i++)
+		parts += k->nics[i].numa == numa && !nic_owned(k, i);
+	buf_printf(p->out, "    %s%s%s ", on(p, INK_DIM), last ? "└─" : "├─", on(p, INK_NONE));
+	if (numa < 0)
+		buf_puts(p->out, "NUMA domain not told");
+	else
+		buf_printf(p->out, "NUMA %d", numa);
+	if (*cpus) {
+		buf_puts(p->out, "  cores ");
+		put_plain(p->out, cpus);
+	}
+	buf_puts(p->out, "\n");
+	for (int i = 0; i < devices + k->n_nics; i++) {
+		int nic = i - devices;
+		if (nic < 0 ? k->parts[i].numa != numa : k->nics[nic].numa != numa || nic_owned(k, nic))
+			continue;
+		buf_printf(p->out, "    %s%s%s%s ", on(p, INK_DIM), bar, ++at == parts ? "└─" : "├─", on(p, INK_NONE));
+		if (nic < 0) {
+			put_device(p, k, i, cpus);
+			continue;
+		}
+		put_nic(p, &k->nics[nic], true);
+		if (*k->nics[nic].bus) {
+			buf_puts(p->out, "  ");
+			put_plain(p->out, k->nics[nic].bus);
+		}
+		buf_puts(p->out, "\n");
+	}
+}
+
+static bool in_domain(const struct node_kind *k, int numa)
+{
+	for (int i = 0; i < known_devices(k); i++)
+		if (k->parts[i].numa == numa)
+			return true;
+	for (int i = 0; i < k->n_nics; i++)
+		if (k->nics[i].numa == numa)
+			return true;
+	return false;
+}
+
+static void put_domains(struct page *p, const struct node_kind *k)
+{
+	int last = -2;
+	for (int d = -1; d < NUMAS; d++)
+		last = in_domain(k, d) ? d : last;
+	for (int d = -1; d <= last; d++)
+		if (in_domain(k, d) || (d >= 0 && d < k->numa))
+			put_domain(p, k, d, d == last);
+}
+
+static void put_card(struct page *p, const struct node_kind *k, int nodes)
+{
+	buf_printf(p->out, "\n%s", on(p, INK_BOLD));
+	put_plain(p->out, k->name);
+	buf_printf(p->out, "%s  %d node%s", on(p, INK_NONE), nodes, human_s(nodes));
+	if (k->devices) {
+		buf_printf(p->out, " of %s%d × ", on(p, INK_DEVICE), k->devices);
+		put_plain(p->out, k->device);
+		buf_puts(p->out, on(p, INK_NONE));
+	}
+	buf_puts(p->out, "\n");
+	if (k->devices)
+		put_figures(p, k);
+	put_host(p, k);
+	if (k->parts || k->nics)
+		put_domains(p, k);
+	if (k->links && k->devices > 1 && k->devices <= MATRIX_MOST) {
+		buf_puts(p->out, "\n");
+		draw_matrix(k, p->colour, p->out);
+	}
+}
+
+static void put_odd(struct page *p)
+{
+	struct buf odd = BUF_INIT;
+	draw_odd(p->c, &odd);
+	if (odd.len)
+		buf_printf(p->out, "\n%sodd ones out%s\n", on(p, INK_WARN), on(p, INK_NONE));
+	for (const char *at = buf_str(&odd), *end; *at; at = end + 1) {
+		end = strchr(at, '\n');
+		buf_printf(p->out, "  %.*s\n", (int)(end - at), at);
+	}
+	buf_fini(&odd);
+}
+
+void draw_cluster(const struct cluster *c, bool colour, struct buf *out)
+{
+	struct page p = { .c = c, .colour = colour, .out = out };
+	int n = 0, shown = 0, left = 0;
+	put_head(&p);
+	if (c->n_nodes > 1 || c->n_switches) {
+		struct group **groups = group_cluster(c, &n);
+		buf_puts(out, "\n");
+		put_groups(&p, groups, groups ? n : 0, "", false);
+		group_free(groups, n);
+	}
+	for (int i = 0; i < c->n_kinds; i++) {
+		int nodes = nodes_of_kind(c, i);
+		if (nodes && shown++ < CARDS)
+			put_card(&p, &c->kinds[i], nodes);
+		else
+			left += nodes > 0;
+	}
+	if (left)
+		buf_printf(out, "\n%d more kind%s of node; --json tells them all\n", left, human_s(left));
+	put_odd(&p);
+}
