@@ -13,19 +13,26 @@
  * "Maximum Achievable Matmul FLOPS" table in S. Bekman, "Machine Learning Engineering" (github.com/stas00/ml-engineering,
  * compute/accelerator): A100 SXM 86.9 %, PCIe 81.1 %, H100 and H200 80.3 %, GH200 83.8 %, B200 77.6 %, GB200 72.9 %, MI300X
  * 51.4 %, MI325X 60.4 %. Other rows are estimates from their neighbours of the generation: those without a lavish power budget
- * throttle more. units: streaming multiprocessors (compute units), from the architectures' white papers.
+ * throttle more. units: streaming multiprocessors (compute units), from the architectures' white papers. host: PCIe ×16 by its
+ * specification less a fifth for its packets; NVLink-C2C ("GH200" data sheet: 900 GB/s both ways) by what host memory gives.
  */
+#define PCIE3 12.5e9
+#define PCIE4 25e9
+#define PCIE5 50e9
+#define C2C 300e9
+
 static const struct gpu {
 	const char *name; /* how the device's begins; the first row that fits counts */
 	int units;
-	double best;
+	double best, host;
 } gpus[] = {
-	{ "A100-PCIe", 108, 0.811 }, { "A800-PCIe", 108, 0.811 }, { "A100", 108, 0.869 }, { "A800", 108, 0.869 }, { "A30", 56, 0.8 },
-	{ "H100-PCIe", 114, 0.75 }, { "H100", 132, 0.803 }, { "H800", 132, 0.803 }, { "H200", 132, 0.803 }, { "H20", 78, 0.85 },
-	{ "GH200", 132, 0.838 }, { "GB200", 148, 0.729 }, { "GB300", 148, 0.729 }, { "B200", 148, 0.776 }, { "B300", 148, 0.786 },
-	{ "L40S", 142, 0.65 }, { "L40", 142, 0.8 }, { "L4", 58, 0.6 }, { "A10", 72, 0.7 }, { "A40", 84, 0.7 }, { "T4", 40, 0.5 },
-	{ "V100", 80, 0.8 }, { "P100", 56, 0.85 }, { "MI300A", 228, 0.51 }, { "MI300X", 304, 0.514 }, { "MI325X", 304, 0.604 },
-	{ "", 0, 0.75 },
+	{ "A100-PCIe", 108, 0.811, PCIE4 }, { "A800-PCIe", 108, 0.811, PCIE4 }, { "A100", 108, 0.869, PCIE4 }, { "A800", 108, 0.869, PCIE4 },
+	{ "A30", 56, 0.8, PCIE4 },          { "H100-PCIe", 114, 0.75, PCIE5 },  { "H100", 132, 0.803, PCIE5 }, { "H800", 132, 0.803, PCIE5 },
+	{ "H200", 132, 0.803, PCIE5 },      { "H20", 78, 0.85, PCIE5 },         { "GH200", 132, 0.838, C2C },  { "GB200", 148, 0.729, C2C },
+	{ "GB300", 148, 0.729, C2C },       { "B200", 148, 0.776, PCIE5 },      { "B300", 148, 0.786, PCIE5 }, { "L40S", 142, 0.65, PCIE4 },
+	{ "L40", 142, 0.8, PCIE4 },         { "L4", 58, 0.6, PCIE4 },           { "A10", 72, 0.7, PCIE4 },     { "A40", 84, 0.7, PCIE4 },
+	{ "T4", 40, 0.5, PCIE3 },           { "V100", 80, 0.8, PCIE3 },         { "P100", 56, 0.85, PCIE3 },   { "MI300A", 228, 0.51, C2C },
+	{ "MI300X", 304, 0.514, PCIE5 },    { "MI325X", 304, 0.604, PCIE5 },    { "", 0, 0.75, PCIE3 },
 };
 
 /*
@@ -91,7 +98,7 @@ void machine_of(const struct node_kind *k, bool narrow, double part, struct mach
 		return;
 	const struct gpu *g = gpu_of(k->device);
 	double products = SUSTAINED * g->best * flops * (narrow ? 1 : WIDE);
-	*out = (struct machine){ .op = OP, .units = g->units, .wave = WAVE, .link_share = LINK, .net_share = NET, .hides = HIDES,
+	*out = (struct machine){ .op = OP, .units = g->units, .wave = WAVE, .link_share = LINK, .net_share = NET, .hides = HIDES, .host = g->host,
 				 .sync = SYNC, .spread = SPREAD };
 	out->rates[COST_PRODUCT_FWD] = flat(products);
 	out->rates[COST_ATTENTION_FWD] = flat(FUSED_FWD * products);

@@ -101,6 +101,13 @@ void machine_links(const struct machine *m, struct span spans[GROUP_KINDS])
 	}
 }
 
+double machine_offload(const struct machine *m, double bytes)
+{
+	if (m->host <= 0)
+		return machine_seconds(m, COST_MOVED, 2 * bytes);
+	return bytes > 0 ? bytes / m->host + m->op : 0;
+}
+
 double machine_exposed(const struct machine *m, double transfer, double shade)
 {
 	return transfer - m->hides * fmin(transfer, shade);

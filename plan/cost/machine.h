@@ -57,6 +57,7 @@ struct machine {
 	double link_share, net_share; /* of a link's data sheet figure that transfers reach, inside a node and across; 0: all */
 	double hides;   /* share of a transfer's time that is gained when products go on beside it; the rest they lose, as it takes units,
 	                 * memory and cores from them */
+	double host;    /* bytes/s between the device's memory and its host's; 0: they are the same, and a copy is COST_MOVED */
 	double sync;    /* seconds that a device idles after its host has waited for it */
 	double spread;  /* of the replicas' times for a step, relative: standard deviation over mean */
 };
@@ -77,6 +78,8 @@ double machine_products(const struct machine *m, enum cost_class form, double ba
 
 /* Brings the spans' bandwidths down to what transfers reach. */
 void machine_links(const struct machine *m, struct span spans[GROUP_KINDS]);
+/* Bytes from the device's memory to the host's, or back. */
+double machine_offload(const struct machine *m, double bytes);
 /* What shows of a transfer beside `shade` seconds of products. */
 double machine_exposed(const struct machine *m, double transfer, double shade);
 

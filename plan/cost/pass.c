@@ -1,5 +1,7 @@
 #include "plan/cost/cost.h"
 
+#include "plan/memory.h"
+
 #include <math.h>
 
 enum { F32 = 4 };
@@ -211,6 +213,21 @@ static void add_layers(const struct cost_case *c, const struct shard *h, const s
 	t->again = redone * again_of(c, h, &y, cp, ep);
 }
 
+/* Layers' activations go to the host behind each layer's forward pass and come back before its backward's; one whose backward pass has
+ * two halves goes and comes once more (agent/model/offload.c). Nothing is computed meanwhile. */
+static void add_offload(const struct cost_case *c, const struct stage *stage, struct cost_pass *t)
+{
+	struct memory_sizes sizes;
+	bool split = schedule_splits(c->job->parallel.schedule);
+	if (!c->job->offload.activations)
+		return;
+	memory_sizes_of(c->job, c->shape, c->layout, 0, split, &sizes);
+	double once = machine_offload(c->machine, memory_offloaded(&sizes, stage));
+	t->fwd += once;
+	t->bwd += split ? 3 * once : once;
+	t->weight += split ? once : 0;
+}
+
 static void add_embedding(const struct cost_case *c, const struct shard *h, struct cost_pass *t)
 {
 	t->fwd += moved(c, c->engine->embed_fwd * h->width * h->n * h->c);
@@ -242,6 +259,7 @@ struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *sta
 	struct shard h = shard_of(c);
 	struct cost_pass t;
 	add_layers(c, &h, stage, &t);
+	add_offload(c, stage, &t);
 	if (stage->first)
 		add_embedding(c, &h, &t);
 	if (stage->last)

@@ -115,7 +115,8 @@ static double update(const struct cost_case *c, const struct cost_rank *r)
 		owned += elements_of(c, r, class) / cuts[class].shards;
 	if (c->engine->update > 0)
 		return machine_seconds(c->machine, COST_MOVED, c->engine->update * owned);
-	return machine_seconds(c->machine, COST_OPTIMIZER, words * F32 * owned);
+	double moments = c->job->offload.optimizer && c->machine->host > 0 ? (words - 3) * F32 * owned : 0; /* read and written there */
+	return machine_seconds(c->machine, COST_OPTIMIZER, words * F32 * owned) + machine_offload(c->machine, moments);
 }
 
 /* Of so many seconds' work, what the replicas wait for the slowest. */

@@ -8,7 +8,8 @@
  *     micro-batch's backward, under ZeRO 2 and 3 behind each one's; what is longer shows, and at least the last bucket does. ZeRO 1
  *     and 2 gather the new parameters at the end of the step, ZeRO 3 before each pass, hidden behind the pass before.
  *   - The two holders of a tied embedding sum its gradients.
- *   - The optimizer reads and writes seven (AdamW) or five (SGD) words for each parameter that the rank owns.
+ *   - The optimizer reads and writes seven (AdamW) or five (SGD) words for each parameter that the rank owns. What is
+ *     offloaded goes over the host's link.
  *   - Replicas wait for the slowest of them: their times spread, and the largest of n normal draws lies about √(2 ln n) deviations over
  *     the mean.
  */

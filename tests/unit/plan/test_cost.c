@@ -340,6 +340,23 @@ static void habits_cost_their_parts(void **state)
 	assert_true(predict(&base, &s).compute > 1.02 * now.compute);
 }
 
+/* A GPU's offloading goes over PCIe, which is slow; a processor's is a copy. */
+static void offloading_costs_its_bytes(void **state)
+{
+	struct setting with = ours, optimizer = ours;
+	struct plan_time now = predict(&base, &ours), t;
+	(void)state;
+	with.words = "recompute.mode=full offload.activations=yes";
+	t = predict(&base, &with);
+	/* [2 × 2048, 8192] in two bytes, of 24 layers, there and back at 50 GB/s, for each of 32 micro-batches. */
+	double tensor = 2.0 * 2 * 2048 * 8192, times = 2 * 24 * 32 / 50e9;
+	assert_true(t.compute - now.compute > 0.9 * tensor * times && t.compute - now.compute < 3 * tensor * times);
+	optimizer.words = "recompute.mode=full offload.optimizer=yes";
+	t = predict(&base, &optimizer);
+	assert_true(t.optimizer > 5 * now.optimizer);
+	near(t.compute, now.compute);
+}
+
 /* Products that fill the last wave are the best; one tile more takes a wave more. */
 static void waves_are_whole(void **state)
 {
@@ -383,6 +400,7 @@ int main(void)
 		cmocka_unit_test(layers_count_evenly),
 		cmocka_unit_test(parts_add_up),
 		cmocka_unit_test(habits_cost_their_parts),
+		cmocka_unit_test(offloading_costs_its_bytes),
 		cmocka_unit_test(waves_are_whole),
 		cmocka_unit_test(every_preset_has_a_machine),
 		cmocka_unit_test(narayanans_steps),
