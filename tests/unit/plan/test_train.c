@@ -1,0 +1,173 @@
+/* The time to train under failures, against Daly's own figures and against trying. */
+#include "plan/cost/train.h"
+#include "plan/plan.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static double total(const struct train_costs *c, int64_t steps, int64_t every)
+{
+	struct train_time t;
+	train_expect(c, steps, every, &t);
+	return t.total;
+}
+
+static void near(double x, double expected, double share)
+{
+	if (!(fabs(x - expected) <= share * fabs(expected)))
+		fail_msg("%g is not %g", x, expected);
+}
+
+/* Young's interval where checkpoints are cheap: √(2 · 5 · 86400) = 929.5 s. Daly's, 5 minutes a checkpoint and a day between failures:
+ * √(2 · 300 · 86400) (1 + √(300 / 172800) / 3 + 300 / 172800 / 9) - 300 = 7200 · 1.014081 - 300 = 7001.4 s. */
+static void the_interval_is_youngs_and_dalys(void **state)
+{
+	struct train_costs c = { .step = 0.1, .snapshot = 5, .mtbf = 86400 };
+	(void)state;
+	near(0.1 * (double)train_interval(&c, 1000000000), sqrt(2 * 5 * 86400.0), 0.01);
+	c.snapshot = 300;
+	near(0.1 * (double)train_interval(&c, 1000000000), 7001.4, 1e-4);
+	c.snapshot = 3 * 86400.0; /* a checkpoint outlasts the machine */
+	near(0.1 * (double)train_interval(&c, 1000000000), 86400, 1e-4);
+}
+
+static void the_interval_keeps_to_the_run(void **state)
+{
+	struct train_costs c = { .step = 10, .snapshot = 1, .write = 300, .mtbf = 3600 };
+	(void)state;
+	assert_int_equal(train_interval(&c, 100000), 30); /* as long as writing takes; Young's would be 8 */
+	c.write = 0;
+	assert_int_equal(train_interval(&c, 100000), 8);
+	assert_int_equal(train_interval(&c, 5), 5);
+	c.snapshot = 1e-6;
+	assert_int_equal(train_interval(&c, 100000), 1);
+	c.mtbf = 0;
+	assert_int_equal(train_interval(&c, 100000), 100000);
+}
+
+/* No interval is much better: of all, tried. */
+static void no_other_interval_is_better(void **state)
+{
+	static const struct train_costs cases[] = {
+		{ 10, 5, 0, 60, 1800 }, { 10, 5, 0, 60, 86400 }, { 30, 120, 0, 600, 14400 }, { 2, 0.5, 0, 30, 600 }, { 60, 30, 0, 300, 3600 },
+	};
+	enum { STEPS = 5000 };
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		double best = INFINITY, chosen = total(&cases[i], STEPS, train_interval(&cases[i], STEPS));
+		for (int64_t every = 1; every <= STEPS; every++)
+			best = fmin(best, total(&cases[i], STEPS, every));
+		assert_true(chosen <= 1.002 * best);
+	}
+}
+
+/* A machine that fails at random, played: 400 runs of it. */
+static double random_unit(uint64_t *state)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return ((double)(*state >> 11) + 0.5) / (double)(1ull << 53);
+}
+
+static double play(const struct train_costs *c, int64_t steps, int64_t every, uint64_t *seed)
+{
+	double now = 0, fails = -c->mtbf * log(random_unit(seed)), interval = (double)every * c->step + c->snapshot;
+	for (int64_t done = 0; done < steps;) {
+		double begun = now;
+		if (begun + interval <= fails) {
+			now += interval;
+			done += every;
+			continue;
+		}
+		for (;;) { /* restarts can fail, too */
+			now = fails;
+			fails = now - c->mtbf * log(random_unit(seed));
+			if (now + c->restart <= fails)
+				break;
+		}
+		now += c->restart;
+	}
+	return now;
+}
+
+static void the_expectation_is_what_playing_it_gives(void **state)
+{
+	static const struct train_costs cases[] = { { 10, 20, 0, 120, 3600 }, { 10, 20, 0, 120, 1200 }, { 10, 200, 0, 600, 7200 } };
+	enum { STEPS = 3000, RUNS = 400 };
+	uint64_t seed = 1;
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		for (int64_t every = 10; every <= 300; every += 145) { /* 10, 155, 300: they divide what is done, nearly */
+			double sum = 0;
+			int64_t steps = STEPS / every * every;
+			for (int run = 0; run < RUNS; run++)
+				sum += play(&cases[i], steps, every, &seed);
+			near(total(&cases[i], steps, every), sum / RUNS, 0.03);
+		}
+}
+
+static void the_parts_add_up(void **state)
+{
+	struct train_costs c = { 10, 5, 100, 60, 7200 };
+	struct train_time t;
+	(void)state;
+	train_expect(&c, 10000, 50, &t);
+	near(t.work + t.saving + t.lost, t.total, 1e-12);
+	near(t.work, 100000, 1e-12);
+	near(t.saving, 200 * 5, 1e-12);
+	near(t.failures, t.total / 7200, 1e-12);
+	assert_true(t.lost > t.failures * (60 + 100 + 0.45 * 505)); /* half an interval is done again, and what was being written */
+	assert_true(total(&(struct train_costs){ 10, 5, 0, 60, 7200 }, 10000, 50) < t.total);
+	c.mtbf = 0;
+	train_expect(&c, 10000, 0, &t);
+	assert_true(t.lost == 0 && t.failures == 0 && t.every == 10000);
+	near(t.total, 100005, 1e-12);
+	c.mtbf = 1e-3; /* never ends */
+	train_expect(&c, 10000, 1, &t);
+	assert_true(isinf(t.total));
+}
+
+/* The same plan on more nodes fails more often, and its checkpoint is written sooner. */
+static void a_plans_costs(void **state)
+{
+	const char *words[] = { "parallel.dp=8" };
+	struct err e = ERR_INIT;
+	struct train_costs few, many;
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct cluster c;
+		struct job job;
+		struct plan p;
+		words[0] = i ? "parallel.dp=16" : "parallel.dp=8";
+		assert_int_equal(cluster_open("dgx-h100:256", 0, &c, &e), 0);
+		c.kinds[0].device_memory = 0;
+		if (job_load("templates/jobs/gpt-175b.ini", words, 1, &job, &e) || plan_build(&job, &c, &p, &e))
+			fail_msg("%s", e.text);
+		train_costs_of(&job, &c, &p, 0, i ? &many : &few);
+		near((i ? many : few).step, p.time.total, 1e-12);
+		plan_free(&p);
+		cluster_free(&c);
+	}
+	near(few.mtbf, TRAIN_NODE_MTBF / 128, 1e-12);
+	near(many.mtbf, few.mtbf / 2, 1e-12);
+	assert_true(many.restart < few.restart);
+	assert_true(few.snapshot > 0.1 && few.snapshot < 2); /* 12 bytes of 175e9 parameters from 128 GPUs at 50 GB/s: 0.3 s */
+	assert_true(few.write > 10 && few.write < 60);       /* 2.1 TB */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_interval_is_youngs_and_dalys),
+		cmocka_unit_test(the_interval_keeps_to_the_run),
+		cmocka_unit_test(no_other_interval_is_better),
+		cmocka_unit_test(the_expectation_is_what_playing_it_gives),
+		cmocka_unit_test(the_parts_add_up),
+		cmocka_unit_test(a_plans_costs),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
