@@ -1,8 +1,8 @@
 /*
  * train — the time to train: steps, the checkpoints between them, and what failures cost.
  *
- * Failures come at random, `mtbf` seconds apart in the mean (exponentially distributed). One costs what was done since the newest committed
- * checkpoint, then `restart`. Checkpoints too often cost their saving, too rarely what is done again:
+ * Failures come at random, `mtbf` seconds apart in the mean (exponentially distributed). One costs what was done since the newest
+ * committed checkpoint, then `restart`. Checkpoints too often cost their saving, too rarely what is done again:
  *
  *     Young, "A First Order Approximation to the Optimum Checkpoint Interval", CACM 17(9), 1974:   √(2 d M)
  *     Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22, 2006, equation (37):
@@ -38,10 +38,10 @@ int64_t train_interval(const struct train_costs *c, int64_t steps);
 /* every: 0, none before the end. */
 void train_expect(const struct train_costs *c, int64_t steps, int64_t every, struct train_time *out);
 
-/* Mean time between failures of one node that stop a job, seconds; the whole job's is this over its nodes. Grattafiori et al., "The Llama 3 Herd of
- * Models", arXiv 2407.21783, section 3.3.4: 419 unexpected interruptions in 54 days of 16,384 GPUs on 2,048 nodes, one in 6,300 hours a node.
- * Kokolis et al., "Revisiting Reliability in Large-Scale Machine Learning Research Clusters", arXiv 2410.21680: 6.5 in a thousand node-days
- * (one in 3,700 hours) on A100s, 2.3 (10,400 hours) on another cluster. */
+/* Mean time between failures of one node that stop a job, seconds; the whole job's is this over its nodes. Grattafiori et al., "The Llama 3
+ * Herd of Models", arXiv 2407.21783, section 3.3.4: 419 unexpected interruptions in 54 days of 16,384 GPUs on 2,048 nodes, one in 6,300
+ * hours a node. Kokolis et al., "Revisiting Reliability in Large-Scale Machine Learning Research Clusters", arXiv 2410.21680: 6.5
+ * in a thousand node-days (one in 3,700 hours) on A100s, 2.3 (10,400 hours) on another cluster. */
 #define TRAIN_NODE_MTBF (6300 * 3600.0)
 
 struct job;

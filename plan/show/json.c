@@ -1,4 +1,5 @@
 #include "plan/plan.h"
+#include "plan/show/train.h"
 
 static json_t *json_of_model(const struct job *job, const struct model_shape *m)
 {
@@ -94,6 +95,7 @@ json_t *plan_json(const struct job *job, const struct cluster *cluster, const st
 		"{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "compute", t->compute, "recompute", t->recompute, "tp", t->tp,
 		"cp", t->cp, "ep", t->ep, "bubble", t->bubble,
 		"dp", t->dp, "optimizer", t->optimizer, "total", t->total));
+	json_object_set_new(j, "train", train_json(job, cluster, p));
 	json_object_set_new(j, "figures", json_string(cluster->figures));
 	json_object_set_new(j, "warning", json_string(p->warning));
 	return j;

@@ -4,6 +4,7 @@
 #include "base/human.h"
 #include "plan/fit.h"
 #include "plan/show/map.h"
+#include "plan/show/train.h"
 #include "plan/plan.h"
 
 #include <inttypes.h>
@@ -245,6 +246,7 @@ void plan_print(const struct job *job, const struct cluster *cluster, const stru
 	map_print(cluster, p, out);
 	print_memory(job, p, out);
 	print_time(job, cluster, p, out);
+	train_print(job, cluster, p, out);
 	if (*p->warning)
 		buf_printf(out, "\nWarning: %s\n", p->warning);
 }

@@ -450,6 +450,7 @@ static void the_picture_shows_where_every_rank_sits(void **state)
 			       "    │ pp 0 dp 0  │ pp 0 dp 1  │ pp 1 dp 0  │ pp 1 dp 1  │\n"
 			       "    │ 0 1        │ 2 3        │ 4 5        │ 6 7        │\n"
 			       "    └────────────┴────────────┴────────────┴────────────┘\n"));
+	assert_null(strstr(buf_str(&text), "failures"));
 	plan_free(&p);
 	buf_fini(&text);
 }
@@ -468,6 +469,8 @@ static void a_thousand_ranks_fit_a_page(void **state)
 		lines += *s == '\n';
 	assert_true(lines < 60);
 	assert_non_null(strstr(buf_str(&text), "  n8 … n15                               1  0-7       0-7       64-127\n"));
+	assert_non_null(strstr(buf_str(&text), "\nPredicted run\n  95000 steps      "));
+	assert_non_null(strstr(buf_str(&text), "  failures         one of each node in 6300 hours, about "));
 	plan_free(&p);
 	buf_fini(&text);
 }
@@ -491,6 +494,8 @@ static void the_json_holds_the_whole_plan(void **state)
 		assert_int_equal(json_integer_value(json_array_get(r, i)), last[i]);
 	json_t *t = json_object_get(json_object_get(j, "step_seconds"), "total");
 	assert_true(json_real_value(t) == p.time.total);
+	t = json_object_get(json_object_get(j, "train"), "total_seconds");
+	assert_true(json_real_value(t) > 95000 * p.time.total);
 	char *text = json_dumps(j, JSON_COMPACT);
 	assert_non_null(text);
 	assert_true(strlen(text) < 1 << 16);
