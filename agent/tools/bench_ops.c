@@ -5,44 +5,57 @@
 #include "kernels/ops.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Operands lie one behind the other in so much memory and round again, so that most come from where a step's come from: beyond the
  * second-level cache, as a model and its activations do not fit there. */
-enum { ARENA = 32 << 20, ALIGN = 4096, TOKENS = 8192, VOCAB = 4096, BATCHES_MOST = 512 };
+enum { ARENA = 16 << 20, ALIGN = 4096, TOKENS = 8192, ROPE_DIM = 32, BATCHES_MOST = 512 };
 
 /* A batch of calls takes so long at least: clocks and barriers are nothing beside it. */
 #define BATCH_SECONDS 5e-4
+
+/* What is only read keeps its small numbers: those that training never meets (infinite, subnormal) can take longer. */
+enum arena { INPUT, OUTPUT, INPUT_FP32, OUTPUT_FP32, ARENAS };
 
 struct rig {
 	struct kern *kern;
 	const struct ops *ops;
 	int64_t width;
-	char *arena;
-	size_t at;
+	char *arenas[ARENAS];
+	size_t at[ARENAS];
 	int32_t ids[TOKENS];
+	float cos[TOKENS * ROPE_DIM / 2], sin[TOKENS * ROPE_DIM / 2]; /* of no rotation */
 	double sum; /* keeps what is computed alive */
 };
 
-static void *take(struct rig *r, int64_t bytes)
+/* n elements, of the storage type or fp32. */
+static void *take(struct rig *r, enum arena a, int64_t n)
 {
-	size_t size = ((size_t)bytes + ALIGN - 1) / ALIGN * ALIGN;
-	if (r->at + size > ARENA)
-		r->at = 0;
-	void *p = r->arena + r->at;
-	r->at += size;
+	size_t width = a < INPUT_FP32 ? (size_t)r->width : sizeof(float), size = ((size_t)n * width + ALIGN - 1) / ALIGN * ALIGN;
+	if (r->at[a] + size > ARENA)
+		r->at[a] = 0;
+	void *p = r->arenas[a] + r->at[a];
+	r->at[a] += size;
 	return p;
 }
 
-/* An operand of n elements of the storage type; of fp32. */
-static void *stored(struct rig *r, int64_t n)
+static const void *in(struct rig *r, int64_t n)
 {
-	return take(r, n * r->width);
+	return take(r, INPUT, n);
 }
 
-static float *full(struct rig *r, int64_t n)
+static void *out(struct rig *r, int64_t n)
 {
-	return take(r, n * (int64_t)sizeof(float));
+	return take(r, OUTPUT, n);
+}
+
+static const float *in32(struct rig *r, int64_t n)
+{
+	return take(r, INPUT_FP32, n);
+}
+
+static float *out32(struct rig *r, int64_t n)
+{
+	return take(r, OUTPUT_FP32, n);
 }
 
 /* --- The operations; each returns its work ------------------------------------------------------------ */
@@ -52,19 +65,19 @@ typedef double run_fn(struct rig *r, const int64_t *d);
 
 static double product_fwd(struct rig *r, const int64_t *d)
 {
-	r->ops->linear_fwd(r->kern, stored(r, d[0] * d[2]), stored(r, d[0] * d[1]), stored(r, d[1] * d[2]), NULL, d[0], d[1], d[2]);
+	r->ops->linear_fwd(r->kern, out(r, d[0] * d[2]), in(r, d[0] * d[1]), in(r, d[1] * d[2]), NULL, d[0], d[1], d[2]);
 	return 2.0 * (double)(d[0] * d[1] * d[2]);
 }
 
 static double product_input(struct rig *r, const int64_t *d)
 {
-	r->ops->linear_bwd_input(r->kern, stored(r, d[0] * d[1]), stored(r, d[0] * d[2]), stored(r, d[1] * d[2]), d[0], d[1], d[2]);
+	r->ops->linear_bwd_input(r->kern, out(r, d[0] * d[1]), in(r, d[0] * d[2]), in(r, d[1] * d[2]), d[0], d[1], d[2]);
 	return 2.0 * (double)(d[0] * d[1] * d[2]);
 }
 
 static double product_weight(struct rig *r, const int64_t *d)
 {
-	r->ops->linear_bwd_weight(r->kern, full(r, d[1] * d[2]), NULL, stored(r, d[0] * d[2]), stored(r, d[0] * d[1]), d[0], d[1], d[2]);
+	r->ops->linear_bwd_weight(r->kern, out32(r, d[1] * d[2]), NULL, in(r, d[0] * d[2]), in(r, d[0] * d[1]), d[0], d[1], d[2]);
 	return 2.0 * (double)(d[0] * d[1] * d[2]);
 }
 
@@ -82,25 +95,23 @@ static double attention_flops(const int64_t *d)
 	return 4.0 * (double)(d[0] * d[1]) * (double)(d[2] * (d[2] + 1) / 2);
 }
 
-static char *heads_of(const struct rig *r, char *row, const int64_t *d, int which)
-{
-	return row + which * d[0] * d[1] * r->width;
-}
-
 static double attention_fwd(struct rig *r, const int64_t *d)
 {
 	struct attn_shape s = attention_of(d);
-	char *qkv = stored(r, s.q_batch);
-	r->ops->attention_fwd(r->kern, stored(r, s.o_batch), full(r, d[0] * d[2]), qkv, heads_of(r, qkv, d, 1), heads_of(r, qkv, d, 2), &s);
+	int64_t part = d[0] * d[1] * r->width;
+	const char *qkv = in(r, s.q_batch);
+	r->ops->attention_fwd(r->kern, out(r, s.o_batch), out32(r, d[0] * d[2]), qkv, qkv + part, qkv + 2 * part, &s);
 	return attention_flops(d);
 }
 
 static double attention_bwd(struct rig *r, const int64_t *d)
 {
 	struct attn_shape s = attention_of(d);
-	char *qkv = stored(r, s.q_batch), *grad = stored(r, s.q_batch);
-	r->ops->attention_bwd(r->kern, grad, heads_of(r, grad, d, 1), heads_of(r, grad, d, 2), stored(r, s.o_batch), stored(r, s.o_batch),
-			      full(r, d[0] * d[2]), qkv, heads_of(r, qkv, d, 1), heads_of(r, qkv, d, 2), &s, false);
+	int64_t part = d[0] * d[1] * r->width;
+	const char *qkv = in(r, s.q_batch);
+	char *grad = out(r, s.q_batch);
+	r->ops->attention_bwd(r->kern, grad, grad + part, grad + 2 * part, in(r, s.o_batch), in(r, s.o_batch), in32(r, d[0] * d[2]), qkv,
+			      qkv + part, qkv + 2 * part, &s, false);
 	return 2.5 * attention_flops(d);
 }
 
@@ -112,55 +123,52 @@ static double moved(const struct rig *r, const int64_t *d, double tensors)
 static double norm_fwd(struct rig *r, const int64_t *d)
 {
 	int64_t n = d[0] * d[1];
-	r->ops->rmsnorm_fwd(r->kern, stored(r, n), stored(r, n), full(r, d[0]), stored(r, n), stored(r, n), stored(r, d[1]), d[0], d[1], 1e-5f);
+	r->ops->rmsnorm_fwd(r->kern, out(r, n), out(r, n), out32(r, d[0]), in(r, n), in(r, n), in(r, d[1]), d[0], d[1], 1e-5f);
 	return moved(r, d, 4);
 }
 
 static double norm_bwd(struct rig *r, const int64_t *d)
 {
 	int64_t n = d[0] * d[1];
-	void *dx = stored(r, n);
-	r->ops->rmsnorm_bwd(r->kern, dx, full(r, d[1]), stored(r, n), dx, stored(r, n), full(r, d[0]), stored(r, d[1]), d[0], d[1]);
+	r->ops->rmsnorm_bwd(r->kern, out(r, n), out32(r, d[1]), in(r, n), in(r, n), in(r, n), in32(r, d[0]), in(r, d[1]), d[0], d[1]);
 	return moved(r, d, 4);
 }
 
 static double gelu_fwd(struct rig *r, const int64_t *d)
 {
-	r->ops->gelu_fwd(r->kern, stored(r, d[0] * d[1]), stored(r, d[0] * d[1]), d[0] * d[1]);
+	r->ops->gelu_fwd(r->kern, out(r, d[0] * d[1]), in(r, d[0] * d[1]), d[0] * d[1]);
 	return moved(r, d, 2);
 }
 
 static double gelu_bwd(struct rig *r, const int64_t *d)
 {
-	void *dx = stored(r, d[0] * d[1]);
-	r->ops->gelu_bwd(r->kern, dx, dx, stored(r, d[0] * d[1]), d[0] * d[1]);
+	r->ops->gelu_bwd(r->kern, out(r, d[0] * d[1]), in(r, d[0] * d[1]), in(r, d[0] * d[1]), d[0] * d[1]);
 	return moved(r, d, 3);
 }
 
 static double swiglu_fwd(struct rig *r, const int64_t *d)
 {
-	r->ops->swiglu_fwd(r->kern, stored(r, d[0] * d[1]), stored(r, 2 * d[0] * d[1]), d[0], d[1]);
+	r->ops->swiglu_fwd(r->kern, out(r, d[0] * d[1]), in(r, 2 * d[0] * d[1]), d[0], d[1]);
 	return moved(r, d, 3);
 }
 
 static double swiglu_bwd(struct rig *r, const int64_t *d)
 {
-	r->ops->swiglu_bwd(r->kern, stored(r, 2 * d[0] * d[1]), stored(r, d[0] * d[1]), stored(r, 2 * d[0] * d[1]), d[0], d[1]);
+	r->ops->swiglu_bwd(r->kern, out(r, 2 * d[0] * d[1]), in(r, d[0] * d[1]), in(r, 2 * d[0] * d[1]), d[0], d[1]);
 	return moved(r, d, 5);
 }
 
 static double rope(struct rig *r, const int64_t *d)
 {
-	enum { DIM = 32 };
-	const struct rope_shape s = { .n = d[0], .row = d[1], .heads = (int)(d[1] / DIM), .dim = DIM, .seq = d[0] };
-	r->ops->rope_fwd(r->kern, stored(r, d[0] * d[1]), &s, full(r, d[0] * DIM / 2), full(r, d[0] * DIM / 2));
+	const struct rope_shape s = { .n = d[0], .row = d[1], .heads = (int)(d[1] / ROPE_DIM), .dim = ROPE_DIM, .seq = d[0] };
+	r->ops->rope_fwd(r->kern, out(r, d[0] * d[1]), &s, r->cos, r->sin);
 	return moved(r, d, 2);
 }
 
 static double xent(struct rig *r, const int64_t *d)
 {
-	void *logits = stored(r, d[0] * d[1]);
-	float *max = full(r, d[0]), *sum = full(r, d[0]), *target = full(r, d[0]);
+	void *logits = out(r, d[0] * d[1]);
+	float *max = out32(r, d[0]), *sum = out32(r, d[0]), *target = out32(r, d[0]);
 	r->ops->xent_max(r->kern, max, logits, d[0], d[1]);
 	r->ops->xent_exp(r->kern, logits, sum, target, max, r->ids, d[0], d[1], 0);
 	r->ops->xent_grad(r->kern, logits, sum, r->ids, 0.1f, d[0], d[1], 0);
@@ -169,28 +177,29 @@ static double xent(struct rig *r, const int64_t *d)
 
 static double sum_rows(struct rig *r, const int64_t *d)
 {
-	r->ops->sum_rows(r->kern, full(r, d[1]), stored(r, d[0] * d[1]), d[0], d[1]);
+	r->ops->sum_rows(r->kern, out32(r, d[1]), in(r, d[0] * d[1]), d[0], d[1]);
 	return moved(r, d, 1);
 }
 
 static double copies(struct rig *r, const int64_t *d)
 {
-	r->ops->copy_rows(r->kern, stored(r, d[0] * d[1]), d[1], stored(r, d[0] * d[1]), d[1], d[0], d[1]);
-	r->ops->add(r->kern, stored(r, d[0] * d[1]), stored(r, d[0] * d[1]), d[0] * d[1]);
+	r->ops->copy_rows(r->kern, out(r, d[0] * d[1]), d[1], in(r, d[0] * d[1]), d[1], d[0], d[1]);
+	r->ops->add(r->kern, out(r, d[0] * d[1]), in(r, d[0] * d[1]), d[0] * d[1]);
 	return moved(r, d, 5);
 }
 
-/* What a step does to each parameter, rank by rank. */
+/* What a step does to each parameter. */
 static double optimizer(struct rig *r, const int64_t *d)
 {
 	const struct adamw_args a = { .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .grad_scale = 1, .step = 9 };
 	int64_t n = d[0] * d[1];
-	float *grad = full(r, n), *p = full(r, n);
-	kern_zero(r->kern, full(r, n), (size_t)n * sizeof *grad);
+	const float *grad = in32(r, n);
+	float *p = out32(r, n);
+	kern_zero(r->kern, out32(r, n), (size_t)n * sizeof *p);
 	r->sum += r->ops->sqnorm(r->kern, grad, n);
-	r->ops->adamw(r->kern, p, grad, full(r, n), full(r, n), n, &a);
+	r->ops->adamw(r->kern, p, grad, out32(r, n), out32(r, n), n, &a);
 	if (r->width < (int64_t)sizeof *p)
-		r->ops->narrow(r->kern, stored(r, n), p, n, NULL, 0);
+		r->ops->narrow(r->kern, out(r, n), p, n, NULL, 0);
 	return 28.0 * (double)n;
 }
 
@@ -281,39 +290,54 @@ static int measure_all(struct rig *r, struct comm *world, struct bench_ops *b, s
 	return 0;
 }
 
-/* Numbers that are none (infinite, subnormal) could take longer. */
+static int open_rig(struct rig *r, const struct bench_ops *b, struct err *e)
+{
+	if (kern_open(b->narrow ? "cpu:bf16" : "cpu", b->threads, &r->kern, e))
+		return -1;
+	r->ops = kern_ops(r->kern);
+	r->width = (int64_t)kern_width(r->kern);
+	for (int i = 0; i < ARENAS; i++)
+		if (!(r->arenas[i] = kern_alloc(r->kern, ARENA)))
+			return err_set(e, ERR_NOMEM, "no memory to measure operations; close other programs");
+	return 0;
+}
+
 static void fill(struct rig *r)
 {
-	float *one = full(r, 4096);
-	for (int i = 0; i < 4096; i++)
-		one[i] = (float)(i % 97) * 1e-3f;
-	memset(r->arena, 0, ARENA);
-	for (size_t at = 0; at < ARENA; at += 4096 * (size_t)r->width)
-		r->ops->narrow(r->kern, r->arena + at, one, 4096, NULL, 0);
+	for (int a = 0; a < ARENAS; a++) {
+		float *x = (float *)r->arenas[a];
+		for (int i = 0; i < ARENA / (int)sizeof *x; i++)
+			x[i] = (float)(1 + i % 97) * 1e-3f;
+	}
+	for (int a = 0; a < INPUT_FP32 && r->width < (int64_t)sizeof(float); a++)
+		for (size_t at = 0; at < ARENA; at += ARENA / 2)
+			r->ops->narrow(r->kern, r->arenas[a] + at, (const float *)r->arenas[INPUT_FP32], ARENA / 2 / r->width, NULL, 0);
+	for (int i = 0; i < TOKENS; i++)
+		r->ids[i] = i * 31 % 500;
+	for (int i = 0; i < TOKENS * ROPE_DIM / 2; i++)
+		r->cos[i] = 1;
+}
+
+static void close_rig(struct rig *r)
+{
+	for (int i = 0; i < ARENAS; i++)
+		if (r->arenas[i])
+			kern_free(r->kern, r->arenas[i]);
+	kern_close(r->kern);
+	free(r);
 }
 
 static int work(struct comm *world, void *arg, struct err *e)
 {
-	struct bench_ops *b = arg;
 	struct rig *r = calloc(1, sizeof *r);
 	if (!r)
 		return err_set(e, ERR_NOMEM, "no memory to measure operations; close other programs");
-	int rc = kern_open(b->narrow ? "cpu:bf16" : "cpu", b->threads, &r->kern, e);
+	int rc = open_rig(r, arg, e);
 	if (!rc) {
-		r->ops = kern_ops(r->kern);
-		r->width = (int64_t)kern_width(r->kern);
-		r->arena = kern_alloc(r->kern, ARENA);
-		rc = r->arena ? 0 : err_set(e, ERR_NOMEM, "no memory to measure operations; close other programs");
-	}
-	if (!rc) {
-		for (int i = 0; i < TOKENS; i++)
-			r->ids[i] = i * 31 % 500;
 		fill(r);
-		rc = measure_all(r, world, b, e);
-		kern_free(r->kern, r->arena);
+		rc = measure_all(r, world, arg, e);
 	}
-	kern_close(r->kern);
-	free(r);
+	close_rig(r);
 	return rc;
 }
 

@@ -39,6 +39,7 @@ struct tool {
 	X(bench_step)    \
 	X(bench_gemm)    \
 	X(bench_comm)    \
+	X(bench_calibrate) \
 	X(trace)         \
 	X(generate)
 
