@@ -38,7 +38,7 @@ static int simulate_as_measured(const struct plan *plan, struct picture *p, stru
 	if (!seconds)
 		return err_set(e, ERR_NOMEM, "no memory to simulate %d stages; close other programs", stages);
 	timeline_means(&p->measured, &plan->layout, seconds, seconds + stages, seconds + 2 * stages);
-	struct sched_costs costs = { seconds, seconds + stages, seconds + 2 * stages, 0 };
+	struct sched_costs costs = { .forward = seconds, .input = seconds + stages, .weight = seconds + 2 * stages, .hop = 0 };
 	double end = schedule_simulate(&p->schedule, &costs, &p->simulated, NULL);
 	free(seconds);
 	return end < 0 ? err_set(e, ERR_NOMEM, "no memory to simulate %d stages; close other programs", stages) : 0;

@@ -12,7 +12,7 @@ static int alloc_costs(struct plan *p, struct err *e)
 	p->seconds = calloc(3 * n, sizeof *p->seconds);
 	if (!p->seconds)
 		return err_set(e, ERR_NOMEM, "no memory to predict %zu stages; close other programs", n);
-	p->costs = (struct sched_costs){ p->seconds, p->seconds + n, p->seconds + 2 * n, 0 };
+	p->costs = (struct sched_costs){ .forward = p->seconds, .input = p->seconds + n, .weight = p->seconds + 2 * n, .hop = 0 };
 	return 0;
 }
 

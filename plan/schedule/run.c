@@ -109,20 +109,24 @@ static double seconds_of(const struct sched_costs *c, enum sched_op op, int stag
 	}
 }
 
-static void pass(struct walk *w, int rank, const struct sched_step *step, int stage)
+static void ran(struct walk *w, int rank, const struct sched_step *step, double begin, double end)
 {
-	double begin = w->clock[rank], work = seconds_of(w->costs, step->op, stage);
-	w->clock[rank] += work;
-	w->busy[rank] += work;
-	if (w->timeline && timeline_add(w->timeline, &(struct timeline_event){ rank, step->op, step->chunk, step->micro, begin, begin + work }))
+	w->clock[rank] = end;
+	w->busy[rank] += end - begin;
+	if (w->timeline && timeline_add(w->timeline, &(struct timeline_event){ rank, step->op, step->chunk, step->micro, begin, end }))
 		w->no_memory = true;
 }
 
-/* Runs the next step of a rank if it can run now. */
-static bool walk_step(struct walk *w, int rank)
+static const struct sched_step *next_step(const struct walk *w, int rank, int *stage)
 {
 	const struct sched_step *step = &w->s->rows[rank].steps[w->at[rank]];
-	int stage = step->op == SCHED_REDUCE ? -1 : layout_stage(&w->s->layout, rank, step->chunk);
+	*stage = step->op == SCHED_REDUCE ? -1 : layout_stage(&w->s->layout, rank, step->chunk);
+	return step;
+}
+
+/* Runs the next step of a rank if it is none that computes and can run now. */
+static bool pass_on(struct walk *w, int rank, const struct sched_step *step, int stage)
+{
 	switch (step->op) {
 	case SCHED_RECV_ACT:
 		if (!receive(w, rank, stage - 1, stage, step->micro))
@@ -141,8 +145,25 @@ static bool walk_step(struct walk *w, int rank)
 	case SCHED_REDUCE:
 		break;
 	default:
-		pass(w, rank, step, stage);
+		return false;
 	}
+	w->at[rank]++;
+	return true;
+}
+
+static bool computes(enum sched_op op)
+{
+	return op == SCHED_FORWARD || op == SCHED_BACKWARD || op == SCHED_BACKWARD_INPUT || op == SCHED_BACKWARD_WEIGHT;
+}
+
+static bool walk_step(struct walk *w, int rank)
+{
+	int stage;
+	const struct sched_step *step = next_step(w, rank, &stage);
+	if (!computes(step->op))
+		return pass_on(w, rank, step, stage);
+	double begin = w->clock[rank];
+	ran(w, rank, step, begin, begin + seconds_of(w->costs, step->op, stage));
 	w->at[rank]++;
 	return true;
 }
@@ -162,6 +183,108 @@ static int walk_all(struct walk *w)
 	return -1;
 }
 
+/* --- Ranks that share cores: all clocks go together ------------------------------------------------------- */
+
+struct sharing {
+	double now;
+	double *left;  /* [pp] of the pass that a rank is in, as if alone; 0: in none */
+	double *begun; /* [pp] */
+	double *wake;  /* [pp] when the message that it waits for will have come; 0: it is not on its way */
+	double *pace;  /* [pp] of the passes on its node, of 1 */
+};
+
+/* All that a rank can do now, up to a pass. Whether it did anything. */
+static bool run_to_pass(struct walk *w, struct sharing *h, int rank)
+{
+	bool moved = false;
+	while (w->at[rank] < w->s->rows[rank].n && !(h->left[rank] > 0) && !(h->wake[rank] > h->now)) {
+		int stage;
+		const struct sched_step *step = next_step(w, rank, &stage);
+		h->wake[rank] = 0;
+		w->clock[rank] = h->now;
+		if (!computes(step->op)) {
+			if (!pass_on(w, rank, step, stage))
+				break;
+			h->wake[rank] = w->clock[rank];
+		} else {
+			h->begun[rank] = h->now;
+			h->left[rank] = seconds_of(w->costs, step->op, stage);
+			if (!(h->left[rank] > 0)) {
+				ran(w, rank, step, h->now, h->now);
+				w->at[rank]++;
+			}
+		}
+		moved = true;
+	}
+	return moved;
+}
+
+static void set_paces(const struct walk *w, struct sharing *h)
+{
+	int pp = w->s->layout.pp, mates = w->costs->mates > 0 ? w->costs->mates : pp;
+	for (int first = 0; first < pp; first += mates) {
+		double load = 0;
+		for (int i = first; i < first + mates && i < pp; i++)
+			load += h->left[i] > 0 ? w->costs->load : 0;
+		for (int i = first; i < first + mates && i < pp; i++)
+			h->pace[i] = load > 1 ? 1 / load : 1;
+	}
+}
+
+/* Seconds to the next end of a pass or arrival of a message; -1: there is none. */
+static double next_event(const struct walk *w, const struct sharing *h)
+{
+	double least = -1;
+	for (int i = 0; i < w->s->layout.pp; i++) {
+		double until = h->left[i] > 0 ? h->left[i] / h->pace[i] : h->wake[i] - h->now;
+		if (until > 0 && (least < 0 || until < least))
+			least = until;
+	}
+	return least;
+}
+
+static bool advance(struct walk *w, struct sharing *h)
+{
+	set_paces(w, h);
+	double seconds = next_event(w, h);
+	if (seconds < 0)
+		return false;
+	h->now += seconds;
+	for (int i = 0; i < w->s->layout.pp; i++) {
+		int stage;
+		if (!(h->left[i] > 0))
+			continue;
+		h->left[i] -= seconds * h->pace[i];
+		if (h->left[i] > 1e-9 * seconds)
+			continue;
+		h->left[i] = 0;
+		ran(w, i, next_step(w, i, &stage), h->begun[i], h->now);
+		w->at[i]++;
+	}
+	return true;
+}
+
+static bool walk_shared(struct walk *w)
+{
+	size_t n = (size_t)w->s->layout.pp;
+	double *room = calloc(4 * n, sizeof *room);
+	struct sharing h = { .left = room, .begun = room + n, .wake = room + 2 * n, .pace = room + 3 * n };
+	bool done = room != NULL;
+	if (done) {
+		do {
+			for (bool moved = true; moved;) {
+				moved = false;
+				for (int i = 0; i < (int)n; i++)
+					moved |= run_to_pass(w, &h, i);
+			}
+		} while (advance(w, &h));
+	}
+	for (size_t i = 0; i < n; i++)
+		done = done && w->at[i] == w->s->rows[i].n;
+	free(room);
+	return done;
+}
+
 double schedule_simulate(const struct schedule *s, const struct sched_costs *c, struct timeline *timeline, double *bubble)
 {
 	struct walk w;
@@ -172,7 +295,7 @@ double schedule_simulate(const struct schedule *s, const struct sched_costs *c, 
 		timeline->ranks = s->layout.pp;
 		timeline->chunks = s->layout.chunks;
 	}
-	if (ready && walk_all(&w) < 0 && !w.no_memory) {
+	if (ready && (c->load > 0 ? walk_shared(&w) : walk_all(&w) < 0) && !w.no_memory) {
 		double busy = 0;
 		end = 0;
 		for (int i = 0; i < s->layout.pp; i++) {
@@ -192,7 +315,7 @@ int schedule_stuck(const struct schedule *s, int *at)
 	struct walk w;
 	int stuck = -2;
 	double *none = calloc((size_t)layout_n_stages(&s->layout), sizeof *none);
-	struct sched_costs costs = { none, none, none, 0 };
+	struct sched_costs costs = { .forward = none, .input = none, .weight = none };
 	if (walk_init(&w, s, &costs) && none) {
 		stuck = walk_all(&w);
 		*at = stuck < 0 ? -1 : w.at[stuck];

@@ -96,6 +96,11 @@ int schedule_check(const struct schedule *s, struct err *e);
 struct sched_costs {
 	const double *forward, *input, *weight; /* a BACKWARD takes input + weight */
 	double hop;
+	/* Where agents share their node's cores: `mates` ranks, one after the other in the pipeline, are on one node, and while a pass of one of them
+	 * runs it keeps `load` of that node's cores busy, 1 being all of them. Passes that ask for more together get it in equal shares of the time that
+	 * they then take longer. load 0: each rank has its own. */
+	double load;
+	int mates;
 };
 
 /* Simulated time of the table; *bubble (or NULL) is the idle share of the ranks' time. timeline: NULL, or an empty

@@ -44,7 +44,7 @@ double simulate(const struct schedule *s, double forward, double input, double w
 		i[n] = input / s->layout.chunks;
 		w[n] = weight / s->layout.chunks;
 	}
-	return schedule_simulate(s, &(struct sched_costs){ f, i, w, hop }, NULL, bubble);
+	return schedule_simulate(s, &(struct sched_costs){ .forward = f, .input = i, .weight = w, .hop = hop }, NULL, bubble);
 }
 
 void near(double a, double b)

@@ -87,7 +87,7 @@ static void the_timeline_is_the_simulations(void **state)
 			w0[n] = 0.5 * (1 + n % 2);
 		}
 		struct timeline t = { 0 };
-		double end = schedule_simulate(&s, &(struct sched_costs){ f0, i0, w0, 0.25 }, &t, &bubble);
+		double end = schedule_simulate(&s, &(struct sched_costs){ .forward = f0, .input = i0, .weight = w0, .hop = 0.25 }, &t, &bubble);
 		near(timeline_end(&t), end);
 		near(timeline_bubble(&t), bubble);
 		assert_int_equal(t.n, 4 * 6 * forms[f].chunks * (schedule_splits(forms[f].kind) ? 3 : 2));
@@ -106,17 +106,65 @@ static void messages_and_slow_stages_cost_time(void **state)
 	(void)state;
 	struct schedule s = table(SCHEDULE_GPIPE, 2, 1);
 	double fwd[] = { 1, 2 }, input[] = { 1, 1 }, weight[] = { 2, 3 }, bubble;
-	near(schedule_simulate(&s, &(struct sched_costs){ fwd, input, weight, 0.5 }, NULL, &bubble), 1 + 0.5 + 2 + 4 + 0.5 + 3);
+	near(schedule_simulate(&s, &(struct sched_costs){ .forward = fwd, .input = input, .weight = weight, .hop = 0.5 }, NULL, &bubble), 1 + 0.5 + 2 + 4 + 0.5 + 3);
 	near(bubble, 1 - 10.0 / 22);
 	schedule_free(&s);
 	/* The slowest stage works without a pause once it has begun. */
 	s = table(SCHEDULE_1F1B, 3, 10);
 	double f3[] = { 1, 5, 1 }, i3[] = { .5, 2.5, .5 };
-	assert_true(fabs(schedule_simulate(&s, &(struct sched_costs){ f3, i3, i3, 0 }, NULL, NULL) - (1 + 100 + 2 + 1)) < 4.5);
+	assert_true(fabs(schedule_simulate(&s, &(struct sched_costs){ .forward = f3, .input = i3, .weight = i3, .hop = 0 }, NULL, NULL) - (1 + 100 + 2 + 1)) < 4.5);
 	schedule_free(&s);
 	/* The turn of the V costs no message: there and back are two hops fewer than four stages have boundaries. */
 	s = table(SCHEDULE_ZB_V, 2, 1);
 	near(simulate(&s, 2, 2, 0, 10, NULL), 8 + 4 * 10);
+	schedule_free(&s);
+}
+
+/* Ranks that share cores: a bubble of one is the others' time. */
+static void shared_cores_fill_the_bubbles(void **state)
+{
+	double one[] = { 1, 1, 1, 1 };
+	(void)state;
+	for (int f = 0; f < FORMS; f++) {
+		if (forms[f].chunks > 1 || schedule_splits(forms[f].kind))
+			continue;
+		struct schedule s = table_of(forms[f].kind, 4, 1, 6);
+		struct sched_costs costs = { .forward = one, .input = one, .weight = one };
+		double alone = schedule_simulate(&s, &costs, NULL, NULL), bubble;
+		/* One core: all work, one after another. */
+		costs.load = 1;
+		near(schedule_simulate(&s, &costs, NULL, &bubble), 4 * 6 * 3);
+		/* A core each. */
+		costs.load = 0.25;
+		near(schedule_simulate(&s, &costs, NULL, &bubble), alone);
+		/* Two cores: no faster than the work, nor than the table; no slower than the table on cores of half the speed. */
+		costs.load = 0.5;
+		double two = schedule_simulate(&s, &costs, NULL, NULL);
+		assert_true(two >= fmax(alone, 36) - 1e-9 && two <= fmax(alone, 2 * alone - 9));
+		/* Two nodes of a core each: two ranks on each. */
+		costs.load = 1;
+		costs.mates = 2;
+		double nodes = schedule_simulate(&s, &costs, NULL, NULL);
+		assert_true(nodes >= two - 1e-9 && nodes <= 72 + 1e-9);
+		schedule_free(&s);
+	}
+}
+
+static void a_shared_pass_takes_longer_and_messages_still_take_their_time(void **state)
+{
+	(void)state;
+	struct schedule s = table(SCHEDULE_GPIPE, 2, 2);
+	struct timeline t = { 0 };
+	double one[] = { 1, 1 }, none[] = { 0, 0 }, bubble;
+	struct sched_costs costs = { .forward = one, .input = none, .weight = none, .hop = 0.5, .load = 1 };
+	/* Rank 0: 0 to 1, then with rank 1 from 1.5 on, at half the pace: its second ends at 2.5; rank 1's first has half left then, to 3. */
+	near(schedule_simulate(&s, &costs, &t, &bubble), 4.5);
+	assert_int_equal(t.n, 8);
+	for (int i = 0; i < t.n; i++)
+		if (t.events[i].rank == 1 && t.events[i].op == SCHED_FORWARD)
+			near(t.events[i].end - t.events[i].begin, t.events[i].micro ? 1 : 1.5);
+	near(bubble, 1 - 5.0 / (2 * 4.5));
+	timeline_free(&t);
 	schedule_free(&s);
 }
 
@@ -129,6 +177,8 @@ int main(void)
 		cmocka_unit_test(zb_v_has_next_to_none),
 		cmocka_unit_test(the_timeline_is_the_simulations),
 		cmocka_unit_test(messages_and_slow_stages_cost_time),
+		cmocka_unit_test(shared_cores_fill_the_bubbles),
+		cmocka_unit_test(a_shared_pass_takes_longer_and_messages_still_take_their_time),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

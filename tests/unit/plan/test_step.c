@@ -112,7 +112,7 @@ static void compare(enum job_schedule kind, const struct layout *l, int micros, 
 	struct schedule s;
 	struct pipe p = pipe_of(l, f, i, w);
 	assert_int_equal(schedule_build(kind, l, micros, &s, NULL), 0);
-	double whole = schedule_simulate(&s, &(struct sched_costs){ f, i, w, hop }, NULL, NULL);
+	double whole = schedule_simulate(&s, &(struct sched_costs){ .forward = f, .input = i, .weight = w, .hop = hop }, NULL, NULL);
 	schedule_free(&s);
 	note(e, pipe_time(&p, kind, l->chunks, micros, hop), whole);
 }

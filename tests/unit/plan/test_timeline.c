@@ -17,7 +17,7 @@ static struct timeline timeline_of(enum job_schedule kind, int pp, int micros)
 	struct schedule s = table(kind, pp, micros);
 	for (int i = 0; i < STAGES_MOST; i++)
 		one[i] = 1;
-	assert_true(schedule_simulate(&s, &(struct sched_costs){ one, one, one, 0 }, &t, NULL) > 0);
+	assert_true(schedule_simulate(&s, &(struct sched_costs){ .forward = one, .input = one, .weight = one, .hop = 0 }, &t, NULL) > 0);
 	schedule_free(&s);
 	return t;
 }
