@@ -46,6 +46,9 @@ static void set_costs(const struct cost_case *c, struct plan *p, struct cost_ran
 		input[s] = r->scale * cost_backward(&t) - weight[s] + wait;
 	}
 	p->costs.hop = cost_hop(c);
+	struct cost_sharing sharing = cost_sharing(c);
+	p->costs.load = sharing.load;
+	p->costs.mates = sharing.mates;
 }
 
 /* ranks and scale have room for every pipeline rank. */

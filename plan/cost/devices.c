@@ -1,5 +1,6 @@
 #include "plan/cost/devices.h"
 
+#include "plan/cost/measured.h"
 #include "plan/plan.h"
 
 #include <math.h>
@@ -107,18 +108,31 @@ void machine_of(const struct node_kind *k, bool narrow, double part, struct mach
 	out->rates[COST_OPTIMIZER] = flat(MEMORY * bandwidth * 7 / 8); /* the gradients' norm reads an eighth word */
 }
 
+void machine_of_agents(const struct node_kind *k, bool narrow, int agents, int threads, struct machine *out)
+{
+	double cores = k->cores > 0 ? k->cores : (double)agents * threads;
+	if (strcmp(k->device, "cpu")) {
+		machine_of(k, narrow, 1, out);
+		return;
+	}
+	/* What no measurement tells, half as wide a storage type does not either: products and sums are done in fp32. */
+	if (!k->measured || (!measured_machine(k->measured, agents, threads, narrow, out) && !measured_machine(k->measured, agents, threads, false, out)))
+		machine_of(k, narrow, fmin(1, threads / cores) * k->devices, out);
+	out->agents = agents;
+	out->crowd = agents * threads / cores;
+	out->measured = k->measured;
+}
+
 void machine_of_plan(const struct job *job, const struct cluster *c, const struct plan *p, struct machine *out)
 {
 	double slowest = 0;
-	for (int i = 0; i < p->world;) {
-		int node = p->ranks[i].node, threads = 0;
-		for (; i < p->world && p->ranks[i].node == node; i++)
-			threads += p->ranks[i].threads;
-		const struct node_kind *k = cluster_kind(c, node);
+	for (int i = 0, agents; i < p->world; i += agents) {
+		const struct node_kind *k = cluster_kind(c, p->ranks[i].node);
 		struct machine m;
-		double part = strcmp(k->device, "cpu") ? 1 : (double)p->threads / fmax(threads, k->cores) * k->devices;
-		machine_of(k, job->precision.dtype != DTYPE_FP32, part, &m);
-		double rate = cost_curve_at(&m.rates[COST_PRODUCT_FWD], 1);
+		for (agents = 1; i + agents < p->world && p->ranks[i + agents].node == p->ranks[i].node; agents++)
+			continue;
+		machine_of_agents(k, job->precision.dtype != DTYPE_FP32, agents, p->threads, &m);
+		double rate = cost_curve_at(&m.rates[COST_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
 		if (slowest <= 0 || rate < slowest) {
 			slowest = rate;
 			*out = m;

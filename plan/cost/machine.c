@@ -98,6 +98,9 @@ void machine_links(const struct machine *m, struct span spans[GROUP_KINDS])
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		spans[kind].inside.bandwidth *= m->link_share > 0 ? m->link_share : 1;
 		spans[kind].across.bandwidth *= m->net_share > 0 ? m->net_share : 1;
+		spans[kind].measured = m->measured;
+		spans[kind].crowd = m->agents;
+		spans[kind].busy = m->crowd;
 	}
 }
 

@@ -60,6 +60,10 @@ struct machine {
 	double host;    /* bytes/s between the device's memory and its host's; 0: they are the same, and a copy is COST_MOVED */
 	double sync;    /* seconds that a device idles after its host has waited for it */
 	double spread;  /* of the replicas' times for a step, relative: standard deviation over mean */
+	/* Of processors, whose agents share a node: so many do, and their threads ask for `crowd` times its cores; 0: a device each. */
+	int agents;
+	double crowd;
+	const struct measured *measured; /* exchanges among them; borrowed from the kind of node; NULL: by the links */
 };
 
 /* "product_fwd", "norm_bwd", … */

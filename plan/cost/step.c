@@ -93,7 +93,7 @@ static double exposed(const struct cost_case *c, const struct cost_rank *r, enum
 	double width = c->engine->grad_width, half = zero ? 2 : 1, shade = c->engine->hides_dp || c->layout->pp == 1 ? backward : 0;
 	double grads = span_all_reduce(span, width * elements) / half, params = span_all_reduce(span, cost_width(c) * elements) / 2;
 	double last = span_all_reduce(span, fmin(width * elements, BUCKET_BYTES)) / half, left = machine_exposed(c->machine, grads, shade);
-	double sums = zero < 2 ? fmax(last, left) : last + c->micros * left;
+	double sums = fmax(last, (zero < 2 ? 1 : c->micros) * left);
 	double around = c->micros * (machine_exposed(c->machine, params, forward) + machine_exposed(c->machine, params, backward));
 	return sums + (zero == 0 ? 0 : zero < 3 ? params : around);
 }
@@ -125,32 +125,59 @@ static double straggling(const struct cost_case *c, double seconds)
 	return seconds * c->machine->spread * sqrt(2 * log(c->layout->dp));
 }
 
+/* --- Cores that agents share ------------------------------------------------------------ */
+
+struct cost_sharing cost_sharing(const struct cost_case *c)
+{
+	const struct layout *l = c->layout;
+	int each = l->tp * l->cp * l->dp, mates = c->machine->agents / each;
+	if (!(c->machine->crowd > 0))
+		return (struct cost_sharing){ 0, 0 };
+	mates = mates < 1 ? 1 : mates > l->pp ? l->pp : mates;
+	return (struct cost_sharing){ c->machine->crowd / mates, mates };
+}
+
+/* How much longer all takes while every agent is busy. */
+static double crowded(const struct cost_case *c)
+{
+	return fmax(1, c->machine->crowd);
+}
+
+/* The pipeline's time on such cores: the table's where a pass alone would not fill them, else all work. alone: of the table where each has
+ * its own. */
+static double shared_time(const struct cost_case *c, const struct cost_sum *sum, double alone)
+{
+	return fmax(alone * fmax(1, cost_sharing(c).load), c->micros * sum->all / c->layout->pp * c->machine->crowd);
+}
+
 /* --- The parts ------------------------------------------------------------------------- */
 
 void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum)
 {
 	double busy = r->scale * (cost_forward(&r->pass) + cost_backward(&r->pass)), dp = tied_sum(c, r);
+	sum->all += busy;
 	if (busy > sum->busy) {
 		sum->busy = busy;
 		sum->slow = *r;
 	}
 	for (int class = 0; class < ZERO_CLASSES; class++)
 		dp += exposed(c, r, class);
-	sum->dp = fmax(sum->dp, dp);
-	sum->optimizer = fmax(sum->optimizer, r->scale * update(c, r));
+	sum->dp = fmax(sum->dp, crowded(c) * dp);
+	sum->optimizer = fmax(sum->optimizer, crowded(c) * r->scale * update(c, r));
 }
 
 void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, double whole, struct plan_time *t)
 {
 	const struct cost_pass *s = &sum->slow.pass;
-	double times = c->micros * sum->slow.scale, dp = sum->dp + straggling(c, c->micros * sum->busy + sum->dp + sum->optimizer);
+	double busy = c->micros * sum->busy, stretch = c->layout->pp > 1 && busy > 0 ? fmax(1, fmin(crowded(c), whole / busy)) : crowded(c);
+	double times = stretch * c->micros * sum->slow.scale, dp = sum->dp + straggling(c, c->micros * sum->busy + sum->dp + sum->optimizer);
 	*t = (struct plan_time){
 		.compute = times * (s->fwd + s->bwd),
 		.recompute = times * s->again,
 		.tp = times * (s->tp_fwd + s->tp_bwd),
 		.cp = times * (s->cp_fwd + s->cp_bwd),
 		.ep = times * (s->ep_fwd + s->ep_bwd),
-		.bubble = c->layout->pp > 1 ? whole - c->micros * sum->busy : 0, /* one stage's would be rounding */
+		.bubble = c->layout->pp > 1 ? whole - stretch * busy : 0, /* one stage's would be rounding */
 		.dp = dp,
 		.optimizer = sum->optimizer,
 		.total = whole + dp + sum->optimizer,
@@ -222,5 +249,6 @@ void cost_step(const struct cost_case *c, struct plan_time *out)
 		pipe_add(&pipe, &times);
 		cost_sum_add(c, &r, &sum);
 	}
-	cost_sum_parts(c, &sum, pipe_time(&pipe, c->job->parallel.schedule, c->layout->chunks, c->micros, cost_hop(c)), out);
+	double alone = pipe_time(&pipe, c->job->parallel.schedule, c->layout->chunks, c->micros, cost_hop(c));
+	cost_sum_parts(c, &sum, shared_time(c, &sum, alone), out);
 }

@@ -26,6 +26,13 @@ void cost_add(struct cost_pass *sum, const struct cost_pass *t);
 double cost_hop(const struct cost_case *c);
 double cost_wait(const struct cost_case *c);
 
+/* Agents that share their node's cores: what a pass keeps busy of them, and how many pipeline ranks are on a node; 0, 0: a device each. */
+struct cost_sharing {
+	double load;
+	int mates;
+};
+struct cost_sharing cost_sharing(const struct cost_case *c);
+
 /* One pipeline rank's share of a step: layers and ends of all its chunks, their passes over a micro-batch. */
 struct cost_rank {
 	int layers;
@@ -38,10 +45,11 @@ struct cost_rank {
 struct cost_sum {
 	struct cost_rank slow; /* whose passes take longest */
 	double busy;           /* its seconds a micro-batch */
+	double all;            /* those of all ranks */
 	double dp, optimizer;  /* the most of any rank */
 };
 void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum);
-/* The parts, where the pipeline takes `whole` seconds. */
+/* The parts, where the pipeline takes `whole` seconds: of agents that share cores, as long as each takes among the others. */
 void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, double whole, struct plan_time *out);
 
 /* The whole step in closed form. Exact where all stages take equally long and messages take no time, for every schedule at its

@@ -1,5 +1,6 @@
 #include "plan/place/span.h"
 
+#include "plan/cost/measured.h"
 #include "plan/place/weigh.h"
 
 #include <math.h>
@@ -31,16 +32,28 @@ static struct span_link ring_link(const struct span *s)
 	return (struct span_link){ s->per_node > 1 ? fmin(in.bandwidth, side_by_side) : out.bandwidth, fmax(in.latency, out.latency) };
 }
 
+/* 0: the links tell. */
+static double measured(const struct span *s, enum measured_op op, double bytes)
+{
+	if (!s->measured || s->nodes > 1 || s->ranks < 2)
+		return 0;
+	return measured_exchange(s->measured, op, s->ranks, s->crowd, bytes) * measured_share(s->measured, s->crowd) / fmax(1, s->busy);
+}
+
 double span_all_reduce(const struct span *s, double bytes)
 {
+	double known = measured(s, MEASURED_ALL_REDUCE, bytes);
 	struct span_link l = ring_link(s);
+	if (known > 0)
+		return known;
 	return s->ranks < 2 ? 0 : 2 * (s->ranks - 1) * (bytes / s->ranks / l.bandwidth + l.latency);
 }
 
 double span_all_to_all(const struct span *s, double bytes)
 {
-	if (s->ranks < 2)
-		return 0;
+	double known = measured(s, MEASURED_ALL_TO_ALL, bytes);
+	if (s->ranks < 2 || known > 0)
+		return known;
 	struct span_link l = s->nodes < 2 ? s->inside : s->across;
 	double share = s->nodes < 2 ? (double)(s->ranks - 1) / s->ranks : (double)(s->ranks - s->per_node) / s->ranks;
 	return bytes * share / l.bandwidth + (s->ranks - 1) * l.latency;
@@ -53,5 +66,8 @@ static double message(const struct span_link *l, double bytes)
 
 double span_hop(const struct span *s, double bytes)
 {
+	double known = measured(s, MEASURED_MESSAGE, bytes);
+	if (known > 0)
+		return known;
 	return s->ranks < 2 ? 0 : fmax(message(&s->inside, bytes), message(&s->across, bytes));
 }

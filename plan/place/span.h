@@ -25,6 +25,11 @@ struct span {
 	int per_node; /* fewest ranks of a group on one of its nodes */
 	struct span_link inside; /* the worst link between neighbours of a group on one node */
 	struct span_link across; /* a device's way to other nodes; {0, 0} where no group needs it */
+	/* Of processors that were measured (plan/cost/measured.h), for groups on one node; borrowed, NULL: the links tell. Seconds are then as if the
+	 * node's `crowd` agents had cores of their own: where they ask for `busy` times its cores, all takes so much longer. */
+	const struct measured *measured;
+	int crowd;
+	double busy;
 };
 
 /* slots: of each rank, [layout_world]. ERR_NOMEM. */
