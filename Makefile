@@ -17,7 +17,7 @@ PREFIX   ?= /usr/local
 # A room may include from the rooms it lists and from nothing else (tests/floors checks it).
 
 TOPO_ROOMS     := topo/discover topo/draw topo
-PLAN_ROOMS     := plan/job plan/model plan/schedule plan/place plan/cost plan/show plan
+PLAN_ROOMS     := plan/job plan/model plan/schedule plan/place plan/cost plan/search plan/show plan
 COMM_ROOMS     := libcomm/shm libcomm/link libcomm/tcp libcomm/algo libcomm/flight libcomm/device libcomm
 AGENT_ROOMS    := agent/text agent/data agent/ckpt agent/hf agent/parallel agent/model agent/pipeline agent/optim agent/server agent/metrics agent/generate agent/tools agent
 LAUNCHER_ROOMS := launcher/pmix launcher/slurm launcher/supervise launcher

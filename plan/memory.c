@@ -1,6 +1,6 @@
 #include "plan/memory.h"
 
-#include "plan/fit.h"
+#include "plan/search/fit.h"
 #include "plan/speeds.h"
 
 #include <math.h>

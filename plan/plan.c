@@ -1,7 +1,7 @@
 #include "plan/plan.h"
 
 #include "base/human.h"
-#include "plan/fit.h"
+#include "plan/search/fit.h"
 #include "plan/speeds.h"
 
 #include <stdarg.h>

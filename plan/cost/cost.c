@@ -75,6 +75,7 @@ int plan_cost(const struct job *job, const struct cluster *cluster, struct plan 
 	struct cost_case c = {
 		.job = job, .shape = &p->shape, .layout = &p->layout, .stages = p->stages, .units = &units, .spans = spans, .scale = scale,
 		.machine = &machine, .engine = &ENGINE_MUSTER, .micros = p->shares[p->pace].micros,
+		.mates = p->ranks[0].mates,
 	};
 	int rc = ranks && scale ? 0 : err_set(e, ERR_NOMEM, "no memory to predict %d stages; close other programs", p->layout.pp);
 	if (!rc && !(rc = spans_of(cluster, &p->layout, p->slots, spans, e) || alloc_costs(p, e) ? -1 : 0)) {

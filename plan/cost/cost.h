@@ -39,6 +39,7 @@ struct cost_case {
 	const struct engine *engine;
 	const double *scale;           /* [pp] seconds on the slowest replica's devices over those on the fastest; NULL: all alike */
 	int micros;                    /* micro-batches of the slowest replica */
+	int mates;                     /* replicas on a node, which parallel.zero_shard = node shards over */
 };
 
 /* Bytes of an element of weights and activations. */

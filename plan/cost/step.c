@@ -81,18 +81,39 @@ static double elements_of(const struct cost_case *c, const struct cost_rank *r, 
 	       (r->last ? (double)unit[UNIT_NORM] + (shared ? 0 : (double)unit[UNIT_HEAD]) : 0);
 }
 
+/* A class's replicas that share its state, and those that hold the same shard. */
+struct cut {
+	struct span shards, copies;
+	double each; /* shards */
+};
+
+static struct cut cut_of(const struct cost_case *c, enum zero_class class)
+{
+	const struct span *all = &c->spans[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP];
+	int mates = class == ZERO_EXPERTS ? c->mates / c->layout->ep : c->mates;
+	if (c->job->parallel.zero_shard != ZERO_SHARD_NODE || mates >= all->ranks)
+		return (struct cut){ *all, { .ranks = 1 }, all->ranks };
+	mates = mates > 1 ? mates : 1;
+	struct cut cut = { { .ranks = mates, .nodes = 1, .per_node = mates, .inside = all->inside }, *all, mates };
+	cut.copies.ranks = all->ranks / mates;
+	cut.copies.per_node = 1;
+	return cut;
+}
+
 /* Of `class`, what the step shows of gradients' sums and parameters' gathers. */
 static double exposed(const struct cost_case *c, const struct cost_rank *r, enum zero_class class)
 {
-	const struct span *span = &c->spans[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP];
 	int zero = (int)c->job->parallel.zero;
 	double elements = elements_of(c, r, class);
-	if (elements <= 0 || span->ranks < 2)
+	if (elements <= 0 || c->spans[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP].ranks < 2)
 		return 0;
+	struct cut cut = zero ? cut_of(c, class) : (struct cut){ c->spans[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP], { .ranks = 1 }, 1 };
 	double forward = r->scale * r->pass.fwd, backward = r->scale * (r->pass.bwd + r->pass.tp_bwd + r->pass.again);
 	double width = c->engine->grad_width, half = zero ? 2 : 1, shade = c->engine->hides_dp || c->layout->pp == 1 ? backward : 0;
-	double grads = span_all_reduce(span, width * elements) / half, params = span_all_reduce(span, cost_width(c) * elements) / 2;
-	double last = span_all_reduce(span, fmin(width * elements, BUCKET_BYTES)) / half, left = machine_exposed(c->machine, grads, shade);
+	double bucket = fmin(width * elements, BUCKET_BYTES), params = span_all_reduce(&cut.shards, cost_width(c) * elements) / 2;
+	double grads = span_all_reduce(&cut.shards, width * elements) / half + span_all_reduce(&cut.copies, width * elements / cut.each);
+	double last = span_all_reduce(&cut.shards, bucket) / half + span_all_reduce(&cut.copies, bucket / cut.each);
+	double left = machine_exposed(c->machine, grads, shade);
 	double sums = fmax(last, (zero < 2 ? 1 : c->micros) * left);
 	double around = c->micros * (machine_exposed(c->machine, params, forward) + machine_exposed(c->machine, params, backward));
 	return sums + (zero == 0 ? 0 : zero < 3 ? params : around);
@@ -106,13 +127,21 @@ static double tied_sum(const struct cost_case *c, const struct cost_rank *r)
 	return span_all_reduce(&c->spans[GROUP_TIE], c->engine->grad_width * (double)(c->shape->vocab * c->shape->hidden) / c->layout->tp);
 }
 
-static double update(const struct cost_case *c, const struct cost_rank *r)
+/* Elements of the parameters that the rank updates. */
+static double owned_by(const struct cost_case *c, const struct cost_rank *r)
 {
-	double words = c->job->optimizer.kind == OPTIMIZER_ADAMW ? 7 : 5, owned = 0;
+	bool node = c->job->parallel.zero_shard == ZERO_SHARD_NODE;
+	double owned = 0;
 	struct zero_cut cuts[ZERO_CLASSES];
-	zero_cuts(c->layout, (struct coords){ 0 }, (int)c->job->parallel.zero, 0, cuts);
+	zero_cuts(c->layout, (struct coords){ 0 }, (int)c->job->parallel.zero, node ? c->mates : 0, cuts);
 	for (int class = 0; class < ZERO_CLASSES; class++)
 		owned += elements_of(c, r, class) / cuts[class].shards;
+	return owned;
+}
+
+static double update(const struct cost_case *c, const struct cost_rank *r)
+{
+	double words = c->job->optimizer.kind == OPTIMIZER_ADAMW ? 7 : 5, owned = owned_by(c, r);
 	if (c->engine->update > 0)
 		return machine_seconds(c->machine, COST_MOVED, c->engine->update * owned);
 	double moments = c->job->offload.optimizer && c->machine->host > 0 ? (words - 3) * F32 * owned : 0; /* read and written there */

@@ -10,6 +10,7 @@
  *   - The two holders of a tied embedding sum its gradients.
  *   - The optimizer reads and writes seven (AdamW) or five (SGD) words for each parameter that the rank owns. What is
  *     offloaded goes over the host's link.
+ *   - ZeRO inside nodes gathers and scatters there, and sums the shards across nodes.
  *   - Replicas wait for the slowest of them: their times spread, and the largest of n normal draws lies about √(2 ln n) deviations over
  *     the mean.
  */

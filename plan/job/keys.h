@@ -1,7 +1,7 @@
 /*
  * job_keys — the one table of job-file keys, and how a value is read, written and refused.
  *
- * For plan/job/ only; everybody else sees struct job (plan/job/job.h).
+ * For plan/job/ and plan/search/config.c; everybody else sees struct job (plan/job/job.h).
  */
 #ifndef MUSTER_PLAN_JOB_KEYS_H
 #define MUSTER_PLAN_JOB_KEYS_H

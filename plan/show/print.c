@@ -2,7 +2,7 @@
  * The plan for people. Plain UTF-8 text, 80 columns where names allow it; no colours.
  */
 #include "base/human.h"
-#include "plan/fit.h"
+#include "plan/search/fit.h"
 #include "plan/show/map.h"
 #include "plan/show/train.h"
 #include "plan/plan.h"

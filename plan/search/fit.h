@@ -3,8 +3,8 @@
  *
  * For plan/ only.
  */
-#ifndef MUSTER_PLAN_FIT_H
-#define MUSTER_PLAN_FIT_H
+#ifndef MUSTER_PLAN_SEARCH_FIT_H
+#define MUSTER_PLAN_SEARCH_FIT_H
 
 #include "base/buf.h"
 #include "plan/plan.h"
@@ -20,6 +20,8 @@ int plan_fill_dp(const struct job *job, const struct cluster *c, const struct la
 
 /* Whether the agents of such a node compute in its own memory. */
 bool fit_on_cpu(const struct node_kind *k);
+/* Bytes a rank may use when a node holds `agents` of them; 0: unknown. */
+double fit_limit(const struct node_kind *k, int agents);
 /* Sets p->memory; ERR_NOFIT names the rank, what it needs, its largest part, and fit_hint's words. */
 int fit_memory(const struct job *job, const struct cluster *c, struct plan *p, struct err *e);
 /* "tp = 2, dp = 2, pp = 2 would fit" of the degrees nearest to `asked`, or that none would; and what would make `asked` itself fit. */

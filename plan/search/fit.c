@@ -1,4 +1,4 @@
-#include "plan/fit.h"
+#include "plan/search/fit.h"
 
 #include "base/human.h"
 
@@ -12,8 +12,7 @@ bool fit_on_cpu(const struct node_kind *k)
 	return !strcmp(k->device, "cpu");
 }
 
-/* Bytes a rank may use when a node holds `agents` of them; 0: unknown. */
-static double limit_of(const struct node_kind *k, int agents)
+double fit_limit(const struct node_kind *k, int agents)
 {
 	/* CPU agents share what their node has, however many of its slots are used. */
 	if (fit_on_cpu(k) && k->memory > 0)
@@ -63,7 +62,7 @@ int fit_memory(const struct job *job, const struct cluster *c, struct plan *p, s
 		for (; i < p->world && p->ranks[i].node == node; i++)
 			if (p->ranks[i].total > worst->total)
 				worst = &p->ranks[i];
-		double limit = limit_of(&c->kinds[c->nodes[node].kind], i - first);
+		double limit = fit_limit(&c->kinds[c->nodes[node].kind], i - first);
 		if (limit > 0 && (!p->memory || limit < p->memory))
 			p->memory = limit;
 		if (limit > 0 && worst->total > limit)
@@ -106,7 +105,7 @@ static bool fits(const struct job *job, const struct cluster *c, const struct mo
 	for (int i = 0; i < c->n_kinds; i++) {
 		const struct node_kind *k = &c->kinds[i];
 		on_cpu |= fit_on_cpu(k);
-		double has = limit_of(k, world < k->devices ? world : k->devices);
+		double has = fit_limit(k, world < k->devices ? world : k->devices);
 		if (has > 0 && (!limit || has < limit))
 			limit = has;
 	}

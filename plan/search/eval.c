@@ -1,0 +1,309 @@
+#include "plan/search/eval_in.h"
+
+#include "plan/batch.h"
+#include "plan/cost/devices.h"
+#include "plan/cost/engine.h"
+#include "plan/search/fit.h"
+#include "plan/speeds.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- What is found once ----------------------------------------------------------------------------- */
+
+static int largest_box(const struct cluster *c)
+{
+	int most = 1;
+	for (int i = 0; i < c->n_kinds; i++)
+		most = c->kinds[i].devices > most ? c->kinds[i].devices : most;
+	return most;
+}
+
+struct eval *eval_open(const struct space *s, struct err *e)
+{
+	struct eval *v = calloc(1, sizeof *v);
+	size_t layers = (size_t)s->shape.layers + 1, most = (size_t)(s->devices < 1024 ? s->devices : 1024) + 1;
+	if (v && span_yard_of(s->cluster, &v->yard, e)) {
+		free(v);
+		return NULL;
+	}
+	if (v) {
+		v->space = s;
+		v->job = *s->job;
+		v->box = largest_box(s->cluster);
+		v->machines = calloc((size_t)v->box + 1, sizeof *v->machines);
+		v->machine_set = calloc((size_t)v->box + 1, sizeof *v->machine_set);
+		v->limits = calloc((size_t)v->box + 1, sizeof *v->limits);
+		v->stages = calloc(layers, sizeof *v->stages);
+		v->uncut = calloc(layers, sizeof *v->uncut);
+		v->own = calloc(layers, sizeof *v->own);
+		v->shares = calloc((size_t)s->named + 1, sizeof *v->shares);
+		v->scale = calloc(most, sizeof *v->scale);
+		v->streams = calloc(STREAMS, sizeof *v->streams);
+		v->kinds = calloc(most, sizeof *v->kinds);
+		v->kind_of = calloc(most, sizeof *v->kind_of);
+		v->live = live_open();
+	}
+	if (!v || !v->machines || !v->machine_set || !v->limits || !v->stages || !v->uncut || !v->own || !v->shares || !v->scale || !v->streams ||
+	    !v->kinds || !v->kind_of || !v->live) {
+		eval_close(v);
+		err_set(e, ERR_NOMEM, "no memory to search layouts on %s; close other programs", s->cluster->name);
+		return NULL;
+	}
+	for (int i = 0; i < s->cluster->n_kinds; i++)
+		v->on_cpu |= fit_on_cpu(&s->cluster->kinds[i]);
+	v->job.open = 0;
+	if (s->job->open & OPEN_STAGES)
+		memset(v->job.parallel.stages, 0, sizeof v->job.parallel.stages);
+	v->cost = (struct cost_case){ .job = &v->job, .shape = &s->shape, .layout = &v->layout, .units = &v->units[0], .spans = v->spans,
+				      .engine = &ENGINE_MUSTER };
+	return v;
+}
+
+void eval_close(struct eval *v)
+{
+	if (!v)
+		return;
+	for (int64_t n = 0; v->stages && n <= v->space->shape.layers; n++)
+		free(v->stages[n]);
+	free(v->machines);
+	free(v->machine_set);
+	free(v->limits);
+	free(v->stages);
+	free(v->uncut);
+	free(v->own);
+	free(v->shares);
+	free(v->scale);
+	free(v->streams);
+	free(v->kinds);
+	free(v->kind_of);
+	free(v->states);
+	live_close(v->live);
+	free(v);
+}
+
+/* --- Grid ------------------------------------------------------------------------------------------- */
+
+/* On the fullest node. */
+int eval_agents(const struct eval *v)
+{
+	int world = layout_world(&v->layout);
+	return world < v->box ? world : v->box;
+}
+
+/* As a plan with one rank on a node of each kind, or so many agents on it, has it. */
+static void set_machine(struct eval *v, int agents)
+{
+	const struct cluster *c = v->space->cluster;
+	struct plan_rank ranks[64] = { 0 };
+	struct plan p = { .ranks = ranks };
+	int node_of_kind[64], seen = 0;
+	for (int i = 0; i < c->n_nodes && seen < 64; i++) {
+		int k = 0;
+		while (k < seen && c->nodes[node_of_kind[k]].kind != c->nodes[i].kind)
+			k++;
+		if (k == seen)
+			node_of_kind[seen++] = i;
+		if (seen == c->n_kinds)
+			break;
+	}
+	double limit = 0;
+	struct machine best = { .op = -1 };
+	for (int k = 0; k < seen; k++) {
+		const struct node_kind *kind = cluster_kind(c, node_of_kind[k]);
+		int here = agents < kind->devices ? agents : kind->devices, cores = kind->cores / here > 0 ? kind->cores / here : 1;
+		int asked = speeds_threads(&v->job, 0), mine = asked ? asked : cores;
+		double has = fit_limit(kind, here);
+		limit = has > 0 && (limit <= 0 || has < limit) ? has : limit;
+		p.world = 1;
+		p.threads = mine;
+		ranks[0] = (struct plan_rank){ .node = node_of_kind[k], .threads = mine * here }; /* one that stands for all */
+		struct machine m;
+		machine_of_plan(&v->job, c, &p, &m);
+		if (best.op < 0 || cost_curve_at(&m.rates[COST_PRODUCT_FWD], 1) < cost_curve_at(&best.rates[COST_PRODUCT_FWD], 1))
+			best = m;
+	}
+	v->machines[agents] = best;
+	v->limits[agents] = limit;
+	v->machine_set[agents] = true;
+}
+
+static void set_units(struct eval *v)
+{
+	const struct model_shape *m = &v->space->shape;
+	struct stage other = { 0, 1, false, true };
+	if (v->units_tp == v->layout.tp && v->units_ep == v->layout.ep)
+		return;
+	for (int end = 0; end < ENDS; end++) {
+		struct share share = { .tp = v->layout.tp, .tp_rank = end ? v->layout.tp - 1 : 0, .ep = v->layout.ep, .chunks = &other, .n_chunks = 1 };
+		for (int kind = 0; kind < UNIT_KINDS; kind++)
+			v->units[end].elements[kind] = catalogue_unit_elements(m, &share, kind);
+	}
+	v->units_tp = v->layout.tp;
+	v->units_ep = v->layout.ep;
+}
+
+/* Whether the last tp rank's share is the first one's in all that counts. */
+static bool even(const struct eval *v)
+{
+	const struct model_shape *m = &v->space->shape;
+	int tp = v->layout.tp;
+	return tp == 1 || (!memcmp(&v->units[0], &v->units[1], sizeof v->units[0]) && m->kv_heads % tp == 0 && m->ffn % tp == 0 && m->vocab % tp == 0 &&
+			   !v->on_cpu);
+}
+
+bool eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp)
+{
+	struct search_config *c = &v->config;
+	*c = (struct search_config){ .tp = tp, .cp = cp, .ep = ep, .pp = pp, .dp = dp, .every = 1, .chunks = 1, .micro = 1 };
+	config_apply(c, &v->job);
+	v->layout = config_layout(c);
+	if ((int64_t)tp * cp * dp * pp > v->space->devices)
+		return false;
+	int agents = eval_agents(v);
+	if (!v->machine_set[agents])
+		set_machine(v, agents);
+	v->cost.machine = &v->machines[agents];
+	v->fold = span_fold_block(&v->yard, &v->layout);
+	spans_regular(&v->yard, &v->layout, &v->fold, v->spans);
+	machine_links(v->cost.machine, v->spans);
+	v->cost.mates = v->fold.dp * v->fold.cp;
+	set_units(v);
+	v->ends = even(v) ? 1 : ENDS;
+	v->n_states = 0;
+	return true;
+}
+
+/* --- Stream ----------------------------------------------------------------------------------------- */
+
+static struct cost_pass less(struct cost_pass a, const struct cost_pass *b)
+{
+	a.fwd -= b->fwd;
+	a.bwd -= b->bwd;
+	a.weight -= b->weight;
+	a.again -= b->again;
+	a.tp_fwd -= b->tp_fwd;
+	a.tp_bwd -= b->tp_bwd;
+	a.cp_fwd -= b->cp_fwd;
+	a.cp_bwd -= b->cp_bwd;
+	a.ep_fwd -= b->ep_fwd;
+	a.ep_bwd -= b->ep_bwd;
+	return a;
+}
+
+/* Layers are alike, so that a stage's pass is the sum of theirs and of its ends. */
+static void set_passes(struct eval *v, struct eval_stream *s)
+{
+	struct stage redone = { 0, 1, false, false }, plain = { 1, 2, false, false }, first = { 0, 1, true, false }, last = { 0, 1, false, true };
+	v->job.offload.activations = false; /* the line adds them */
+	s->redone = cost_pass_of(&v->cost, &redone);
+	s->plain = v->config.every > 1 ? cost_pass_of(&v->cost, &plain) : s->redone;
+	s->first = less(cost_pass_of(&v->cost, &first), &s->redone);
+	s->last = less(cost_pass_of(&v->cost, &last), &s->redone);
+	s->links[0] = v->spans[GROUP_TP];
+	s->links[1] = v->spans[GROUP_CP];
+	s->links[2] = v->spans[GROUP_EP];
+	s->machine = v->cost.machine;
+}
+
+static bool same_links(const struct eval *v, const struct eval_stream *s)
+{
+	return s->machine == v->cost.machine && !memcmp(&s->links[0], &v->spans[GROUP_TP], sizeof s->links[0]) &&
+	       !memcmp(&s->links[1], &v->spans[GROUP_CP], sizeof s->links[0]) && !memcmp(&s->links[2], &v->spans[GROUP_EP], sizeof s->links[0]);
+}
+
+static unsigned mix(unsigned h, int x)
+{
+	return (h ^ (unsigned)x) * 2654435761u;
+}
+
+bool eval_stream(struct eval *v, int micro, bool sp, const struct space_again *again)
+{
+	struct search_config *c = &v->config;
+	unsigned h = mix(mix(mix(mix(mix(mix(mix(7, c->tp), c->cp), c->ep), micro), sp), (int)again->mode), again->every);
+	struct eval_stream *s = &v->streams[(h >> 12) % STREAMS];
+	c->micro = micro;
+	c->sp = sp;
+	c->mode = again->mode;
+	c->every = again->every;
+	v->job.batch.micro = micro;
+	v->job.parallel.sp = sp;
+	v->job.recompute.mode = again->mode;
+	v->job.recompute.every = again->every;
+	v->stream = s;
+	v->cost.micros = (int)(v->job.batch.global / micro / c->dp);
+	bool known = s->set && s->tp == c->tp && s->cp == c->cp && s->ep == c->ep && s->micro == micro && s->sp == sp &&
+		     s->again.mode == again->mode && s->again.every == again->every;
+	if (!known) {
+		*s = (struct eval_stream){ .set = true, .tp = c->tp, .cp = c->cp, .ep = c->ep, .micro = micro, .sp = sp, .again = *again };
+		set_passes(v, s);
+	} else if (!same_links(v, s)) {
+		set_passes(v, s);
+	}
+	return v->cost.micros > 0;
+}
+
+static double busy_of(const struct cost_pass *t)
+{
+	return cost_forward(t) + cost_backward(t);
+}
+
+/* The busiest rank has at least the mean of all ranks' work. */
+double eval_stream_bound(const struct eval *v)
+{
+	const struct eval_stream *s = v->stream;
+	double layers = (double)v->space->shape.layers, again = v->config.every > 1 ? floor((layers + v->config.every - 1) / v->config.every) : layers;
+	double work = again * busy_of(&s->redone) + (layers - again) * busy_of(&s->plain) + busy_of(&s->first) + busy_of(&s->last);
+	return (double)v->job.batch.global / v->config.micro / v->config.dp / v->config.pp * work * (1 - 1e-9);
+}
+
+/* --- Leaf ------------------------------------------------------------------------------------------- */
+
+bool eval_zero(const struct eval *v, const struct space_zero *z)
+{
+	int replicas = v->layout.dp * v->layout.cp, mates = v->cost.mates, ep = v->layout.ep;
+	if (z->stage == 0)
+		return true;
+	if (replicas == 1)
+		return false;
+	for (int d = 1; z->stage >= 2 && v->space->named && d < v->layout.dp; d++)
+		if (v->shares[d].micros != v->shares[0].micros)
+			return false;
+	return z->shard == ZERO_SHARD_ALL || (mates > 1 && mates < replicas && (mates % ep == 0 || ep % mates == 0));
+}
+
+void eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer, struct eval_leaf *out)
+{
+	struct search_config *c = &v->config;
+	struct cost_sum sum = { 0 };
+	c->zero = z->stage;
+	c->shard = z->shard;
+	c->optimizer = optimizer;
+	v->job.parallel.zero = z->stage;
+	v->job.parallel.zero_shard = z->shard;
+	v->job.offload.optimizer = optimizer;
+	v->counted = v->counted || eval_activations(v);
+	for (int k = 0; k < v->n_kinds; k++)
+		cost_sum_add(&v->cost, &v->kinds[k].cost, &sum);
+	cost_sum_parts(&v->cost, &sum, v->whole, &out->time);
+	out->config = *c;
+	out->limit = v->limits[eval_agents(v)];
+	out->rank = (struct plan_rank){ .total = INFINITY };
+	if (v->counted)
+		eval_largest(v, &out->rank);
+	out->fits = v->counted && (out->limit <= 0 || out->rank.total <= out->limit);
+}
+
+bool eval_config(struct eval *v, const struct search_config *c, struct eval_leaf *out)
+{
+	struct space_again again = { c->mode, c->every };
+	struct space_zero zero = { c->zero, c->shard };
+	int64_t share = (int64_t)c->micro * c->dp;
+	bool batch = v->space->named || v->job.batch.global % share == 0;
+	if (!batch || !eval_grid(v, c->tp, c->cp, c->ep, c->pp, c->dp) || !eval_stream(v, c->micro, c->sp, &again) ||
+	    !eval_line(v, c->schedule, c->chunks, c->activations) || !eval_zero(v, &zero))
+		return false;
+	eval_leaf(v, &zero, c->optimizer, out);
+	return true;
+}

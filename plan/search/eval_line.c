@@ -1,0 +1,205 @@
+/* The pipeline's ranks and its time. */
+#include "plan/search/eval_in.h"
+
+#include "plan/batch.h"
+#include "plan/speeds.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CELLS_MOST = 1 << 22 };
+
+/* The model cut into n stages, equal devices. */
+static const struct stage *cut(struct eval *v, int n)
+{
+	const struct model_shape *m = &v->space->shape;
+	if (n > m->layers || v->uncut[n])
+		return NULL;
+	if (!v->stages[n]) {
+		v->stages[n] = calloc((size_t)n, sizeof *v->stages[n]);
+		if (!v->stages[n] || layout_stages(m, n, v->job.parallel.stages, NULL, v->stages[n], NULL)) {
+			v->uncut[n] = true;
+			return NULL;
+		}
+	}
+	return v->stages[n];
+}
+
+/* Unequal devices: stages, shares of the batch and the slowest replica's devices, as the plan has them. */
+static bool cut_unequal(struct eval *v)
+{
+	const struct model_shape *m = &v->space->shape;
+	double fastest = 0;
+	if (layout_n_stages(&v->layout) > m->layers || layout_world(&v->layout) != v->space->named ||
+	    speeds_stages(&v->job, m, &v->layout, v->own, NULL) || batch_split(&v->job, m, &v->layout, v->own, v->shares, NULL))
+		return false;
+	int pace = batch_slowest(&v->job, m, &v->layout, v->own, v->shares);
+	for (int i = 0; i < v->space->named; i++)
+		fastest = fmax(fastest, speeds_rank(&v->job, i));
+	for (int pp = 0; pp < v->layout.pp; pp++)
+		v->scale[pp] = fastest / speeds_holder(&v->job, &v->layout, pace, pp);
+	v->cost.scale = v->scale;
+	v->cost.stages = v->own;
+	v->cost.micros = v->shares[pace].micros;
+	return true;
+}
+
+static bool same_kind(const struct eval_kind *a, const struct eval_kind *b)
+{
+	return a->layers == b->layers && a->again == b->again && a->first == b->first && a->last == b->last && a->ends[0] == b->ends[0] &&
+	       a->ends[1] == b->ends[1] && a->scale <= b->scale && a->scale >= b->scale &&
+	       a->copies <= b->copies && a->copies >= b->copies && a->head <= b->head && a->head >= b->head && a->tail <= b->tail && a->tail >= b->tail;
+}
+
+static void times(struct cost_pass *sum, const struct cost_pass *t, double n)
+{
+	sum->fwd += n * t->fwd;
+	sum->bwd += n * t->bwd;
+	sum->weight += n * t->weight;
+	sum->again += n * t->again;
+	sum->tp_fwd += n * t->tp_fwd;
+	sum->tp_bwd += n * t->tp_bwd;
+	sum->cp_fwd += n * t->cp_fwd;
+	sum->cp_bwd += n * t->cp_bwd;
+	sum->ep_fwd += n * t->ep_fwd;
+	sum->ep_bwd += n * t->ep_bwd;
+}
+
+static struct cost_pass pass_of(const struct eval_stream *s, int layers, int again, bool first, bool last)
+{
+	struct cost_pass sum = { 0 };
+	times(&sum, &s->plain, layers - again);
+	times(&sum, &s->redone, again);
+	if (first)
+		cost_add(&sum, &s->first);
+	if (last)
+		cost_add(&sum, &s->last);
+	return sum;
+}
+
+static double both(const struct cost_pass *t)
+{
+	return cost_forward(t) + cost_backward(t);
+}
+
+static int state_of(struct eval *v, int layers, bool first, bool last)
+{
+	int i = 0;
+	while (i < v->n_states && (v->states[i].layers != layers || v->states[i].first != first || v->states[i].last != last))
+		i++;
+	if (i < v->n_states)
+		return i;
+	if (v->n_states == v->room_states) {
+		int room = 2 * v->room_states + 16;
+		struct eval_state *more = realloc(v->states, (size_t)room * sizeof *more);
+		if (!more)
+			return -1;
+		v->states = more;
+		v->room_states = room;
+	}
+	v->states[i] = (struct eval_state){ .layers = layers, .first = first, .last = last };
+	return v->n_states++;
+}
+
+/* As cost_pass_of adds them (plan/cost/pass.c). */
+static void add_copies(struct cost_pass *t, double once, bool splits)
+{
+	t->fwd += once;
+	t->bwd += splits ? 3 * once : once;
+	t->weight += splits ? once : 0;
+}
+
+/* Its passes, from those of layers and ends. */
+static bool complete(struct eval *v, struct eval_kind *k, int pp, double wait)
+{
+	const struct eval_stream *s = v->stream;
+	int chunks = v->layout.chunks;
+	const struct stage *head = &v->cost.stages[layout_stage(&v->layout, pp, 0)], *tail = &v->cost.stages[layout_stage(&v->layout, pp, chunks - 1)];
+	struct cost_pass all = pass_of(s, k->layers, k->again, k->first, k->last);
+	struct cost_pass one = pass_of(s, k->ends[0] >> 16, k->ends[0] & 0xffff, head->first, head->last);
+	struct cost_pass end = pass_of(s, k->ends[1] >> 16, k->ends[1] & 0xffff, tail->first, tail->last);
+	bool splits = schedule_splits(v->config.schedule);
+	add_copies(&all, k->copies, splits);
+	add_copies(&one, k->head, splits);
+	add_copies(&end, k->tail, splits);
+	double weight = k->scale * all.weight;
+	k->example = pp;
+	k->cost = (struct cost_rank){ .layers = k->layers, .first = k->first, .last = k->last, .scale = k->scale, .pass = all };
+	k->pipe = (struct pipe_rank){
+		.forward = k->scale * cost_forward(&all) + chunks * wait, .weight = weight,
+		.input = k->scale * cost_backward(&all) - weight + chunks * wait,
+		.first = k->scale * both(&one) + 2 * wait, .last = k->scale * both(&end) + 2 * wait,
+	};
+	k->state = state_of(v, k->layers, k->first, k->last);
+	return k->state >= 0;
+}
+
+static struct eval_kind kind_at(struct eval *v, int pp)
+{
+	struct eval_kind k = { .scale = v->cost.scale ? v->cost.scale[pp] : 1 };
+	int every = v->config.every, chunks = v->layout.chunks;
+	for (int c = 0; c < chunks; c++) {
+		const struct stage *s = &v->cost.stages[layout_stage(&v->layout, pp, c)];
+		int layers = s->layer_hi - s->layer_lo, again = layers;
+		if (every > 1)
+			again = (s->layer_hi + every - 1) / every - (s->layer_lo + every - 1) / every;
+		k.layers += layers;
+		k.again += again;
+		k.first |= s->first;
+		k.last |= s->last;
+		if (c == 0)
+			k.ends[0] = layers << 16 | again;
+		k.ends[1] = layers << 16 | again;
+		if (!v->config.activations)
+			continue;
+		k.tail = machine_offload(v->cost.machine, memory_offloaded(&eval_sizes(v)[0], s));
+		k.copies += k.tail;
+		k.head = c ? k.head : k.tail;
+	}
+	return k;
+}
+
+bool eval_line(struct eval *v, enum job_schedule schedule, int chunks, bool activations)
+{
+	v->config.schedule = schedule;
+	v->config.chunks = chunks;
+	v->config.activations = activations;
+	v->job.offload.activations = activations;
+	v->layout.chunks = chunks;
+	v->layout.vee = schedule == SCHEDULE_ZB_V;
+	v->job.parallel.schedule = schedule;
+	v->job.parallel.chunks = schedule == SCHEDULE_INTERLEAVED || schedule == SCHEDULE_ZB_V ? chunks : 0;
+	v->cost.scale = NULL;
+	if ((int64_t)v->layout.pp * chunks > v->space->shape.layers)
+		return false;
+	if (v->space->named ? !cut_unequal(v) : !(v->cost.stages = cut(v, layout_n_stages(&v->layout))))
+		return false;
+	if ((int64_t)layout_n_stages(&v->layout) * v->cost.micros > CELLS_MOST)
+		return false;
+	double wait = cost_wait(&v->cost);
+	v->pipe = (struct pipe){ 0 };
+	v->n_kinds = 0;
+	for (int pp = 0; pp < v->layout.pp; pp++) {
+		struct eval_kind mine = kind_at(v, pp);
+		int k = v->n_kinds - 1;
+		while (k >= 0 && !same_kind(&v->kinds[k], &mine))
+			k--;
+		if (k < 0) {
+			k = v->n_kinds++;
+			v->kinds[k] = mine;
+			if (!complete(v, &v->kinds[k], pp, wait))
+				return false;
+		}
+		v->kind_of[pp] = k;
+		pipe_add(&v->pipe, &v->kinds[k].pipe);
+	}
+	v->whole = pipe_time(&v->pipe, schedule, chunks, v->cost.micros, cost_hop(&v->cost));
+	v->counted = false;
+	return true;
+}
+
+double eval_line_bound(const struct eval *v)
+{
+	return v->whole;
+}

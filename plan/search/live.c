@@ -1,0 +1,95 @@
+#include "plan/search/live.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUCKETS = 1 << 14 };
+
+struct entry {
+	struct entry *next;
+	enum job_schedule kind;
+	int pp, chunks, micros;
+	int counts[];
+};
+
+struct live {
+	struct entry *buckets[BUCKETS];
+};
+
+struct live *live_open(void)
+{
+	return calloc(1, sizeof(struct live));
+}
+
+void live_close(struct live *l)
+{
+	for (int i = 0; l && i < BUCKETS; i++)
+		for (struct entry *e = l->buckets[i], *next; e; e = next) {
+			next = e->next;
+			free(e);
+		}
+	free(l);
+}
+
+static int least(int a, int b)
+{
+	return a < b ? a : b;
+}
+
+/* Interleaved runs deal micro-batches into groups (order.c): of pp in each, three groups are as good as many, and so are three larger
+ * ones before them. */
+int live_enough(enum job_schedule kind, int pp, int micros)
+{
+	int groups = micros / pp, larger = micros % pp;
+	switch (kind) {
+	case SCHEDULE_GPIPE:
+		return micros;
+	case SCHEDULE_NAIVE:
+		return 1;
+	case SCHEDULE_INTERLEAVED:
+		if (groups <= larger)
+			return micros;
+		return least(larger, 3) + pp * (least(larger, 3) + least(groups - larger, 3));
+	default:
+		return least(micros, 4 * pp);
+	}
+}
+
+static unsigned bucket_of(enum job_schedule kind, int pp, int chunks, int micros)
+{
+	unsigned h = (unsigned)kind;
+	h = h * 2654435761u + (unsigned)pp;
+	h = h * 2654435761u + (unsigned)chunks;
+	h = h * 2654435761u + (unsigned)micros;
+	return (h ^ h >> 15) % BUCKETS;
+}
+
+static void count(struct entry *e, const struct layout *layout)
+{
+	for (int r = 0; r < e->pp; r++) {
+		struct sched_slots slots = { .most = 0 };
+		if (e->kind == SCHEDULE_GPIPE)
+			slots.live[0] = e->micros;
+		else
+			schedule_slots(e->kind, layout, e->micros, r, &slots);
+		memcpy(e->counts + r * e->chunks, slots.live, (size_t)e->chunks * sizeof *slots.live);
+	}
+}
+
+const int *live_of(struct live *l, enum job_schedule kind, const struct layout *layout, int micros)
+{
+	int pp = layout->pp, chunks = layout->chunks;
+	micros = live_enough(kind, pp, micros);
+	struct entry **at = &l->buckets[bucket_of(kind, pp, chunks, micros)], *e = *at;
+	while (e && (e->kind != kind || e->pp != pp || e->chunks != chunks || e->micros != micros))
+		e = e->next;
+	if (e)
+		return e->counts;
+	e = malloc(sizeof *e + (size_t)pp * (size_t)chunks * sizeof *e->counts);
+	if (!e)
+		return NULL;
+	*e = (struct entry){ .next = *at, .kind = kind, .pp = pp, .chunks = chunks, .micros = micros };
+	count(e, layout);
+	*at = e;
+	return e->counts;
+}

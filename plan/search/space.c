@@ -1,0 +1,231 @@
+#include "plan/search/space.h"
+
+#include "plan/schedule/schedule.h"
+#include "plan/search/fit.h"
+#include "plan/speeds.h"
+
+#include <string.h>
+
+enum { TP_MOST = 128, CP_MOST = 64, MICRO_MOST = 64, TOKENS_LEAST = 32 /* of a sequence on a cp rank */, CELLS_MAX = 1 << 22 };
+
+static void add(struct space_list *l, int value)
+{
+	if (l->n < SPACE_VALUES && (!l->n || l->at[l->n - 1] < value))
+		l->at[l->n++] = value;
+}
+
+static bool open_to(const struct space *s, uint32_t bit)
+{
+	return s->job->open & bit;
+}
+
+/* --- Degrees -------------------------------------------------------------------------------------- */
+
+static bool cuts_tp(const struct model_shape *m, int tp)
+{
+	bool heads = tp <= m->kv_heads || (tp % m->kv_heads == 0 && m->heads % tp == 0);
+	return heads && tp <= m->heads && tp <= m->ffn && tp <= m->vocab;
+}
+
+int space_groups(const struct space *s, int tp)
+{
+	int groups = plan_groups(s->cluster, tp);
+	return groups ? groups : s->devices / tp;
+}
+
+static void list_tp(struct space *s)
+{
+	int most = s->devices < TP_MOST ? s->devices : TP_MOST;
+	if (!open_to(s, OPEN_TP)) {
+		if (cuts_tp(&s->shape, (int)s->job->parallel.tp))
+			add(&s->tp, (int)s->job->parallel.tp);
+		return;
+	}
+	for (int tp = 1; tp <= most; tp++)
+		if (cuts_tp(&s->shape, tp) && (tp <= s->box || tp % s->box == 0) && 4 * (int64_t)tp * space_groups(s, tp) >= 3 * (int64_t)s->devices)
+			add(&s->tp, tp);
+}
+
+/* Two and three times powers of two. */
+static bool round_number(int n)
+{
+	while (n % 2 == 0)
+		n /= 2;
+	return n == 1 || n == 3;
+}
+
+static void list_cp(struct space *s)
+{
+	if (!open_to(s, OPEN_CP)) {
+		add(&s->cp, (int)s->job->parallel.cp);
+		return;
+	}
+	for (int cp = 1; cp <= CP_MOST && cp <= s->devices; cp++)
+		if (cp == 1 || (round_number(cp) && s->shape.seq % (2 * cp) == 0 && s->shape.seq / cp >= TOKENS_LEAST))
+			add(&s->cp, cp);
+}
+
+static void list_ep(struct space *s)
+{
+	int64_t most = s->shape.experts < s->devices ? s->shape.experts : s->devices;
+	if (!open_to(s, OPEN_EP) || !s->shape.experts) {
+		add(&s->ep, open_to(s, OPEN_EP) ? 1 : (int)s->job->parallel.ep);
+		return;
+	}
+	for (int ep = 1; ep <= most && ep <= 1024; ep++)
+		if (s->shape.experts % ep == 0)
+			add(&s->ep, ep);
+}
+
+static void list_pp(struct space *s)
+{
+	if (!open_to(s, OPEN_PP)) {
+		add(&s->pp, (int)s->job->parallel.pp);
+		return;
+	}
+	for (int pp = 1; pp <= s->shape.layers && pp <= s->devices && pp <= 1024; pp++)
+		add(&s->pp, pp);
+}
+
+static void list_micro(struct space *s)
+{
+	if (!open_to(s, OPEN_MICRO)) {
+		add(&s->micro, (int)s->job->batch.micro);
+		return;
+	}
+	for (int micro = 1; micro <= MICRO_MOST && micro <= s->job->batch.global; micro++)
+		if (s->job->batch.global % micro == 0 && (round_number(micro) || micro < 8))
+			add(&s->micro, micro);
+}
+
+/* --- Ways ----------------------------------------------------------------------------------------- */
+
+static void add_again(struct space *s, enum job_recompute mode)
+{
+	static const int everys[] = { 1, 2, 3, 4, 8 };
+	int given = (int)s->job->recompute.every;
+	if (mode == RECOMPUTE_NONE) {
+		s->again[s->n_again++] = (struct space_again){ mode, 1 };
+		return;
+	}
+	for (int i = 0; i < (int)(sizeof everys / sizeof *everys) && open_to(s, OPEN_EVERY); i++)
+		if (everys[i] <= s->shape.layers)
+			s->again[s->n_again++] = (struct space_again){ mode, everys[i] };
+	if (!open_to(s, OPEN_EVERY) && given <= s->shape.layers)
+		s->again[s->n_again++] = (struct space_again){ mode, given };
+}
+
+static void list_again(struct space *s)
+{
+	bool open = open_to(s, OPEN_MODE);
+	/* Where `every` is given there must be something that it belongs to. */
+	bool none = open_to(s, OPEN_EVERY) || s->job->recompute.every == 1;
+	for (int mode = RECOMPUTE_NONE; mode <= RECOMPUTE_FULL; mode++)
+		if ((open || (int)s->job->recompute.mode == mode) && (mode != RECOMPUTE_NONE || none))
+			add_again(s, (enum job_recompute)mode);
+}
+
+static void list_zero(struct space *s)
+{
+	bool stages = open_to(s, OPEN_ZERO), shards = open_to(s, OPEN_ZERO_SHARD);
+	for (int stage = 0; stage <= 3; stage++)
+		for (int shard = ZERO_SHARD_ALL; shard <= ZERO_SHARD_NODE; shard++) {
+			bool asked = (stages || stage == s->job->parallel.zero) && (shards || shard == (int)s->job->parallel.zero_shard);
+			if (asked && (stage || shard == ZERO_SHARD_ALL))
+				s->zero[s->n_zero++] = (struct space_zero){ stage, (enum job_zero_shard)shard };
+		}
+}
+
+static void choose(bool open, bool given, bool tried[2])
+{
+	tried[0] = open || !given;
+	tried[1] = open || given;
+}
+
+int space_open(const struct job *job, const struct cluster *c, struct space *out, struct err *e)
+{
+	struct space *s = out;
+	memset(s, 0, sizeof *s);
+	s->job = job;
+	s->cluster = c;
+	s->devices = plan_devices(c);
+	s->named = speeds_devices(job);
+	s->box = s->devices;
+	for (int i = 0; i < c->n_nodes; i++)
+		s->box = cluster_kind(c, i)->devices < s->box ? cluster_kind(c, i)->devices : s->box;
+	model_shape(job, &s->shape);
+	list_tp(s);
+	list_cp(s);
+	list_ep(s);
+	list_pp(s);
+	list_micro(s);
+	list_again(s);
+	list_zero(s);
+	choose(open_to(s, OPEN_SP), job->parallel.sp, s->sp);
+	choose(open_to(s, OPEN_ACTIVATIONS), job->offload.activations, s->activations);
+	choose(open_to(s, OPEN_OPTIMIZER), job->offload.optimizer, s->optimizer);
+	if (!s->tp.n || !s->n_again)
+		return err_set(e, ERR_USAGE, "%s = %lld goes with none of the values that muster may choose; leave it to muster too",
+			       s->tp.n ? "recompute.every" : "parallel.tp", (long long)(s->tp.n ? job->recompute.every : job->parallel.tp));
+	return 0;
+}
+
+void space_dp(const struct space *s, int tp, int cp, int ep, int pp, int micro, struct space_list *out)
+{
+	int64_t shares = s->job->batch.global / micro, given = s->job->parallel.dp;
+	int most = (int)(space_groups(s, tp) / ((int64_t)cp * pp));
+	out->n = 0;
+	if (s->job->batch.global % micro || most < ep)
+		return;
+	if (most > 65536)
+		most = 65536;
+	if (s->named)
+		given = s->named % (tp * cp * pp) ? -1 : s->named / tp / cp / pp;
+	else if (open_to(s, OPEN_DP))
+		given = 0;
+	if (given) {
+		bool whole = s->named ? shares % ep == 0 && shares >= given : given > 0 && shares % given == 0;
+		if (given > 0 && given <= most && given % ep == 0 && whole)
+			add(out, (int)given);
+		return;
+	}
+	int largest = most / ep * ep;
+	while (largest > ep && shares % largest)
+		largest -= ep;
+	for (int dp = ep; dp <= largest; dp += ep)
+		if (shares % dp == 0 && (2 * dp > most || dp == largest))
+			add(out, dp);
+}
+
+void space_chunks(const struct space *s, enum job_schedule schedule, int pp, struct space_list *out)
+{
+	int least, most, given = (int)s->job->parallel.chunks;
+	out->n = 0;
+	schedule_chunks(schedule, &least, &most);
+	if (!open_to(s, OPEN_SCHEDULE) && schedule != s->job->parallel.schedule)
+		return;
+	if (open_to(s, OPEN_SCHEDULE) && pp == 1 && schedule != SCHEDULE_1F1B)
+		return;
+	if (pp == 1 && schedule == SCHEDULE_INTERLEAVED)
+		return;
+	if (most == 1) {
+		if (open_to(s, OPEN_CHUNKS) || given == 0)
+			add(out, 1);
+		return;
+	}
+	if (!open_to(s, OPEN_CHUNKS)) {
+		given = given ? given : least;
+		if (given >= least && given <= most && (int64_t)given * pp <= s->shape.layers)
+			add(out, given);
+		return;
+	}
+	int all = (int)(s->shape.layers / pp);
+	for (int chunks = least; chunks <= most && chunks <= all; chunks++)
+		if (chunks <= 4 || all % chunks == 0 || (round_number(chunks) && chunks <= 12))
+			add(out, chunks);
+}
+
+bool space_sp(const struct space *s, bool sp, int tp, int cp, int micro)
+{
+	return s->sp[sp] && (!sp || (tp > 1 && micro * (s->shape.seq / cp) % tp == 0));
+}
