@@ -14,9 +14,14 @@
  * "Maximum Achievable Matmul FLOPS" table in S. Bekman, "Machine Learning Engineering" (github.com/stas00/ml-engineering,
  * compute/accelerator): A100 SXM 86.9 %, PCIe 81.1 %, H100 and H200 80.3 %, GH200 83.8 %, B200 77.6 %, GB200 72.9 %, MI300X
  * 51.4 %, MI325X 60.4 %. Other rows are estimates from their neighbours of the generation: those without a lavish power budget
- * throttle more. units: streaming multiprocessors (compute units), from the architectures' white papers. host: PCIe ×16 by its
- * specification less a fifth for its packets; NVLink-C2C ("GH200" data sheet: 900 GB/s both ways) by what host memory gives.
+ * throttle more. `lasting` is what is left of it in the course of a step, as clocks are lower under hours of load than in a benchmark's 100
+ * products: found on A100s by Korthikanti's and Narayanan's steps, on Hopper by llm.c's and Megatron-Core's (test_cost.c), where
+ * 700 W throttle more than 400; newer ones are taken as Hopper. units: streaming multiprocessors (compute units), from the
+ * architectures' white papers. host: PCIe ×16 by its specification less a fifth for its packets; NVLink-C2C ("GH200" data sheet:
+ * 900 GB/s both ways) by what host memory gives.
  */
+#define AMPERE 0.98
+#define HOPPER 0.92
 #define PCIE3 12.5e9
 #define PCIE4 25e9
 #define PCIE5 50e9
@@ -25,20 +30,21 @@
 static const struct gpu {
 	const char *name; /* how the device's begins; the first row that fits counts */
 	int units;
-	double best, host;
+	double best, lasting, host;
 } gpus[] = {
-	{ "A100-PCIe", 108, 0.811, PCIE4 }, { "A800-PCIe", 108, 0.811, PCIE4 }, { "A100", 108, 0.869, PCIE4 }, { "A800", 108, 0.869, PCIE4 },
-	{ "A30", 56, 0.8, PCIE4 },          { "H100-PCIe", 114, 0.75, PCIE5 },  { "H100", 132, 0.803, PCIE5 }, { "H800", 132, 0.803, PCIE5 },
-	{ "H200", 132, 0.803, PCIE5 },      { "H20", 78, 0.85, PCIE5 },         { "GH200", 132, 0.838, C2C },  { "GB200", 148, 0.729, C2C },
-	{ "GB300", 148, 0.729, C2C },       { "B200", 148, 0.776, PCIE5 },      { "B300", 148, 0.786, PCIE5 }, { "L40S", 142, 0.65, PCIE4 },
-	{ "L40", 142, 0.8, PCIE4 },         { "L4", 58, 0.6, PCIE4 },           { "A10", 72, 0.7, PCIE4 },     { "A40", 84, 0.7, PCIE4 },
-	{ "T4", 40, 0.5, PCIE3 },           { "V100", 80, 0.8, PCIE3 },         { "P100", 56, 0.85, PCIE3 },   { "MI300A", 228, 0.51, C2C },
-	{ "MI300X", 304, 0.514, PCIE5 },    { "MI325X", 304, 0.604, PCIE5 },    { "", 0, 0.75, PCIE3 },
+	{ "A100-PCIe", 108, 0.811, AMPERE, PCIE4 }, { "A800-PCIe", 108, 0.811, AMPERE, PCIE4 }, { "A100", 108, 0.869, AMPERE, PCIE4 },
+	{ "A800", 108, 0.869, AMPERE, PCIE4 },      { "A30", 56, 0.8, AMPERE, PCIE4 },          { "H100-PCIe", 114, 0.75, HOPPER, PCIE5 },
+	{ "H100", 132, 0.803, HOPPER, PCIE5 },      { "H800", 132, 0.803, HOPPER, PCIE5 },      { "H200", 132, 0.803, HOPPER, PCIE5 },
+	{ "H20", 78, 0.85, AMPERE, PCIE5 },         { "GH200", 132, 0.838, HOPPER, C2C },       { "GB200", 148, 0.729, HOPPER, C2C },
+	{ "GB300", 148, 0.729, HOPPER, C2C },       { "B200", 148, 0.776, HOPPER, PCIE5 },      { "B300", 148, 0.786, HOPPER, PCIE5 },
+	{ "L40S", 142, 0.65, AMPERE, PCIE4 },       { "L40", 142, 0.8, AMPERE, PCIE4 },         { "L4", 58, 0.6, AMPERE, PCIE4 },
+	{ "A10", 72, 0.7, AMPERE, PCIE4 },          { "A40", 84, 0.7, AMPERE, PCIE4 },          { "T4", 40, 0.5, AMPERE, PCIE3 },
+	{ "V100", 80, 0.8, AMPERE, PCIE3 },         { "P100", 56, 0.85, AMPERE, PCIE3 },        { "MI300A", 228, 0.51, HOPPER, C2C },
+	{ "MI300X", 304, 0.514, HOPPER, PCIE5 },    { "MI325X", 304, 0.604, HOPPER, PCIE5 },    { "", 0, 0.75, HOPPER, PCIE3 },
 };
 
 /*
  * What holds for all GPUs, found on A100s (tests/unit/plan/test_cost.c holds them to the published steps):
- *   SUSTAINED  of `best`, in the course of a step: clocks are lower under hours of load than in a benchmark's 100 products
  *   MEMORY     of the data sheet's bandwidth, by kernels that pass over tensors. Copies reach 0.85 to 0.9 of it; softmax, dropout and norms,
  *              with their sums and random numbers, less. Narayanan's and Korthikanti's rows agree on 0.66 to 0.70
  *   FUSED_FWD, FUSED_BWD   of the products' rate, by fused attention: Dao, "FlashAttention-2", arXiv 2307.08691, figures 5
@@ -53,7 +59,6 @@ static const struct gpu {
  *   SPREAD     Korthikanti et al., arXiv 2205.05198, section 6.3: 37.83 s become 39.15 s with eight replicas, of which their
  *              all-reduce is 0.3 to 0.4; Sinha et al., "Not All GPUs Are Created Equal", SC22: a few percent between A100s
  */
-#define SUSTAINED 0.98
 #define MEMORY 0.70
 #define FUSED_FWD 0.60
 #define FUSED_BWD 0.45
@@ -98,7 +103,7 @@ void machine_of(const struct node_kind *k, bool narrow, double part, struct mach
 	if (!strcmp(k->device, "cpu"))
 		return;
 	const struct gpu *g = gpu_of(k->device);
-	double products = SUSTAINED * g->best * flops * (narrow ? 1 : WIDE);
+	double products = g->best * g->lasting * flops * (narrow ? 1 : WIDE);
 	*out = (struct machine){ .op = OP, .units = g->units, .wave = WAVE, .link_share = LINK, .net_share = NET, .hides = HIDES, .host = g->host,
 				 .sync = SYNC, .spread = SPREAD };
 	out->rates[COST_PRODUCT_FWD] = flat(products);

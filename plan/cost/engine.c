@@ -77,3 +77,30 @@ static const struct engine_pass megatron[] = {
 const struct engine ENGINE_MEGATRON_2021 = { .name = "Megatron-LM of April 2021", MEGATRON };
 /* The backward pass's sums over tp ranks go on beside the weights' gradients since September 2021 (b462d254). */
 const struct engine ENGINE_MEGATRON_2022 = { .name = "Megatron-LM of May 2022", .hides_tp = true, MEGATRON };
+
+/* --- Megatron-Core -----------------------------------------------------------------
+ * Release 0.8 on H100s, with --overlap-grad-reduce, --overlap-param-gather and --tp-comm-overlap (its README), Transformer Engine's layers:
+ * fused attention, biases in the products, one kernel for a norm's backward pass; bf16 with fp32 gradients that the products add up;
+ * messages between stages beside the passes. The loss as above, without the rounding of its gradient's fp32. */
+
+static const struct engine_pass core[] = {
+	{ PHASE_FORWARD, COST_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 2 } },
+	{ PHASE_FORWARD, COST_MOVED, NEED_DROPOUT, 2, { [TENSOR_STREAM] = 3.5 } },
+	{ PHASE_FORWARD, COST_MOVED, NEED_NO_DROPOUT, 2, { [TENSOR_STREAM] = 3 } },
+	{ PHASE_FORWARD, COST_MOVED, NEED_NOTHING, 1, { [TENSOR_UP] = 1, [TENSOR_ACT] = 1 } },
+	{ PHASE_FORWARD, COST_MOVED, NEED_ROPE, 1, { [TENSOR_ROTATED] = 2 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_DROPOUT, 2, { [TENSOR_STREAM] = 2.5 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 3 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 3 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_NOTHING, 1, { [TENSOR_UP] = 2, [TENSOR_ACT] = 1 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_ROPE, 1, { [TENSOR_ROTATED] = 2 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_BIAS, 2, { [TENSOR_STREAM] = 1 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_BIAS, 1, { [TENSOR_QKV] = 1 } },
+	{ PHASE_BACKWARD, COST_MOVED, NEED_BIAS, 1, { [TENSOR_UP] = 1 } },
+	END
+};
+
+const struct engine ENGINE_MEGATRON_CORE = {
+	.name = "Megatron-Core 0.8", .passes = core, .fused_attention = true, .hides_tp = true, .own_rows_first = true, .hides_dp = true,
+	.gathers_ahead = true, .embed_fwd = 4, .embed_bwd = 4, .loss = 46, .grad_width = 4, .update = 38,
+};

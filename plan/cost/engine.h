@@ -48,6 +48,7 @@ struct engine {
 	bool own_rows_first;   /* a gathered input's own rows are multiplied while the others' come */
 	bool stops_short;      /* full recomputation leaves out the layer's last product */
 	bool hides_dp;         /* gradients' sums behind the last backward pass; false: only without a pipeline */
+	bool gathers_ahead;    /* ZeRO 1 and 2: new parameters behind the next step's first forward pass; false: before it */
 	bool waits;            /* for its messages between stages, its host too */
 	bool scatters;         /* of such a message, whole on every tp rank, each sends its part, and the receivers gather it */
 	double accumulate;     /* bytes moved a parameter and micro-batch to add gradients up, beside the products */
@@ -57,6 +58,6 @@ struct engine {
 	double update;         /* bytes moved a parameter by an optimizer step; 0: by the optimizer's kind */
 };
 
-extern const struct engine ENGINE_MUSTER, ENGINE_MEGATRON_2021, ENGINE_MEGATRON_2022;
+extern const struct engine ENGINE_MUSTER, ENGINE_MEGATRON_2021, ENGINE_MEGATRON_2022, ENGINE_MEGATRON_CORE;
 
 #endif

@@ -116,7 +116,8 @@ static double exposed(const struct cost_case *c, const struct cost_rank *r, enum
 	double left = machine_exposed(c->machine, grads, shade);
 	double sums = fmax(last, (zero < 2 ? 1 : c->micros) * left);
 	double around = c->micros * (machine_exposed(c->machine, params, forward) + machine_exposed(c->machine, params, backward));
-	return sums + (zero == 0 ? 0 : zero < 3 ? params : around);
+	double after = c->engine->gathers_ahead ? machine_exposed(c->machine, params, forward) : params;
+	return sums + (zero == 0 ? 0 : zero < 3 ? after : around);
 }
 
 /* Between the two holders of a tied embedding. */

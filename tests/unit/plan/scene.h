@@ -1,0 +1,35 @@
+/* scene — a run's cost case, as a plan would have it but with equal stages, for tests of the cost model. */
+#ifndef MUSTER_TESTS_UNIT_PLAN_SCENE_H
+#define MUSTER_TESTS_UNIT_PLAN_SCENE_H
+
+#include "plan/cost/step.h"
+
+struct run {
+	int heads, hidden, layers, tp, pp, chunks, devices, global, micro;
+	double seconds; /* measured */
+};
+
+/* How a table's rows were run, besides. */
+struct setting {
+	const char *words, *cluster;
+	const struct engine *engine;
+};
+
+/* A run's case, and what it borrows. */
+struct scene {
+	struct job job;
+	struct layout layout;
+	struct model_shape shape;
+	struct cost_units units;
+	struct span spans[GROUP_KINDS];
+	struct machine machine;
+	struct stage *stages;
+	struct cost_case of;
+};
+
+/* machine: NULL, the cluster's. x->stages is freed by the caller. */
+void open_scene(struct scene *x, const struct run *r, const struct setting *s, const struct machine *machine);
+struct plan_time predict_on(const struct run *r, const struct setting *s, const struct machine *machine);
+struct plan_time predict(const struct run *r, const struct setting *s);
+
+#endif

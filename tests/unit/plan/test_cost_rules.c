@@ -1,0 +1,197 @@
+/* What must hold of any prediction of the cost model. */
+#include "plan/cost/devices.h"
+#include "tests/unit/plan/scene.h"
+#include "tests/unit/plan/tables.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static const struct setting ours = { "recompute.mode=full", "dgx-h100", &ENGINE_MUSTER };
+static const struct run base = { 64, 8192, 48, 8, 2, 1, 64, 256, 2, 0 };
+
+/* Only compute and links that serve them may be changed here: each field of a machine that is a rate or a cost. */
+static struct machine faster(const struct machine *m, int what)
+{
+	struct machine y = *m;
+	if (what == 0)
+		y.rates[COST_PRODUCT_FWD].rate[0] *= 1.25;
+	else if (what == 1)
+		y.rates[COST_MOVED].rate[0] *= 1.25;
+	else if (what == 2)
+		y.link_share *= 1.25;
+	else if (what == 3)
+		y.op /= 2;
+	else if (what == 4)
+		y.wave /= 2;
+	else
+		y.spread /= 2;
+	return y;
+}
+
+static void a_faster_machine_takes_less(void **state)
+{
+	struct err e = ERR_INIT;
+	struct cluster c;
+	struct machine m;
+	(void)state;
+	assert_int_equal(cluster_open("dgx-h100:8", 0, &c, &e), 0);
+	machine_of(&c.kinds[0], true, 1, &m);
+	cluster_free(&c);
+	double now = predict_on(&base, &ours, &m).total;
+	near(now, predict(&base, &ours).total);
+	for (int what = 0; what < 6; what++) {
+		struct machine better = faster(&m, what);
+		double then = predict_on(&base, &ours, &better).total;
+		if (!(then < now && then > 0.75 * now))
+			fail_msg("change %d: %g s become %g", what, now, then);
+	}
+}
+
+static void more_work_takes_longer(void **state)
+{
+	struct run more[4] = { base, base, base, base };
+	double now = predict(&base, &ours).total;
+	(void)state;
+	more[0].layers += 8;
+	more[1].hidden += 1024;
+	more[2].global *= 2;
+	more[3].devices /= 2;
+	for (int i = 0; i < 4; i++)
+		assert_true(predict(&more[i], &ours).total > 1.05 * now);
+	struct setting longer = ours, again = ours;
+	longer.words = "recompute.mode=full model.seq=4096";
+	again.words = "recompute.mode=none";
+	assert_true(predict(&base, &longer).total > 1.9 * now);
+	assert_true(predict(&base, &again).total < 0.85 * now);
+}
+
+/* With twice the layers everything but the ends, the bubble's messages and the replicas' last bucket takes twice as long. */
+static void layers_count_evenly(void **state)
+{
+	struct run twice = base;
+	(void)state;
+	twice.layers *= 2;
+	struct plan_time one = predict(&base, &ours), two = predict(&twice, &ours);
+	near(two.recompute, 2 * one.recompute);
+	assert_true(two.compute < 2 * one.compute && two.compute > 1.9 * one.compute);
+	assert_true(two.tp < 2 * one.tp && two.tp > 1.9 * one.tp);
+}
+
+static void parts_add_up(void **state)
+{
+	static const struct setting settings[] = {
+		{ "recompute.mode=full", "dgx-h100", &ENGINE_MUSTER }, { "parallel.sp=yes", "dgx-a100", &ENGINE_MUSTER },
+		{ "parallel.zero=3", "dgx-a100", &ENGINE_MUSTER }, { "recompute.mode=selective parallel.zero=1", "dgx-h100", &ENGINE_MUSTER },
+		{ "recompute.mode=full", "dgx-a100", &ENGINE_MEGATRON_2021 },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+		struct plan_time t = predict(&base, &settings[i]);
+		const double parts[] = { t.compute, t.recompute, t.tp, t.cp, t.ep, t.bubble, t.dp, t.optimizer };
+		double sum = 0;
+		for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+			assert_true(isfinite(parts[k]) && parts[k] >= 0);
+			sum += parts[k];
+		}
+		near(sum, t.total);
+	}
+}
+
+/* What an engine hides or spares shows in its own part. */
+static void habits_cost_their_parts(void **state)
+{
+	struct engine e = ENGINE_MUSTER;
+	struct setting s = ours;
+	struct plan_time now = predict(&base, &ours), t;
+	(void)state;
+	s.engine = &e;
+	e.hides_tp = false;
+	t = predict(&base, &s);
+	assert_true(t.tp > 1.2 * now.tp);
+	near(t.compute, now.compute);
+	e = ENGINE_MUSTER;
+	e.hides_dp = false;
+	t = predict(&base, &s);
+	assert_true(t.dp > 1.2 * now.dp);
+	near(t.tp, now.tp);
+	e = ENGINE_MUSTER;
+	e.stops_short = false;
+	assert_true(predict(&base, &s).recompute > 1.2 * now.recompute);
+	e = ENGINE_MUSTER;
+	e.waits = e.scatters = true;
+	assert_true(predict(&base, &s).bubble > now.bubble);
+	e = ENGINE_MUSTER;
+	e.fused_attention = false;
+	assert_true(predict(&base, &s).compute > 1.02 * now.compute);
+}
+
+/* A GPU's offloading goes over PCIe, which is slow; a processor's is a copy. */
+static void offloading_costs_its_bytes(void **state)
+{
+	struct setting with = ours, optimizer = ours;
+	struct plan_time now = predict(&base, &ours), t;
+	(void)state;
+	with.words = "recompute.mode=full offload.activations=yes";
+	t = predict(&base, &with);
+	/* [2 × 2048, 8192] in two bytes, of 24 layers, there and back at 50 GB/s, for each of 32 micro-batches. */
+	double tensor = 2.0 * 2 * 2048 * 8192, times = 2 * 24 * 32 / 50e9;
+	assert_true(t.compute - now.compute > 0.9 * tensor * times && t.compute - now.compute < 3 * tensor * times);
+	optimizer.words = "recompute.mode=full offload.optimizer=yes";
+	t = predict(&base, &optimizer);
+	assert_true(t.optimizer > 5 * now.optimizer);
+	near(t.compute, now.compute);
+}
+
+/* Products that fill the last wave are the best; one tile more takes a wave more. */
+static void waves_are_whole(void **state)
+{
+	struct machine m = { .rates = { [COST_PRODUCT_FWD] = { 1, { 1 }, { 100e12 } }, [COST_MOVED] = { 1, { 1 }, { 1e15 } } }, .units = 100, .wave = 1e-6 };
+	double full = machine_product(&m, COST_PRODUCT_FWD, 2560, 4096, 1280, 2), over = machine_product(&m, COST_PRODUCT_FWD, 2561, 4096, 1280, 2);
+	(void)state;
+	near(full, 2 * 256 * 128 * 4096 / 1e12 + 1e-6);
+	assert_true(over > 1.1 * full);
+	near(machine_product(&m, COST_PRODUCT_INPUT, 2560, 1280, 4096, 2), full);
+	near(machine_product(&m, COST_PRODUCT_WEIGHT, 4096, 1280, 2560, 2), full);
+	m.rates[COST_MOVED].rate[0] = 1e9; /* now memory's */
+	near(machine_product(&m, COST_PRODUCT_FWD, 2560, 4096, 1280, 2), 2.0 * (2560 * 4096 + 4096 * 1280 + 2560 * 1280) / 1e9);
+}
+
+static void every_preset_has_a_machine(void **state)
+{
+	static const char *const names[] = { "dgx-a100", "dgx-h100", "dgx-h200", "h200", "pcie-a100", "pcie-l40s" };
+	(void)state;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		struct err e = ERR_INIT;
+		struct cluster c;
+		struct machine narrow, wide;
+		assert_int_equal(cluster_open(names[i], 0, &c, &e), 0);
+		machine_of(&c.kinds[0], true, 1, &narrow);
+		machine_of(&c.kinds[0], false, 1, &wide);
+		double share = narrow.rates[COST_PRODUCT_FWD].rate[0] / c.kinds[0].device_flops;
+		assert_true(share > 0.4 && share < 0.9);
+		near(wide.rates[COST_PRODUCT_FWD].rate[0], narrow.rates[COST_PRODUCT_FWD].rate[0] / 2);
+		assert_true(narrow.units > 0);
+		cluster_free(&c);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_faster_machine_takes_less),
+		cmocka_unit_test(more_work_takes_longer),
+		cmocka_unit_test(layers_count_evenly),
+		cmocka_unit_test(parts_add_up),
+		cmocka_unit_test(habits_cost_their_parts),
+		cmocka_unit_test(offloading_costs_its_bytes),
+		cmocka_unit_test(waves_are_whole),
+		cmocka_unit_test(every_preset_has_a_machine),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
