@@ -34,6 +34,7 @@ static void report(struct trainer *t, struct step_report *r)
 	struct engine_times parts;
 	engine_times(t->engine, &parts);
 	r->compute_s = parts.compute;
+	r->recompute_s = parts.recompute;
 	r->tp_s = parts.tp;
 	r->cp_s = parts.cp;
 	r->ep_s = parts.ep;
@@ -43,6 +44,7 @@ static void report(struct trainer *t, struct step_report *r)
 	r->samples = t->at.samples;
 	r->tokens = t->job->batch.global * t->shape.seq;
 	r->peak_bytes = peak_bytes(t);
+	report_close(r);
 	control_send(t->env->control, MSG_METRICS, report_step(r));
 }
 
@@ -105,7 +107,9 @@ static int train_step(struct trainer *t, struct err *e)
 		return -1;
 	r.dp_s = replicas_waited(t) - waited;
 	r.optimizer_s = phases_lap(&t->spent, "optimizer", &since) - r.dp_s;
-	r.step_s = since - begin;
+	r.checkpoint_s = t->stall_s;
+	r.step_s = t->gap_s + since - begin;
+	t->gap_s = t->stall_s = 0;
 	t->at.step++;
 	t->at.samples += t->job->batch.global;
 	samples_done(t->samples);
@@ -179,16 +183,23 @@ static bool save_due(const struct trainer *t)
 static int between_steps(struct trainer *t, int *what, struct err *e)
 {
 	bool meets = t->server && (eval_due(t) || save_due(t));
+	double begin = clock_s(), since;
 	if (meets && server_meet(t->server, e))
 		return -1;
+	since = clock_s();
 	if (eval_due(t) && evaluate(t, e))
 		return -1;
+	double evaluated = clock_s() - since;
+	since = clock_s();
 	if (save_due(t) && trainer_save(t, e))
 		return -1;
+	t->stall_s = clock_s() - since;
 	if (meets && server_part(t->server, e))
 		return -1;
 	trainer_report_commits(t);
-	return agree(t, what, e);
+	int rc = agree(t, what, e);
+	t->gap_s = clock_s() - begin - evaluated;
+	return rc;
 }
 
 static int train_loop(struct trainer *t, struct err *e)

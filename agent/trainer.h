@@ -31,6 +31,7 @@ struct trainer {
 	int64_t saved;          /* step of the last checkpoint, -1: none */
 	bool reports;           /* this rank tells the supervisor of each step */
 	struct phases spent;    /* in training */
+	double gap_s, stall_s;  /* since the last step: between it and the next, without evaluations; of that, for a checkpoint */
 };
 
 /* train_open.c. Data, model, state: what the run goes on from. Closing takes what a failed opening has left. */

@@ -11,9 +11,17 @@ static const struct {
 	FIELD(step), FIELD(samples), FIELD(tokens), FIELD(peak_bytes),
 }, real[] = {
 	FIELD(loss), FIELD(grad_norm), FIELD(lr),
-	FIELD(step_s), FIELD(data_s), FIELD(compute_s), FIELD(tp_s), FIELD(cp_s), FIELD(ep_s), FIELD(pp_s), FIELD(dp_s), FIELD(optimizer_s),
+	FIELD(step_s), FIELD(data_s), FIELD(compute_s), FIELD(recompute_s), FIELD(tp_s), FIELD(cp_s), FIELD(ep_s), FIELD(pp_s), FIELD(dp_s), FIELD(optimizer_s),
+	FIELD(checkpoint_s), FIELD(other_s),
 #undef FIELD
 };
+
+void report_close(struct step_report *r)
+{
+	double known = r->data_s + r->compute_s + r->recompute_s + r->tp_s + r->cp_s + r->ep_s + r->pp_s + r->dp_s + r->optimizer_s + r->checkpoint_s;
+	r->other_s = fmax(0, r->step_s - known);
+	r->step_s = known + r->other_s;
+}
 
 static json_t *number(double x)
 {

@@ -15,13 +15,17 @@ struct step_report {
 	int64_t samples; /* consumed since the run began */
 	int64_t tokens;  /* of this step */
 	double loss, grad_norm, lr;
-	/* Seconds of the step, and the parts this rank saw, which come to little less. */
-	double step_s, data_s, compute_s, tp_s, cp_s, ep_s, pp_s, dp_s, optimizer_s;
+	/* Seconds from the end of the step before (of the first: from its own begin), evaluations apart, and their parts as this rank
+	 * saw them. other_s is what belongs to none of the others (report_close): together they are step_s. */
+	double step_s, data_s, compute_s, recompute_s, tp_s, cp_s, ep_s, pp_s, dp_s, optimizer_s, checkpoint_s, other_s;
 	/* In fp16 alone: the gradients' scale in this step (0: another precision), and whether they overflowed and nothing was updated. */
 	double loss_scale;
 	bool skipped;
 	int64_t peak_bytes;
 };
+
+/* Sets other_s, from all other fields; clocks that were read in another order leave it 0 at least. */
+void report_close(struct step_report *r);
 
 /* New references; NULL without memory. */
 json_t *report_step(const struct step_report *r);

@@ -1,5 +1,9 @@
 /* A layer: its two sublayers, its units, and what its mode recomputes. */
+#include "agent/model/moe.h"
 #include "agent/model/stage.h"
+#include "agent/parallel/cp.h"
+#include "agent/parallel/ep.h"
+#include "base/clock.h"
 
 /* The feed-forward part: one, or a mixture. */
 static int ffn_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e)
@@ -43,14 +47,45 @@ static int all_again(struct pass *p, const struct block_view *v, struct block_ke
 	return attention_forward(p, v, k, p->m->scratch[SCRATCH_HIDDEN], &s, e) || ffn_again(p, v, k, &s, e) ? -1 : 0;
 }
 
+/* What was waited for in between is no transfer of the pass itself: it belongs to what is computed again. */
+struct lap {
+	double since, tp, cp, ep;
+};
+
+static struct lap lap_begin(const struct pass *p)
+{
+	const struct model *m = p->m;
+	return (struct lap){ clock_s(), m->tp->seconds, m->cp->seconds, m->moe ? m->moe->ep->seconds : 0 };
+}
+
+static void lap_end(struct pass *p, const struct lap *l)
+{
+	struct model *m = p->m;
+	m->again_s += clock_s() - l->since;
+	m->tp->seconds = l->tp;
+	m->cp->seconds = l->cp;
+	if (m->moe)
+		m->moe->ep->seconds = l->ep;
+}
+
+enum again { AGAIN_ALL, AGAIN_FFN, AGAIN_ATTENTION };
+
+static int redo(struct pass *p, const struct block_view *v, struct block_kept *k, enum again what, struct err *e)
+{
+	struct lap l = lap_begin(p);
+	int rc = what == AGAIN_ALL ? all_again(p, v, k, e) : what == AGAIN_FFN ? ffn_again(p, v, k, NULL, e) : attention_again(p, v, k, e);
+	lap_end(p, &l);
+	return rc;
+}
+
 static int sublayers_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
 {
 	enum job_recompute mode = act_mode(&p->m->d, v->layer);
-	if (mode == RECOMPUTE_FULL && all_again(p, v, k, e))
+	if (mode == RECOMPUTE_FULL && redo(p, v, k, AGAIN_ALL, e))
 		return -1;
-	if ((mode == RECOMPUTE_SELECTIVE && ffn_again(p, v, k, NULL, e)) || ffn_backward(p, v, k, dres, e))
+	if ((mode == RECOMPUTE_SELECTIVE && redo(p, v, k, AGAIN_FFN, e)) || ffn_backward(p, v, k, dres, e))
 		return -1;
-	return (mode == RECOMPUTE_SELECTIVE && attention_again(p, v, k, e)) || attention_backward(p, v, k, dres, e) ? -1 : 0;
+	return (mode == RECOMPUTE_SELECTIVE && redo(p, v, k, AGAIN_ATTENTION, e)) || attention_backward(p, v, k, dres, e) ? -1 : 0;
 }
 
 int block_backward(struct pass *p, int i, void *dres, struct err *e)

@@ -2,6 +2,11 @@
 
 #include <stdlib.h>
 
+double model_again_s(const struct model *m)
+{
+	return m->again_s;
+}
+
 int64_t model_boundary(const struct model *m)
 {
 	return m->d.s * m->d.c;

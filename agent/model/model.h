@@ -56,6 +56,8 @@ struct model_options {
 int model_open(const struct model_options *opt, struct model **out, struct err *e);
 void model_close(struct model *m);
 
+/* Seconds, ever growing, that backward passes spent on computing again, with the transfers of it. */
+double model_again_s(const struct model *m);
 int64_t model_boundary(const struct model *m); /* elements that pass between stages */
 void *model_input(struct model *m, int chunk, int slot);
 void *model_output(struct model *m, int chunk, int slot); /* after model_forward */

@@ -91,6 +91,7 @@ struct model {
 	int32_t *local[3];   /* [n] this rank's part of inputs, targets, starts; under cp */
 	char *work, *scratch_memory;
 	struct block_kept again;     /* the work home of a recomputing layer */
+	double again_s;              /* seconds spent on computing again, its transfers too, which tp, cp and ep do not count then */
 	void *scratch[SCRATCHES];
 };
 

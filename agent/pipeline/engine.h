@@ -61,10 +61,10 @@ int engine_step(struct engine *g, const struct engine_batch *b, double *loss, st
 /* The same without backward, leaving gradients alone. */
 int engine_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e);
 
-/* Seconds of the last step by part, for the report: none counts twice. What overlaps compute is compute; the wait for the
- * others' loss is the pipeline's where there is one, else data parallelism's. */
+/* Seconds of the last step by part, for the report: none counts twice. What overlaps compute is compute; what is computed again
+ * is recompute, with its transfers; the wait for the others' loss is the pipeline's where there is one, else data parallelism's. */
 struct engine_times {
-	double compute, tp, cp, ep, pp, dp;
+	double compute, recompute, tp, cp, ep, pp, dp;
 };
 void engine_times(const struct engine *g, struct engine_times *out);
 /* When this rank did which pass in the last engine_step; valid until the next. */

@@ -211,7 +211,7 @@ static void begin(struct engine *g, const struct sched_row *row, bool backward)
 int walk_row(struct engine *g, const struct sched_row *row, const struct engine_batch *batch, bool backward, double *loss, struct err *e)
 {
 	struct walk w = { .g = g, .row = row, .batch = batch, .backward = backward };
-	double origin = clock_s(), waited = store_waited(g->store);
+	double origin = clock_s(), waited = store_waited(g->store), again = model_again_s(g->model);
 	begin(g, row, backward);
 	if (receive_ahead(g, row, e))
 		return -1;
@@ -220,6 +220,8 @@ int walk_row(struct engine *g, const struct sched_row *row, const struct engine_
 			return -1;
 	if (walk_settle(g, e))
 		return -1;
+	g->times.recompute = model_again_s(g->model) - again;
+	g->times.compute -= g->times.recompute;
 	g->times.tp = g->tp.seconds;
 	g->times.cp = g->cp.seconds;
 	g->times.ep = g->ep.seconds;

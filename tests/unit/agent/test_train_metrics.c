@@ -25,10 +25,21 @@ static void a_report_keeps_every_bit_of_its_numbers(void **state)
 	assert_int_equal(json_integer_value(json_object_get(back, "samples")), 1ll << 40);
 	assert_true(json_real_value(json_object_get(back, "loss")) == r.loss);
 	assert_true(json_real_value(json_object_get(back, "grad_norm")) == r.grad_norm);
-	assert_int_equal(json_object_size(back), 16);
+	assert_int_equal(json_object_size(back), 19);
 	json_decref(back);
 	free(text);
 	json_decref(o);
+}
+
+static void what_no_part_claims_is_other_and_all_are_the_step(void **state)
+{
+	(void)state;
+	struct step_report r = { .step_s = 10, .data_s = 1, .compute_s = 2, .recompute_s = 0.5, .tp_s = 0.25, .dp_s = 1, .optimizer_s = 2, .checkpoint_s = 1 };
+	report_close(&r);
+	assert_true(r.other_s == 2.25 && r.step_s == 10);
+	r = (struct step_report){ .step_s = 1, .cp_s = 0.5, .ep_s = 0.25, .pp_s = 0.5 };
+	report_close(&r);
+	assert_true(r.other_s == 0 && r.step_s == 1.25);
 }
 
 static void what_json_cannot_hold_is_null(void **state)
@@ -79,6 +90,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_report_keeps_every_bit_of_its_numbers),
+		cmocka_unit_test(what_no_part_claims_is_other_and_all_are_the_step),
 		cmocka_unit_test(what_json_cannot_hold_is_null),
 		cmocka_unit_test(laps_add_up_under_their_names),
 		cmocka_unit_test(too_many_names_lose_no_time),
