@@ -46,9 +46,9 @@ draw() { "$MUSTER" plan --cluster dgx-h100:1 --schedule "$job" "$@"; }
 	diff <(echo "$output") - <<-'PICTURE'
 		1f1b: 2 ranks × 1 chunk, 3 micro-batches
 
-		simulated: 8.52 ms, bubble 25.5 %
+		simulated: 8.00 ms, bubble 25.6 %
 		 0 F0---F1---··········B0--------F2---·B1--------·····B2--------
-		 1 ·····F0---B0--------F1---B1---------F2---B2--------··········
+		 1 ·····F0---B0--------F1----B1--------F2---B2--------··········
 		   F forward   B backward   · waiting
 	PICTURE
 }
@@ -59,9 +59,9 @@ draw() { "$MUSTER" plan --cluster dgx-h100:1 --schedule "$job" "$@"; }
 	diff <(echo "$output") - <<-'PICTURE'
 		zb-v: 2 ranks × 2 chunks, 3 micro-batches
 
-		simulated: 6.98 ms, bubble 9.1 %
-		 0 F0-F1-F2-f0--b0--w0f1-b1---wB0---W0f2--b2--w2·B1---W···B2--W2
-		 1 ···F0-f0-F1-f1-··b0---wB0---WF2-f2-b1---wB1---b2--B2---Ww2W2·
+		simulated: 6.42 ms, bubble 7.3 %
+		 0 F0-F1-F2-·f0-b0--w0f1--b1--w1B0--W0·f2--b2--w2B1---W1··B2--W2
+		 1 ···F0-f0-F1-f1--·b0---w0B0--W0F2-f2-b1--w1B1--b2--B2---W1w2W2
 		   F forward   B backward, input   W backward, weights   · waiting
 		   upper case: even chunks; lower case: odd ones
 	PICTURE
