@@ -259,11 +259,10 @@ static int senders(const struct span_fold *f, enum group_kind kind)
 }
 
 /* A rank's share of the uplinks of a switch with so many nodes below it, when group ranks leave it. */
-static double uplink_share(const struct span_yard *y, const struct layout *l, const struct span_fold *f, enum group_kind kind, int level,
+static double uplink_share(const struct span_yard *y, const struct layout *l, const struct span_fold *below, enum group_kind kind, int level,
 			   const struct span *s)
 {
-	struct span_fold below = widen(l, f, y->level[level].units);
-	int mine = ranks_in(l, &below, kind), all = box(&below);
+	int mine = ranks_in(l, below, kind), all = box(below);
 	if (mine >= s->ranks || isinf(y->level[level].up))
 		return INFINITY;
 	if (kind == GROUP_EP)
@@ -271,11 +270,12 @@ static double uplink_share(const struct span_yard *y, const struct layout *l, co
 	/* Each of the groups crosses once, side by side with as many ranks as it has on a node; of chains and hops one rank does. */
 	double groups = (double)all / mine, side = kind == GROUP_CP || kind == GROUP_PP ? 1 : s->per_node;
 	if (kind == GROUP_TIE)
-		groups = (double)all / below.pp; /* of one end, as the other is elsewhere */
+		groups = (double)all / below->pp; /* of one end, as the other is elsewhere */
 	return y->level[level].up / (groups * side);
 }
 
-void spans_regular(const struct span_yard *y, const struct layout *l, const struct span_fold *f, struct span spans[GROUP_KINDS])
+void spans_nested(const struct span_yard *y, const struct layout *l, const struct span_fold *f, const struct span_fold *below,
+		  struct span spans[GROUP_KINDS])
 {
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		int n = group_size(l, kind), mine = ranks_in(l, f, kind);
@@ -290,8 +290,16 @@ void spans_regular(const struct span_yard *y, const struct layout *l, const stru
 		s->across = y->adapter;
 		s->across.bandwidth *= (double)y->sharers / least_of(senders(f, kind), y->sharers);
 		for (int level = 0; level < y->levels; level++)
-			s->across.bandwidth = fmin(s->across.bandwidth, uplink_share(y, l, f, kind, level, s));
+			s->across.bandwidth = fmin(s->across.bandwidth, uplink_share(y, l, &below[level], kind, level, s));
 		if (kind == GROUP_EP && mine > 1) /* both go on at once */
 			s->across.bandwidth = fmin(s->across.bandwidth, s->inside.bandwidth * (n - mine) / (mine - 1));
 	}
+}
+
+void spans_regular(const struct span_yard *y, const struct layout *l, const struct span_fold *f, struct span spans[GROUP_KINDS])
+{
+	struct span_fold below[SPAN_LEVELS];
+	for (int level = 0; level < y->levels; level++)
+		below[level] = widen(l, f, y->level[level].units);
+	spans_nested(y, l, f, below, spans);
 }

@@ -66,6 +66,9 @@ struct span_fold span_fold_block(const struct span_yard *y, const struct layout 
 /* What spans_of says of a map that gives each node such a box of the ranks' grid, nodes in the order of the boxes (tp fastest).
  * No allocation: some hundred operations. Where links inside a node differ, expert dp with cp and ep above 1 is taken as neighbours. */
 void spans_regular(const struct span_yard *y, const struct layout *l, const struct span_fold *f, struct span spans[GROUP_KINDS]);
+/* The same of any boxes below the switches of each level, [y->levels], of which each divides the next and the node's the first. */
+void spans_nested(const struct span_yard *y, const struct layout *l, const struct span_fold *f, const struct span_fold *below,
+		  struct span spans[GROUP_KINDS]);
 
 /* --- Seconds ------------------------------------------------------------------------------------------ */
 

@@ -1,0 +1,301 @@
+#include "plan/place/exact.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool place_better(const struct place_cost *a, const struct place_cost *b)
+{
+	const double alike = 1e-9;
+	if (fabs(a->total - b->total) > alike * b->total)
+		return a->total < b->total;
+	return a->mean < b->mean * (1 - alike);
+}
+
+void exact_weigh(struct weigh *w, const struct cluster_slot *slots, const struct traffic *t, struct place_cost *out)
+{
+	struct span span;
+	struct weigh_sum sum;
+	*out = (struct place_cost){ 0 };
+	for (int kind = 0; kind < GROUP_KINDS; kind++) {
+		if (traffic_bytes(t, kind) <= 0)
+			continue;
+		weigh_kind(w, slots, kind, t, &span, &sum);
+		out->total += out->seconds[kind] = sum.worst;
+		out->mean += sum.mean;
+	}
+}
+
+/* --- Devices that are alike -------------------------------------------------------------- */
+
+struct device {
+	struct cluster_slot slot;
+	bool used;
+};
+
+/* An adapter that is a device's alone is as good as another such one, unless places count. */
+static bool same_adapter(const struct cluster *c, const struct node_kind *k, int a, int b)
+{
+	if (!k->parts || !k->nics)
+		return !c->rails;
+	int x = k->parts[a].nic, y = k->parts[b].nic, sharing = 0;
+	if (x == y)
+		return true;
+	if (c->rails || x < 0 || y < 0 || k->nics[x].bandwidth != k->nics[y].bandwidth)
+		return false;
+	for (int i = 0; i < k->devices; i++)
+		sharing += k->parts[i].nic == x || k->parts[i].nic == y;
+	return sharing == 2;
+}
+
+static bool same_link(const struct topo_link *a, const struct topo_link *b)
+{
+	return a->kind == b->kind && a->bandwidth == b->bandwidth && a->latency == b->latency;
+}
+
+/* Whether the node looks the same with these two exchanged. */
+static bool alike(const struct cluster *c, int node, int a, int b)
+{
+	const struct node_kind *k = cluster_kind(c, node);
+	if (!same_adapter(c, k, a, b) || (k->parts && k->links && k->parts[a].numa != k->parts[b].numa))
+		return false;
+	for (int i = 0; k->links && i < k->devices; i++) {
+		const struct topo_link *row = &k->links[i * k->devices], *other = &k->links[(i == a ? b : i == b ? a : i) * k->devices];
+		for (int j = 0; j < k->devices; j++)
+			if (i != j && !same_link(&row[j], &other[j == a ? b : j == b ? a : j]))
+				return false;
+	}
+	return true;
+}
+
+/* --- The search -------------------------------------------------------------------------- */
+
+struct search {
+	const struct cluster *c;
+	struct layout layout;
+	const struct traffic *t;
+	struct weigh *w;
+	struct device *devices;
+	int n, world;
+	struct place_cost best, least; /* least: nothing is faster */
+	int whole[PLACE_EXACT + 1][GROUP_KINDS]; /* groups that the first so many ranks complete */
+	struct cluster_slot *now, *found;
+};
+
+/* Whether an earlier free device would do as well: alike on its node, or on a whole node that is alike. */
+static bool repeats(const struct search *s, int i)
+{
+	const struct cluster *c = s->c;
+	int node = s->devices[i].slot.node;
+	bool empty = true;
+	for (int k = 0; k < s->n; k++)
+		empty &= s->devices[k].slot.node != node || !s->devices[k].used;
+	for (int k = 0; k < i; k++) {
+		const struct cluster_node *mine = &c->nodes[node], *other = &c->nodes[s->devices[k].slot.node];
+		if (s->devices[k].used)
+			continue;
+		if (s->devices[k].slot.node == node) {
+			if (alike(c, node, s->devices[k].slot.device, s->devices[i].slot.device))
+				return true;
+		} else if (empty && other->kind == mine->kind && other->leaf == mine->leaf && other->domain == mine->domain &&
+			   s->devices[k].slot.device == s->devices[i].slot.device) {
+			bool free = true;
+			for (int d = 0; d < s->n; d++)
+				free &= s->devices[d].slot.node != s->devices[k].slot.node || !s->devices[d].used;
+			if (free)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Of all maps that begin alike: at least so much. */
+struct bound {
+	struct place_cost cost;
+	double mean[GROUP_KINDS];
+};
+
+static void bound(struct search *s, int placed, const struct bound *before, struct bound *out)
+{
+	struct span span;
+	struct weigh_sum sum;
+	*out = *before;
+	out->cost.total = out->cost.mean = 0;
+	for (int kind = 0; kind < GROUP_KINDS; kind++) {
+		double least = s->least.seconds[kind];
+		int whole = s->whole[placed][kind], all = s->whole[s->world][kind];
+		if (least > 0 && whole > s->whole[placed - 1][kind]) {
+			weigh_kind(s->w, s->now, kind, s->t, &span, &sum);
+			out->cost.seconds[kind] = fmax(least, sum.worst);
+			out->mean[kind] = (whole * fmax(least, sum.mean) + (all - whole) * least) / all;
+		}
+		out->cost.total += out->cost.seconds[kind];
+		out->cost.mean += out->mean[kind];
+	}
+}
+
+static void descend(struct search *s, int rank, const struct bound *before)
+{
+	struct bound here;
+	if (rank == s->world) {
+		struct place_cost cost;
+		exact_weigh(s->w, s->now, s->t, &cost);
+		if (place_better(&cost, &s->best)) {
+			s->best = cost;
+			memcpy(s->found, s->now, (size_t)s->world * sizeof *s->now);
+		}
+		return;
+	}
+	for (int i = 0; i < s->n; i++) {
+		if (s->devices[i].used || repeats(s, i))
+			continue;
+		s->devices[i].used = true;
+		s->now[rank] = s->devices[i].slot;
+		bound(s, rank + 1, before, &here);
+		if (place_better(&here.cost, &s->best))
+			descend(s, rank + 1, &here);
+		s->now[rank].node = -1;
+		s->devices[i].used = false;
+	}
+}
+
+/* Counts groups at their last rank. */
+static void mark_ends(struct search *s)
+{
+	int ranks[PLACE_EXACT];
+	for (int kind = 0; kind < GROUP_KINDS; kind++) {
+		int size = group_size(&s->layout, kind);
+		for (int lead = 0; size > 1 && lead < s->world; lead++) {
+			int last = 0;
+			if (!group_leads(&s->layout, kind, lead))
+				continue;
+			group_ranks(&s->layout, kind, lead, ranks);
+			for (int i = 0; i < size; i++)
+				last = ranks[i] > last ? ranks[i] : last;
+			for (int i = last + 1; i <= s->world; i++)
+				s->whole[i][kind]++;
+		}
+	}
+}
+
+/* Seconds over the best links of all, side by side with as many adapters as the group has ranks. */
+static void set_least(struct search *s)
+{
+	double link = 0, adapter = 0;
+	for (int i = 0; i < s->c->n_kinds; i++) {
+		const struct node_kind *k = &s->c->kinds[i];
+		link = fmax(link, k->link_bandwidth);
+		adapter = fmax(adapter, fmax(k->net_bandwidth, 1e9)); /* what load.h takes for the unknown */
+		for (int n = 0; n < k->n_nics; n++)
+			adapter = fmax(adapter, k->nics[n].bandwidth);
+		for (int l = 0; k->links && l < k->devices * k->devices; l++)
+			link = fmax(link, k->links[l].bandwidth);
+		link = fmax(link, 1e9);
+	}
+	for (int kind = 0; kind < GROUP_KINDS; kind++) {
+		int n = group_size(&s->layout, kind);
+		struct span span = { .ranks = n, .nodes = 1, .per_node = n, .inside = { n * fmax(link, adapter), 0 } };
+		s->least.seconds[kind] = n > 1 ? traffic_seconds(s->t, kind, &span) : 0;
+		s->least.total += s->least.seconds[kind];
+	}
+}
+
+static int list_devices(const struct cluster *c, struct device **out)
+{
+	int n = 0;
+	*out = calloc((size_t)cluster_devices(c) + 1, sizeof **out);
+	for (int i = 0; *out && i < c->n_nodes; i++)
+		for (int d = 0; d < cluster_kind(c, i)->devices; d++)
+			(*out)[n++].slot = (struct cluster_slot){ i, d };
+	return n;
+}
+
+int exact_best(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, struct cluster_slot *slots,
+	       struct place_cost *cost, struct err *e)
+{
+	struct cluster_slot now[PLACE_EXACT];
+	struct search s = { .c = c, .layout = *l, .t = t, .w = w, .world = layout_world(l), .best = *cost, .now = now, .found = slots };
+	s.n = list_devices(c, &s.devices);
+	if (!s.devices)
+		return err_set(e, ERR_NOMEM, "no memory for the devices of %s; close other programs", c->name);
+	for (int i = 0; i < s.world; i++)
+		now[i] = (struct cluster_slot){ -1, 0 };
+	mark_ends(&s);
+	set_least(&s);
+	struct bound none = { .cost = s.least };
+	memcpy(none.mean, s.least.seconds, sizeof none.mean);
+	descend(&s, 0, &none);
+	*cost = s.best;
+	free(s.devices);
+	return 0;
+}
+
+/* --- Exchanges ----------------------------------------------------------------------------- */
+
+static void exchange(struct cluster_slot *a, struct cluster_slot *b)
+{
+	struct cluster_slot keep = *a;
+	*a = *b;
+	*b = keep;
+}
+
+/* Free devices of nodes that hold ranks. */
+static int list_free(const struct cluster *c, const struct cluster_slot *slots, int world, struct cluster_slot *out, bool *used, const int *base)
+{
+	int n = 0;
+	for (int r = 0; r < world; r++)
+		used[base[slots[r].node] + slots[r].device] = true;
+	for (int i = 0; i < c->n_nodes; i++) {
+		bool some = false;
+		for (int d = 0; d < cluster_kind(c, i)->devices; d++)
+			some |= used[base[i] + d];
+		for (int d = 0; some && d < cluster_kind(c, i)->devices; d++)
+			if (!used[base[i] + d])
+				out[n++] = (struct cluster_slot){ i, d };
+	}
+	return n;
+}
+
+/* One round over all pairs; whether something has changed. all: the ranks' slots, then the free ones. */
+static bool round_of(struct weigh *w, const struct traffic *t, int world, int n, int budget, struct cluster_slot *all, struct place_cost *cost, int *weighed)
+{
+	bool changed = false;
+	for (int a = 0; a < world; a++)
+		for (int b = a + 1; b < n && *weighed < budget; b++) {
+			struct place_cost here;
+			exchange(&all[a], &all[b]);
+			exact_weigh(w, all, t, &here);
+			++*weighed;
+			if (place_better(&here, cost)) {
+				*cost = here;
+				changed = true;
+			} else {
+				exchange(&all[a], &all[b]);
+			}
+		}
+	return changed;
+}
+
+int exact_refine(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, int budget, struct cluster_slot *slots,
+		 struct place_cost *cost, struct err *e)
+{
+	int world = layout_world(l), devices = cluster_devices(c), weighed = 0;
+	struct cluster_slot *all = calloc((size_t)devices + 1, sizeof *all);
+	bool *used = calloc((size_t)devices + 1, sizeof *used);
+	int *base = calloc((size_t)c->n_nodes + 1, sizeof *base);
+	if (!all || !used || !base) {
+		weighed = err_set(e, ERR_NOMEM, "no memory for the devices of %s; close other programs", c->name);
+	} else {
+		for (int i = 0; i < c->n_nodes; i++)
+			base[i + 1] = base[i] + cluster_kind(c, i)->devices;
+		memcpy(all, slots, (size_t)world * sizeof *all);
+		int n = world + list_free(c, slots, world, all + world, used, base);
+		while (weighed < budget && round_of(w, t, world, n, budget, all, cost, &weighed))
+			continue;
+		memcpy(slots, all, (size_t)world * sizeof *all);
+	}
+	free(base);
+	free(used);
+	free(all);
+	return weighed;
+}

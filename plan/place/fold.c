@@ -1,0 +1,174 @@
+#include "plan/place/fold.h"
+
+#include <math.h>
+
+/* What is tried at most: three levels of a large machine stay in the milliseconds. */
+enum { TRIED_MOST = 40000, AXES = 4 };
+
+struct walk {
+	const struct span_yard *y;
+	const struct layout *l;
+	const struct traffic *t;
+	struct fold *out;
+	int n, most, devices, tried;
+	struct fold now;
+};
+
+int fold_box(const struct span_fold *f)
+{
+	return f->tp * f->cp * f->dp * f->pp;
+}
+
+static void axes_of(const struct span_fold *f, int at[AXES])
+{
+	at[0] = f->tp;
+	at[1] = f->cp;
+	at[2] = f->dp;
+	at[3] = f->pp;
+}
+
+static void keep(struct walk *w)
+{
+	int at = w->n;
+	if (w->n == w->most && w->now.seconds >= w->out[w->n - 1].seconds)
+		return;
+	w->n += w->n < w->most;
+	for (at = at < w->n ? at : w->n - 1; at > 0 && w->now.seconds < w->out[at - 1].seconds * (1 - 1e-9); at--)
+		w->out[at] = w->out[at - 1];
+	w->out[at] = w->now;
+}
+
+static void weigh(struct walk *w)
+{
+	struct span spans[GROUP_KINDS];
+	spans_nested(w->y, w->l, &w->now.node, w->now.below, spans);
+	w->now.seconds = 0;
+	w->tried++;
+	for (int kind = 0; kind < GROUP_KINDS; kind++)
+		w->now.seconds += traffic_seconds(w->t, kind, &spans[kind]);
+	keep(w);
+}
+
+static int least_prime(int n)
+{
+	for (int p = 2; p * p <= n; p++)
+		if (n % p == 0)
+			return p;
+	return n;
+}
+
+/* Whether no degree could have more of it here. */
+static bool full(const int rest[AXES], const int part[AXES], int room)
+{
+	int all = part[0] * part[1] * part[2] * part[3];
+	for (int i = 0; i < AXES; i++)
+		if (rest[i] > part[i] && (int64_t)all * least_prime(rest[i] / part[i]) <= room)
+			return false;
+	return true;
+}
+
+static void level(struct walk *w, int at);
+
+static void take(struct walk *w, int at, const int have[AXES], const int part[AXES])
+{
+	struct span_fold f = { have[0] * part[0], have[1] * part[1], have[2] * part[2], have[3] * part[3] };
+	if (at < 0)
+		w->now.node = f;
+	else
+		w->now.below[at] = f;
+	level(w, at + 1);
+}
+
+/* All full boxes of `rest` in `room`, tp's largest first: block order is the first. */
+static void boxes(struct walk *w, int at, int axis, const int have[AXES], const int rest[AXES], int part[AXES], int room)
+{
+	if (axis == AXES) {
+		if (full(rest, part, room))
+			take(w, at, have, part);
+		return;
+	}
+	int left = room;
+	for (int i = 0; i < axis; i++)
+		left /= part[i];
+	for (int d = rest[axis] < left ? rest[axis] : left; d >= 1 && w->tried < TRIED_MOST; d--)
+		if (rest[axis] % d == 0) {
+			part[axis] = d;
+			boxes(w, at, axis + 1, have, rest, part, room);
+		}
+}
+
+/* Whether uplinks of this level or above are a bound. */
+static bool bounded(const struct span_yard *y, int at)
+{
+	for (; at < y->levels; at++)
+		if (!isinf(y->level[at].up))
+			return true;
+	return false;
+}
+
+/* One box alone: what fits of each degree, tp first. */
+static void first_box(struct walk *w, int at, const int have[AXES], const int rest[AXES], int room)
+{
+	int part[AXES];
+	for (int i = 0; i < AXES; i++) {
+		part[i] = rest[i] < room ? rest[i] : room;
+		while (rest[i] % part[i])
+			part[i]--;
+		room /= part[i];
+	}
+	take(w, at, have, part);
+}
+
+/* at: -1, a node; else the level of switches. */
+static void level(struct walk *w, int at)
+{
+	const int degrees[AXES] = { w->l->tp, w->l->cp, w->l->dp, w->l->pp };
+	int have[AXES] = { 1, 1, 1, 1 }, rest[AXES], part[AXES], room = w->devices;
+	if (at >= 0)
+		axes_of(at ? &w->now.below[at - 1] : &w->now.node, have);
+	if (at == w->y->levels) {
+		weigh(w);
+		return;
+	}
+	for (int i = 0; i < AXES; i++)
+		rest[i] = degrees[i] / have[i];
+	if (at >= 0) { /* boxes of nodes, then of the level before */
+		int each = w->devices / fold_box(&w->now.node), before = at ? w->y->level[at - 1].units * each : 1;
+		room = w->y->level[at].units * each / before;
+	}
+	room = room > 0 ? room : 1;
+	if (at >= 0 && !bounded(w->y, at))
+		first_box(w, at, have, rest, room);
+	else
+		boxes(w, at, 0, have, rest, part, room);
+}
+
+int fold_best(const struct span_yard *y, const struct layout *l, const struct traffic *t, int devices, int most, struct fold *out, int n)
+{
+	struct walk w = { .y = y, .l = l, .t = t, .out = out, .n = n, .most = most, .devices = devices, .now.levels = y->levels };
+	level(&w, -1);
+	return w.n;
+}
+
+/* Boxes of the i-th level from within: single ranks, a node's, those below switches. */
+static void inner_of(const struct fold *f, int i, int at[AXES])
+{
+	axes_of(i == 0 ? &(struct span_fold){ 1, 1, 1, 1 } : i == 1 ? &f->node : &f->below[i - 2], at);
+}
+
+/* A number of mixed radix: levels from the top, in each pp before dp before cp before tp. */
+int fold_place(const struct layout *l, const struct fold *f, int rank)
+{
+	struct coords c = layout_coords(l, rank);
+	const int x[AXES] = { c.tp, c.cp, c.dp, c.pp };
+	int place = 0, outer[AXES] = { l->tp, l->cp, l->dp, l->pp };
+	for (int i = f->levels + 1; i >= 0; i--) {
+		int inner[AXES];
+		inner_of(f, i, inner);
+		for (int axis = AXES - 1; axis >= 0; axis--)
+			place = place * (outer[axis] / inner[axis]) + x[axis] % outer[axis] / inner[axis];
+		for (int axis = 0; axis < AXES; axis++)
+			outer[axis] = inner[axis];
+	}
+	return place;
+}

@@ -1,0 +1,241 @@
+#include "plan/place/homes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What counts as one node. */
+struct unit {
+	int first, nodes; /* of h->nodes */
+	int devices, leaf, index;
+	double links;     /* of all pairs together */
+};
+
+struct leaf {
+	int leaf, room; /* boxes */
+	double links;
+	int first;      /* its first unit in the cluster's order */
+};
+
+struct homes {
+	const struct cluster *c;
+	int *nodes;          /* [n_nodes] unit by unit */
+	struct unit *units, *order; /* in the cluster's order; as they are filled */
+	struct leaf *leaves; /* [n_switches + 1]; the last: of none */
+	int n;
+};
+
+static double links_of(const struct node_kind *k)
+{
+	double sum = k->links ? 0 : k->link_bandwidth * k->devices;
+	for (int i = 0; k->links && i < k->devices * k->devices; i++)
+		sum += k->links[i].bandwidth;
+	return sum;
+}
+
+static void add_unit(struct homes *h, int node, int *at)
+{
+	const struct cluster *c = h->c;
+	struct unit *u = &h->units[h->n];
+	*u = (struct unit){ .first = *at, .leaf = c->nodes[node].leaf, .index = h->n };
+	for (int i = node; i < c->n_nodes; i++) {
+		if (!cluster_joined(c, node, i))
+			continue;
+		h->nodes[(*at)++] = i;
+		u->nodes++;
+		u->devices += cluster_kind(c, i)->devices;
+		u->links += links_of(cluster_kind(c, i));
+		if (c->nodes[node].domain < 0)
+			break;
+	}
+	h->n++;
+}
+
+int homes_open(const struct cluster *c, struct homes **out, struct err *e)
+{
+	struct homes *h = calloc(1, sizeof *h);
+	bool *seen = calloc((size_t)c->n_nodes + 1, sizeof *seen);
+	if (h) {
+		h->c = c;
+		h->nodes = calloc((size_t)c->n_nodes + 1, sizeof *h->nodes);
+		h->units = calloc((size_t)c->n_nodes + 1, sizeof *h->units);
+		h->order = calloc((size_t)c->n_nodes + 1, sizeof *h->order);
+		h->leaves = calloc((size_t)c->n_switches + 2, sizeof *h->leaves);
+	}
+	if (!h || !seen || !h->nodes || !h->units || !h->order || !h->leaves) {
+		free(seen);
+		homes_close(h);
+		return err_set(e, ERR_NOMEM, "no memory for %d nodes; close other programs", c->n_nodes);
+	}
+	for (int i = 0, at = 0; i < c->n_nodes; i++) {
+		int domain = c->nodes[i].domain;
+		if (domain >= 0 && domain < c->n_nodes && seen[domain])
+			continue;
+		if (domain >= 0 && domain < c->n_nodes)
+			seen[domain] = true;
+		add_unit(h, i, &at);
+	}
+	free(seen);
+	*out = h;
+	return 0;
+}
+
+void homes_close(struct homes *h)
+{
+	if (!h)
+		return;
+	free(h->nodes);
+	free(h->units);
+	free(h->order);
+	free(h->leaves);
+	free(h);
+}
+
+int homes_sizes(const struct homes *h, int *sizes, int most)
+{
+	int n = 0;
+	for (int u = 0; u < h->n; u++) {
+		int at = 0, size = h->units[u].devices;
+		while (at < n && sizes[at] < size)
+			at++;
+		if (size < 1 || (at < n && sizes[at] == size) || n == most)
+			continue;
+		memmove(&sizes[at + 1], &sizes[at], (size_t)(n - at) * sizeof *sizes);
+		sizes[at] = size;
+		n++;
+	}
+	return n;
+}
+
+/* --- The order of nodes ------------------------------------------------------------- */
+
+static int by_leaf(const void *a, const void *b)
+{
+	const struct unit *x = a, *y = b;
+	return x->leaf != y->leaf ? (x->leaf > y->leaf) - (x->leaf < y->leaf) : x->index - y->index;
+}
+
+static int by_worth(const void *a, const void *b)
+{
+	const struct unit *x = a, *y = b;
+	if (x->leaf != y->leaf)
+		return (x->leaf > y->leaf) - (x->leaf < y->leaf);
+	if (x->devices != y->devices)
+		return y->devices - x->devices;
+	if (x->links != y->links)
+		return (x->links < y->links) - (x->links > y->links);
+	return x->index - y->index;
+}
+
+/* Of leaves: most room first, then the better links, then as they come. */
+static int by_room(const void *a, const void *b)
+{
+	const struct leaf *x = a, *y = b;
+	if (x->room != y->room)
+		return y->room - x->room;
+	if (x->links != y->links)
+		return (x->links < y->links) - (x->links > y->links);
+	return x->first - y->first;
+}
+
+/* Boxes of a leaf that come in multiples. */
+static int rounded(int room, int together)
+{
+	return room / together * together;
+}
+
+static int list_leaves(struct homes *h, int box, int together)
+{
+	int n = 0;
+	for (int u = 0; u < h->n; u++) {
+		const struct unit *unit = &h->order[u];
+		if (u == 0 || unit->leaf != h->order[u - 1].leaf)
+			h->leaves[n++] = (struct leaf){ .leaf = unit->leaf, .first = unit->index };
+		h->leaves[n - 1].room += unit->devices / box;
+		h->leaves[n - 1].links += unit->links;
+	}
+	for (int i = 0; i < n; i++)
+		h->leaves[i].room = rounded(h->leaves[i].room, together);
+	return n;
+}
+
+/* The leaf where the boxes end: as small as will do. */
+static void choose_last(struct homes *h, int n, int boxes)
+{
+	int i = 0;
+	while (i < n && boxes > h->leaves[i].room)
+		boxes -= h->leaves[i++].room;
+	if (i == n)
+		return;
+	int best = i;
+	for (int k = i + 1; k < n; k++)
+		if (h->leaves[k].room >= boxes && (h->leaves[k].room < h->leaves[best].room ||
+						   (h->leaves[k].room == h->leaves[best].room && h->leaves[k].links > h->leaves[best].links)))
+			best = k;
+	struct leaf keep = h->leaves[best];
+	memmove(&h->leaves[i + 1], &h->leaves[i], (size_t)(best - i) * sizeof keep);
+	h->leaves[i] = keep;
+}
+
+static int by_given(const void *a, const void *b)
+{
+	const struct leaf *x = a, *y = b;
+	return x->first - y->first;
+}
+
+/* --- The boxes ------------------------------------------------------------------------ */
+
+static struct cluster_slot device_of(const struct homes *h, const struct unit *u, int i, int *const *order)
+{
+	const struct cluster *c = h->c;
+	for (int n = 0; n < u->nodes; n++) {
+		int node = h->nodes[u->first + n], kind = c->nodes[node].kind, devices = c->kinds[kind].devices;
+		if (i < devices)
+			return (struct cluster_slot){ node, u->nodes == 1 && order && order[kind] ? order[kind][i] : i };
+		i -= devices;
+	}
+	return (struct cluster_slot){ -1, 0 };
+}
+
+/* The first unit of a leaf in h->order. */
+static int find_leaf(const struct homes *h, int leaf)
+{
+	int lo = 0, hi = h->n;
+	while (lo < hi) {
+		int mid = (lo + hi) / 2;
+		if (h->order[mid].leaf < leaf)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static int fill_leaf(const struct homes *h, const struct leaf *leaf, int box, int boxes, int *const *order, struct cluster_slot *out)
+{
+	int done = 0, room = leaf->room < boxes ? leaf->room : boxes;
+	for (int u = find_leaf(h, leaf->leaf); u < h->n && h->order[u].leaf == leaf->leaf && done < room; u++)
+		for (int k = 0; k < h->order[u].devices / box && done < room; k++, done++)
+			for (int i = 0; i < box; i++)
+				out[done * box + i] = device_of(h, &h->order[u], k * box + i, order);
+	return done;
+}
+
+bool homes_fill(struct homes *h, enum homes_order how, int box, int boxes, int together, int *const *order, struct cluster_slot *out)
+{
+	int room = 0, done = 0, n;
+	memcpy(h->order, h->units, (size_t)h->n * sizeof *h->order);
+	qsort(h->order, (size_t)h->n, sizeof *h->order, how == HOMES_GIVEN ? by_leaf : by_worth);
+	n = list_leaves(h, box, together);
+	for (int i = 0; i < n; i++)
+		room += h->leaves[i].room;
+	if (room < boxes && together > 1)
+		return homes_fill(h, how, box, boxes, 1, order, out);
+	if (room < boxes)
+		return false;
+	qsort(h->leaves, (size_t)n, sizeof *h->leaves, how == HOMES_GIVEN ? by_given : by_room);
+	if (how == HOMES_ODD_LAST)
+		choose_last(h, n, boxes);
+	for (int i = 0; i < n && done < boxes; i++)
+		done += fill_leaf(h, &h->leaves[i], box, boxes - done, order, &out[(size_t)done * (size_t)box]);
+	return true;
+}

@@ -1,0 +1,376 @@
+#include "plan/place/place.h"
+
+#include "plan/place/exact.h"
+#include "plan/place/fold.h"
+#include "plan/place/homes.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	SIZES_MOST = 4,          /* different sizes of nodes */
+	FOLDS_MOST = 24,         /* weighed exactly, where the world is small */
+	RANKS_WEIGHED = 1 << 18, /* ranks of all maps that are weighed, where it is large */
+	REFINED_MOST = 128,      /* ranks of a world whose single ranks are exchanged */
+	REFINED_BUDGET = 1 << 18 /* ranks of all maps that are weighed for it */
+};
+
+/* How the ranks of a node's box go to the devices. */
+struct dealt {
+	struct span_fold box;
+	int **order; /* [kinds] of each kind's devices, the box's first */
+};
+
+/* What placing one job needs. */
+struct yard {
+	const struct cluster *c;
+	const struct layout *l;
+	const struct traffic *t;
+	struct weigh *w;
+	struct homes *homes;
+	struct cluster_slot *slots, *boxes; /* [world] the map at hand; devices in the order of boxes */
+	struct dealt *dealt;                /* for each box that was met */
+	int n_dealt;
+	int world, devices;
+	struct placement *out;
+};
+
+/* --- Keeping the best ------------------------------------------------------------------- */
+
+/* Weighs the map at hand. */
+static void consider(struct yard *y)
+{
+	struct place_cost cost;
+	struct placement *p = y->out;
+	exact_weigh(y->w, y->slots, y->t, &cost);
+	if (!p->weighed || place_better(&p->worst, &cost))
+		p->worst = cost;
+	if (!p->weighed)
+		p->block = cost;
+	if (!p->weighed || place_better(&cost, &p->cost)) {
+		p->cost = cost;
+		memcpy(p->slots, y->slots, (size_t)y->world * sizeof *p->slots);
+	}
+	p->weighed++;
+}
+
+/* Rank r is the r-th device; whole: a node's last devices stay unused where no group of tp fits any more. False: there is no room so. */
+static bool fill_block(struct yard *y, bool whole)
+{
+	int node = 0, device = 0, tp = y->l->tp;
+	for (int r = 0; r < y->world; r++) {
+		int need = whole && r % tp == 0 ? tp : 1;
+		for (; node < y->c->n_nodes && cluster_kind(y->c, node)->devices - device < need; node++)
+			device = 0;
+		if (node == y->c->n_nodes)
+			return false;
+		y->slots[r] = (struct cluster_slot){ node, device++ };
+	}
+	return true;
+}
+
+/* Slurm's --distribution=cyclic: a rank a node, round and round. */
+static void fill_cyclic(struct yard *y)
+{
+	for (int r = 0, round = 0; r < y->world; round++)
+		for (int node = 0; node < y->c->n_nodes && r < y->world; node++)
+			if (round < cluster_kind(y->c, node)->devices)
+				y->slots[r++] = (struct cluster_slot){ node, round };
+}
+
+/* --- Inside a node ------------------------------------------------------------------------ */
+
+/* A node's box as a job of its own on that node: several boxes beside each other are stages that say nothing to each other. */
+static bool inner_layout(const struct layout *l, const struct fold *f, int boxes, const struct traffic *t, struct layout *in, struct traffic *said)
+{
+	const struct span_fold *b = &f->node;
+	*in = (struct layout){ .tp = b->tp, .cp = b->cp, .dp = b->dp, .pp = b->pp, .ep = 1, .chunks = b->pp == l->pp ? l->chunks : 1, .vee = l->vee };
+	*said = *t;
+	if (b->dp > 1)
+		in->ep = b->dp < l->ep ? b->dp : l->ep;
+	if (b->dp % in->ep)
+		in->ep = 1;
+	if (boxes > 1 && b->pp == 1) {
+		in->pp = boxes;
+		memset(said->ops[GROUP_PP], 0, sizeof said->ops[GROUP_PP]);
+	}
+	if (b->pp != l->pp || boxes > 1)
+		memset(said->ops[GROUP_TIE], 0, sizeof said->ops[GROUP_TIE]);
+	return boxes == 1 || b->pp == 1;
+}
+
+/* The devices of a node of this kind in the order in which a box's ranks go to them; the rest after them. */
+static int order_devices(const struct yard *y, int kind, const struct fold *f, int *order, struct err *e)
+{
+	struct node_kind *k = &y->c->kinds[kind];
+	struct cluster_node node = { .kind = 0, .leaf = -1, .domain = -1 };
+	const struct cluster one = { .kinds = k, .n_kinds = 1, .nodes = &node, .n_nodes = 1 };
+	int box = fold_box(&f->node), boxes = box <= k->devices ? k->devices / box : 0, n, rc = 0;
+	struct layout in;
+	struct traffic said;
+	struct placement p;
+	for (int i = 0; i < k->devices; i++)
+		order[i] = i;
+	if (y->c->n_nodes == 1 || !k->links || k->switched || !boxes || !inner_layout(y->l, f, boxes, y->t, &in, &said) || (n = layout_world(&in)) < 2)
+		return 0;
+	rc = place_ranks(&one, &in, &said, false, &p, e);
+	if (rc)
+		return rc;
+	for (int i = 0; i < n; i++)
+		order[i] = p.slots[i].device;
+	for (int d = 0, at = n; d < k->devices; d++) {
+		bool used = false;
+		for (int i = 0; i < n; i++)
+			used |= order[i] == d;
+		if (!used)
+			order[at++] = d;
+	}
+	placement_free(&p);
+	return 0;
+}
+
+/* --- Between nodes ------------------------------------------------------------------------- */
+
+static int **new_order(const struct cluster *c)
+{
+	int **order = calloc((size_t)c->n_kinds + 1, sizeof *order);
+	for (int k = 0; order && k < c->n_kinds; k++)
+		if (!(order[k] = calloc((size_t)c->kinds[k].devices + 1, sizeof **order)))
+			return order; /* freed with what is there */
+	return order;
+}
+
+/* NULL without memory. */
+static int **order_of(struct yard *y, const struct fold *f, struct err *e)
+{
+	int i = 0;
+	while (i < y->n_dealt && memcmp(&y->dealt[i].box, &f->node, sizeof f->node))
+		i++;
+	if (i < y->n_dealt)
+		return y->dealt[i].order;
+	y->dealt[i] = (struct dealt){ f->node, new_order(y->c) };
+	y->n_dealt++;
+	for (int k = 0; k < y->c->n_kinds; k++) {
+		if (!y->dealt[i].order || !y->dealt[i].order[k]) {
+			err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", y->world);
+			return NULL;
+		}
+		if (order_devices(y, k, f, y->dealt[i].order[k], e))
+			return NULL;
+	}
+	return y->dealt[i].order;
+}
+
+static int consider_fold(struct yard *y, const struct fold *f, struct err *e)
+{
+	int box = fold_box(&f->node), together = f->levels ? fold_box(&f->below[0]) / box : 1;
+	int **order = order_of(y, f, e);
+	if (!order)
+		return -1;
+	for (enum homes_order how = HOMES_GIVEN; how < HOMES_ORDERS; how++) {
+		if (!homes_fill(y->homes, how, box, y->world / box, together, order, y->boxes))
+			continue;
+		for (int r = 0; r < y->world; r++)
+			y->slots[r] = y->boxes[fold_place(y->l, f, r)];
+		consider(y);
+	}
+	return 0;
+}
+
+static int consider_folds(struct yard *y, struct err *e)
+{
+	struct span_yard *spans = malloc(sizeof *spans);
+	struct fold folds[FOLDS_MOST];
+	int sizes[SIZES_MOST], n_sizes = homes_sizes(y->homes, sizes, SIZES_MOST), n = 0, rc;
+	int each = RANKS_WEIGHED / y->world;
+	each = each < 3 ? 3 : each > FOLDS_MOST ? FOLDS_MOST : each;
+	if (!spans)
+		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", y->world);
+	rc = span_yard_of(y->c, spans, e);
+	for (int i = 0; !rc && i < n_sizes; i++) {
+		int from = i ? n : 0, most = from + each / n_sizes + 1;
+		n = fold_best(spans, y->l, y->t, sizes[i], most < FOLDS_MOST ? most : FOLDS_MOST, folds, from);
+	}
+	for (int i = 0; !rc && i < n; i++)
+		rc = consider_fold(y, &folds[i], e);
+	free(spans);
+	return rc;
+}
+
+/* Whether single ranks may be better off elsewhere: not where every device is like every other. */
+static bool irregular(const struct yard *y)
+{
+	for (int i = 0; i < y->c->n_kinds; i++)
+		if (y->c->n_kinds > 1 || (y->c->kinds[i].links && !y->c->kinds[i].switched))
+			return true;
+	return y->world < y->devices || y->c->switches;
+}
+
+static int refine(struct yard *y, struct err *e)
+{
+	struct placement *p = y->out;
+	if (y->devices <= PLACE_EXACT)
+		return exact_best(y->c, y->l, y->t, y->w, p->slots, &p->cost, e);
+	if (y->world > REFINED_MOST || !irregular(y))
+		return 0;
+	int weighed = exact_refine(y->c, y->l, y->t, y->w, REFINED_BUDGET / y->world, p->slots, &p->cost, e);
+	p->weighed += weighed > 0 ? weighed : 0;
+	return weighed < 0 ? -1 : 0;
+}
+
+static int place_all(struct yard *y, struct err *e)
+{
+	fill_block(y, false);
+	consider(y);
+	if (fill_block(y, true))
+		consider(y);
+	fill_cyclic(y);
+	consider(y);
+	if (consider_folds(y, e))
+		return -1;
+	return refine(y, e);
+}
+
+static void place_fixed(struct yard *y)
+{
+	fill_block(y, false);
+	consider(y);
+	fill_cyclic(y);
+	consider(y);
+	if (!fill_block(y, true))
+		fill_block(y, false);
+	memcpy(y->out->slots, y->slots, (size_t)y->world * sizeof *y->slots);
+	exact_weigh(y->w, y->slots, y->t, &y->out->cost);
+}
+
+/* --- What it comes to ------------------------------------------------------------------------ */
+
+static int nic_of(const struct cluster *c, struct cluster_slot s)
+{
+	const struct node_kind *k = cluster_kind(c, s.node);
+	return k->parts && k->parts[s.device].nic >= 0 ? k->parts[s.device].nic : s.device;
+}
+
+static void see_neighbours(const struct cluster *c, struct cluster_slot a, struct cluster_slot b, struct place_links *links)
+{
+	if (a.node == b.node) {
+		enum link_kind kind = cluster_link(cluster_kind(c, a.node), a.device, b.device).kind;
+		links->inside = kind < links->inside ? kind : links->inside;
+	} else if (cluster_joined(c, a.node, b.node)) {
+		links->fabric = true;
+	} else {
+		int hops = cluster_hops(c, a.node, b.node);
+		links->hops = hops > links->hops ? hops : links->hops;
+		links->rails &= nic_of(c, a) == nic_of(c, b);
+	}
+}
+
+static int see_links(struct yard *y, struct err *e)
+{
+	int *ranks = malloc((size_t)y->world * sizeof *ranks);
+	struct weigh_sum sum;
+	if (!ranks)
+		return err_set(e, ERR_NOMEM, "no memory for the groups of %d ranks; close other programs", y->world);
+	for (int kind = 0; kind < GROUP_KINDS; kind++) {
+		struct place_links *links = &y->out->links[kind];
+		int n = group_size(y->l, kind);
+		*links = (struct place_links){ .inside = LINK_SELF, .rails = y->c->rails, .bytes = traffic_bytes(y->t, kind) };
+		weigh_kind(y->w, y->out->slots, kind, y->t, &links->span, &sum);
+		links->seconds = sum.worst;
+		for (int lead = 0; n > 1 && lead < y->world; lead++) {
+			if (!group_leads(y->l, kind, lead))
+				continue;
+			group_ranks(y->l, kind, lead, ranks);
+			for (int i = 0; i + 1 < n; i++)
+				see_neighbours(y->c, y->out->slots[ranks[i]], y->out->slots[ranks[i + 1]], links);
+		}
+	}
+	free(ranks);
+	return 0;
+}
+
+static int list_spares(struct yard *y, struct err *e)
+{
+	struct placement *p = y->out;
+	bool *used = calloc((size_t)y->c->n_nodes + 1, sizeof *used);
+	p->spares = calloc((size_t)y->c->n_nodes + 1, sizeof *p->spares);
+	if (!used || !p->spares) {
+		free(used);
+		return err_set(e, ERR_NOMEM, "no memory for %d nodes; close other programs", y->c->n_nodes);
+	}
+	for (int r = 0; r < y->world; r++)
+		used[p->slots[r].node] = true;
+	for (int i = 0; i < y->c->n_nodes; i++)
+		if (!used[i] && cluster_kind(y->c, i)->devices > 0)
+			p->spares[p->n_spares++] = i;
+	free(used);
+	fill_block(y, false);
+	p->is_block = !memcmp(y->slots, p->slots, (size_t)y->world * sizeof *y->slots);
+	return 0;
+}
+
+/* --- All ---------------------------------------------------------------------------------------- */
+
+static int yard_open(struct yard *y, struct err *e)
+{
+	size_t world = (size_t)y->world;
+	y->slots = calloc(world, sizeof *y->slots);
+	y->boxes = calloc(world, sizeof *y->boxes);
+	y->out->slots = calloc(world, sizeof *y->out->slots);
+	y->dealt = calloc(FOLDS_MOST, sizeof *y->dealt);
+	if (!y->slots || !y->boxes || !y->out->slots || !y->dealt)
+		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", y->world);
+	return weigh_open(y->c, y->l, &y->w, e) || homes_open(y->c, &y->homes, e) ? -1 : 0;
+}
+
+static void yard_close(struct yard *y)
+{
+	for (int i = 0; i < y->n_dealt; i++) {
+		for (int k = 0; y->dealt[i].order && k < y->c->n_kinds; k++)
+			free(y->dealt[i].order[k]);
+		free(y->dealt[i].order);
+	}
+	free(y->dealt);
+	free(y->slots);
+	free(y->boxes);
+	weigh_close(y->w);
+	homes_close(y->homes);
+}
+
+int place_ranks(const struct cluster *c, const struct layout *l, const struct traffic *t, bool fixed, struct placement *out, struct err *e)
+{
+	struct placement p = { 0 };
+	struct yard y = { .c = c, .l = l, .t = t, .world = layout_world(l), .devices = cluster_devices(c), .out = &p };
+	int rc = yard_open(&y, e);
+	if (!rc && fixed)
+		place_fixed(&y);
+	else if (!rc)
+		rc = place_all(&y, e);
+	if (!rc)
+		rc = see_links(&y, e) || list_spares(&y, e) ? -1 : 0;
+	yard_close(&y);
+	if (rc)
+		placement_free(&p);
+	else
+		*out = p;
+	return rc;
+}
+
+void placement_free(struct placement *p)
+{
+	free(p->slots);
+	free(p->spares);
+	*p = (struct placement){ 0 };
+}
+
+int place_cost_of(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots, const struct traffic *t,
+		  struct place_cost *out, struct err *e)
+{
+	struct weigh *w;
+	if (weigh_open(c, l, &w, e))
+		return -1;
+	exact_weigh(w, slots, t, out);
+	weigh_close(w);
+	return 0;
+}
