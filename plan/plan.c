@@ -2,6 +2,7 @@
 
 #include "base/human.h"
 #include "plan/search/fit.h"
+#include "plan/seats.h"
 #include "plan/speeds.h"
 
 #include <stdarg.h>
@@ -24,9 +25,14 @@ int plan_devices(const struct cluster *c)
 
 int plan_groups(const struct cluster *c, int tp)
 {
-	int n = 0;
-	for (int i = 0; i < c->n_nodes; i++)
-		n += devices_of(c, i) / tp;
+	int n = 0, devices = 0;
+	for (int i = 0; i < c->n_nodes; i++) {
+		devices += devices_of(c, i);
+		if (i + 1 < c->n_nodes && cluster_joined(c, i, i + 1))
+			continue;
+		n += devices / tp;
+		devices = 0;
+	}
 	return n;
 }
 
@@ -48,33 +54,6 @@ int plan_fill_dp(const struct job *job, const struct cluster *c, const struct la
 	return l->ep;
 }
 
-/* Ranks go to devices in order. `whole`: a node's last devices stay unused where no tp group fits any more. */
-static void place(struct plan *p, const struct cluster *c, bool whole)
-{
-	int node = 0, slot = 0;
-	for (int i = 0; i < p->world; i++) {
-		int need = whole && i % p->layout.tp == 0 ? p->layout.tp : 1;
-		while (devices_of(c, node) - slot < need) {
-			node++;
-			slot = 0;
-		}
-		p->ranks[i] = (struct plan_rank){ .at = layout_coords(&p->layout, i), .node = node, .slot = slot };
-		p->slots[i] = (struct cluster_slot){ node, slot++ };
-	}
-}
-
-/* A node's ranks follow on each other. */
-static void count_mates(struct plan *p)
-{
-	for (int first = 0, end; first < p->world; first = end) {
-		for (end = first; end < p->world && p->ranks[end].node == p->ranks[first].node; end++)
-			continue;
-		for (int i = first; i < end; i++)
-			for (int k = first; k < end; k++)
-				p->ranks[i].mates += p->ranks[k].at.tp == p->ranks[i].at.tp && p->ranks[k].at.pp == p->ranks[i].at.pp;
-	}
-}
-
 __attribute__((format(printf, 2, 3)))
 static void warn(struct plan *p, const char *fmt, ...)
 {
@@ -88,41 +67,12 @@ static void warn(struct plan *p, const char *fmt, ...)
 	va_end(ap);
 }
 
-static void place_all(struct plan *p, const struct cluster *c)
+static void warn_crossing(struct plan *p, const struct cluster *c)
 {
-	int groups = p->world / p->layout.tp;
-	bool whole = plan_groups(c, p->layout.tp) >= groups;
-	place(p, c, whole);
-	count_mates(p);
-	if (!whole)
+	int groups = p->world / p->layout.tp, room = plan_groups(c, p->layout.tp);
+	if (p->place.links[GROUP_TP].hops && room < groups)
 		warn(p, "tensor-parallel groups of %d cross nodes, as %s has room for %d of the %d groups inside its nodes: expect slow steps; lower parallel.tp",
-			 p->layout.tp, c->name, plan_groups(c, p->layout.tp), groups);
-}
-
-/* An agent's equal share of the cores of the fullest node. */
-static int cores_each(const struct cluster *c, const struct plan *p)
-{
-	int least = 0;
-	for (int i = 0; i < p->world;) {
-		int node = p->ranks[i].node, agents = 0;
-		for (; i < p->world && p->ranks[i].node == node; i++)
-			agents++;
-		int share = c->kinds[c->nodes[node].kind].cores / agents;
-		if (!least || share < least)
-			least = share;
-	}
-	return least > 0 ? least : 1;
-}
-
-static void give_threads(const struct job *job, const struct cluster *c, struct plan *p)
-{
-	int each = cores_each(c, p);
-	for (int i = 0; i < p->world; i++) {
-		int asked = speeds_threads(job, i);
-		p->ranks[i].threads = asked ? asked : each;
-		if (p->ranks[i].threads > p->threads)
-			p->threads = p->ranks[i].threads;
-	}
+			 p->layout.tp, c->name, room, groups);
 }
 
 static int refuse_world(const struct job *job, const struct cluster *c, const struct layout *l, struct err *e)
@@ -197,15 +147,11 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	model_shape(job, &p->shape);
 	if (decide_layout(job, c, p, e))
 		return -1;
-	p->ranks = calloc((size_t)p->world, sizeof *p->ranks);
-	p->slots = calloc((size_t)p->world, sizeof *p->slots);
-	if (!p->ranks || !p->slots)
-		return err_set(e, ERR_NOMEM, "no memory for a plan of %d ranks; close other programs", p->world);
-	place_all(p, c);
-	give_threads(job, c, p);
+	if (share_work(job, p, e) || seats_take(job, c, p, e) || check_mates(job, c, p, e))
+		return -1;
+	warn_crossing(p, c);
 	warn_idle(job, p);
-	if (check_mates(job, c, p, e) || share_work(job, p, e) ||
-	    schedule_build(job->parallel.schedule, &p->layout, p->shares[p->pace].micros, &p->schedule, e) ||
+	if (schedule_build(job->parallel.schedule, &p->layout, p->shares[p->pace].micros, &p->schedule, e) ||
 	    schedule_check(&p->schedule, e))
 		return -1;
 	plan_memory(job, c, p);
@@ -230,7 +176,7 @@ void plan_free(struct plan *p)
 	schedule_free(&p->schedule);
 	free(p->seconds);
 	free(p->ranks);
-	free(p->slots);
+	placement_free(&p->place);
 	free(p->shares);
 	free(p->stages);
 	*p = (struct plan){ 0 };

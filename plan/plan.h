@@ -10,6 +10,7 @@
 #include "plan/job/job.h"
 #include "plan/layout.h"
 #include "plan/model/model.h"
+#include "plan/place/place.h"
 #include "plan/schedule/schedule.h"
 #include "topo/cluster.h"
 
@@ -20,7 +21,8 @@ struct plan_rank {
 	int node;   /* index into the cluster's nodes */
 	int slot;   /* device of that node */
 	int threads; /* of its agent */
-	int mates;  /* ranks of its node, itself too, that hold the same parameters: what zero_shard = node shards over */
+	int crew;   /* ranks of its node, itself too */
+	int mates;  /* of them those that hold the same parameters: what zero_shard = node shards over */
 	/* Predicted bytes. */
 	double params, grads, optimizer, activations, buffers, snapshot, total;
 };
@@ -58,7 +60,7 @@ struct plan {
 	struct batch_share *shares; /* [layout.dp] */
 	struct stage *stages;     /* layout_n_stages */
 	struct plan_rank *ranks;  /* world */
-	struct cluster_slot *slots; /* of each rank: ranks' node and slot */
+	struct placement place;   /* what the ranks' places cost, and why they are theirs */
 	struct schedule schedule;  /* of replica `pace` */
 	struct sched_costs costs; /* of the schedule's passes, predicted */
 	double *seconds;          /* what costs points into */
@@ -70,8 +72,9 @@ struct plan {
 /* Decides and checks everything; ERR_NOFIT (with the part that does not fit and the nearest degrees that do) when the
  * cluster cannot hold it.
  *
- * Placement: rank r is the r-th device, nodes in order, but a tensor-parallel group never crosses a node as long as
- * there are enough devices to leave a node's remainder unused; where it must cross, `warning` says so. */
+ * Placement: plan/place/place.h, for the job's own traffic; where launch.speeds or launch.threads names each rank's device, ZeRO shards
+ * inside nodes, or the cluster is one host's CPU: rank r is the r-th device, but no tensor-parallel group crosses a node while there are
+ * enough devices to leave a node's remainder unused. Where such a group must cross, `warning` says so. */
 int plan_build(const struct job *job, const struct cluster *cluster, struct plan *out, struct err *e);
 void plan_free(struct plan *p);
 

@@ -78,7 +78,9 @@ int plan_cost(const struct job *job, const struct cluster *cluster, struct plan 
 		.mates = p->ranks[0].mates,
 	};
 	int rc = ranks && scale ? 0 : err_set(e, ERR_NOMEM, "no memory to predict %d stages; close other programs", p->layout.pp);
-	if (!rc && !(rc = spans_of(cluster, &p->layout, p->slots, spans, e) || alloc_costs(p, e) ? -1 : 0)) {
+	if (!rc && !(rc = alloc_costs(p, e))) {
+		for (int kind = 0; kind < GROUP_KINDS; kind++)
+			spans[kind] = p->place.links[kind].span;
 		machine_of_plan(job, cluster, p, &machine);
 		machine_links(&machine, spans);
 		cost_units_of(&p->shape, &p->layout, job->parallel.sp, &units);

@@ -131,12 +131,12 @@ void machine_of_agents(const struct node_kind *k, bool narrow, int agents, int t
 void machine_of_plan(const struct job *job, const struct cluster *c, const struct plan *p, struct machine *out)
 {
 	double slowest = 0;
-	for (int i = 0, agents; i < p->world; i += agents) {
+	for (int i = 0; i < p->world; i++) {
 		const struct node_kind *k = cluster_kind(c, p->ranks[i].node);
 		struct machine m;
-		for (agents = 1; i + agents < p->world && p->ranks[i + agents].node == p->ranks[i].node; agents++)
+		if (i && p->ranks[i].node == p->ranks[i - 1].node)
 			continue;
-		machine_of_agents(k, job->precision.dtype != DTYPE_FP32, agents, p->threads, &m);
+		machine_of_agents(k, job->precision.dtype != DTYPE_FP32, p->ranks[i].crew, p->threads, &m);
 		double rate = cost_curve_at(&m.rates[COST_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
 		if (slowest <= 0 || rate < slowest) {
 			slowest = rate;

@@ -30,6 +30,7 @@ struct yard {
 	struct weigh *w;
 	struct homes *homes;
 	struct cluster_slot *slots, *boxes; /* [world] the map at hand; devices in the order of boxes */
+	struct cluster_slot *best;          /* [world] the best map; the caller's */
 	struct dealt *dealt;                /* for each box that was met */
 	int n_dealt;
 	int world, devices;
@@ -50,24 +51,34 @@ static void consider(struct yard *y)
 		p->block = cost;
 	if (!p->weighed || place_better(&cost, &p->cost)) {
 		p->cost = cost;
-		memcpy(p->slots, y->slots, (size_t)y->world * sizeof *p->slots);
+		memcpy(y->best, y->slots, (size_t)y->world * sizeof *y->best);
 	}
 	p->weighed++;
 }
 
-/* Rank r is the r-th device; whole: a node's last devices stay unused where no group of tp fits any more. False: there is no room so. */
-static bool fill_block(struct yard *y, bool whole)
+/* Rank r is the r-th device. */
+static void fill_block(struct yard *y)
 {
-	int node = 0, device = 0, tp = y->l->tp;
-	for (int r = 0; r < y->world; r++) {
-		int need = whole && r % tp == 0 ? tp : 1;
-		for (; node < y->c->n_nodes && cluster_kind(y->c, node)->devices - device < need; node++)
+	for (int r = 0, node = 0, device = 0; r < y->world; r++) {
+		for (; device == cluster_kind(y->c, node)->devices; node++)
 			device = 0;
-		if (node == y->c->n_nodes)
-			return false;
 		y->slots[r] = (struct cluster_slot){ node, device++ };
 	}
-	return true;
+}
+
+/* The same, but groups of tp stay inside nodes, whose last devices stay free, as long as there is room; those that find none share what is free. */
+static void fill_whole(struct yard *y)
+{
+	int tp = y->l->tp, r = 0;
+	for (int node = 0; node < y->c->n_nodes; node++)
+		for (int device = 0; device + tp <= cluster_kind(y->c, node)->devices && r < y->world; device += tp)
+			for (int i = 0; i < tp; i++)
+				y->slots[r++] = (struct cluster_slot){ node, device + i };
+	for (int node = 0; node < y->c->n_nodes && r < y->world; node++) {
+		int devices = cluster_kind(y->c, node)->devices;
+		for (int device = devices / tp * tp; device < devices && r < y->world; device++)
+			y->slots[r++] = (struct cluster_slot){ node, device };
+	}
 }
 
 /* Slurm's --distribution=cyclic: a rank a node, round and round. */
@@ -100,6 +111,19 @@ static bool inner_layout(const struct layout *l, const struct fold *f, int boxes
 	return boxes == 1 || b->pp == 1;
 }
 
+static void take_order(int devices, const struct cluster_slot *slots, int n, int *order)
+{
+	for (int i = 0; i < n; i++)
+		order[i] = slots[i].device;
+	for (int d = 0, at = n; d < devices; d++) {
+		bool used = false;
+		for (int i = 0; i < n; i++)
+			used |= order[i] == d;
+		if (!used)
+			order[at++] = d;
+	}
+}
+
 /* The devices of a node of this kind in the order in which a box's ranks go to them; the rest after them. */
 static int order_devices(const struct yard *y, int kind, const struct fold *f, int *order, struct err *e)
 {
@@ -114,23 +138,17 @@ static int order_devices(const struct yard *y, int kind, const struct fold *f, i
 		order[i] = i;
 	if (y->c->n_nodes == 1 || !k->links || k->switched || !boxes || !inner_layout(y->l, f, boxes, y->t, &in, &said) || (n = layout_world(&in)) < 2)
 		return 0;
-	rc = place_ranks(&one, &in, &said, false, &p, e);
-	if (rc)
-		return rc;
-	for (int i = 0; i < n; i++)
-		order[i] = p.slots[i].device;
-	for (int d = 0, at = n; d < k->devices; d++) {
-		bool used = false;
-		for (int i = 0; i < n; i++)
-			used |= order[i] == d;
-		if (!used)
-			order[at++] = d;
+	struct cluster_slot *slots = calloc((size_t)n, sizeof *slots);
+	if (!slots)
+		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", n);
+	rc = place_ranks(&one, &in, &said, false, slots, &p, e);
+	if (!rc) {
+		take_order(k->devices, slots, n, order);
+		placement_free(&p);
 	}
-	placement_free(&p);
-	return 0;
+	free(slots);
+	return rc;
 }
-
-/* --- Between nodes ------------------------------------------------------------------------- */
 
 static int **new_order(const struct cluster *c)
 {
@@ -211,20 +229,20 @@ static int refine(struct yard *y, struct err *e)
 {
 	struct placement *p = y->out;
 	if (y->devices <= PLACE_EXACT)
-		return exact_best(y->c, y->l, y->t, y->w, p->slots, &p->cost, e);
+		return exact_best(y->c, y->l, y->t, y->w, y->best, &p->cost, e);
 	if (y->world > REFINED_MOST || !irregular(y))
 		return 0;
-	int weighed = exact_refine(y->c, y->l, y->t, y->w, REFINED_BUDGET / y->world, p->slots, &p->cost, e);
+	int weighed = exact_refine(y->c, y->l, y->t, y->w, REFINED_BUDGET / y->world, y->best, &p->cost, e);
 	p->weighed += weighed > 0 ? weighed : 0;
 	return weighed < 0 ? -1 : 0;
 }
 
 static int place_all(struct yard *y, struct err *e)
 {
-	fill_block(y, false);
+	fill_block(y);
 	consider(y);
-	if (fill_block(y, true))
-		consider(y);
+	fill_whole(y);
+	consider(y);
 	fill_cyclic(y);
 	consider(y);
 	if (consider_folds(y, e))
@@ -234,13 +252,12 @@ static int place_all(struct yard *y, struct err *e)
 
 static void place_fixed(struct yard *y)
 {
-	fill_block(y, false);
+	fill_block(y);
 	consider(y);
 	fill_cyclic(y);
 	consider(y);
-	if (!fill_block(y, true))
-		fill_block(y, false);
-	memcpy(y->out->slots, y->slots, (size_t)y->world * sizeof *y->slots);
+	fill_whole(y);
+	memcpy(y->best, y->slots, (size_t)y->world * sizeof *y->best);
 	exact_weigh(y->w, y->slots, y->t, &y->out->cost);
 }
 
@@ -276,14 +293,14 @@ static int see_links(struct yard *y, struct err *e)
 		struct place_links *links = &y->out->links[kind];
 		int n = group_size(y->l, kind);
 		*links = (struct place_links){ .inside = LINK_SELF, .rails = y->c->rails, .bytes = traffic_bytes(y->t, kind) };
-		weigh_kind(y->w, y->out->slots, kind, y->t, &links->span, &sum);
+		weigh_kind(y->w, y->best, kind, y->t, &links->span, &sum);
 		links->seconds = sum.worst;
 		for (int lead = 0; n > 1 && lead < y->world; lead++) {
 			if (!group_leads(y->l, kind, lead))
 				continue;
 			group_ranks(y->l, kind, lead, ranks);
 			for (int i = 0; i + 1 < n; i++)
-				see_neighbours(y->c, y->out->slots[ranks[i]], y->out->slots[ranks[i + 1]], links);
+				see_neighbours(y->c, y->best[ranks[i]], y->best[ranks[i + 1]], links);
 		}
 	}
 	free(ranks);
@@ -300,13 +317,13 @@ static int list_spares(struct yard *y, struct err *e)
 		return err_set(e, ERR_NOMEM, "no memory for %d nodes; close other programs", y->c->n_nodes);
 	}
 	for (int r = 0; r < y->world; r++)
-		used[p->slots[r].node] = true;
+		used[y->best[r].node] = true;
 	for (int i = 0; i < y->c->n_nodes; i++)
 		if (!used[i] && cluster_kind(y->c, i)->devices > 0)
 			p->spares[p->n_spares++] = i;
 	free(used);
-	fill_block(y, false);
-	p->is_block = !memcmp(y->slots, p->slots, (size_t)y->world * sizeof *y->slots);
+	fill_block(y);
+	p->is_block = !memcmp(y->slots, y->best, (size_t)y->world * sizeof *y->slots);
 	return 0;
 }
 
@@ -317,9 +334,8 @@ static int yard_open(struct yard *y, struct err *e)
 	size_t world = (size_t)y->world;
 	y->slots = calloc(world, sizeof *y->slots);
 	y->boxes = calloc(world, sizeof *y->boxes);
-	y->out->slots = calloc(world, sizeof *y->out->slots);
 	y->dealt = calloc(FOLDS_MOST, sizeof *y->dealt);
-	if (!y->slots || !y->boxes || !y->out->slots || !y->dealt)
+	if (!y->slots || !y->boxes || !y->dealt)
 		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", y->world);
 	return weigh_open(y->c, y->l, &y->w, e) || homes_open(y->c, &y->homes, e) ? -1 : 0;
 }
@@ -338,10 +354,11 @@ static void yard_close(struct yard *y)
 	homes_close(y->homes);
 }
 
-int place_ranks(const struct cluster *c, const struct layout *l, const struct traffic *t, bool fixed, struct placement *out, struct err *e)
+int place_ranks(const struct cluster *c, const struct layout *l, const struct traffic *t, bool fixed, struct cluster_slot *slots,
+		struct placement *out, struct err *e)
 {
 	struct placement p = { 0 };
-	struct yard y = { .c = c, .l = l, .t = t, .world = layout_world(l), .devices = cluster_devices(c), .out = &p };
+	struct yard y = { .c = c, .l = l, .t = t, .world = layout_world(l), .devices = cluster_devices(c), .best = slots, .out = &p };
 	int rc = yard_open(&y, e);
 	if (!rc && fixed)
 		place_fixed(&y);
@@ -359,7 +376,6 @@ int place_ranks(const struct cluster *c, const struct layout *l, const struct tr
 
 void placement_free(struct placement *p)
 {
-	free(p->slots);
 	free(p->spares);
 	*p = (struct placement){ 0 };
 }

@@ -40,7 +40,6 @@ struct place_links {
 };
 
 struct placement {
-	struct cluster_slot *slots; /* of each rank */
 	struct place_links links[GROUP_KINDS];
 	struct place_cost cost, block, worst; /* of this map; of Slurm's block order; of the worst map that was weighed, cyclic order among them */
 	bool is_block;              /* it is Slurm's order */
@@ -48,9 +47,10 @@ struct placement {
 	int weighed;                /* maps */
 };
 
-/* fixed: block order, with tensor-parallel groups inside nodes where there is room; for ranks whose devices are named one by one.
- * The cluster has devices enough. ERR_NOMEM. */
-int place_ranks(const struct cluster *c, const struct layout *l, const struct traffic *t, bool fixed, struct placement *out, struct err *e);
+/* slots: of each rank, [layout_world]. fixed: block order, with tensor-parallel groups inside nodes where there is room; for ranks whose
+ * devices are named one by one. The cluster has devices enough. ERR_NOMEM. */
+int place_ranks(const struct cluster *c, const struct layout *l, const struct traffic *t, bool fixed, struct cluster_slot *slots,
+		struct placement *out, struct err *e);
 void placement_free(struct placement *p);
 
 /* Of any map. */

@@ -1,20 +1,34 @@
 #include "plan/show/map.h"
 
+#include "plan/seats.h"
+
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
-enum { WIDTH = 80, INDENT = 4, NODES_DRAWN = 8, BOXES_DRAWN = 64 };
+enum { WIDTH = 80, INDENT = 4, NODES_DRAWN = 8, BOXES_DRAWN = 64, ROWS_MOST = 32 };
 
-/* Ranks [lo, hi) of one tensor-parallel group on one node. */
+/* The ranks node by node (seats.h). */
+struct chart {
+	const struct cluster *c;
+	const struct plan *p;
+	int *first, *order;
+};
+
+/* Entries [lo, hi) of the order: one tensor-parallel group's on one node. */
 struct box {
 	int lo, hi;
 };
 
-static struct box box_at(const struct plan *p, int rank)
+static const struct plan_rank *rank_at(const struct chart *h, int entry)
 {
-	struct box b = { rank, rank + 1 };
-	const struct plan_rank *r = p->ranks;
-	while (b.hi < p->world && b.hi % p->layout.tp && r[b.hi].node == r[rank].node)
+	return &h->p->ranks[h->order[entry]];
+}
+
+static struct box box_at(const struct chart *h, int lo, int end)
+{
+	struct box b = { lo, lo + 1 };
+	int tp = h->p->layout.tp;
+	while (b.hi < end && h->order[b.hi] / tp == h->order[lo] / tp)
 		b.hi++;
 	return b;
 }
@@ -61,129 +75,189 @@ static void frame(const struct pen *pen, int n, const char *left, const char *mi
 	buf_printf(out, "%s\n", right);
 }
 
-static void title_line(const struct plan *p, const struct pen *pen, const struct box *boxes, int n, struct buf *out)
+static void title_line(const struct chart *h, const struct pen *pen, const struct box *boxes, int n, struct buf *out)
 {
 	repeat(" ", INDENT, out);
 	for (int i = 0; i < n; i++) {
 		char title[40];
-		struct coords at = p->ranks[boxes[i].lo].at;
+		struct coords at = rank_at(h, boxes[i].lo)->at;
 		int used = snprintf(title, sizeof title, "pp %d dp %d", at.pp, at.dp);
-		if (p->layout.cp > 1)
+		if (h->p->layout.cp > 1)
 			snprintf(title + used, sizeof title - (size_t)used, " cp %d", at.cp);
 		buf_printf(out, "│ %-*s", pen->cell - 1, title);
 	}
 	buf_puts(out, "│\n");
 }
 
-static void rank_line(const struct pen *pen, const struct box *boxes, int n, struct buf *out)
+/* The ranks, or their devices. */
+static void number_line(const struct chart *h, const struct pen *pen, const struct box *boxes, int n, bool devices, struct buf *out)
 {
 	repeat(" ", INDENT, out);
 	for (int i = 0; i < n; i++) {
 		buf_puts(out, "│");
-		for (int r = boxes[i].lo; r < boxes[i].hi; r++)
-			buf_printf(out, " %*d", pen->number, r);
+		for (int k = boxes[i].lo; k < boxes[i].hi; k++)
+			buf_printf(out, " %*d", pen->number, devices ? rank_at(h, k)->slot : h->order[k]);
 		repeat(" ", pen->cell - (boxes[i].hi - boxes[i].lo) * (pen->number + 1), out);
 	}
 	buf_puts(out, "│\n");
 }
 
-static void draw_node(const struct cluster *c, const struct plan *p, const struct pen *pen, int *rank, struct buf *out)
+/* Whether the devices do not come in the order of the ranks anywhere. */
+static bool mixed_devices(const struct chart *h)
 {
-	int node = p->ranks[*rank].node, per_row = (WIDTH - INDENT - 1) / (pen->cell + 1);
-	buf_printf(out, "  %s\n", c->nodes[node].name);
+	for (int i = 1; i < h->p->world; i++)
+		if (rank_at(h, i)->node == rank_at(h, i - 1)->node && rank_at(h, i)->slot < rank_at(h, i - 1)->slot)
+			return true;
+	return false;
+}
+
+static void draw_node(const struct chart *h, const struct pen *pen, int node, bool devices, struct buf *out)
+{
+	int per_row = (WIDTH - INDENT - 1) / (pen->cell + 1), at = h->first[node], end = h->first[node + 1];
+	buf_printf(out, "  %s\n", h->c->nodes[node].name);
 	if (per_row < 1)
 		per_row = 1;
-	while (*rank < p->world && p->ranks[*rank].node == node) {
+	while (at < end) {
 		struct box boxes[WIDTH];
 		int n = 0;
-		while (n < per_row && *rank < p->world && p->ranks[*rank].node == node) {
-			boxes[n] = box_at(p, *rank);
-			*rank = boxes[n++].hi;
-		}
+		for (; n < per_row && at < end; at = boxes[n++].hi)
+			boxes[n] = box_at(h, at, end);
 		frame(pen, n, "┌", "┬", "┐", out);
-		title_line(p, pen, boxes, n, out);
-		rank_line(pen, boxes, n, out);
+		title_line(h, pen, boxes, n, out);
+		number_line(h, pen, boxes, n, false, out);
+		if (devices)
+			number_line(h, pen, boxes, n, true, out);
 		frame(pen, n, "└", "┴", "┘", out);
 	}
 }
 
+static void draw_nodes(const struct chart *h, struct buf *out)
+{
+	bool devices = mixed_devices(h);
+	struct pen pen = pen_of(h->p);
+	buf_printf(out, "\nRanks (a box is a tensor-parallel group%s)\n", devices ? "; below its ranks their devices" : "");
+	for (int n = 0; n < h->c->n_nodes; n++)
+		if (h->first[n] < h->first[n + 1])
+			draw_node(h, &pen, n, devices, out);
+}
+
 /* --- The table -------------------------------------------------------------- */
 
-/* Ranks [lo, hi) of one node and one stage, and how many nodes after it look the same. */
-struct span {
-	int lo, hi;
+enum { TP, CP, DP, PP, AXES };
+
+/* Nodes that follow on each other: the least and the greatest coordinate of their ranks on each axis. */
+struct row {
+	int from, to, ranks, low, high; /* nodes; ranks, their least and greatest */
+	int lo[AXES], hi[AXES];
 };
 
-static struct span span_at(const struct plan *p, int rank)
+static int room_of(const struct row *r)
 {
-	struct span s = { rank, rank + 1 };
-	const struct plan_rank *r = p->ranks;
-	while (s.hi < p->world && r[s.hi].node == r[rank].node && r[s.hi].at.pp == r[rank].at.pp)
-		s.hi++;
-	return s;
+	int room = 1;
+	for (int i = 0; i < AXES; i++)
+		room *= r->hi[i] - r->lo[i] + 1;
+	return room;
 }
 
-/* Whether `next` goes on where a run of equal nodes that began with `first` ended. */
-static bool goes_on(const struct plan *p, const struct span *first, int last_node, const struct span *next)
+static struct row row_of(const struct chart *h, int node)
 {
-	const struct plan_rank *a = &p->ranks[first->lo], *b = &p->ranks[next->lo];
-	return b->node == last_node + 1 && a->at.pp == b->at.pp && a->at.tp == b->at.tp && a->slot == b->slot &&
-	       first->hi - first->lo == next->hi - next->lo;
+	struct row r = { .from = node, .to = node, .low = h->p->world, .high = -1 };
+	for (int k = h->first[node]; k < h->first[node + 1]; k++) {
+		const struct coords *at = &rank_at(h, k)->at;
+		const int x[AXES] = { at->tp, at->cp, at->dp, at->pp };
+		for (int i = 0; i < AXES; i++) {
+			r.lo[i] = r.ranks && r.lo[i] < x[i] ? r.lo[i] : x[i];
+			r.hi[i] = r.ranks && r.hi[i] > x[i] ? r.hi[i] : x[i];
+		}
+		r.low = h->order[k] < r.low ? h->order[k] : r.low;
+		r.high = h->order[k] > r.high ? h->order[k] : r.high;
+		r.ranks++;
+	}
+	return r;
 }
 
-static void range(int lo, int hi, char out[32])
+/* Nodes of the same stages whose ranks together fill a box of coordinates share a row. */
+static bool join(struct row *r, const struct row *next)
+{
+	struct row both = *r;
+	if (next->from != r->to + 1 || next->lo[PP] != r->lo[PP] || next->hi[PP] != r->hi[PP] || next->lo[TP] != r->lo[TP] || next->hi[TP] != r->hi[TP])
+		return false;
+	for (int i = 0; i < AXES; i++) {
+		both.lo[i] = r->lo[i] < next->lo[i] ? r->lo[i] : next->lo[i];
+		both.hi[i] = r->hi[i] > next->hi[i] ? r->hi[i] : next->hi[i];
+	}
+	both.to = next->to;
+	both.ranks += next->ranks;
+	both.low = next->low < r->low ? next->low : r->low;
+	both.high = next->high > r->high ? next->high : r->high;
+	if (room_of(&both) != both.ranks)
+		return false;
+	*r = both;
+	return true;
+}
+
+static const char *range(int lo, int hi, char out[32])
 {
 	snprintf(out, 32, lo == hi ? "%d" : "%d-%d", lo, hi);
+	return out;
 }
 
-static int least(int a, int b)
+static void table_line(const struct chart *h, const struct row *r, struct buf *out)
 {
-	return a < b ? a : b;
+	char nodes[140], text[32];
+	snprintf(nodes, sizeof nodes, r->from == r->to ? "%s" : "%s … %s", h->c->nodes[r->from].name, h->c->nodes[r->to].name);
+	int wide = 34 + (r->from != r->to) * 2; /* '…' is three bytes and one column */
+	buf_printf(out, "  %-*s %5s", wide, nodes, range(r->lo[PP], r->hi[PP], text));
+	buf_printf(out, "  %-9s ", range(r->lo[DP], r->hi[DP], text));
+	if (h->p->layout.cp > 1)
+		buf_printf(out, "%-9s ", range(r->lo[CP], r->hi[CP], text));
+	buf_printf(out, "%-9s ", range(r->lo[TP], r->hi[TP], text));
+	if (r->high - r->low + 1 != r->ranks)
+		buf_printf(out, "%d of ", r->ranks);
+	buf_printf(out, "%s\n", range(r->low, r->high, text));
 }
 
-static void table_line(const struct cluster *c, const struct plan *p, const struct span *first, int end, struct buf *out)
+static void table(const struct chart *h, struct buf *out)
 {
-	const struct plan_rank *a = &p->ranks[first->lo], *b = &p->ranks[end - 1];
-	char nodes[140], dp[32], cp[32], tp[32], ranks[32];
-	snprintf(nodes, sizeof nodes, a->node == b->node ? "%s" : "%s … %s", c->nodes[a->node].name, c->nodes[b->node].name);
-	int wide = 34 + (a->node != b->node) * 2; /* '…' is three bytes and one column */
-	range(a->at.dp, b->at.dp, dp);
-	range(a->at.tp, least(a->at.tp + first->hi - first->lo, p->layout.tp) - 1, tp);
-	range(first->lo, end - 1, ranks);
-	bool all_cp = a->at.dp != b->at.dp;
-	range(all_cp ? 0 : a->at.cp, all_cp ? p->layout.cp - 1 : b->at.cp, cp);
-	buf_printf(out, "  %-*s %5d  %-9s ", wide, nodes, a->at.pp, dp);
-	if (p->layout.cp > 1)
-		buf_printf(out, "%-9s ", cp);
-	buf_printf(out, "%-9s %s\n", tp, ranks);
-}
-
-static void table(const struct cluster *c, const struct plan *p, struct buf *out)
-{
-	buf_printf(out, "  %-34s %5s  %-9s %s%-9s %s\n", "nodes", "pp", "dp", p->layout.cp > 1 ? "cp        " : "", "tp", "ranks");
-	for (int rank = 0; rank < p->world;) {
-		struct span first = span_at(p, rank), next = first;
-		int node = p->ranks[rank].node;
-		do {
-			rank = next.hi;
-			node = p->ranks[rank - 1].node;
-			if (rank < p->world)
-				next = span_at(p, rank);
-		} while (rank < p->world && goes_on(p, &first, node, &next));
-		table_line(c, p, &first, rank, out);
+	int rows = 0;
+	struct row r = { .from = -1 };
+	buf_printf(out, "\nRanks\n  %-34s %5s  %-9s %s%-9s %s\n", "nodes", "pp", "dp", h->p->layout.cp > 1 ? "cp        " : "", "tp", "ranks");
+	for (int n = 0; n < h->c->n_nodes; n++) {
+		if (h->first[n] == h->first[n + 1])
+			continue;
+		struct row next = row_of(h, n);
+		if (r.from >= 0 && join(&r, &next))
+			continue;
+		if (r.from >= 0 && rows++ < ROWS_MOST)
+			table_line(h, &r, out);
+		r = next;
 	}
+	if (rows++ < ROWS_MOST)
+		table_line(h, &r, out);
+	else
+		buf_printf(out, "  … and %d more rows; --json has every rank\n", rows - ROWS_MOST);
+}
+
+static int nodes_used(const struct chart *h)
+{
+	int used = 0;
+	for (int n = 0; n < h->c->n_nodes; n++)
+		used += h->first[n] < h->first[n + 1];
+	return used;
 }
 
 void map_print(const struct cluster *c, const struct plan *p, struct buf *out)
 {
-	int nodes = p->ranks[p->world - 1].node - p->ranks[0].node + 1;
-	if (nodes > NODES_DRAWN || p->world / p->layout.tp > BOXES_DRAWN) {
-		buf_puts(out, "\nRanks\n");
-		table(c, p, out);
-		return;
+	struct chart h = { c, p, calloc((size_t)c->n_nodes + 2, sizeof *h.first), calloc((size_t)p->world, sizeof *h.order) };
+	if (h.first && h.order) {
+		seats_by_node(c, p, h.first, h.order);
+		if (nodes_used(&h) > NODES_DRAWN || p->world / p->layout.tp > BOXES_DRAWN)
+			table(&h, out);
+		else
+			draw_nodes(&h, out);
+	} else {
+		out->failed = true;
 	}
-	struct pen pen = pen_of(p);
-	buf_puts(out, "\nRanks (a box is a tensor-parallel group)\n");
-	for (int rank = 0; rank < p->world;)
-		draw_node(c, p, &pen, &rank, out);
+	free(h.order);
+	free(h.first);
 }

@@ -39,8 +39,10 @@ static struct cluster *build(struct yard *y, struct node_kind kind, int nodes)
 	y->kinds[0] = kind;
 	y->c = (struct cluster){ .kinds = y->kinds, .n_kinds = 1, .nodes = y->nodes, .n_nodes = nodes };
 	snprintf(y->c.name, sizeof y->c.name, "%.40s:%d", kind.name, nodes);
-	for (int i = 0; i < nodes; i++)
+	for (int i = 0; i < nodes; i++) {
+		y->nodes[i] = (struct cluster_node){ .leaf = -1, .domain = -1 };
 		snprintf(y->nodes[i].name, sizeof y->nodes[i].name, "n%d", i);
+	}
 	return &y->c;
 }
 
@@ -102,11 +104,13 @@ static void tensor_groups_stay_inside_nodes_while_there_is_room(void **state)
 	}
 	assert_string_equal(p.warning, "");
 	plan_free(&p);
-	/* One group more than fits inside nodes: 20 of 24 devices, packed, and said so. */
+	/* One group more than fits inside nodes, over what the others leave, and said so. */
 	job = job_of(NULL, "parallel.tp=4 parallel.dp=5 batch.global=40");
 	p = plan_of(&job, c);
-	assert_int_equal(p.ranks[4].node, 0);
-	assert_int_equal(p.ranks[7].node, 1);
+	for (int r = 0; r < 16; r++)
+		assert_int_equal(p.ranks[r].node, r / 4);
+	assert_int_equal(p.ranks[17].node, 0);
+	assert_int_equal(p.ranks[18].node, 1);
 	assert_non_null(strstr(p.warning, "cross nodes"));
 	plan_free(&p);
 }
@@ -122,8 +126,15 @@ static void different_nodes_are_filled_to_their_own_size(void **state)
 	y.nodes[1].kind = 1;
 	struct job job = job_of(NULL, "parallel.tp=2 parallel.dp=8 model.kv_heads=4");
 	struct plan p = plan_of(&job, c);
-	static const int nodes[] = { 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 2, 2, 2, 2 };
-	for (int r = 0; r < 16; r++)
+	for (int r = 0; r < 16; r++) /* the odd node stays free: with it the replicas' ring would be as slow as its one adapter */
+		assert_int_equal(p.ranks[r].node, r < 8 ? 0 : 2);
+	assert_int_equal(p.place.n_spares, 1);
+	assert_int_equal(p.place.spares[0], 1);
+	plan_free(&p);
+	static const int nodes[] = { 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2 };
+	job = job_of(NULL, "parallel.tp=2 parallel.dp=9 batch.global=36 model.kv_heads=4");
+	p = plan_of(&job, c);
+	for (int r = 0; r < 18; r++)
 		assert_int_equal(p.ranks[r].node, nodes[r]);
 	plan_free(&p);
 }
