@@ -56,21 +56,11 @@ static int refuse_memory(const struct job *job, const struct cluster *c, const s
 
 int fit_memory(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
 {
-<<<<<<< HEAD:plan/search/fit.c
-	for (int i = 0; i < p->world;) {
-		int node = p->ranks[i].node, first = i;
-		const struct plan_rank *worst = &p->ranks[i];
-		for (; i < p->world && p->ranks[i].node == node; i++)
-			if (p->ranks[i].total > worst->total)
-				worst = &p->ranks[i];
-		double limit = fit_limit(&c->kinds[c->nodes[node].kind], i - first);
-=======
 	const struct plan_rank *worst = NULL; /* that lacks most */
 	double over = 0;
 	for (int i = 0; i < p->world; i++) {
 		const struct plan_rank *r = &p->ranks[i];
-		double limit = limit_of(cluster_kind(c, r->node), r->crew);
->>>>>>> f39715a (Seat ranks by the traffic of their groups; a node's ranks need not follow on each other any more):plan/fit.c
+		double limit = fit_limit(cluster_kind(c, r->node), r->crew);
 		if (limit > 0 && (!p->memory || limit < p->memory))
 			p->memory = limit;
 		if (limit > 0 && r->total > limit && (!worst || r->total - limit > worst->total - over)) {

@@ -93,7 +93,7 @@ static int start(struct world *w, struct err *e)
 {
 	static struct job job;
 	static struct node_kind kinds[] = { { .name = "x", .devices = 2, .cores = 6 } };
-	static struct cluster_node nodes[] = { { "a", 0 }, { "b", 0 }, { "unused", 0 } };
+	static struct cluster_node nodes[] = { { .name = "a" }, { .name = "b" }, { .name = "unused" } };
 	static const struct cluster cluster = { .kinds = kinds, .n_kinds = 1, .nodes = nodes, .n_nodes = 3 };
 	static struct plan_rank ranks[] = { { .node = 1 }, { .node = 1 }, { .node = 0 } };
 	static const struct plan plan = { .world = 3, .threads = 2, .ranks = ranks };
