@@ -164,7 +164,8 @@ static void waves_are_whole(void **state)
 
 static void every_preset_has_a_machine(void **state)
 {
-	static const char *const names[] = { "dgx-a100", "dgx-h100", "dgx-h200", "h200", "pcie-a100", "pcie-l40s" };
+	static const char *const names[] = { "dgx-1", "dgx-2", "dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72", "h200", "pcie-a100",
+					      "pcie-l40s", "p4d", "mi300x" };
 	(void)state;
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		struct err e = ERR_INIT;
