@@ -1,13 +1,14 @@
 #include "base/buf.h"
+#include "base/file.h"
 #include "launcher/command.h"
 #include "launcher/supervise/supervise.h"
+#include "launcher/supervise/terminal.h"
 #include "topo/cluster.h"
 #include "topo/draw/draw.h"
 
 #include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,7 +16,7 @@ static const char help[] =
 	"muster topo — show what the machines are\n"
 	"\n"
 	"SYNOPSIS\n"
-	"  muster topo [--cluster SPEC] [--json]\n"
+	"  muster topo [--cluster SPEC] [--json] [--svg FILE]\n"
 	"\n"
 	"DESCRIPTION\n"
 	"  Looks at this host, or at every node of the allocation that this runs in: GPUs and NVLinks as the driver tells them,\n"
@@ -29,14 +30,15 @@ static const char help[] =
 	"  --cluster SPEC   auto (the default: the allocation if there is one, else this host), local, slurm, or a machine on\n"
 	"                   paper: PRESET:NODES such as dgx-h100:128, or a sum of such, dgx-a100:4+dgx-h100:8\n"
 	"  --json           the same for programs: bytes, bytes/s and FLOP/s; null is unknown\n"
+	"  --svg FILE       draw it into FILE as well, for slides\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster topo\n"
 	"  muster topo --cluster dgx-2\n"
-	"  muster topo --cluster gb200-nvl72:36\n"
+	"  muster topo --cluster gb200-nvl72:36 --svg racks.svg\n"
 	"\n"
 	"EXIT STATUS\n"
-	"  0; 2 usage; 3 the machines cannot be found out\n";
+	"  0; 1 a file cannot be written; 2 usage; 3 the machines cannot be found out\n";
 
 /* What a node of a kind has; what is unknown is null. */
 static const struct figure {
@@ -65,19 +67,15 @@ static int nodes_of(const struct cluster *c, int kind)
 	return n;
 }
 
-static bool wants_colour(void)
-{
-	const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
-	return isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") && !(no && *no);
-}
-
 static int show(const struct cluster *c)
 {
+	struct terminal_options t = { 0 };
 	struct buf text = BUF_INIT;
-	draw_cluster(c, wants_colour(), &text);
-	bool bad = buf_failed(&text) || fwrite(buf_str(&text), 1, text.len, stdout) != text.len || fflush(stdout);
+	terminal_detect(STDOUT_FILENO, &t);
+	draw_cluster(c, t.colour, &text);
+	int status = buf_failed(&text) ? STATUS_FAILED : command_help(buf_str(&text));
 	buf_fini(&text);
-	return bad ? STATUS_FAILED : STATUS_DONE;
+	return status;
 }
 
 static json_t *kind_json(const struct cluster *c, int i)
@@ -106,27 +104,41 @@ static int show_json(const struct cluster *c)
 	return bad || fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
 }
 
+static int write_svg(const struct cluster *c, const char *path)
+{
+	struct buf text = BUF_INIT;
+	struct err e = ERR_INIT;
+	draw_cluster_svg(c, &text);
+	int rc = buf_failed(&text) ? err_set(&e, ERR_NOMEM, "%s: no memory for the drawing; close other programs", path)
+				   : file_replace(path, text.data, text.len, &e);
+	buf_fini(&text);
+	return rc ? command_fail(&e) : STATUS_DONE;
+}
+
 int cmd_topo(int argc, char **argv)
 {
-	const char *spec = "auto";
+	const char *spec = "auto", *svg = NULL;
 	bool json = false;
 	if (command_wants_help(argc, argv))
 		return command_help(help);
 	for (int i = 1; i < argc; i++) {
+		const char **value = !strcmp(argv[i], "--cluster") ? &spec : !strcmp(argv[i], "--svg") ? &svg : NULL;
 		if (!strcmp(argv[i], "--json"))
 			json = true;
-		else if (strcmp(argv[i], "--cluster"))
+		else if (!value)
 			return command_misuse("topo", "\"%s\" is no option", argv[i]);
 		else if (++i == argc)
-			return command_misuse("topo", "--cluster needs a value");
+			return command_misuse("topo", "%s needs a value", argv[i - 1]);
 		else
-			spec = argv[i];
+			*value = argv[i];
 	}
 	struct err e = ERR_INIT;
 	struct cluster c;
 	if (cluster_probe(spec, &c, &e))
 		return command_fail(&e);
-	int status = json ? show_json(&c) : show(&c);
+	int status = svg ? write_svg(&c, svg) : STATUS_DONE;
+	if (status == STATUS_DONE)
+		status = json ? show_json(&c) : show(&c);
 	cluster_free(&c);
 	return status;
 }

@@ -16,4 +16,7 @@
  * terminal's 256 colours. */
 void draw_cluster(const struct cluster *c, bool colour, struct buf *out);
 
+/* A whole SVG document, for slides; well-formed XML whatever the names are. */
+void draw_cluster_svg(const struct cluster *c, struct buf *out);
+
 #endif

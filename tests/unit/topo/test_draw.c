@@ -259,6 +259,68 @@ static void hostile_clusters_are_drawn_harmlessly(void **state)
 	buf_fini(&text);
 }
 
+/* Every '<' of a name is escaped, so that tags are ours alone and closed. */
+static int count(const char *text, const char *what)
+{
+	int n = 0;
+	for (const char *at = text; (at = strstr(at, what)); at++)
+		n++;
+	return n;
+}
+
+static void a_picture_holds_every_part(void **state)
+{
+	(void)state;
+	struct cluster c;
+	struct buf text = BUF_INIT;
+	boxes(1, 1, &c);
+	draw_cluster_svg(&c, &text);
+	const char *svg = buf_str(&text);
+	assert_int_equal(count(svg, ">GPU"), 4);
+	assert_int_equal(count(svg, ">mlx5_"), 2);
+	assert_int_equal(count(svg, "2 lanes, 50.0 GB/s"), 2);
+	assert_int_equal(count(svg, "NUMA 1, cores 32-63"), 1);
+	assert_int_equal(count(svg, ">NVSwitch"), 0);
+	c.kinds[0].switched = true;
+	buf_clear(&text);
+	draw_cluster_svg(&c, &text);
+	svg = buf_str(&text);
+	assert_int_equal(count(svg, ">NVSwitch"), 1);
+	assert_int_equal(count(svg, ">GPU"), 4);
+	buf_fini(&text);
+	cluster_free(&c);
+}
+
+static void pictures_of_hostile_names_stay_xml(void **state)
+{
+	(void)state;
+	struct cluster c;
+	struct buf text = BUF_INIT;
+	boxes(1, 40, &c);
+	three_levels(&c, 3);
+	strcpy(c.name, "<script>&\"'\033\001\377");
+	strcpy(c.kinds[0].name, "</text></svg>");
+	strcpy(c.kinds[0].device, "<a&b>");
+	strcpy(c.kinds[0].parts[1].name, "<g>");
+	strcpy(c.kinds[0].nics[1].name, "<g/>");
+	strcpy(c.nodes[0].name, "<n>");
+	strcpy(c.switches[0].name, "<s>");
+	snprintf(c.kinds[0].unsaid, sizeof c.kinds[0].unsaid, "]]><!-- ");
+	draw_cluster_svg(&c, &text);
+	const char *svg = buf_str(&text);
+	assert_int_equal(count(svg, "<svg"), 1);
+	assert_int_equal(count(svg, "</svg>"), 1);
+	assert_int_equal(count(svg, "<text"), count(svg, "</text>"));
+	assert_int_equal(count(svg, "<g>"), count(svg, "</g>"));
+	assert_int_equal(count(svg, "<title>"), count(svg, "</title>"));
+	static const char *const absent[] = { "<script", "<n>", "<s>", "<a&", "<!--", "\033", "\001", "\377", "nan", "inf" };
+	for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+		if (strstr(svg, absent[i]))
+			fail_msg("%s", absent[i]);
+	buf_fini(&text);
+	cluster_free(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +331,8 @@ int main(void)
 		cmocka_unit_test(halves_are_no_odd_ones),
 		cmocka_unit_test(names_fold_as_slurm_writes_them),
 		cmocka_unit_test(hostile_clusters_are_drawn_harmlessly),
+		cmocka_unit_test(a_picture_holds_every_part),
+		cmocka_unit_test(pictures_of_hostile_names_stay_xml),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,101 @@
+#!/usr/bin/env bats
+# `muster topo`: what the machines are, as a page, as a picture, and for programs.
+
+load ../helpers
+
+setup_file() {
+	doubles=$(dirname "$(realpath "$MUSTER")")/tests/doubles
+	export doubles
+}
+
+# Runs it as if this host had the GPUs of that machine; nothing of an allocation that the tests may run in.
+topo_as() { # machine word...
+	local machine=$1
+	shift
+	run env -u SLURM_JOB_ID NVML_DOUBLE="$machine" LD_LIBRARY_PATH="$doubles" "$MUSTER" topo "$@"
+	echo "$output"
+}
+
+@test "this host without a GPU: its cores are the slots" {
+	run env -u SLURM_JOB_ID "$MUSTER" topo --cluster local
+	echo "$output"
+	[[ $status -eq 0 && ${lines[0]} == "local: 1 node, "* && $output == *"host      "*"core"*"memory"* ]]
+}
+
+@test "GPUs of this host: model, NVLinks, matrix" {
+	topo_as dgx-1
+	[[ $status -eq 0 && ${lines[0]} == "local: 1 node, 8 devices" && $output == *"8 × V100-SXM2-32GB"* ]]
+	[[ $output == *"GPU0      X   NV1   NV1   NV2   NV2 "* && $output == *"NV2   2 NVLinks, direct, 50.0 GB/s each way"* ]]
+	topo_as dgx-h100
+	[[ $status -eq 0 && $output == *"a switch joins all: 450 GB/s"* && $output == *"NV18  18 NVLinks into the NVSwitch, 450 GB/s each way"* ]]
+}
+
+@test "a GPU that is lost and links that are down are said" {
+	topo_as dgx-h100,lost=3
+	[[ $status -eq 0 && ${lines[0]} == *" 7 devices" && $output == *"missing   1 GPU that did not answer: NVIDIA driver: GPU 3: GPU is lost"* ]]
+	topo_as dgx-1,weak=0-3
+	[[ $status -eq 0 && $output == *"GPU0      X   NV1   NV1   NV1   NV2 "* && $output == *"missing   2 NVLinks that are down"* ]]
+}
+
+@test "a driver that fails or lies is told, and the cores are the slots" {
+	for trouble in init count many; do
+		topo_as dgx-h100,$trouble
+		[[ $status -eq 0 && $output == *"× cpu"* && $output == *"missing   GPUs: NVIDIA driver: "* ]]
+	done
+	for trouble in endless wild; do
+		topo_as dgx-h100,$trouble
+		[[ $status -eq 0 && ${lines[0]} == *" 8 devices" ]]
+	done
+}
+
+@test "where GPUs and adapters hang comes from hwloc" {
+	HWLOC_XMLFILE=$BATS_TEST_DIRNAME/topo.xml topo_as pair
+	[[ $status -eq 0 && ${lines[0]} == *" 4 devices" ]]
+	[[ $output == *"2 packages"* && $output == *"NUMA 0  cores 0-1"* && $output == *"NUMA 1  cores 2-3"* ]]
+	# GPU0 and mlx5_0 on one switch; GPU1 on another switch of that switch; GPU2 on the same host bridge as mlx5_1.
+	[[ $output == *"GPU0  0000:34:00.0  ── PIX ── mlx5_0"* && $output == *"GPU1  0000:36:00.0  ── PXB ── mlx5_0"* ]]
+	[[ $output == *"GPU2  0000:39:00.0  ── PHB ── mlx5_1"* && $output == *"GPU3  0000:3b:00.0  ── NODE ── mlx5_1"* ]]
+	[[ $output == *"GPU0      X   NV2   SYS   SYS     0"* && $output != *"missing"* ]]
+}
+
+@test "a hundred thousand devices are a page" {
+	run "$MUSTER" topo --cluster dgx-h100:12500
+	echo "$output"
+	[[ $status -eq 0 && ${lines[0]} == "dgx-h100:12500: 12500 nodes, 100000 devices"* && ${#lines[@]} -lt 60 ]]
+}
+
+@test "colours are for terminals alone" {
+	run "$MUSTER" topo --cluster dgx-1
+	[[ $status -eq 0 && $output != *$'\e'* ]]
+	run env TERM=xterm-256color script -qec "$(printf %q "$MUSTER") topo --cluster dgx-1" /dev/null
+	[[ $status -eq 0 && $output == *$'\e[38;5;71m'*NV2* ]]
+	run env NO_COLOR=1 TERM=xterm-256color script -qec "$(printf %q "$MUSTER") topo --cluster dgx-1" /dev/null
+	[[ $status -eq 0 && $output == *NV2* && $output != *$'\e'* ]]
+}
+
+@test "pictures are well-formed XML and hold every device" {
+	for machine in dgx-1 dgx-2 dgx-h100:16 gb200-nvl72:36 dgx-a100:3+dgx-h100:40 dgx-h100:12500 pcie-l40s local; do
+		"$MUSTER" topo --cluster "$machine" --svg "$BATS_TEST_TMPDIR/a.svg" >/dev/null
+		python3 - "$BATS_TEST_TMPDIR/a.svg" "$machine" <<-'PY'
+			import sys, xml.etree.ElementTree as tree
+			root = tree.parse(sys.argv[1]).getroot()
+			words = [t.text for t in root.iter('{http://www.w3.org/2000/svg}text')]
+			assert sys.argv[2] in words, words
+			x, y, w, h = map(float, root.get('viewBox').split())
+			for r in root.iter('{http://www.w3.org/2000/svg}rect'):
+			    assert float(r.get('width')) >= 0 and -1 <= float(r.get('x') or 0) <= w and -1 <= float(r.get('y') or 0) <= h, r.attrib
+			if sys.argv[2] in ('dgx-1', 'dgx-2'):
+			    n = 8 if sys.argv[2] == 'dgx-1' else 16
+			    assert all('GPU%d' % i in words for i in range(n)), words
+		PY
+	done
+	[[ $(stat -c %a "$BATS_TEST_TMPDIR/a.svg") == 600 ]]
+}
+
+@test "wrong words and files that cannot be written end with a line" {
+	run "$MUSTER" topo --svg
+	[[ $status -eq 2 && $output == *"--svg needs a value"* ]]
+	run "$MUSTER" topo --cluster dgx-1 --svg /nonexistent/a.svg
+	echo "$output"
+	[[ $status -ne 0 && $output == *"/nonexistent"* ]]
+}

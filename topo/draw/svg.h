@@ -1,0 +1,62 @@
+/*
+ * svg — what the parts of the SVG picture share; for this room alone.
+ *
+ *     svg.c          the document, its title and key, words and shapes
+ *     svg_fabric.c   switches over nodes, equal ones as a stack
+ *     svg_node.c     a kind of node: which layout, NUMA domains, adapters
+ *     svg_links.c    its devices and what joins them: a hub, a ring, a row, a grid
+ */
+#ifndef MUSTER_TOPO_DRAW_SVG_H
+#define MUSTER_TOPO_DRAW_SVG_H
+
+#include "topo/draw/internal.h"
+
+/* Pixels of a slide. */
+enum { SVG_WIDTH = 1600, SVG_MARGIN = 50 };
+
+/* The palette of the pipeline's pictures (plan/schedule/draw.h). */
+#define SVG_DEVICE "#1f5fa8"
+#define SVG_DEVICE_LIGHT "#8ab8e6"
+#define SVG_DIRECT "#2a7d3f"
+#define SVG_DIRECT_LIGHT "#93cfa0"
+#define SVG_SWITCH "#137a7a"
+#define SVG_SWITCH_LIGHT "#86cccb"
+#define SVG_NIC "#b0641a"
+#define SVG_NIC_LIGHT "#e6bd8c"
+#define SVG_PCIE "#999999"
+#define SVG_PANEL "#f3f5f8"
+#define SVG_EDGE "#cbd3dc"
+
+struct svg {
+	const struct cluster *c;
+	struct buf *out;
+	bool nvlink, xgmi, hub, nic, pcie, fabric; /* what the key must explain */
+};
+
+struct svg_box {
+	double x, y, w, h;
+};
+
+/* Text that came from outside, at most `most` characters of it. */
+void svg_text(struct svg *s, double x, double y, const char *class, int most, const char *text);
+/* Text of ours. */
+void svg_words(struct svg *s, double x, double y, const char *class, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+/* Text for a tooltip, as a <title>. */
+void svg_title(struct svg *s, const char *text);
+/* A rounded box; stroke may be NULL. */
+void svg_rect(struct svg *s, struct svg_box b, double round, const char *fill, const char *stroke);
+/* The same with two more behind it: several that are alike. */
+void svg_stack(struct svg *s, struct svg_box b, double round, const char *fill, const char *stroke);
+void svg_line(struct svg *s, double x1, double y1, double x2, double y2, double width, const char *stroke);
+
+/* Each draws at y and returns the height that it took. */
+double svg_fabric(struct svg *s, double y);
+double svg_kind(struct svg *s, const struct node_kind *k, int nodes, double y);
+
+/* svg_links.c: the devices of a kind inside a box. Where each device's centre is goes to at[2 × i], at[2 × i + 1]. */
+void svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, double *at);
+void svg_hub(struct svg *s, const struct node_kind *k, struct svg_box b, const double *at);
+void svg_device(struct svg *s, const struct node_kind *k, int device, struct svg_box b);
+double svg_width_of(const struct topo_link *l);
+
+#endif

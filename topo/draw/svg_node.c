@@ -1,0 +1,327 @@
+#include "topo/draw/svg.h"
+
+#include "base/human.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	HEAD = 64, PAD = 20,
+	HUB_H = 46, DEVICE_H = 58, NIC_H = 40, CPU_H = 34, WIRE = 46, /* of a row of devices */
+	RING_H = 400, RING_W = 620, NIC_W = 150,
+	GRID = 512 /* slots in a grid */, SLOT = 22, DOMAINS = 16, MOST = 72 /* devices in a row */
+};
+
+/* A card being drawn: where it is, and where its devices and adapters are. */
+struct card {
+	struct svg *s;
+	const struct node_kind *k;
+	struct svg_box b;    /* inside of it */
+	double *at;          /* centres of devices */
+	int n_domains;
+};
+
+static int domain_of(const struct card *d, int numa)
+{
+	return numa >= 0 && numa < d->n_domains ? numa : 0;
+}
+
+static int domains_of(const struct node_kind *k)
+{
+	int most = k->numa > 0 ? k->numa - 1 : 0;
+	for (int i = 0; k->parts && i < k->devices; i++)
+		most = k->parts[i].numa > most ? k->parts[i].numa : most;
+	return most < DOMAINS ? most + 1 : DOMAINS;
+}
+
+static void put_head(struct card *d, double y, int nodes)
+{
+	const struct node_kind *k = d->k;
+	char a[HUMAN], b[HUMAN], c[HUMAN], line[256];
+	double x = d->b.x, right_x = d->b.x + d->b.w;
+	svg_text(d->s, x, y + 32, "head", 60, k->name);
+	snprintf(line, sizeof line, "%d node%s of %d x %.60s", nodes, human_s(nodes), k->devices, k->device);
+	svg_text(d->s, x, y + 54, "sub", 100, line);
+	struct buf right = BUF_INIT;
+	if (k->device_memory > 0)
+		buf_printf(&right, "%s", human_bytes(k->device_memory, a));
+	if (k->device_bandwidth > 0)
+		buf_printf(&right, " at %s", human_count(k->device_bandwidth, "B/s", b));
+	if (k->device_flops > 0)
+		buf_printf(&right, ", %s a device", human_count(k->device_flops, "FLOP/s", c));
+	buf_printf(d->s->out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"sub\">%s</text>\n", right_x, y + 32, buf_str(&right));
+	buf_clear(&right);
+	if (k->net_bandwidth > 0)
+		buf_printf(&right, "network %s a device", human_count(k->net_bandwidth, "B/s", a));
+	buf_printf(&right, "%s%d core%s", right.len ? ", " : "", k->cores, human_s(k->cores));
+	if (k->memory > 0)
+		buf_printf(&right, ", %s of memory", human_bytes(k->memory, b));
+	buf_printf(d->s->out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"sub\">%s</text>\n", right_x, y + 54, buf_str(&right));
+	buf_fini(&right);
+}
+
+static void put_nic(struct card *d, int nic, struct svg_box b)
+{
+	char rate[HUMAN];
+	d->s->nic = true;
+	svg_rect(d->s, b, 6, SVG_NIC, NULL);
+	bool told = d->k->nics[nic].bandwidth > 0 && b.w >= 76;
+	svg_text(d->s, b.x + b.w / 2, b.y + (told ? 17 : b.h / 2 + 5), "on", (int)(b.w / 8.5), d->k->nics[nic].name);
+	if (told)
+		svg_words(d->s, b.x + b.w / 2, b.y + 33, "onsmall", "%s", human_count(d->k->nics[nic].bandwidth, "B/s", rate));
+}
+
+/* --- Rows: devices side by side in their domains, a hub above, adapters and cores below --- */
+
+/* How many devices of a domain, and of its adapters' boxes. */
+static void count_in(const struct card *d, int domain, int *devices, int *nics)
+{
+	*devices = *nics = 0;
+	for (int i = 0; i < d->k->devices; i++)
+		*devices += domain_of(d, d->k->parts ? d->k->parts[i].numa : 0) == domain;
+	for (int i = 0; i < d->k->n_nics; i++)
+		*nics += domain_of(d, d->k->nics[i].numa) == domain;
+}
+
+/* An adapter stands below the middle of the devices it is nearest to; one that is nearest to none, where there is room. */
+static double wanted_x(const struct card *d, int nic, double otherwise)
+{
+	double sum = 0;
+	int n = 0;
+	for (int i = 0; i < d->k->devices; i++)
+		if (d->k->parts && d->k->parts[i].nic == nic && domain_of(d, d->k->parts[i].numa) == domain_of(d, d->k->nics[nic].numa)) {
+			sum += d->at[2 * i];
+			n++;
+		}
+	return n ? sum / n : otherwise;
+}
+
+static void put_cores(struct card *d, int domain, struct svg_box b)
+{
+	const char *cpus = NULL;
+	char text[256];
+	for (int i = 0; d->k->parts && i < d->k->devices; i++)
+		if (domain_of(d, d->k->parts[i].numa) == domain && *d->k->parts[i].cpus)
+			cpus = d->k->parts[i].cpus;
+	snprintf(text, sizeof text, cpus ? "NUMA %d, cores %s" : "NUMA %d", domain, cpus);
+	svg_rect(d->s, b, 6, "#e3e8ee", NULL);
+	svg_text(d->s, b.x + b.w / 2, b.y + b.h / 2 + 5, "small", (int)(b.w / 7.5), text);
+}
+
+static void put_row_nics(struct card *d, int domain, struct svg_box panel, double y, int n)
+{
+	double w = n ? panel.w / n - 8 : 0, cursor = panel.x + 4;
+	int left = n;
+	w = w > 118 ? 118 : w;
+	for (int i = 0; i < d->k->n_nics; i++) {
+		if (domain_of(d, d->k->nics[i].numa) != domain)
+			continue;
+		double x = wanted_x(d, i, cursor + w / 2) - w / 2, most = panel.x + panel.w - 4 - left * (w + 4);
+		x = x > most ? most : x;
+		x = x < cursor ? cursor : x;
+		cursor = x + w + 4;
+		left--;
+		for (int v = 0; d->k->parts && v < d->k->devices; v++)
+			if (d->k->parts[v].nic == i) {
+				svg_line(d->s, d->at[2 * v], d->at[2 * v + 1] + DEVICE_H / 2.0, x + w / 2, y, 3, SVG_PCIE);
+				d->s->pcie = true;
+			}
+		put_nic(d, i, (struct svg_box){ x, y, w, NIC_H });
+	}
+}
+
+/* The panels of domains, side by side; those that hold nothing take no room where others hold something. */
+static void lay_panels(const struct card *d, double top, double height, struct svg_box panels[DOMAINS])
+{
+	double gap = 16, x = d->b.x;
+	int weight[DOMAINS], all = 0, shown = 0;
+	for (int n = 0; n < d->n_domains; n++) {
+		int nics;
+		count_in(d, n, &weight[n], &nics);
+		weight[n] += nics > 0 && !weight[n];
+		all += weight[n];
+		shown += weight[n] > 0;
+	}
+	for (int n = 0; n < d->n_domains; n++) {
+		double w = weight[n] ? (d->b.w - gap * (shown - 1)) * weight[n] / all : 0;
+		panels[n] = (struct svg_box){ x, top, w, height };
+		x += w > 0 ? w + gap : 0;
+	}
+}
+
+static void place_row(struct card *d, int domain, struct svg_box panel, double y, double *width)
+{
+	int devices, nics, seen = 0;
+	count_in(d, domain, &devices, &nics);
+	double pitch = devices ? (panel.w - 12) / devices : 0, w = pitch - 10 > 130 ? 130 : pitch - 10;
+	for (int i = 0; i < d->k->devices; i++)
+		if (domain_of(d, d->k->parts[i].numa) == domain) {
+			d->at[2 * i] = panel.x + 6 + (seen++ + 0.5) * pitch;
+			d->at[2 * i + 1] = y + DEVICE_H / 2.0;
+			width[i] = w;
+		}
+}
+
+/* The hub's wires end at the devices' upper edges. */
+static void put_row_hub(struct card *d)
+{
+	for (int i = 0; i < d->k->devices; i++)
+		d->at[2 * i + 1] -= DEVICE_H / 2.0;
+	svg_hub(d->s, d->k, (struct svg_box){ d->b.x, d->b.y, d->b.w, HUB_H }, d->at);
+}
+
+static double put_rows(struct card *d)
+{
+	double top = d->b.y + (d->k->switched ? HUB_H + WIRE - 12 : 0), y = top + 12, width[MOST];
+	double height = 12 + DEVICE_H + (d->k->n_nics ? WIRE + NIC_H : 0) + 14 + CPU_H + 6;
+	struct svg_box panels[DOMAINS];
+	lay_panels(d, top, height, panels);
+	for (int n = 0; n < d->n_domains; n++)
+		if (panels[n].w > 0) {
+			svg_rect(d->s, panels[n], 10, SVG_PANEL, SVG_EDGE);
+			put_cores(d, n, (struct svg_box){ panels[n].x + 6, top + height - CPU_H - 6, panels[n].w - 12, CPU_H });
+			place_row(d, n, panels[n], y, width);
+		}
+	for (int n = 0; n < d->n_domains; n++) {
+		int devices, nics;
+		count_in(d, n, &devices, &nics);
+		put_row_nics(d, n, panels[n], y + DEVICE_H + WIRE, nics);
+	}
+	for (int i = 0; i < d->k->devices; i++)
+		svg_device(d->s, d->k, i, (struct svg_box){ d->at[2 * i] - width[i] / 2, y, width[i], DEVICE_H });
+	if (d->k->switched)
+		put_row_hub(d);
+	return top + height - d->b.y;
+}
+
+/* --- The ring: direct links between devices, adapters at the sides --- */
+
+static void put_side(struct card *d, int side, double x, double towards)
+{
+	double at[64], least = d->b.y + 24;
+	int which[64], n = 0;
+	for (int i = 0; i < d->k->n_nics && n < 64; i++) {
+		double sum = 0, left = 0;
+		int users = 0;
+		for (int v = 0; d->k->parts && v < d->k->devices; v++)
+			if (d->k->parts[v].nic == i) {
+				sum += d->at[2 * v + 1];
+				left += d->at[2 * v];
+				users++;
+			}
+		bool right = users ? left / users > d->b.x + d->b.w / 2 : i % 2;
+		if (right != side)
+			continue;
+		int put = n++;
+		double y = users ? sum / users : d->b.y + RING_H / 2.0;
+		for (; put > 0 && at[put - 1] > y; put--) {
+			at[put] = at[put - 1];
+			which[put] = which[put - 1];
+		}
+		at[put] = y;
+		which[put] = i;
+	}
+	for (int i = 0; i < n; i++) {
+		double y = at[i] < least ? least : at[i];
+		least = y + NIC_H + 8;
+		for (int v = 0; v < d->k->devices; v++)
+			if (d->k->parts && d->k->parts[v].nic == which[i]) {
+				svg_line(d->s, towards, y, d->at[2 * v] + (side ? 48 : -48), d->at[2 * v + 1], 3, SVG_PCIE);
+				d->s->pcie = true;
+			}
+		put_nic(d, which[i], (struct svg_box){ x, y - NIC_H / 2.0, NIC_W, NIC_H });
+	}
+}
+
+static double put_ring(struct card *d)
+{
+	double middle = d->b.x + d->b.w / 2, height = RING_H + 40;
+	struct svg_box ring = { middle - RING_W / 2.0, d->b.y + 34, RING_W, RING_H - 68 };
+	if (d->n_domains == 2) {
+		svg_rect(d->s, (struct svg_box){ d->b.x, d->b.y, d->b.w / 2 - 8, height }, 10, SVG_PANEL, SVG_EDGE);
+		svg_rect(d->s, (struct svg_box){ middle + 8, d->b.y, d->b.w / 2 - 8, height }, 10, SVG_PANEL, SVG_EDGE);
+	} else {
+		svg_rect(d->s, (struct svg_box){ d->b.x, d->b.y, d->b.w, height }, 10, SVG_PANEL, SVG_EDGE);
+	}
+	svg_ring(d->s, d->k, ring, d->at);
+	put_side(d, 0, d->b.x + 70, d->b.x + 70 + NIC_W);
+	put_side(d, 1, d->b.x + d->b.w - 70 - NIC_W, d->b.x + d->b.w - 70 - NIC_W);
+	if (d->n_domains <= 2)
+		for (int n = 0; n < d->n_domains; n++)
+			put_cores(d, n, (struct svg_box){ n ? middle + 16 : d->b.x + 8, d->b.y + height - CPU_H - 6,
+							  (d->n_domains == 2 ? d->b.w / 2 - 8 : d->b.w) - 16, CPU_H });
+	return height;
+}
+
+/* --- The grid: slots that nothing tells apart, such as cores --- */
+
+static double put_grid(struct card *d)
+{
+	int each = (d->k->devices + d->n_domains - 1) / d->n_domains;
+	double w = (d->b.w - 16.0 * (d->n_domains - 1)) / d->n_domains;
+	int columns = (int)((w - 24) / (SLOT + 5)), shown = each < GRID / d->n_domains ? each : GRID / d->n_domains;
+	columns = columns < 1 ? 1 : columns;
+	double height = (shown + columns - 1) / columns * (SLOT + 5) + 24 + CPU_H + (d->k->n_nics ? NIC_H + 14 : 0) + 6;
+	for (int n = 0; n < d->n_domains; n++) {
+		struct svg_box panel = { d->b.x + n * (w + 16), d->b.y, w, height };
+		int devices, nics, mine = d->k->devices - n * each < shown ? d->k->devices - n * each : shown;
+		svg_rect(d->s, panel, 10, SVG_PANEL, SVG_EDGE);
+		for (int i = 0; i < mine; i++)
+			svg_rect(d->s, (struct svg_box){ panel.x + 12 + i % columns * (SLOT + 5), panel.y + 12 + i / columns * (SLOT + 5), SLOT, SLOT }, 4,
+				 SVG_DEVICE, NULL);
+		count_in(d, n, &devices, &nics);
+		if (d->k->n_nics && !d->k->parts)
+			put_row_nics(d, n, panel, panel.y + panel.h - CPU_H - NIC_H - 16, nics);
+		put_cores(d, n, (struct svg_box){ panel.x + 6, panel.y + panel.h - CPU_H - 6, w - 12, CPU_H });
+	}
+	return height;
+}
+
+static bool has_direct(const struct node_kind *k)
+{
+	for (int i = 0; k->links && i < k->devices * k->devices; i++)
+		if (k->links[i].kind == LINK_NVLINK || k->links[i].kind == LINK_XGMI)
+			return true;
+	return false;
+}
+
+double svg_kind(struct svg *s, const struct node_kind *k, int nodes, double y)
+{
+	struct buf inside = BUF_INIT, *out = s->out;
+	double lift = nodes > 1 ? 12 : 0; /* of the cards behind it */
+	struct card d = { .s = s, .k = k, .n_domains = domains_of(k), .at = calloc(2 * (size_t)k->devices + 2, sizeof *d.at),
+			  .b = { SVG_MARGIN + PAD, y + lift + HEAD + 12, SVG_WIDTH - 2 * (SVG_MARGIN + PAD) - lift, 0 } };
+	if (!d.at) {
+		out->failed = true;
+		return 0;
+	}
+	s->out = &inside;
+	put_head(&d, y + lift, nodes);
+	double height = !k->parts || k->devices > MOST ? put_grid(&d) : !k->switched && has_direct(k) && k->devices <= 16 ? put_ring(&d) : put_rows(&d);
+	if (!k->switched && has_direct(k)) {
+		struct buf links = BUF_INIT;
+		links_summary(k, &links);
+		svg_text(s, d.b.x, d.b.y + height + 24, "sub", 180, buf_str(&links));
+		buf_fini(&links);
+		height += 26;
+	}
+	if (*k->unsaid) {
+		char text[300];
+		snprintf(text, sizeof text, "missing: %s", k->unsaid);
+		svg_text(s, d.b.x, d.b.y + height + 24, "sub", 180, text);
+		height += 26;
+	}
+	s->out = out;
+	struct svg_box card = { SVG_MARGIN, y + lift, SVG_WIDTH - 2 * SVG_MARGIN - lift, HEAD + 12 + height + PAD };
+	if (nodes > 1)
+		svg_stack(s, card, 14, "#fff", SVG_EDGE);
+	else
+		svg_rect(s, card, 14, "#fff", SVG_EDGE);
+	buf_add(out, buf_str(&inside), inside.len);
+	out->failed |= buf_failed(&inside);
+	buf_fini(&inside);
+	free(d.at);
+	return lift + card.h;
+}
