@@ -25,4 +25,9 @@ int probe_kind(const char *library, struct node_kind *out, char fabric[NVML_FABR
 int cluster_probe_local(const char *library, struct cluster *out, char fabric[NVML_FABRIC], struct err *e);
 void kind_free(struct node_kind *k);
 
+/* kinds.c: whether nodes are equal, but for what differs between equal machines too. */
+bool kind_same(const struct node_kind *a, const struct node_kind *b);
+/* Node i of c, which has room for n kinds, is of[i]: equal ones become one kind. Takes all that `of` owns; the number of kinds. */
+int kinds_join(struct node_kind *of, int n, struct cluster *c);
+
 #endif

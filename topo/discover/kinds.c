@@ -1,0 +1,69 @@
+/* Which nodes are equal, and a cluster put together from nodes that were looked at one by one. */
+#include "topo/discover/internal.h"
+#include "topo/internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Firmware takes a little of the memory, here more, there less. */
+#define NEARLY 0.02
+
+static bool near(double a, double b)
+{
+	return fabs(a - b) <= NEARLY * fmax(a, b);
+}
+
+static bool same_parts(const struct node_kind *a, const struct node_kind *b)
+{
+	if (!a->parts != !b->parts || !a->links != !b->links || !a->nics != !b->nics)
+		return false;
+	for (int i = 0; a->parts && i < a->devices; i++) {
+		const struct topo_device *x = &a->parts[i], *y = &b->parts[i];
+		if (strcmp(x->bus, y->bus) || x->numa != y->numa || strcmp(x->cpus, y->cpus) || x->nic != y->nic || x->nic_link != y->nic_link)
+			return false;
+	}
+	for (int i = 0; a->links && i < a->devices * a->devices; i++)
+		if (a->links[i].kind != b->links[i].kind || a->links[i].lanes != b->links[i].lanes || !near(a->links[i].bandwidth, b->links[i].bandwidth))
+			return false;
+	for (int i = 0; a->nics && i < a->n_nics; i++)
+		if (strcmp(a->nics[i].name, b->nics[i].name) || a->nics[i].numa != b->nics[i].numa || !near(a->nics[i].bandwidth, b->nics[i].bandwidth))
+			return false;
+	return true;
+}
+
+/* Rates of cores follow the clock of the moment: equal cores are told by their number. */
+bool kind_same(const struct node_kind *a, const struct node_kind *b)
+{
+	return !strcmp(a->device, b->device) && a->devices == b->devices && a->cores == b->cores && a->numa == b->numa &&
+	       a->packages == b->packages && a->caches == b->caches && a->switched == b->switched && a->n_nics == b->n_nics &&
+	       near(a->memory, b->memory) && near(a->device_memory, b->device_memory) && !strcmp(a->unsaid, b->unsaid) && same_parts(a, b);
+}
+
+/* Takes what the other kind owns. */
+static void take(struct node_kind *from, struct node_kind *to)
+{
+	*to = *from;
+	from->parts = NULL;
+	from->nics = NULL;
+	from->links = NULL;
+}
+
+int kinds_join(struct node_kind *of, int n, struct cluster *c)
+{
+	c->n_kinds = 0;
+	for (int i = 0; i < n; i++) {
+		int at = 0;
+		while (at < c->n_kinds && !kind_same(&c->kinds[at], &of[i]))
+			at++;
+		c->nodes[i].kind = at;
+		if (at == c->n_kinds)
+			take(&of[i], &c->kinds[c->n_kinds++]);
+		else
+			kind_free(&of[i]);
+	}
+	for (int i = 0; i < c->n_kinds; i++)
+		snprintf(c->kinds[i].name, sizeof c->kinds[i].name, i ? "slurm-%d" : "slurm", i + 1);
+	return c->n_kinds;
+}
