@@ -130,28 +130,61 @@ static int update(struct trainee *t, int64_t step, double *loss, struct err *e)
 	return store_publish(engine_store(t->engine), step, e);
 }
 
-static int one_step(struct trainee *t, int64_t step, double *loss, struct err *e)
+static int one_step(struct trainee *t, int64_t step, double *loss, struct plan_time *sum, struct err *e)
 {
 	const struct engine_batch b = { .inputs = t->inputs, .targets = t->targets, .sample = t->first, .loss_scale = 1 };
-	return engine_step(t->engine, &b, loss, e) || update(t, step, loss, e) ? -1 : 0;
+	struct engine_times parts;
+	if (engine_step(t->engine, &b, loss, e))
+		return -1;
+	double since = clock_s(), waited = store_waited(engine_store(t->engine));
+	if (update(t, step, loss, e))
+		return -1;
+	engine_times(t->engine, &parts);
+	waited = store_waited(engine_store(t->engine)) - waited;
+	sum->compute += parts.compute;
+	sum->recompute += parts.recompute;
+	sum->tp += parts.tp;
+	sum->cp += parts.cp;
+	sum->ep += parts.ep;
+	sum->bubble += parts.pp;
+	sum->dp += parts.dp + waited;
+	sum->optimizer += clock_s() - since - waited;
+	return 0;
+}
+
+static int mean_parts(struct trainee *t, struct plan_time *sum, int64_t steps, struct plan_time *out, struct err *e)
+{
+	double parts[] = { sum->compute, sum->recompute, sum->tp, sum->cp, sum->ep, sum->bubble, sum->dp, sum->optimizer };
+	int n = sizeof parts / sizeof *parts;
+	if (comm_all_reduce(t->world, parts, parts, (size_t)n, COMM_F64, COMM_SUM, e))
+		return -1;
+	for (int i = 0; i < n; i++)
+		parts[i] /= (double)steps * comm_size(t->world);
+	if (comm_rank(t->world) == 0)
+		*out = (struct plan_time){ .compute = parts[0], .recompute = parts[1], .tp = parts[2], .cp = parts[3], .ep = parts[4],
+					   .bubble = parts[5], .dp = parts[6], .optimizer = parts[7] };
+	return 0;
 }
 
 /* A step begins when all ranks are there and ends when all are done. */
 static int timed_steps(struct trainee *t, struct bench_train *b, struct err *e)
 {
+	struct plan_time sum = { 0 };
 	for (int64_t i = 0; i < b->warmup + b->steps; i++) {
 		double loss, begun;
+		if (i == b->warmup)
+			sum = (struct plan_time){ 0 };
 		if (comm_barrier(t->world, e))
 			return -1;
 		begun = clock_s();
-		if (one_step(t, i, &loss, e) || comm_barrier(t->world, e))
+		if (one_step(t, i, &loss, &sum, e) || comm_barrier(t->world, e))
 			return -1;
 		if (comm_rank(t->world) == 0 && i >= b->warmup) {
 			b->seconds[i - b->warmup] = clock_s() - begun;
 			b->loss = loss;
 		}
 	}
-	return 0;
+	return mean_parts(t, &sum, b->steps, &b->parts, e);
 }
 
 static int work(struct comm *world, void *arg, struct err *e)

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "plan/job/job.h"
+#include "plan/plan.h"
 
 #include <stdint.h>
 
@@ -18,6 +19,7 @@ struct bench_train {
 	/* Measured, by rank 0; of memory the rank that had most. */
 	double seconds[BENCH_STEPS_MOST], loss;
 	int64_t peak_bytes;
+	struct plan_time parts; /* of a step: means over steps and ranks; what a rank waits for the pipeline is bubble */
 	double gemm; /* bench_train_gemm's */
 };
 

@@ -40,6 +40,7 @@ struct tool {
 	X(bench_gemm)    \
 	X(bench_comm)    \
 	X(bench_calibrate) \
+	X(bench_plan)    \
 	X(trace)         \
 	X(generate)
 

@@ -1,0 +1,288 @@
+#include "agent/tools/bench_plan.h"
+
+#include "agent/tools/tools.h"
+#include "plan/cost/calibration.h"
+#include "plan/layout.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char page[] =
+	"muster bench plan — how good predictions are on this machine\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster bench plan [OPTION …] [JOB.ini] [section.key=value …]\n"
+	"\n"
+	"DESCRIPTION\n"
+	"  Predicts the time and memory of a step under several layouts with what muster bench calibrate found here, then trains a few\n"
+	"  steps of each, in turn, round by round, and shows both side by side, with the mean and the largest error, and what\n"
+	"  the layout that was predicted to be the fastest loses to the one that was. Without a job: three small models, gpt2,\n"
+	"  llama and mixtral, under 26 layouts of 1 to 8 agents, which takes about three minutes on two cores. Nothing else should\n"
+	"  run meanwhile.\n"
+	"\n"
+	"OPTIONS\n"
+	"  JOB.ini, section.key=value  the job, as for muster run, with launch.threads=1 and parallel.dp=1 unless they say\n"
+	"                otherwise; its layouts are:\n"
+	"  --layout WORDS  these words on top, separated by blanks; may be given several times (default: the job alone)\n"
+	"  --calibration FILE  (default: [launch] calibration's)\n"
+	"  --rounds N    turns of each (default 3)\n"
+	"  --steps N     timed steps of a turn (default: as many as half a second has, at least 3)\n"
+	"  --only TEXT   of the built-in layouts those whose model and words hold this\n"
+	"  --parts       every part of a step, too: means over the ranks\n"
+	"  --json        print as JSON\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster bench calibrate && muster bench plan\n"
+	"  muster bench plan job.ini --layout parallel.tp=2 --layout 'parallel.pp=2 parallel.schedule=zb-v'\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0  measured\n"
+	"  1  a step failed, or there is not enough memory\n"
+	"  2  usage or job file; this machine was not calibrated\n";
+
+enum { LAYOUTS_MOST = 64, WORDS_MOST = 256, TURNS_MOST = 100, WARMUP = 2, GEMM_SIZE = 1024 };
+
+#define TURN_SECONDS 0.5
+#define GEMM_SECONDS 0.2
+
+struct bench {
+	const char *calibration, *only, *file; /* NULL: not given */
+	int64_t rounds, steps;
+	bool parts, json;
+	char **words; /* [n_words] of the command line */
+	int n_words;
+	struct bench_plan_job given[LAYOUTS_MOST];
+	int n_given;
+	struct bench_plan_form *forms;
+	int n;
+	struct bench_train *turn;
+	double calibrated, now; /* FLOP/s of matrix products on all cores */
+};
+
+/* --- The jobs --------------------------------------------------------------------------------------------- */
+
+static int add_words(char *text, const char **list, int n)
+{
+	for (char *word; (word = strtok_r(text, " \t\n", &text)) && n < WORDS_MOST;)
+		list[n++] = word;
+	return n;
+}
+
+/* The defaults, the model's words, the command line's, the layout's: later ones count. */
+static int load(const struct bench *b, const struct bench_plan_job *j, struct job *job, struct err *e)
+{
+	const char *list[WORDS_MOST] = { "launch.threads=1", "parallel.dp=1" };
+	char *model = strdup(j->words), *layout = strdup(j->layout);
+	int n = 2;
+	if (!model || !layout) {
+		free(model);
+		free(layout);
+		return err_set(e, ERR_NOMEM, "no memory for the words of a job");
+	}
+	n = add_words(model, list, n);
+	for (int i = 0; i < b->n_words && n < WORDS_MOST; i++)
+		list[n++] = b->words[i];
+	n = add_words(layout, list, n);
+	int rc = job_load(b->file, list + (b->file ? 1 : 0), n - (b->file ? 1 : 0), job, e);
+	if (!rc && !job->parallel.dp)
+		job->parallel.dp = 1;
+	free(model);
+	free(layout);
+	return rc ? err_prefix(e, "%s %s", j->model, j->layout) : 0;
+}
+
+static bool is_wanted(const struct bench *b, const struct bench_plan_job *j)
+{
+	return !b->only || strstr(j->model, b->only) || strstr(j->layout, b->only);
+}
+
+static int list_forms(struct bench *b, struct err *e)
+{
+	const struct bench_plan_job *jobs = b->n_given ? b->given : bench_plan_jobs;
+	int n = b->n_given ? b->n_given : bench_plan_n_jobs;
+	b->forms = calloc((size_t)n, sizeof *b->forms);
+	if (!b->forms)
+		return err_set(e, ERR_NOMEM, "no memory for %d layouts", n);
+	for (int i = 0; i < n; i++)
+		if (b->n_given || is_wanted(b, &jobs[i]))
+			b->forms[b->n++].job = &jobs[i];
+	return b->n ? 0 : err_set(e, ERR_USAGE, "--only: no layout has \"%s\"; see muster bench plan without it", b->only);
+}
+
+/* --- Predicting --------------------------------------------------------------------------------------------- */
+
+static int open_cluster(struct bench *b, const struct job *job, int world, struct cluster *c, struct err *e)
+{
+	if (cluster_open("local", world, c, e))
+		return -1;
+	if (!calibration_apply(b->calibration ? b->calibration : job->launch.calibration, job->network.backend, c, e)) {
+		b->calibrated = c->kinds[0].device_flops * c->kinds[0].devices;
+		if (c->kinds[0].measured)
+			return 0;
+		err_set(e, ERR_USAGE, "this machine was not calibrated; run muster bench calibrate");
+	}
+	cluster_free(c);
+	return -1;
+}
+
+static int predict(struct bench *b, struct bench_plan_form *f, struct err *e)
+{
+	struct job job;
+	struct cluster c;
+	struct plan plan;
+	if (load(b, f->job, &job, e))
+		return -1;
+	struct layout l = layout_of(&job, (int)job.parallel.dp);
+	f->world = layout_world(&l);
+	if (open_cluster(b, &job, f->world, &c, e))
+		return -1;
+	int rc = plan_build(&job, &c, &plan, e);
+	if (!rc) {
+		f->predicted = plan.time;
+		for (int r = 0; r < plan.world; r++) {
+			double bytes = plan.ranks[r].total - plan.ranks[r].snapshot; /* nothing is saved here */
+			f->predicted_bytes = bytes > f->predicted_bytes ? bytes : f->predicted_bytes;
+		}
+		plan_free(&plan);
+	}
+	cluster_free(&c);
+	return rc;
+}
+
+/* --- Measuring ---------------------------------------------------------------------------------------------- */
+
+static void add_parts(struct plan_time *sum, const struct plan_time *t, double share)
+{
+	sum->compute += share * t->compute;
+	sum->recompute += share * t->recompute;
+	sum->tp += share * t->tp;
+	sum->cp += share * t->cp;
+	sum->ep += share * t->ep;
+	sum->bubble += share * t->bubble;
+	sum->dp += share * t->dp;
+	sum->optimizer += share * t->optimizer;
+}
+
+static int64_t steps_of(const struct bench *b, const struct bench_plan_form *f)
+{
+	int64_t n = b->steps ? b->steps : (int64_t)(TURN_SECONDS / f->predicted.total);
+	return b->steps ? n : n < 3 ? 3 : n > 20 ? 20 : n;
+}
+
+static int take_turn(struct bench *b, struct bench_plan_form *f, struct err *e)
+{
+	struct bench_train *t = b->turn;
+	if (load(b, f->job, &t->job, e))
+		return -1;
+	t->ranks = f->world;
+	t->steps = steps_of(b, f);
+	t->warmup = WARMUP;
+	if (bench_train_run(t, e))
+		return err_prefix(e, "%s %s", f->job->model, f->job->layout);
+	for (int64_t i = 0; i < t->steps && f->n < BENCH_PLAN_STEPS; i++)
+		f->seconds[f->n++] = t->seconds[i];
+	add_parts(&f->measured, &t->parts, 1.0 / (double)b->rounds);
+	f->measured_bytes = (double)t->peak_bytes;
+	return 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+static int measure(struct bench *b, struct err *e)
+{
+	for (int64_t r = 0; r < b->rounds; r++) {
+		if (bench_train_gemm(b->turn, 2, GEMM_SIZE, GEMM_SECONDS, e))
+			return -1;
+		b->now += b->turn->gemm / (double)b->rounds;
+		for (int i = 0; i < b->n; i++)
+			if (take_turn(b, &b->forms[i], e))
+				return -1;
+	}
+	for (int i = 0; i < b->n; i++) {
+		struct bench_plan_form *f = &b->forms[i];
+		qsort(f->seconds, (size_t)f->n, sizeof *f->seconds, by_value);
+		f->measured.total = f->seconds[f->n / 2];
+	}
+	return 0;
+}
+
+/* --- The command line --------------------------------------------------------------------------------------- */
+
+static int bench(struct bench *b)
+{
+	struct err e = ERR_INIT;
+	int rc = list_forms(b, &e);
+	for (int i = 0; i < b->n && !rc; i++)
+		rc = predict(b, &b->forms[i], &e);
+	if (!rc && !(b->turn = bench_train_shared(1)))
+		rc = err_set(&e, ERR_NOMEM, "no memory to measure in");
+	rc = rc ? rc : measure(b, &e);
+	double speed = b->calibrated > 0 ? b->now / b->calibrated : 0;
+	int status = rc ? tool_fail(&tool_bench_plan, &e) : TOOL_OK;
+	if (!rc && b->json)
+		status = tool_print_json(&tool_bench_plan, bench_plan_json(b->forms, b->n, speed));
+	else if (!rc)
+		bench_plan_print(b->forms, b->n, b->parts, speed);
+	bench_train_unshared(b->turn, 1);
+	free(b->forms);
+	return status;
+}
+
+/* The job's words and layouts, as forms of one model. */
+static void take_job(struct bench *b, char **words, int n)
+{
+	b->words = words;
+	b->n_words = n;
+	if (n && !strchr(words[0], '=')) {
+		b->file = words[0];
+		b->words++;
+		b->n_words--;
+	}
+	if (n && !b->n_given)
+		b->given[b->n_given++].layout = "";
+	for (int i = 0; i < b->n_given; i++) {
+		b->given[i].model = b->file ? b->file : "job";
+		b->given[i].words = "";
+	}
+}
+
+static int run(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "layout", required_argument, NULL, 'l' }, { "calibration", required_argument, NULL, 'c' },
+		{ "rounds", required_argument, NULL, 'r' }, { "steps", required_argument, NULL, 'n' }, { "only", required_argument, NULL, 'o' },
+		{ "parts", no_argument, NULL, 'p' }, { "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
+	};
+	struct bench b = { .rounds = 3 };
+	opterr = 0;
+	for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
+		if (c == 'r')
+			b.rounds = atoll(optarg);
+		else if (c == 'n')
+			b.steps = atoll(optarg) ? atoll(optarg) : -1;
+		else if (c == 'c')
+			b.calibration = optarg;
+		else if (c == 'o')
+			b.only = optarg;
+		else if (c == 'p' || c == 'j')
+			*(c == 'p' ? &b.parts : &b.json) = true;
+		else if (c != 'l')
+			return tool_option(&tool_bench_plan, c, argv);
+		else if (b.n_given == LAYOUTS_MOST)
+			return tool_usage(&tool_bench_plan, "--layout may be given %d times", LAYOUTS_MOST);
+		else
+			b.given[b.n_given++].layout = optarg;
+	}
+	take_job(&b, argv + optind, argc - optind);
+	if (b.rounds < 1 || b.rounds > TURNS_MOST || b.steps < 0 || b.steps > BENCH_STEPS_MOST)
+		return tool_usage(&tool_bench_plan, "--rounds is 1 to %d, --steps 1 to %d", TURNS_MOST, BENCH_STEPS_MOST);
+	return bench(&b);
+}
+
+const struct tool tool_bench_plan = { "bench", "plan", run, "how good predictions are on this machine", page };

@@ -1,0 +1,43 @@
+/*
+ * bench_plan — the parts of `muster bench plan`.
+ *
+ *     bench_plan.c        the command line; predicts, measures
+ *     bench_plan_jobs.c   what is run where nothing is asked for
+ *     bench_plan_print.c  tables, JSON
+ */
+#ifndef MUSTER_AGENT_TOOLS_BENCH_PLAN_H
+#define MUSTER_AGENT_TOOLS_BENCH_PLAN_H
+
+#include "agent/tools/bench_train.h"
+
+#include <stdbool.h>
+
+struct bench_plan_job {
+	const char *model;  /* what it is called; forms of one model are held against one another */
+	const char *words;  /* that all forms of it share */
+	const char *layout; /* and those of this one */
+};
+extern const struct bench_plan_job bench_plan_jobs[];
+extern const int bench_plan_n_jobs;
+
+enum { BENCH_PLAN_STEPS = 4096 };
+
+/* One form, predicted and measured. */
+struct bench_plan_form {
+	const struct bench_plan_job *job;
+	int world;
+	struct plan_time predicted, measured; /* measured.total: the median step; its other parts: means */
+	double predicted_bytes, measured_bytes; /* of the rank with most */
+	double seconds[BENCH_PLAN_STEPS];
+	int n;
+};
+
+double bench_plan_time_error(const struct bench_plan_form *f);   /* relative */
+double bench_plan_memory_error(const struct bench_plan_form *f);
+
+/* speed: of matrix products now over the calibration's, 0: not known. */
+void bench_plan_print(const struct bench_plan_form *forms, int n, bool parts, double speed);
+/* A new reference. */
+json_t *bench_plan_json(const struct bench_plan_form *forms, int n, double speed);
+
+#endif

@@ -1,0 +1,150 @@
+#include "agent/tools/bench_plan.h"
+
+#include "base/human.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+	const char *name;
+	size_t at;
+} parts[] = {
+#define PART(name) { #name, offsetof(struct plan_time, name) }
+	PART(compute), PART(recompute), PART(tp), PART(cp), PART(ep), PART(bubble), PART(dp), PART(optimizer),
+#undef PART
+};
+
+enum { PARTS = sizeof parts / sizeof *parts };
+
+static double part_of(const struct plan_time *t, int i)
+{
+	return *(const double *)((const char *)t + parts[i].at);
+}
+
+double bench_plan_time_error(const struct bench_plan_form *f)
+{
+	return f->predicted.total / f->measured.total - 1;
+}
+
+double bench_plan_memory_error(const struct bench_plan_form *f)
+{
+	return f->predicted_bytes / f->measured_bytes - 1;
+}
+
+/* --- For people ------------------------------------------------------------------------------------------- */
+
+struct errors {
+	double mean, most;
+};
+
+static struct errors errors_of(const struct bench_plan_form *forms, int n, double (*of)(const struct bench_plan_form *))
+{
+	struct errors e = { 0 };
+	for (int i = 0; i < n; i++) {
+		e.mean += fabs(of(&forms[i])) / n;
+		e.most = fmax(e.most, fabs(of(&forms[i])));
+	}
+	return e;
+}
+
+/* What people need of "parallel.tp=2 parallel.pp=2": "tp=2 pp=2". */
+static const char *short_words(const char *words, char *out, size_t size)
+{
+	size_t n = 0;
+	*out = '\0';
+	for (const char *at = words; *at && n + 1 < size; at++) {
+		if ((at == words || at[-1] == ' ') && !strncmp(at, "parallel.", 9))
+			at += 9;
+		out[n++] = *at;
+		out[n] = '\0';
+	}
+	return *out ? out : "one agent";
+}
+
+static void print_parts(const struct bench_plan_form *f)
+{
+	for (int measured = 0; measured < 2; measured++) {
+		const struct plan_time *t = measured ? &f->measured : &f->predicted;
+		double left = t->total;
+		printf("          %-9s", measured ? "measured" : "predicted");
+		for (int i = 0; i < PARTS; i++) {
+			left -= part_of(t, i);
+			if (part_of(&f->predicted, i) > 0 || part_of(&f->measured, i) > 1e-4 * t->total)
+				printf("  %s %.1f", parts[i].name, 1e3 * part_of(t, i));
+		}
+		printf("  other %.1f ms\n", 1e3 * left);
+	}
+}
+
+static void print_best(const struct bench_plan_form *forms, int n)
+{
+	char words[128];
+	for (int i = 0; i < n; i++) {
+		const struct bench_plan_form *chosen = &forms[i], *best = chosen;
+		bool seen = false;
+		for (int j = 0; j < n; j++) {
+			const struct bench_plan_form *f = &forms[j];
+			if (strcmp(f->job->model, forms[i].job->model))
+				continue;
+			seen |= j < i;
+			chosen = f->predicted.total < chosen->predicted.total ? f : chosen;
+			best = f->measured.total < best->measured.total ? f : best;
+		}
+		if (!seen && (i + 1 < n))
+			printf("%-8s the fastest as predicted, %s, loses %.1f %% to the fastest\n", chosen->job->model,
+			       short_words(chosen->job->layout, words, sizeof words), 100 * (chosen->measured.total / best->measured.total - 1));
+	}
+}
+
+void bench_plan_print(const struct bench_plan_form *forms, int n, bool all_parts, double speed)
+{
+	struct errors time = errors_of(forms, n, bench_plan_time_error), memory = errors_of(forms, n, bench_plan_memory_error);
+	char words[128], a[HUMAN], b[HUMAN];
+	printf("%-8s %-42s %6s %10s %10s %7s %10s %10s %7s\n", "model", "layout", "agents", "predicted", "measured", "", "predicted", "measured", "");
+	for (int i = 0; i < n; i++) {
+		const struct bench_plan_form *f = &forms[i];
+		printf("%-8s %-42s %6d %8.1fms %8.1fms %+6.1f%% %10s %10s %+6.1f%%\n", f->job->model, short_words(f->job->layout, words, sizeof words),
+		       f->world, 1e3 * f->predicted.total, 1e3 * f->measured.total, 100 * bench_plan_time_error(f),
+		       human_bytes(f->predicted_bytes, a), human_bytes(f->measured_bytes, b), 100 * bench_plan_memory_error(f));
+		if (all_parts)
+			print_parts(f);
+	}
+	printf("\ntime     off by %.1f %% in the mean, %.1f %% at most\n", 100 * time.mean, 100 * time.most);
+	printf("memory   off by %.1f %% in the mean, %.1f %% at most\n", 100 * memory.mean, 100 * memory.most);
+	print_best(forms, n);
+	if (speed > 0)
+		printf("\nmatrix products ran at %.2f of what the calibration found\n", speed);
+}
+
+/* --- For programs ------------------------------------------------------------------------------------------- */
+
+static json_t *time_json(const struct plan_time *t)
+{
+	json_t *o = json_pack("{s:f}", "step_s", t->total);
+	double left = t->total;
+	for (int i = 0; i < PARTS; i++) {
+		char name[32];
+		snprintf(name, sizeof name, "%s_s", parts[i].name);
+		json_object_set_new(o, name, json_real(part_of(t, i)));
+		left -= part_of(t, i);
+	}
+	json_object_set_new(o, "other_s", json_real(left));
+	return o;
+}
+
+json_t *bench_plan_json(const struct bench_plan_form *forms, int n, double speed)
+{
+	json_t *list = json_array();
+	struct errors time = errors_of(forms, n, bench_plan_time_error), memory = errors_of(forms, n, bench_plan_memory_error);
+	for (int i = 0; i < n; i++) {
+		const struct bench_plan_form *f = &forms[i];
+		json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:o, s:o, s:f, s:f, s:f, s:f}", "model", f->job->model, "layout",
+						      f->job->layout, "agents", f->world, "predicted", time_json(&f->predicted), "measured",
+						      time_json(&f->measured), "error", bench_plan_time_error(f), "predicted_bytes",
+						      f->predicted_bytes, "measured_bytes", f->measured_bytes, "memory_error",
+						      bench_plan_memory_error(f)));
+	}
+	return json_pack("{s:o, s:{s:f, s:f}, s:{s:f, s:f}, s:f}", "forms", list, "time", "mean", time.mean, "most", time.most, "memory", "mean",
+			 memory.mean, "most", memory.most, "speed", speed);
+}
