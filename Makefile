@@ -16,7 +16,7 @@ PREFIX   ?= /usr/local
 # --- The floors: a room is a folder, built into one archive. -----------------
 # A room may include from the rooms it lists and from nothing else (tests/floors checks it).
 
-TOPO_ROOMS     := topo/discover topo/draw topo
+TOPO_ROOMS     := topo/discover topo/read topo/draw topo
 PLAN_ROOMS     := plan/job plan/model plan/schedule plan/place plan/cost plan/search plan/show plan
 COMM_ROOMS     := libcomm/shm libcomm/link libcomm/tcp libcomm/algo libcomm/flight libcomm/device libcomm
 AGENT_ROOMS    := agent/text agent/data agent/ckpt agent/hf agent/parallel agent/model agent/pipeline agent/optim agent/server agent/metrics agent/generate agent/tools agent
@@ -32,7 +32,7 @@ below_agent    := $(AGENT_ROOMS) $(COMM_ROOMS) kernels $(PLAN_ROOMS) $(TOPO_ROOM
 below_launcher := $(LAUNCHER_ROOMS) $(PLAN_ROOMS) $(TOPO_ROOMS) base
 
 libs_base     := -lsodium -ljansson -lm -ldl
-libs_topo     := -lhwloc
+libs_topo     := -lhwloc -lexpat -ljansson -lm
 libs_plan     := -linih -ljansson -lm
 libs_libcomm  :=
 libs_kernels  := -fopenmp -lm -ldl
@@ -132,7 +132,7 @@ unit-bins: $(UNIT_BIN)
 # --- What Debian 12 must have --------------------------------------------------
 
 PACKAGES       := gcc make pkg-config libhwloc-dev libhwloc-plugins libpmix-dev libinih-dev libopenblas0 libjansson-dev \
-                  libxxhash-dev libuv1-dev libsodium-dev libpcre2-dev
+                  libxxhash-dev libexpat1-dev libuv1-dev libsodium-dev libpcre2-dev
 PACKAGES_CHECK := libcmocka-dev bats slurm-wlm munge iproute2 procps python3
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
 

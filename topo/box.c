@@ -1,14 +1,10 @@
 #include "topo/gpus.h"
+#include "topo/internal.h"
 #include "topo/presets.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Seconds: to a peer over NVLink or xGMI; over PCIe in a NUMA domain; between two. Estimates that order plans. */
-#define DIRECT_LATENCY 2e-6
-#define PCIE_LATENCY 8e-6
-#define CROSS_LATENCY 10e-6
 
 static int digit(char c)
 {
@@ -17,9 +13,9 @@ static int digit(char c)
 
 static struct topo_link over_pcie(const struct box *b, int x, int y)
 {
-	if (b->homes[x] == b->homes[y])
-		return (struct topo_link){ .kind = LINK_NODE, .bandwidth = b->pcie, .latency = PCIE_LATENCY };
-	return (struct topo_link){ .kind = LINK_SYS, .bandwidth = b->cross, .latency = CROSS_LATENCY };
+	bool same = b->homes[x] == b->homes[y];
+	enum link_kind kind = same ? LINK_NODE : LINK_SYS;
+	return (struct topo_link){ .kind = kind, .bandwidth = same ? b->pcie : b->cross, .latency = link_latency(kind) };
 }
 
 static struct topo_link link_of(const struct box *b, const struct gpu_model *m, int x, int y)
@@ -29,7 +25,7 @@ static struct topo_link link_of(const struct box *b, const struct gpu_model *m, 
 	int lanes = b->join == LINK_UNKNOWN ? 0 : b->join == LINK_NVSWITCH ? m->lanes : b->lanes ? digit(b->lanes[x * b->devices + y]) : 1;
 	if (!lanes)
 		return over_pcie(b, x, y);
-	return (struct topo_link){ .kind = b->join, .lanes = lanes, .bandwidth = lanes * m->lane, .latency = DIRECT_LATENCY };
+	return (struct topo_link){ .kind = b->join, .lanes = lanes, .bandwidth = lanes * m->lane, .latency = link_latency(b->join) };
 }
 
 /* The cores of a NUMA domain and, after all cores, their second threads. */

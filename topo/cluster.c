@@ -1,6 +1,7 @@
 #include "topo/cluster.h"
 
 #include "topo/internal.h"
+#include "topo/read/read.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,14 +23,22 @@ int cluster_alloc(const char *name, int kinds, int nodes, struct cluster *out, s
 	return 0;
 }
 
+void kind_free(struct node_kind *k)
+{
+	free(k->parts);
+	free(k->nics);
+	free(k->links);
+	free(k->measured);
+	k->parts = NULL;
+	k->nics = NULL;
+	k->links = NULL;
+	k->measured = NULL;
+}
+
 void cluster_free(struct cluster *c)
 {
-	for (int i = 0; i < c->n_kinds; i++) {
-		free(c->kinds[i].parts);
-		free(c->kinds[i].nics);
-		free(c->kinds[i].links);
-		free(c->kinds[i].measured);
-	}
+	for (int i = 0; i < c->n_kinds; i++)
+		kind_free(&c->kinds[i]);
 	free(c->kinds);
 	free(c->nodes);
 	free(c->switches);
@@ -48,6 +57,15 @@ const char *link_word(enum link_kind kind)
 		[LINK_XGMI] = "XGMI", [LINK_NVLINK] = "NVL", [LINK_NVSWITCH] = "NVS", [LINK_SELF] = "X",
 	};
 	return words[kind];
+}
+
+double link_latency(enum link_kind kind)
+{
+	static const double seconds[LINK_KINDS] = {
+		[LINK_UNKNOWN] = 10e-6, [LINK_SYS] = 10e-6, [LINK_NODE] = 8e-6, [LINK_PHB] = 8e-6, [LINK_PXB] = 7e-6, [LINK_PIX] = 6e-6,
+		[LINK_XGMI] = 2e-6, [LINK_NVLINK] = 2e-6, [LINK_NVSWITCH] = 2e-6, [LINK_SELF] = 0,
+	};
+	return seconds[kind];
 }
 
 struct topo_link cluster_link(const struct node_kind *k, int a, int b)
@@ -98,6 +116,31 @@ int cluster_devices(const struct cluster *c)
 	return n;
 }
 
+static bool ends_in(const char *text, size_t len, const char *end)
+{
+	size_t n = strlen(end);
+	return len > n && !memcmp(text + len - n, end, n);
+}
+
+/* A PATH[:NODES]: what holds a '/' or ends in what files of machines end in. A number after the last colon is no part of the path. */
+static bool is_file(const char *spec, size_t *path, long *nodes)
+{
+	const char *colon = strrchr(spec, ':');
+	*nodes = colon ? nodes_in(colon + 1, strlen(colon + 1)) : -1;
+	*path = *nodes > 0 ? (size_t)(colon - spec) : strlen(spec);
+	return strchr(spec, '/') || ends_in(spec, *path, ".xml") || ends_in(spec, *path, ".json") || ends_in(spec, *path, ".txt");
+}
+
+static int open_file(const char *spec, size_t len, long nodes, int devices, struct cluster *out, struct err *e)
+{
+	char *path = strndup(spec, len);
+	if (!path)
+		return err_set(e, ERR_NOMEM, "cluster %.100s: no memory", spec);
+	int result = topo_read_file(path, nodes > 0 ? (int)nodes : 0, devices, out, e);
+	free(path);
+	return result;
+}
+
 int cluster_open(const char *spec, int devices, struct cluster *out, struct err *e)
 {
 	if (!*spec || !strcmp(spec, "auto"))
@@ -106,5 +149,9 @@ int cluster_open(const char *spec, int devices, struct cluster *out, struct err 
 		return cluster_local(devices, out, e);
 	if (!strcmp(spec, "slurm"))
 		return cluster_slurm(out, e);
+	size_t path;
+	long nodes;
+	if (is_file(spec, &path, &nodes))
+		return open_file(spec, path, nodes, devices, out, e);
 	return cluster_preset(spec, out, e);
 }

@@ -20,6 +20,14 @@ long nodes_in(const char *text, size_t len);
 /* An empty cluster with that many kinds and nodes, zeroed. */
 int cluster_alloc(const char *name, int kinds, int nodes, struct cluster *out, struct err *e);
 
+/* Seconds from one device to another over such a link: an estimate that orders plans. */
+double link_latency(enum link_kind kind);
+/* What two sockets pass on of PCIe traffic at most: between NCCL's 9 GB/s for Broadwell's QPI and 22 for Sapphire Rapids (src/graph/topo.h). */
+#define SYS_BANDWIDTH 16e9
+
+/* Frees a kind's parts. */
+void kind_free(struct node_kind *k);
+
 /* What is known of this host without asking a device: a kind with `devices` CPU slots that share it. */
 int kind_of_host(int devices, struct node_kind *out, struct err *e);
 

@@ -1,0 +1,520 @@
+/* The readers of machines' descriptions, against what a person reads in the files. */
+#include "topo/internal.h"
+#include "topo/json.h"
+#include "topo/read/read.h"
+
+#include "base/buf.h"
+#include "base/file.h"
+
+#include <hwloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+struct expect {
+	const char *file;
+	int devices;
+	const char *device;
+	int numa, nics;
+	int fabrics;            /* groups that NVLink or xGMI joins, of two devices at least */
+	bool switched;
+	const char *first, *last; /* link words from device 0 to 1 and to the last, with lanes: "NVL2" */
+	const char *nic, *far;  /* nearest adapter of device 0 and of the last: "PIX mlx5_0" */
+	int numa_first, numa_last;
+	const char *cpus;       /* of device 0 */
+	const char *unsaid;     /* in it; NULL: nothing is unsaid */
+};
+
+/* The files of ../shared/machines. */
+static const struct expect captured[] = {
+	{ "hwloc-nvidiaDGX2.xml", 16, "V100-SXM3-32GB", 2, 0, 1, true, "NVS6", "NVS6", "-", "-", 0, 1, "0-1", "NVSwitches" },
+	{ "hwloc-power8gpudistances.xml", 4, "P100-SXM2-16GB", 2, 0, 2, false, "NVL2", "SYS", "-", "-", 0, 1, "0-1,8-9,16-17,24-25",
+	  "network adapters" },
+	{ "hwloc-nvidia-dgx-gb10.xml", 20, "cpu", 1, 0, 0, false, NULL, NULL, "-", "-", 0, 0, "0", "without I/O devices" },
+	{ "hwloc-24em64t-2n6c2t-pci.xml", 3, "GPU 10de:06d2", 2, 3, 0, false, "SYS", "SYS", "PHB mlx4_0", "SYS mlx4_0", 0, 1,
+	  "0,2,4,6,8,10,12,14,16,18,20,22", "NVLink" },
+	{ "hwloc-96em64t-4n4d3ca2co-pci.xml", 96, "cpu", 4, 8, 0, false, NULL, NULL, "NODE eth0", "NODE eth6", 0, 3, "0", NULL },
+	{ "hwloc-64intel64-heteromem.xml", 16, "cpu", 8, 0, 0, false, NULL, NULL, "-", "-", 0, 3, "0,16,32,48", "without I/O devices" },
+	{ "hwloc-fakeheterodistances.xml", 8, "cpu", 8, 0, 0, false, NULL, NULL, "-", "-", 0, 7, "0", "without I/O devices" },
+	{ "nccl-azure-ndv2-topo.xml", 8, "GPU", 2, 1, 0, false, "PHB", "SYS", "PHB NIC0", "SYS NIC0", 0, 1, "0-19", "NVLink" },
+	{ "nccl-azure-ndv4-topo.xml", 8, "GPU", 4, 8, 0, false, "PIX", "SYS", "PIX NIC0", "PIX NIC7", 0, 3, "0-23", "NVLink" },
+	{ "nccl-azure-ndv5-topo.xml", 8, "GPU", 2, 8, 0, false, "PHB", "SYS", "PIX NIC0", "PIX NIC7", 0, 1, "0-47", "NVLink" },
+	{ "nccl-aws-p4d-24xl-topo.xml", 8, "A100-SXM4-40GB", 2, 4, 0, false, "PIX", "SYS", "PIX NIC0", "PIX NIC3", 0, 1, "0-23,48-71", "NVLink" },
+	{ "nccl-aws-g5.48xl-topo.xml", 8, "A10G", 2, 1, 0, false, "PHB", "SYS", "SYS NIC0", "PHB NIC0", 0, 1, "", "no class" },
+	{ "nccl-rccl-topo_4p4h.xml", 16, "MI100", 2, 16, 4, false, "PXB", "PHB", "PIX mlx5_12", "PIX mlx5_21", 1, 1, "32-63,96-127", "memory" },
+	{ "nccl-rccl-topo_8p6l_2nic.xml", 8, "MI100", 2, 2, 1, false, "XGMI1", "XGMI1", "PHB mlx5_0", "PHB mlx5_1", 0, 1, "0-23,48-71", "memory" },
+	{ "nccl-rccl-topo_8p_940.xml", 8, "MI300X", 2, 8, 1, false, "XGMI1", "XGMI1", "PXB mlx5_0", "PXB mlx5_7", 0, 1, "0-55,112-167", "memory" },
+	{ "nccl-rccl-topo_8p_pcie.xml", 8, "MI60", 1, 1, 0, false, "PXB", "PHB", "PXB mlx5_0", "PHB mlx5_0", 0, 0, "0-7,16-23", "memory" },
+	{ "nvidia-smi-topo-2gpu-phb.txt", 2, "GPU", 1, 0, 0, false, "PHB", "PHB", "-", "-", 0, 0, "0-63", "which GPUs" },
+};
+
+/* Our own, in tests/machines. */
+static const struct expect own[] = {
+	{ "hwloc-3.xml", 3, "A100-SXM4-80GB", 2, 2, 1, false, "NVL2", "NVL4", "PIX mlx5_0", "SYS mlx5_0", 0, 1, "0-3", NULL },
+	{ "hwloc-1.xml", 1, "V100-SXM2-32GB", 2, 1, 0, false, NULL, NULL, "PHB eth0", "PHB eth0", 0, 0, "0-1", NULL },
+	{ "nccl-dump.xml", 3, "A100-SXM4-80GB", 4, 4, 1, true, "NVS12", "NVS12", "PIX mlx5_0", "SYS mlx5_4", 0, 3, "0-15,32-47", "memory" },
+	{ "nccl-xgmi.xml", 3, "MI250X", 1, 0, 1, false, "XGMI4", "XGMI1", "-", "-", 0, 0, "0-7", "network adapters" },
+	{ "nccl-static.xml", 2, "GPU", 1, 1, 0, false, "PHB", "PHB", "PIX NIC0", "PHB NIC0", 0, 0, "0-7", "NVLink" },
+	{ "nccl-trays.xml", 2, "GB200-186GB", 1, 0, 1, true, "NVS18", "NVS18", "-", "-", 0, 0, "0-63", "exact model" },
+	{ "smi-old.txt", 4, "GPU", 2, 1, 1, false, "NVL2", "SYS", "PIX mlx5_0", "SYS mlx5_0", 0, 1, "0-19,40-59", "same cores" },
+	{ "smi-dead.txt", 4, "GPU", 2, 4, 1, false, "NVS18", "NVS18", "PXB mlx5_0", "PXB mlx5_2", 0, 1, "0-55,112-167", "which GPUs" },
+};
+
+static const char *link_text(const struct node_kind *k, int a, int b, char out[32])
+{
+	struct topo_link l = cluster_link(k, a, b);
+	if (l.lanes)
+		snprintf(out, 32, "%s%d", link_word(l.kind), l.lanes);
+	else
+		snprintf(out, 32, "%s", link_word(l.kind));
+	return out;
+}
+
+static const char *nic_text(const struct node_kind *k, int device, char out[96])
+{
+	const struct topo_device *d = &k->parts[device];
+	if (d->nic < 0)
+		return "-";
+	snprintf(out, 96, "%s %s", link_word(d->nic_link), k->nics[d->nic].name);
+	return out;
+}
+
+/* Groups of two and more that direct links or switches join. */
+static int fabrics_of(const struct node_kind *k)
+{
+	int n = k->devices, group[128], groups = 0;
+	for (int i = 0; i < n; i++)
+		group[i] = i;
+	for (int i = 0; k->links && i < n; i++)
+		for (int j = 0; j < n; j++)
+			if (k->links[i * n + j].lanes && group[i] != group[j])
+				for (int x = 0, from = group[j], to = group[i]; x < n; x++)
+					group[x] = group[x] == from ? to : group[x];
+	for (int g = 0; g < n; g++) {
+		int members = 0;
+		for (int i = 0; i < n; i++)
+			members += group[i] == g;
+		groups += members > 1;
+	}
+	return groups;
+}
+
+/* What holds whatever the file. */
+static void hangs_together(const struct cluster *c)
+{
+	for (int i = 0; i < c->n_kinds; i++) {
+		const struct node_kind *k = &c->kinds[i];
+		assert_true(k->devices > 0 && k->numa > 0 && k->name[0]);
+		for (int d = 0; d < k->devices; d++) {
+			assert_in_range(k->parts[d].nic + 1, 0, k->n_nics);
+			assert_in_range(k->parts[d].numa + 1, 0, k->numa);
+		}
+		for (int a = 0; k->links && a < k->devices; a++)
+			for (int b = 0; b < k->devices; b++) {
+				assert_int_equal(k->links[a * k->devices + b].kind == LINK_SELF, a == b);
+				assert_true(k->links[a * k->devices + b].bandwidth <= k->link_bandwidth);
+			}
+	}
+	assert_true(c->n_nodes > 0 && c->figures[0]);
+}
+
+static void is_as_expected(const char *path, const struct expect *x)
+{
+	struct cluster c;
+	struct err e = ERR_INIT;
+	char text[96];
+	if (cluster_open(path, 0, &c, &e))
+		fail_msg("%s: %s", x->file, e.text);
+	const struct node_kind *k = &c.kinds[0];
+	print_message("%s: %d × %s\n", x->file, k->devices, k->device);
+	hangs_together(&c);
+	assert_int_equal(k->devices, x->devices);
+	assert_string_equal(k->device, x->device);
+	assert_int_equal(k->numa, x->numa);
+	assert_int_equal(k->n_nics, x->nics);
+	assert_int_equal(k->switched, x->switched);
+	assert_int_equal(fabrics_of(k), x->fabrics);
+	if (x->first) {
+		assert_string_equal(link_text(k, 0, 1, text), x->first);
+		assert_string_equal(link_text(k, 0, k->devices - 1, text), x->last);
+	}
+	assert_string_equal(nic_text(k, 0, text), x->nic);
+	assert_string_equal(nic_text(k, k->devices - 1, text), x->far);
+	assert_int_equal(k->parts[0].numa, x->numa_first);
+	assert_int_equal(k->parts[k->devices - 1].numa, x->numa_last);
+	assert_string_equal(k->parts[0].cpus, x->cpus);
+	if (x->unsaid && !strstr(k->unsaid, x->unsaid))
+		fail_msg("%s: \"%s\" is not in \"%s\"", x->file, x->unsaid, k->unsaid);
+	if (!x->unsaid)
+		assert_string_equal(k->unsaid, "");
+	cluster_free(&c);
+}
+
+static void captured_machines_are_read_right(void **state)
+{
+	(void)state;
+	const char *folder = getenv("MUSTER_MACHINES");
+	char path[512];
+	snprintf(path, sizeof path, "%s/README.md", folder ? folder : "../shared/machines");
+	if (access(path, R_OK)) {
+		print_message("skipped: no captured machines in %s\n", folder ? folder : "../shared/machines");
+		skip();
+	}
+	for (size_t i = 0; i < sizeof captured / sizeof *captured; i++) {
+		snprintf(path, sizeof path, "%s/%s", folder ? folder : "../shared/machines", captured[i].file);
+		is_as_expected(path, &captured[i]);
+	}
+}
+
+static void our_own_machines_are_read_right(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+		char path[128];
+		snprintf(path, sizeof path, "tests/machines/%s", own[i].file);
+		is_as_expected(path, &own[i]);
+	}
+}
+
+static struct cluster opened(const char *spec)
+{
+	struct cluster c;
+	struct err e = ERR_INIT;
+	if (cluster_open(spec, 0, &c, &e))
+		fail_msg("%s: %s", spec, e.text);
+	return c;
+}
+
+static void bandwidths_are_those_of_the_links(void **state)
+{
+	(void)state;
+	struct cluster c = opened("tests/machines/hwloc-3.xml");
+	const struct node_kind *k = &c.kinds[0];
+	assert_float_equal(cluster_link(k, 0, 1).bandwidth, 50e9, 1);
+	assert_float_equal(cluster_link(k, 0, 2).bandwidth, 100e9, 1);
+	assert_float_equal(k->link_bandwidth, 100e9, 1);
+	/* Devices are numbered as the driver does, not as they stand in the file. */
+	assert_string_equal(k->parts[0].bus, "0000:14:00.0");
+	assert_float_equal(k->memory, 2.0 * 1073741824, 1);
+	assert_int_equal(k->cores, 4);
+	/* 200 Gb/s, but behind a PCIe link that carries 24; the 1 Gb/s adapter is nobody's. */
+	assert_float_equal(k->net_bandwidth * 3, 24e9, 1e8);
+	cluster_free(&c);
+	c = opened("tests/machines/nccl-dump.xml");
+	assert_float_equal(cluster_link(&c.kinds[0], 0, 2).bandwidth, 300e9, 1);
+	assert_string_equal(c.kinds[0].parts[0].bus, "0000:0f:00.0");
+	cluster_free(&c);
+}
+
+static void trays_in_one_dump_are_nodes_of_one_domain(void **state)
+{
+	(void)state;
+	struct cluster c = opened("tests/machines/nccl-trays.xml");
+	assert_int_equal(c.n_nodes, 2);
+	assert_int_equal(c.n_kinds, 1);
+	assert_int_equal(cluster_devices(&c), 4);
+	assert_true(cluster_joined(&c, 0, 1));
+	assert_float_equal(c.kinds[0].link_bandwidth, 900e9, 1);
+	cluster_free(&c);
+}
+
+static void a_file_of_one_node_may_be_taken_many_times(void **state)
+{
+	(void)state;
+	struct cluster c = opened("tests/machines/hwloc-3.xml:12");
+	assert_int_equal(c.n_nodes, 12);
+	assert_int_equal(cluster_devices(&c), 36);
+	assert_string_equal(c.nodes[11].name, "node11");
+	cluster_free(&c);
+	struct err e = ERR_INIT;
+	assert_int_equal(cluster_open("tests/machines/nccl-trays.xml:2", 0, &c, &e), -1);
+	assert_non_null(strstr(e.text, "leave the number away"));
+	assert_int_equal(cluster_open("tests/machines/none.xml", 0, &c, &e), -1);
+	assert_non_null(strstr(e.text, "tests/machines/none.xml"));
+}
+
+/* hwloc's own view of machines that it makes up, beside ours of what it writes of them. */
+static void hwlocs_synthetic_machines_are_read_as_hwloc_does(void **state)
+{
+	(void)state;
+	static const char *const machines[] = { "pack:2 [numa] core:4 pu:2", "pack:2 die:2 [numa] l3:2 core:2 pu:1", "numa:4 core:3 pu:2", "core:7 pu:1",
+						"pack:1 [numa] [numa] core:6 pu:2", "group:2 pack:2 [numa(memory=1GB)] core:16 pu:2" };
+	static const unsigned long forms[] = { 0, HWLOC_TOPOLOGY_EXPORT_XML_FLAG_V1 };
+	for (size_t i = 0; i < 2 * sizeof machines / sizeof *machines; i++) {
+		hwloc_topology_t t;
+		char *xml;
+		int len;
+		struct cluster c;
+		struct err e = ERR_INIT;
+		assert_int_equal(hwloc_topology_init(&t), 0);
+		assert_int_equal(hwloc_topology_set_synthetic(t, machines[i / 2]), 0);
+		assert_int_equal(hwloc_topology_load(t), 0);
+		assert_int_equal(hwloc_topology_export_xmlbuffer(t, &xml, &len, forms[i % 2]), 0);
+		const struct topo_text in = { .file = machines[i / 2], .text = xml, .len = (size_t)len };
+		if (topo_read_text(&in, &c, &e))
+			fail_msg("%s: %s", machines[i / 2], e.text);
+		const struct node_kind *k = &c.kinds[0];
+		assert_int_equal(k->cores, hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_CORE));
+		assert_int_equal(k->numa, hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_NUMANODE));
+		assert_float_equal(k->memory, (double)hwloc_get_root_obj(t)->total_memory, 1);
+		for (int n = 0; n < k->devices; n++) {
+			hwloc_obj_t core = hwloc_get_obj_by_type(t, HWLOC_OBJ_CORE, (unsigned)n);
+			char list[256];
+			hwloc_bitmap_list_snprintf(list, sizeof list, core->cpuset);
+			assert_string_equal(k->parts[n].cpus, list);
+			assert_int_equal(k->parts[n].numa, hwloc_bitmap_first(core->nodeset));
+		}
+		cluster_free(&c);
+		hwloc_free_xmlbuffer(t, xml);
+		hwloc_topology_destroy(t);
+	}
+}
+
+static void slots_of_a_machine_without_gpus_are_as_many_as_asked(void **state)
+{
+	(void)state;
+	struct cluster c;
+	hwloc_topology_t t;
+	char *xml;
+	int len;
+	assert_int_equal(hwloc_topology_init(&t), 0);
+	assert_int_equal(hwloc_topology_set_synthetic(t, "pack:2 [numa] core:4 pu:1"), 0);
+	assert_int_equal(hwloc_topology_load(t), 0);
+	assert_int_equal(hwloc_topology_export_xmlbuffer(t, &xml, &len, 0), 0);
+	const struct topo_text in = { .file = "x", .text = xml, .len = (size_t)len, .devices = 2 };
+	assert_int_equal(topo_read_text(&in, &c, NULL), 0);
+	assert_int_equal(c.kinds[0].devices, 2);
+	assert_int_equal(c.kinds[0].parts[0].numa, 0);
+	assert_int_equal(c.kinds[0].parts[1].numa, 1);
+	cluster_free(&c);
+	hwloc_free_xmlbuffer(t, xml);
+	hwloc_topology_destroy(t);
+}
+
+static void json_is_read_back_as_it_was_written(void **state)
+{
+	(void)state;
+	static const char *const specs[] = { "dgx-1", "dgx-h100:40+dgx-a100:2", "gb200-nvl72:37", "pcie-l40s:3", "mi300x", "local",
+					     "tests/machines/hwloc-3.xml:3", "tests/machines/nccl-trays.xml", "tests/machines/smi-dead.txt",
+					     "tests/machines/cluster.json" };
+	for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+		struct cluster c = opened(specs[i]), back;
+		struct buf text = BUF_INIT, again = BUF_INIT;
+		struct err e = ERR_INIT;
+		if (topo_json_write(&c, &text, &e) || topo_json_read("it", text.data, text.len, &back, &e) || topo_json_write(&back, &again, &e))
+			fail_msg("%s: %s", specs[i], e.text);
+		assert_string_equal(buf_str(&text), buf_str(&again));
+		assert_int_equal(back.n_nodes, c.n_nodes);
+		assert_int_equal(back.rails, c.rails);
+		assert_memory_equal(back.nodes, c.nodes, (size_t)c.n_nodes * sizeof *c.nodes);
+		for (int k = 0; k < c.n_kinds; k++) {
+			size_t n = (size_t)c.kinds[k].devices;
+			if (c.kinds[k].links)
+				assert_memory_equal(back.kinds[k].links, c.kinds[k].links, n * n * sizeof *c.kinds[k].links);
+			if (c.kinds[k].parts)
+				assert_memory_equal(back.kinds[k].parts, c.kinds[k].parts, n * sizeof *c.kinds[k].parts);
+			assert_true(back.kinds[k].net_bandwidth == c.kinds[k].net_bandwidth && back.kinds[k].memory == c.kinds[k].memory);
+		}
+		buf_fini(&text);
+		buf_fini(&again);
+		cluster_free(&c);
+		cluster_free(&back);
+	}
+}
+
+static void json_of_many_nodes_is_short(void **state)
+{
+	(void)state;
+	struct cluster c = opened("dgx-h100:12500"), back;
+	struct buf text = BUF_INIT;
+	assert_int_equal(topo_json_write(&c, &text, NULL), 0);
+	assert_true(text.len < 120000); /* 391 leaves, a line of nodes each */
+	assert_non_null(strstr(buf_str(&text), "\"node[12480-12499]\""));
+	assert_int_equal(topo_json_read("it", text.data, text.len, &back, NULL), 0);
+	assert_int_equal(cluster_devices(&back), 100000);
+	buf_fini(&text);
+	cluster_free(&c);
+	cluster_free(&back);
+}
+
+static void json_by_hand_is_read(void **state)
+{
+	(void)state;
+	struct cluster c = opened("tests/machines/cluster.json");
+	assert_int_equal(c.n_nodes, 7);
+	assert_int_equal(cluster_devices(&c), 5 * 4 + 2 * 2);
+	assert_string_equal(c.nodes[3].name, "a11");
+	assert_string_equal(c.nodes[4].name, "login");
+	assert_int_equal(cluster_hops(&c, 0, 4), 1);
+	assert_int_equal(cluster_hops(&c, 0, 5), 2);
+	assert_true(cluster_joined(&c, 5, 6));
+	assert_int_equal(c.kinds[0].parts[0].numa, -1);
+	assert_int_equal(c.kinds[0].parts[3].nic, -1);
+	assert_float_equal(c.switches[1].up, 1e11, 1);
+	assert_float_equal(c.kinds[1].link_bandwidth, 4.5e11, 1);
+	cluster_free(&c);
+}
+
+#define KINDS(inside) "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2" inside "}], \"nodes\": [{\"names\": \"n\"}]}"
+#define SYSTEM(inside) "<system version=\"1\"><cpu numaid=\"0\">" inside "</cpu></system>"
+#define GPU_ROWS "GPU0 X NV1 0-3\nGPU1 NV1 X 0-3\n"
+
+static void what_is_broken_is_refused_with_its_place(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *why;
+	} rows[] = {
+		{ "", "no description" },
+		{ "hello", "no description" },
+		{ "<svg/>", "no description" },
+		{ "<topology>", "it:1" },
+		{ "<topology>\n<object type=\"Machine\">\n", "it:3" },
+		{ "<topology>\n<object type=\"Machine\"\n</topology>", "it:3" },
+		{ "<topology/>", "neither a GPU nor a core" },
+		{ "<!DOCTYPE topology [<!ENTITY a \"b\">]><topology>&a;</topology>", "entities" },
+		{ "<!DOCTYPE topology [<!ENTITY % a SYSTEM \"/etc/passwd\"> %a;]><topology/>", "entities" },
+		{ "<!DOCTYPE topology SYSTEM \"hwloc2.dtd\"><topology>&a;</topology>", "entity" },
+		{ "<topology><object type=\"PU\"/><distances2 name=\"NVLinkBandwidth\" nbobjs=\"0\"/></topology>", "no objects" },
+		{ "<topology><object type=\"PU\"/>\n<distances2 name=\"NVLinkBandwidth\" nbobjs=\"2\"><indexes>1</indexes></distances2></topology>",
+		  "it:2: matrix of distances: fewer objects" },
+		{ "<topology><object type=\"PU\"/><distances2 name=\"NVLinkBandwidth\" nbobjs=\"1\"><indexes>1</indexes><u64values>x</u64values></distances2>"
+		  "</topology>", "no number" },
+		{ "<topology><object type=\"PU\"/><distances2 name=\"NVLinkBandwidth\" nbobjs=\"1\"><indexes>1</indexes><u64values>1 2</u64values>"
+		  "</distances2></topology>", "more values" },
+		{ "<system version=\"1\"/>", "no <cpu>" },
+		{ "<graphs version=\"1\"/>", "NCCL_TOPO_DUMP_FILE" },
+		{ SYSTEM(""), "names no GPU" },
+		{ "<system version=\"1\">\n<cpu>\n</cpu></system>", "it:2: <cpu>: it has no numaid" },
+		{ "<system version=\"1\"><cpu numaid=\"99999\"/></system>", "no number of a NUMA domain" },
+		{ SYSTEM("\n<pci busid=\"0000:00:16.0\"/>"), "it:2: <pci>: it has no class" },
+		{ SYSTEM("<pci busid=\"0000:00:16.0\" class=\"0x030200\"><gpu dev=\"0\" sm=\"80\"><nvlink target=\"0\" count=\"-1\"/></gpu></pci>"), "its count" },
+		{ SYSTEM("<pci busid=\"a\" class=\"0x030200\"><gpu dev=\"0\"/><pci busid=\"b\"/></pci>"), "holds others" },
+		{ "GPU0 GPU1 CPU Affinity\nGPU0 X NV1 0-3\n", "row of GPU1 is missing" },
+		{ "GPU0 GPU1 CPU Affinity\nGPU0 X NV1\nGPU1 NV1\n", "it:3: fewer entries" },
+		{ "GPU0 GPU1 CPU Affinity\nGPU0 NV1 X\nGPU1 NV1 X\n", "it:2: its X" },
+		{ "GPU0 GPU1 CPU Affinity\nGPU0 X FOO\nGPU1 NV1 X\n", "it:2: fewer entries than columns, or one that is none" },
+		{ "GPU0 GPU1 CPU Affinity\nGPU0 X NV99\nGPU1 NV1 X\n", "it:2" },
+		{ "GPU0 GPU1 CPU Affinity\n" GPU_ROWS "GPU1 NV1 X 0-3\n", "it:4: a row of a GPU" },
+		{ "GPU0 GPU1 CPU Affinity NUMA Affinity\nGPU0 X SYS 0-3 99999999\nGPU1 SYS X 0 0\n", "NUMA affinity" },
+		{ "{", "it:1" },
+		{ "{}", "\"format\"" },
+		{ "{\"format\": \"muster cluster 1\"}", "\"kinds\"" },
+		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"devices\": 1}]}", "kinds[0]: \"name\": it is missing" },
+		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"\", \"devices\": 1}]}", "it is empty" },
+		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 0}]}", "kinds[0]: \"devices\": it must be a whole number from 1" },
+		{ KINDS(", \"memory\": -1"), "\"memory\": it must be a number" },
+		{ KINDS(", \"switched\": 1"), "true or false" },
+		{ KINDS(", \"device\": \"\\u001b[2J\""), "control characters" },
+		{ KINDS(", \"parts\": [{}]"), "an entry for each device" },
+		{ KINDS(", \"parts\": [{\"nic\": 0}, {}]"), "kinds[0].parts[0]: \"nic\": it is no place" },
+		{ KINDS(", \"parts\": [{}, {\"numa\": 1}]"), "kinds[0].parts[1]: \"numa\"" },
+		{ KINDS(", \"link_types\": [{\"kind\": \"X\"}], \"links\": [[0, 0], [0, 0]]"), "the diagonal" },
+		{ KINDS(", \"link_types\": [{\"kind\": \"Y\"}], \"links\": [[0, 0], [0, 0]]"), "kinds[0].link_types[0]: \"kind\": it must be one of" },
+		{ KINDS(", \"links\": [[0, 0], [0, 0]]"), "no place in link_types" },
+		{ KINDS(", \"link_types\": [{\"kind\": \"X\"}], \"links\": [[0, 0]]"), "a row for each device" },
+		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"n[0-\"}]}", "nodes[0]: \"names\"" },
+		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"n\", \"kind\": 1}]}", "\"kind\"" },
+		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 65536}], \"nodes\": [{\"names\": \"n[0-9999]\"}]}", "more nodes" },
+		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"switches\": [{\"parent\": 0}]}", "stands before" },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct cluster c;
+		struct err e = ERR_INIT;
+		const struct topo_text in = { .file = "it", .text = rows[i].text, .len = strlen(rows[i].text) };
+		if (!topo_read_text(&in, &c, &e))
+			fail_msg("taken: %s", rows[i].text);
+		if (e.code != ERR_USAGE || strncmp(e.text, "it:", 3) || !strstr(e.text, rows[i].why))
+			fail_msg("%s\nis refused with \"%s\", without \"%s\"", rows[i].text, e.text, rows[i].why);
+	}
+}
+
+/* A file cut at any byte is refused, or read as what is left of a table that still is one. */
+static void cut_files_are_refused(void **state)
+{
+	(void)state;
+	static const char *const files[] = { "hwloc-3.xml", "hwloc-1.xml", "nccl-dump.xml", "cluster.json" };
+	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+		char path[128];
+		struct buf text = BUF_INIT;
+		snprintf(path, sizeof path, "tests/machines/%s", files[i]);
+		assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
+		const char *end = strrchr(buf_str(&text), files[i][0] == 'c' ? '}' : '>');
+		for (size_t len = 0; len < (size_t)(end - text.data); len += 7) {
+			struct cluster c;
+			struct err e = ERR_INIT;
+			char *cut = strndup(text.data, len);
+			const struct topo_text in = { .file = "it", .text = cut, .len = len };
+			assert_int_equal(topo_read_text(&in, &c, &e), -1);
+			assert_int_equal(e.code, ERR_USAGE);
+			free(cut);
+		}
+		buf_fini(&text);
+	}
+}
+
+static void deep_and_wide_documents_are_refused(void **state)
+{
+	(void)state;
+	struct buf deep = BUF_INIT, wide = BUF_INIT;
+	struct cluster c;
+	struct err e = ERR_INIT;
+	for (int i = 0; i < 200; i++)
+		buf_puts(&deep, i ? "<object>" : "<topology>");
+	buf_puts(&wide, "<topology><object");
+	for (int i = 0; i < 100; i++)
+		buf_printf(&wide, " a%d=\"\"", i);
+	buf_puts(&wide, "/></topology>");
+	const struct topo_text in = { .file = "it", .text = buf_str(&deep), .len = deep.len };
+	assert_int_equal(topo_read_text(&in, &c, &e), -1);
+	assert_non_null(strstr(e.text, "deeper"));
+	const struct topo_text in2 = { .file = "it", .text = buf_str(&wide), .len = wide.len };
+	assert_int_equal(topo_read_text(&in2, &c, &e), -1);
+	assert_non_null(strstr(e.text, "attributes"));
+	buf_fini(&deep);
+	buf_fini(&wide);
+}
+
+static void more_devices_than_a_machine_has_are_refused(void **state)
+{
+	(void)state;
+	struct buf text = BUF_INIT;
+	struct cluster c;
+	struct err e = ERR_INIT;
+	buf_puts(&text, "<system version=\"1\"><cpu numaid=\"0\">");
+	for (int i = 0; i < 1025; i++)
+		buf_printf(&text, "<pci busid=\"%04x:00:00.0\" class=\"0x030200\"/>", i);
+	buf_puts(&text, "</cpu></system>");
+	const struct topo_text in = { .file = "it", .text = buf_str(&text), .len = text.len };
+	assert_int_equal(topo_read_text(&in, &c, &e), -1);
+	assert_non_null(strstr(e.text, "more than 1024 devices"));
+	buf_fini(&text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(captured_machines_are_read_right),
+		cmocka_unit_test(our_own_machines_are_read_right),
+		cmocka_unit_test(bandwidths_are_those_of_the_links),
+		cmocka_unit_test(trays_in_one_dump_are_nodes_of_one_domain),
+		cmocka_unit_test(a_file_of_one_node_may_be_taken_many_times),
+		cmocka_unit_test(hwlocs_synthetic_machines_are_read_as_hwloc_does),
+		cmocka_unit_test(slots_of_a_machine_without_gpus_are_as_many_as_asked),
+		cmocka_unit_test(json_is_read_back_as_it_was_written),
+		cmocka_unit_test(json_of_many_nodes_is_short),
+		cmocka_unit_test(json_by_hand_is_read),
+		cmocka_unit_test(what_is_broken_is_refused_with_its_place),
+		cmocka_unit_test(cut_files_are_refused),
+		cmocka_unit_test(deep_and_wide_documents_are_refused),
+		cmocka_unit_test(more_devices_than_a_machine_has_are_refused),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,230 @@
+#include "topo/internal.h"
+#include "topo/read/machine.h"
+#include "topo/read/near.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int no_memory(const struct machine *m, struct err *e)
+{
+	return err_set(e, ERR_NOMEM, "%s: no memory for its parts", m->file);
+}
+
+static int fill_nics(const struct machine *m, struct node_kind *k, struct err *e)
+{
+	if (!m->n_nics)
+		return 0;
+	k->nics = calloc((size_t)m->n_nics, sizeof *k->nics);
+	if (!k->nics)
+		return no_memory(m, e);
+	k->n_nics = m->n_nics;
+	for (int i = 0; i < m->n_nics; i++) {
+		struct topo_nic *n = &k->nics[i];
+		if (m->nics[i].name[0])
+			memcpy(n->name, m->nics[i].name, sizeof n->name);
+		else
+			snprintf(n->name, sizeof n->name, "NIC%d", i);
+		memcpy(n->bus, m->nics[i].bus, sizeof n->bus);
+		n->numa = m->nics[i].numa;
+		n->bandwidth = m->nics[i].bandwidth;
+	}
+	return 0;
+}
+
+/* The adapters that are some device's nearest carry the traffic between nodes. */
+static void fill_net(const struct machine *m, struct node_kind *k)
+{
+	for (int i = 0; i < m->n_nics; i++) {
+		bool used = false;
+		for (int d = 0; d < k->devices && !used; d++)
+			used = k->parts[d].nic == i;
+		if (used)
+			k->net_bandwidth += m->nics[i].bandwidth / k->devices;
+		if (used && m->nics[i].latency > k->net_latency)
+			k->net_latency = m->nics[i].latency;
+	}
+}
+
+struct rank {
+	int order, gpu;
+};
+
+static int by_order(const void *a, const void *b)
+{
+	const struct rank *x = a, *y = b;
+	return x->order != y->order ? (x->order > y->order) - (x->order < y->order) : x->gpu - y->gpu;
+}
+
+/* order[i]: the GPU that is device i; as the file numbers them where it numbers all. */
+static int *order_of(const struct machine *m)
+{
+	struct rank *ranks = calloc((size_t)m->n_gpus, sizeof *ranks);
+	int *order = calloc((size_t)m->n_gpus, sizeof *order);
+	bool numbered = true;
+	for (int i = 0; i < m->n_gpus; i++)
+		numbered = numbered && m->gpus[i].order >= 0;
+	if (ranks && order) {
+		for (int i = 0; i < m->n_gpus; i++)
+			ranks[i] = (struct rank){ numbered ? m->gpus[i].order : i, i };
+		qsort(ranks, (size_t)m->n_gpus, sizeof *ranks, by_order);
+		for (int i = 0; i < m->n_gpus; i++)
+			order[i] = ranks[i].gpu;
+	}
+	free(ranks);
+	if (!ranks) {
+		free(order);
+		return NULL;
+	}
+	return order;
+}
+
+/* The device is what the first one is; where they differ, the weakest figures hold for all. */
+static void fill_device(const struct machine *m, const int *order, struct node_kind *k)
+{
+	const struct found_gpu *g = &m->gpus[order[0]];
+	if (g->model)
+		gpu_fill(g->model, k);
+	else
+		snprintf(k->device, sizeof k->device, "%s", g->label[0] ? g->label : "GPU");
+	if (!g->model)
+		k->device_memory = g->memory;
+	for (int i = 1; i < m->n_gpus; i++) {
+		const struct gpu_model *other = m->gpus[order[i]].model;
+		if (!other || !g->model || other == g->model)
+			continue;
+		k->device_flops = other->flops < k->device_flops ? other->flops : k->device_flops;
+		k->device_memory = other->memory < k->device_memory ? other->memory : k->device_memory;
+		k->device_bandwidth = other->bandwidth < k->device_bandwidth ? other->bandwidth : k->device_bandwidth;
+	}
+}
+
+static void fill_devices(const struct machine *m, const int *order, struct node_kind *k)
+{
+	for (int i = 0; i < m->n_gpus; i++) {
+		const struct found_gpu *g = &m->gpus[order[i]];
+		struct topo_device *d = &k->parts[i];
+		if (g->name[0])
+			memcpy(d->name, g->name, sizeof d->name);
+		else
+			snprintf(d->name, sizeof d->name, "GPU%d", i);
+		memcpy(d->bus, g->bus, sizeof d->bus);
+		memcpy(d->cpus, g->cpus, sizeof d->cpus);
+		d->numa = g->numa;
+		d->nic = -1;
+	}
+}
+
+static struct topo_link over_switch(const struct found_gpu *a, const struct found_gpu *b)
+{
+	const struct found_gpu *least = a->port < b->port ? a : b;
+	return (struct topo_link){ .kind = LINK_NVSWITCH, .lanes = least->port_lanes, .bandwidth = least->port,
+				   .latency = link_latency(LINK_NVSWITCH) };
+}
+
+/* PCIe first, then what is better: a switch's fabric, then what the file draws between two devices. */
+static void fill_links(const struct machine *m, const int *order, const int *device, struct node_kind *k)
+{
+	int n = m->n_gpus;
+	for (int x = 0; x < n; x++)
+		for (int y = 0; y < n; y++) {
+			const struct found_gpu *a = &m->gpus[order[x]], *b = &m->gpus[order[y]];
+			struct topo_link *l = &k->links[(size_t)x * (size_t)n + (size_t)y];
+			if (x == y)
+				*l = (struct topo_link){ .kind = LINK_SELF };
+			else if (a->port_lanes && b->port_lanes && a->fabric == b->fabric)
+				*l = over_switch(a, b);
+			else
+				*l = near_gpus(m, order[x], order[y]);
+		}
+	for (int i = 0; i < m->n_links; i++) {
+		const struct found_link *f = &m->links[i];
+		struct topo_link *l = &k->links[(size_t)device[f->from] * (size_t)n + (size_t)device[f->to]];
+		if (f->from == f->to)
+			continue;
+		/* Lines to the same peer add up. */
+		bool more = l->kind == f->kind;
+		*l = (struct topo_link){ .kind = f->kind, .lanes = f->lanes + (more ? l->lanes : 0),
+					 .bandwidth = f->bandwidth + (more ? l->bandwidth : 0), .latency = link_latency(f->kind) };
+	}
+}
+
+static void fill_totals(struct node_kind *k)
+{
+	size_t n = (size_t)k->devices;
+	k->switched = n > 1;
+	for (size_t i = 0; i < n * n; i++) {
+		const struct topo_link *l = &k->links[i];
+		if (l->kind != LINK_SELF && l->kind != LINK_NVSWITCH)
+			k->switched = false;
+		if (l->bandwidth > k->link_bandwidth) {
+			k->link_bandwidth = l->bandwidth;
+			k->link_latency = l->latency;
+		}
+	}
+}
+
+static int finish_gpus(const struct machine *m, struct node_kind *k, struct err *e)
+{
+	size_t n = (size_t)m->n_gpus;
+	int *order = order_of(m), *device = calloc(n, sizeof *device);
+	int result = -1;
+	k->devices = m->n_gpus;
+	k->parts = calloc(n, sizeof *k->parts);
+	k->links = calloc(n * n, sizeof *k->links);
+	if (!order || !device || !k->parts || !k->links) {
+		no_memory(m, e);
+	} else {
+		for (int i = 0; i < m->n_gpus; i++)
+			device[order[i]] = i;
+		fill_device(m, order, k);
+		fill_devices(m, order, k);
+		fill_links(m, order, device, k);
+		fill_totals(k);
+		result = near_assign(m, order, k->parts, e);
+	}
+	free(order);
+	free(device);
+	return result;
+}
+
+/* Slots on cores: slot i on the i-th share of them. Slots are close through memory; which adapter is theirs says their domain. */
+static int finish_cores(const struct machine *m, int devices, struct node_kind *k, struct err *e)
+{
+	k->devices = devices > 0 ? devices : m->n_cores;
+	snprintf(k->device, sizeof k->device, "cpu");
+	k->device_memory = m->memory / k->devices;
+	k->parts = calloc((size_t)k->devices, sizeof *k->parts);
+	if (!k->parts)
+		return no_memory(m, e);
+	for (int i = 0; i < k->devices; i++) {
+		struct topo_device *d = &k->parts[i];
+		*d = m->cores[(long)i * m->n_cores / k->devices];
+		snprintf(d->name, sizeof d->name, "CPU%d", i);
+		d->nic = -1;
+		for (int n = 0; n < m->n_nics; n++) {
+			enum link_kind kind = m->nics[n].numa >= 0 && m->nics[n].numa == d->numa ? LINK_NODE : LINK_SYS;
+			if (d->nic < 0 || kind > d->nic_link) {
+				d->nic = n;
+				d->nic_link = kind;
+			}
+		}
+	}
+	return 0;
+}
+
+int machine_finish(const struct machine *m, int devices, struct node_kind *out, struct err *e)
+{
+	struct node_kind k = { .cores = m->n_cores, .numa = m->numa > 0 ? m->numa : 1, .memory = m->memory };
+	memcpy(k.name, m->name, sizeof k.name);
+	memcpy(k.unsaid, m->unsaid, sizeof k.unsaid);
+	if (!m->n_gpus && !m->n_cores)
+		return err_set(e, ERR_USAGE, "%s: it names neither a GPU nor a core; is it the description of a machine?", m->file);
+	if (fill_nics(m, &k, e) || (m->n_gpus ? finish_gpus(m, &k, e) : finish_cores(m, devices, &k, e))) {
+		kind_free(&k);
+		return -1;
+	}
+	fill_net(m, &k);
+	*out = k;
+	return 0;
+}

@@ -1,0 +1,384 @@
+/*
+ * hwloc — XML as hwloc writes it (lstopo FILE.xml, hwloc_topology_export_xml, PMIx's local topology), of versions 1, 2 and 3.
+ *
+ * It is read here and not by hwloc's own loader: Debian 12's hwloc refuses version 3 files, names no line in its errors,
+ * and what is in a hostile file reaches its assertions. What is taken: cores, NUMA nodes, PCIe bridges and devices, OS
+ * devices, and the matrices of direct links (distances.c).
+ */
+#include "topo/read/hwloc.h"
+
+#include "topo/read/nics.h"
+#include "topo/read/read.h"
+#include "topo/read/xml.h"
+
+#include <ctype.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool sniff(const struct topo_text *in)
+{
+	return xml_begins_with(in->text, "topology") || xml_begins_with(in->text, "root");
+}
+
+enum { OS_INDEX_MOST = 4096 }; /* of NUMA nodes: POWER9 counts its GPUs' memory down from 255 */
+
+struct numa {
+	int number;             /* ours */
+	long os_index;
+	uint64_t cpus;          /* a digest of its cpuset */
+	bool bare;              /* of no cores: version 1's form of a second memory of the same cores */
+};
+
+struct walk {
+	struct machine *m;
+	const char *file;
+	struct hwloc_ids *ids;
+	struct numa numa[MACHINE_NUMA]; /* in the file's order */
+	int n_numa;
+	int of_os_index[OS_INDEX_MOST]; /* 1 + index into numa; 0: none */
+	int cores, pus, pci;
+	struct err *e;
+};
+
+/* What holds at an element and, unless they say otherwise, at those below it. */
+struct where {
+	int numa;               /* -1: not told, or several */
+	char cpus[TOPO_CPUS];
+};
+
+static bool is(const struct xml *x, const char *type)
+{
+	const char *t = xml_get(x, "type");
+	return t && !strcmp(t, type);
+}
+
+static const char *word(const struct xml *x, const char *name)
+{
+	const char *v = xml_get(x, name);
+	return v ? v : "";
+}
+
+static const char *info(const struct xml *x, const char *name)
+{
+	for (const struct xml *i = xml_child(x->first, "info"); i; i = xml_child(i->next, "info"))
+		if (!strcmp(word(i, "name"), name))
+			return word(i, "value");
+	return NULL;
+}
+
+static bool on_a_gpu(const struct xml *numa)
+{
+	return !strcmp(word(numa, "subtype"), "GPUMemory");
+}
+
+static uint64_t digest(const char *text)
+{
+	uint64_t h = 14695981039346656037u; /* FNV-1a */
+	for (; *text; text++)
+		h = (h ^ (unsigned char)*text) * 1099511628211u;
+	return h;
+}
+
+static int count_numa(struct walk *w, const struct xml *x)
+{
+	if (w->n_numa == MACHINE_NUMA)
+		return err_set(w->e, ERR_USAGE, "%s:%d: more than %d NUMA nodes; this is no description of one machine", w->file, x->line,
+			       MACHINE_NUMA);
+	const char *os = xml_get(x, "os_index");
+	struct numa *n = &w->numa[w->n_numa++];
+	*n = (struct numa){ .number = w->n_numa - 1, .os_index = os ? strtol(os, NULL, 10) : w->n_numa - 1, .cpus = digest(word(x, "cpuset")) };
+	struct mask_bits cpus = mask_bits(word(x, "cpuset"));
+	n->bare = mask_next(&cpus) < 0;
+	if (n->os_index >= 0 && n->os_index < OS_INDEX_MOST && !w->of_os_index[n->os_index])
+		w->of_os_index[n->os_index] = w->n_numa;
+	return 0;
+}
+
+/* First pass: what has to be known before a device can be placed. */
+static int count(struct walk *w, const struct xml *x)
+{
+	if (is(x, "NUMANode") && !on_a_gpu(x) && count_numa(w, x))
+		return -1;
+	w->cores += is(x, "Core");
+	w->pus += is(x, "PU");
+	w->pci += is(x, "PCIDev");
+	const char *memory = on_a_gpu(x) ? NULL : xml_get(x, "local_memory");
+	double bytes = memory ? strtod(memory, NULL) : 0;
+	if (bytes > 0 && bytes < 1e18)
+		w->m->memory += bytes;
+	for (const struct xml *c = xml_child(x->first, "object"); c; c = xml_child(c->next, "object"))
+		if (count(w, c))
+			return -1;
+	return 0;
+}
+
+/* NUMA nodes are numbered as the kernel does where it counts from 0 without gaps, else in the file's order. */
+static void number_numa(struct walk *w)
+{
+	for (int i = 0; i < w->n_numa; i++)
+		if (!w->of_os_index[i])
+			return;
+	for (int i = 0; i < w->n_numa; i++)
+		w->numa[w->of_os_index[i] - 1].number = i;
+}
+
+/* The domain that a nodeset means: its NUMA nodes when they all have the same cores, the lowest of them; bare ones when
+ * there are no others. */
+static int numa_in(const struct walk *w, const char *set)
+{
+	struct mask_bits bits = mask_bits(set);
+	const struct numa *best = NULL;
+	for (long bit; (bit = mask_next(&bits)) >= 0 && bit < OS_INDEX_MOST;) {
+		const struct numa *n = w->of_os_index[bit] ? &w->numa[w->of_os_index[bit] - 1] : NULL;
+		if (!n || (n->bare && best))
+			continue;
+		if (best && !best->bare && n->cpus != best->cpus)
+			return -1;
+		if (!best || best->bare || n->number < best->number)
+			best = n;
+	}
+	return best ? best->number : w->n_numa <= 1 ? 0 : -1;
+}
+
+static struct where where_is(const struct walk *w, const struct xml *x, const struct where *above)
+{
+	struct where at = *above;
+	const char *nodes = xml_get(x, "nodeset"), *cpus = xml_get(x, "cpuset");
+	if (nodes)
+		at.numa = numa_in(w, nodes);
+	if (cpus)
+		machine_mask(cpus, at.cpus);
+	return at;
+}
+
+/* "0302 [10de:1db8] [10de:131d] a1 00" */
+static void ids_of(const struct xml *x, unsigned *class, unsigned *vendor, unsigned *device)
+{
+	*class = *vendor = *device = 0;
+	sscanf(word(x, "pci_type"), "%4x [%4x:%4x]", class, vendor, device);
+}
+
+/* KiB, with or without the unit. */
+static double memory_in(const char *text)
+{
+	return text ? strtod(text, NULL) * 1024 : 0;
+}
+
+/* What the OS devices below a PCI device say of a GPU. */
+struct said {
+	const char *model;
+	double memory;
+	int order;
+	bool computes;
+};
+
+static void listen(const struct xml *pci, struct said *s)
+{
+	static const char *const sizes[] = { "CUDAGlobalMemorySize", "OpenCLGlobalMemorySize", "RSMIVRAMSize", "LevelZeroHBMSize" };
+	for (const struct xml *o = xml_child(pci->first, "object"); o; o = xml_child(o->next, "object")) {
+		const char *name = word(o, "name"), *model = info(o, "GPUModel");
+		bool compute = !strncmp(name, "nvml", 4) || !strncmp(name, "cuda", 4) || !strncmp(name, "rsmi", 4) || !strncmp(name, "ze", 2) ||
+			       (!strncmp(name, "opencl", 6) && !strcmp(info(o, "OpenCLDeviceType") ? info(o, "OpenCLDeviceType") : "GPU", "GPU"));
+		if (!is(o, "OSDev") || !compute)
+			continue;
+		s->computes = true;
+		if (model && (!s->model || !strncmp(name, "nvml", 4)))
+			s->model = model;
+		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+			if (memory_in(info(o, sizes[i])) > s->memory)
+				s->memory = memory_in(info(o, sizes[i]));
+		/* The management libraries count devices as the driver does. */
+		if ((!strncmp(name, "nvml", 4) || !strncmp(name, "rsmi", 4)) && isdigit((unsigned char)name[4]) && strlen(name) < 9)
+			s->order = atoi(name + 4);
+	}
+}
+
+/* Display controllers, co-processors and accelerators that compute: NVIDIA's all; AMD's as 3D or "other" display, or where a
+ * library for computing sees them; not the small graphics chip of a server's board. */
+static bool is_gpu(unsigned class, unsigned vendor, const struct gpu_model *model, const struct said *s)
+{
+	bool display = class >> 8 == 0x03, accelerator = class == 0x1200;
+	if (!display && !accelerator)
+		return false;
+	return vendor == PCI_NVIDIA || model || s->computes || (vendor == PCI_AMD && class != 0x0300) || (display && class == 0x0380);
+}
+
+static int add_gpu(struct walk *w, const struct xml *x, int place, const struct where *at, const struct said *s, const struct gpu_model *model)
+{
+	unsigned class, vendor, device;
+	ids_of(x, &class, &vendor, &device);
+	struct found_gpu g = { .model = model, .place = place, .numa = at->numa, .order = s->order, .memory = s->memory };
+	machine_bus(word(x, "pci_busid"), g.bus);
+	memcpy(g.cpus, at->cpus, sizeof g.cpus);
+	if (s->model)
+		machine_text(g.label, sizeof g.label, s->model);
+	else
+		snprintf(g.label, sizeof g.label, "GPU %04x:%04x", vendor, device);
+	double speed = strtod(word(x, "pci_link_speed"), NULL) * 1e9;
+	g.pcie = speed > 0 && speed < 1e15 ? machine_payload(speed) : 0;
+	if (!model)
+		machine_unsaid(w->m, "rates of the GPUs, which are of no model known here");
+	int gpu = machine_gpu(w->m, &g, w->e);
+	if (gpu < 0 || hwloc_id(w->ids, x, HWLOC_GPU, gpu, w->e))
+		return -1;
+	for (const struct xml *o = xml_child(x->first, "object"); o; o = xml_child(o->next, "object"))
+		if (hwloc_id(w->ids, o, HWLOC_GPU, gpu, w->e))
+			return -1;
+	return 0;
+}
+
+/* A port of an RDMA adapter is called mlx5_0, its network interface ib0 or eth0. */
+static const char *nic_name(const struct xml *x)
+{
+	const char *best = "";
+	for (const struct xml *o = xml_child(x->first, "object"); o; o = xml_child(o->next, "object")) {
+		const char *name = word(o, "name");
+		bool rdma = strchr(name, '_') != NULL;
+		if (is(o, "OSDev") && (!best[0] || (rdma && !strchr(best, '_'))))
+			best = name;
+	}
+	return best;
+}
+
+static int add_nic(struct walk *w, const struct xml *x, int place, const struct where *at)
+{
+	unsigned class, vendor, device;
+	ids_of(x, &class, &vendor, &device);
+	struct found_nic n = { .place = place, .numa = at->numa };
+	machine_bus(word(x, "pci_busid"), n.bus);
+	machine_text(n.name, sizeof n.name, nic_name(x));
+	double speed = strtod(word(x, "pci_link_speed"), NULL) * 1e9;
+	nic_figures(class, vendor, device, speed > 0 && speed < 1e15 ? machine_payload(speed) : 0, &n.bandwidth, &n.latency);
+	if (!n.bandwidth)
+		machine_unsaid(w->m, "speeds of some network adapters");
+	return machine_nic(w->m, &n, w->e) < 0 ? -1 : 0;
+}
+
+static int add_pci(struct walk *w, const struct xml *x, int place, const struct where *at)
+{
+	unsigned class, vendor, device;
+	struct said s = { .order = -1 };
+	ids_of(x, &class, &vendor, &device);
+	listen(x, &s);
+	const struct gpu_model *model = gpu_of_pci((int)vendor, (int)device);
+	if (!model && s.model)
+		model = gpu_called(s.model, s.memory);
+	if (is_gpu(class, vendor, model, &s))
+		return add_gpu(w, x, place, at, &s, model);
+	if (!strcmp(word(x, "subtype"), "NVSwitch") || (class == 0x0680 && vendor == PCI_NVIDIA))
+		return hwloc_id(w->ids, x, HWLOC_SWITCH, hwloc_switch(w->ids), w->e);
+	if (class >> 8 == 0x02 || class == 0x0c06)
+		return add_nic(w, x, place, at);
+	return 0;
+}
+
+/* A bridge's place; a host bridge hangs on its NUMA domain where that is told, on the machine else. */
+static int add_bridge(struct walk *w, const struct xml *x, int place)
+{
+	bool host = !strncmp(word(x, "bridge_type"), "0-", 2);
+	double speed = strtod(word(x, "pci_link_speed"), NULL) * 1e9;
+	int added = machine_place(w->m, host ? PLACE_HOST : PLACE_PORT, place, w->e);
+	if (added >= 0 && !host && speed > 0 && speed < 1e15)
+		w->m->places[added].bandwidth = machine_payload(speed);
+	return added;
+}
+
+/* domains[d]: the place of domain d; the machine's is 0. A place below which there is no PCI yet follows the domain. */
+static int walk(struct walk *w, const struct xml *x, int place, const struct where *above, const int *domains)
+{
+	for (const struct xml *c = xml_child(x->first, "object"); c; c = xml_child(c->next, "object")) {
+		struct where at = where_is(w, c, above);
+		int below = place;
+		if (w->m->places[place].kind <= PLACE_NUMA)
+			below = at.numa >= 0 ? domains[at.numa] : domains[w->m->numa];
+		if (is(c, "Bridge"))
+			below = add_bridge(w, c, below);
+		else if (is(c, "PCIDev") && add_pci(w, c, below, &at))
+			return -1;
+		if (below < 0 || walk(w, c, below, &at, domains))
+			return -1;
+	}
+	return 0;
+}
+
+static void add_cores(struct walk *w, const struct xml *x, const char *type, const struct where *above)
+{
+	for (const struct xml *c = xml_child(x->first, "object"); c; c = xml_child(c->next, "object")) {
+		struct where at = where_is(w, c, above);
+		if (is(c, type)) {
+			struct topo_device *d = &w->m->cores[w->m->n_cores++];
+			d->numa = at.numa;
+			memcpy(d->cpus, at.cpus, sizeof d->cpus);
+		} else {
+			add_cores(w, c, type, &at);
+		}
+	}
+}
+
+static int take_cores(struct walk *w, const struct xml *root)
+{
+	int n = w->cores ? w->cores : w->pus;
+	if (n > MACHINE_CORES)
+		return err_set(w->e, ERR_USAGE, "%s: more than %d cores; this is no description of one machine", w->file, MACHINE_CORES);
+	w->m->cores = n ? calloc((size_t)n, sizeof *w->m->cores) : NULL;
+	if (n && !w->m->cores)
+		return err_set(w->e, ERR_NOMEM, "%s: no memory for its cores", w->file);
+	const struct where nowhere = { .numa = w->n_numa <= 1 ? 0 : -1 };
+	add_cores(w, root, w->cores ? "Core" : "PU", &nowhere);
+	return 0;
+}
+
+static int read_machine(struct walk *w, const struct xml *root)
+{
+	int domains[MACHINE_NUMA + 1];
+	const struct where nowhere = { .numa = -1 };
+	if (count(w, root))
+		return -1;
+	number_numa(w);
+	w->m->numa = w->n_numa ? w->n_numa : 1;
+	int machine = machine_place(w->m, PLACE_MACHINE, -1, w->e);
+	domains[w->m->numa] = machine;
+	for (int i = 0; i < w->m->numa; i++)
+		if (machine < 0 || (domains[i] = machine_place(w->m, PLACE_NUMA, machine, w->e)) < 0)
+			return -1;
+	if (take_cores(w, root) || walk(w, root, machine, &nowhere, domains) || hwloc_links(w->ids, root, w->m, w->e))
+		return -1;
+	for (int i = 0; i < w->m->n_gpus; i++)
+		if (w->m->gpus[i].numa < 0)
+			machine_unsaid(w->m, "which NUMA domain some GPUs are next to");
+	return 0;
+}
+
+static int read(const struct topo_text *in, struct cluster *out, struct err *e)
+{
+	struct xml_doc *doc;
+	struct machine m;
+	if (xml_parse(in->file, in->text, in->len, &doc, e))
+		return -1;
+	machine_init(&m, in->file);
+	struct walk *w = calloc(1, sizeof *w);
+	struct hwloc_ids *ids = hwloc_ids_open(in->file);
+	struct node_kind kind;
+	int result = -1;
+	if (!w || !ids) {
+		err_set(e, ERR_NOMEM, "%s: no memory to read it", in->file);
+	} else {
+		*w = (struct walk){ .m = &m, .file = in->file, .ids = ids, .e = e };
+		if (!read_machine(w, xml_root(doc))) {
+			if (!w->pci)
+				machine_unsaid(&m, "GPUs and network adapters: it was written without I/O devices");
+			else if (!m.n_nics)
+				machine_unsaid(&m, "network adapters");
+			result = machine_finish(&m, in->devices, &kind, e);
+		}
+	}
+	free(w);
+	hwloc_ids_close(ids);
+	machine_fini(&m);
+	xml_free(doc);
+	return result ? -1 : topo_one_node("hwloc XML", in, &kind, out, e);
+}
+
+const struct topo_format format_hwloc = { .name = "hwloc XML", .sniff = sniff, .read = read };

@@ -1,0 +1,32 @@
+/* json — the fields of kinds and their parts, once, for the writer and the reader. For this room alone. */
+#ifndef MUSTER_TOPO_READ_JSON_H
+#define MUSTER_TOPO_READ_JSON_H
+
+#include "topo/json.h"
+
+#define JSON_FORMAT "muster cluster 1"
+
+enum field_type {
+	FIELD_TEXT,             /* char[size] */
+	FIELD_COUNT,            /* int, 0 to `most` */
+	FIELD_INDEX,            /* int, -1 to `most` */
+	FIELD_FIGURE,           /* double; 0 is null */
+	FIELD_FLAG,             /* bool */
+	FIELD_LINK,             /* enum link_kind, by its word */
+};
+
+struct field {
+	const char *key;
+	enum field_type type;
+	size_t offset, size;
+	long most;
+	bool needed;
+};
+
+/* Each ends with a key of NULL. */
+extern const struct field fields_kind[], fields_device[], fields_nic[], fields_link[], fields_node[], fields_switch[];
+
+/* Appends to a list of names, as Slurm writes them: n[0-7,9],login. -1 for a name that holds ",[]". */
+int json_names(const struct cluster_node *nodes, int n, struct buf *out);
+
+#endif

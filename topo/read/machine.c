@@ -1,0 +1,180 @@
+#include "topo/read/machine.h"
+
+#include "base/human.h"
+#include "base/buf.h"
+
+#include <ctype.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void machine_text(char *out, size_t size, const char *text)
+{
+	snprintf(out, size, "%s", text);
+	human_plain(out);
+}
+
+void machine_init(struct machine *m, const char *file)
+{
+	*m = (struct machine){ .file = file };
+	const char *slash = strrchr(file, '/');
+	machine_text(m->name, sizeof m->name, slash ? slash + 1 : file);
+	char *dot = strrchr(m->name, '.');
+	if (dot && dot > m->name)
+		*dot = '\0';
+}
+
+void machine_fini(struct machine *m)
+{
+	free(m->places);
+	free(m->gpus);
+	free(m->nics);
+	free(m->links);
+	free(m->near);
+	free(m->cores);
+	*m = (struct machine){ 0 };
+}
+
+/* Room for one more of `size` bytes in *array. */
+static int grow(const struct machine *m, void *array, int n, int *cap, size_t size, int most, const char *what, struct err *e)
+{
+	void **at = array;
+	if (n >= most)
+		return err_set(e, ERR_USAGE, "%s: more than %d %s; this is no description of one machine", m->file, most, what);
+	if (n < *cap)
+		return 0;
+	int room = *cap ? *cap * 2 : 16;
+	void *more = realloc(*at, (size_t)room * size);
+	if (!more)
+		return err_set(e, ERR_NOMEM, "%s: no memory for its %s", m->file, what);
+	*at = more;
+	*cap = room;
+	return 0;
+}
+
+int machine_place(struct machine *m, enum place_kind kind, int parent, struct err *e)
+{
+	if (grow(m, &m->places, m->n_places, &m->cap_places, sizeof *m->places, MACHINE_PLACES, "places", e))
+		return -1;
+	m->places[m->n_places] = (struct place){ .kind = kind, .parent = parent, .depth = parent < 0 ? 0 : m->places[parent].depth + 1 };
+	return m->n_places++;
+}
+
+int machine_gpu(struct machine *m, const struct found_gpu *g, struct err *e)
+{
+	if (grow(m, &m->gpus, m->n_gpus, &m->cap_gpus, sizeof *m->gpus, MACHINE_DEVICES, "devices", e))
+		return -1;
+	m->gpus[m->n_gpus] = *g;
+	return m->n_gpus++;
+}
+
+int machine_nic(struct machine *m, const struct found_nic *n, struct err *e)
+{
+	if (grow(m, &m->nics, m->n_nics, &m->cap_nics, sizeof *m->nics, MACHINE_NICS, "network adapters", e))
+		return -1;
+	m->nics[m->n_nics] = *n;
+	return m->n_nics++;
+}
+
+int machine_link(struct machine *m, const struct found_link *l, struct err *e)
+{
+	if (grow(m, &m->links, m->n_links, &m->cap_links, sizeof *m->links, MACHINE_DEVICES * MACHINE_DEVICES, "links", e))
+		return -1;
+	m->links[m->n_links] = *l;
+	return m->n_links++;
+}
+
+void machine_unsaid(struct machine *m, const char *phrase)
+{
+	size_t used = strlen(m->unsaid);
+	if (!strstr(m->unsaid, phrase) && used + strlen(phrase) + 3 < sizeof m->unsaid)
+		snprintf(m->unsaid + used, sizeof m->unsaid - used, "%s%s", used ? "; " : "", phrase);
+}
+
+double machine_payload(double bandwidth)
+{
+	return bandwidth * 12 / 15.75;
+}
+
+static void add_range(struct buf *b, long first, long last)
+{
+	if (first >= 0)
+		buf_printf(b, first == last ? "%s%ld" : "%s%ld-%ld", b->len ? "," : "", first, last);
+}
+
+/* The value of the word that ends at `end`, and where the text before it ends (NULL: that was all); -1: no word of 32 bits. */
+static int64_t word_before(const char *mask, const char *end, const char **before)
+{
+	const char *at = end;
+	int64_t value = 0;
+	while (at > mask && at[-1] != ',')
+		at--;
+	*before = at > mask ? at - 1 : NULL;
+	if (end - at >= 2 && at[0] == '0' && (at[1] == 'x' || at[1] == 'X'))
+		at += 2;
+	if (end - at > 8)
+		return -1;
+	for (; at < end; at++) {
+		if (!isxdigit((unsigned char)*at))
+			return -1;
+		value = value * 16 + (isdigit((unsigned char)*at) ? *at - '0' : tolower((unsigned char)*at) - 'a' + 10);
+	}
+	return value;
+}
+
+struct mask_bits mask_bits(const char *mask)
+{
+	return (struct mask_bits){ .mask = mask, .end = mask + strlen(mask), .base = -32 };
+}
+
+long mask_next(struct mask_bits *b)
+{
+	while (!b->word) {
+		if (!b->end)
+			return -1;
+		int64_t word = word_before(b->mask, b->end, &b->end);
+		if (word < 0) {
+			b->broken = true;
+			b->end = NULL;
+			return -1;
+		}
+		b->word = (uint32_t)word;
+		b->base += 32;
+	}
+	int bit = __builtin_ctz(b->word);
+	b->word &= b->word - 1;
+	return b->base + bit;
+}
+
+void machine_mask(const char *mask, char out[TOPO_CPUS])
+{
+	struct buf list = BUF_INIT;
+	struct mask_bits bits = mask_bits(mask);
+	long first = -1, last = -2;
+	/* A list that no longer fits is not gone on with. */
+	for (long bit; list.len < TOPO_CPUS && (bit = mask_next(&bits)) >= 0; last = bit) {
+		if (bit == last + 1)
+			continue;
+		add_range(&list, first, last);
+		first = bit;
+	}
+	add_range(&list, first, last);
+	out[0] = '\0';
+	if (!bits.broken && !buf_failed(&list) && list.len < TOPO_CPUS)
+		snprintf(out, TOPO_CPUS, "%s", buf_str(&list));
+	buf_fini(&list);
+}
+
+void machine_bus(const char *text, char out[16])
+{
+	unsigned domain, bus, device, function;
+	int used = 0;
+	out[0] = '\0';
+	/* nvidia-smi and NVML write eight digits of domain. */
+	if (strlen(text) > 16 || sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &used) != 4 || text[used])
+		return;
+	char full[32];
+	if (snprintf(full, sizeof full, "%04x:%02x:%02x.%x", domain, bus, device, function) < 16)
+		memcpy(out, full, strlen(full) + 1);
+}

@@ -1,0 +1,453 @@
+/*
+ * nccl — NCCL's and RCCL's topology XML: what NCCL_TOPO_DUMP_FILE writes and NCCL_TOPO_FILE reads
+ * (src/graph/xml.cc of either).
+ *
+ * <system> holds <cpu> (a NUMA domain: numaid, affinity, host_hash), which holds <pci> (busid, class, link_speed, link_width;
+ * class 0x0604: a switch, its ports not told) in each other, which hold <gpu> (dev, sm: compute capability, of AMD gcn) or
+ * <nic> with <net> (name, speed in Mb/s). A <gpu> holds <nvlink> or <xgmi> (target, count, tclass: the target's class).
+ *
+ * A dump tells the links; a file written by hand for NCCL_TOPO_FILE has no <gpu> and leaves NVLink to the driver. GPUs of
+ * several hosts in one dump (a multi-node NVLink fabric) are nodes of one domain.
+ */
+#include "topo/internal.h"
+#include "topo/read/machine.h"
+#include "topo/read/nics.h"
+#include "topo/read/read.h"
+#include "topo/read/xml.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HOSTS_MOST = 1024, SPEED_MOST = 10000000 /* Mb/s of an adapter: what claims more is in another unit */ };
+
+static bool sniff(const struct topo_text *in)
+{
+	return xml_begins_with(in->text, "system") || xml_begins_with(in->text, "graphs");
+}
+
+struct host_reader {
+	struct machine *m;
+	const char *file, *text, *host;
+	int domains[MACHINE_NUMA];    /* places; -1: none yet */
+	const struct xml *elements[MACHINE_DEVICES]; /* <gpu> of each GPU, or NULL */
+	bool arm;                     /* the processor is Arm's: NVIDIA's Grace, whose GPUs are of other models */
+	bool any_gpu;                 /* there are such: a dump, which tells the links */
+	struct err *e;
+};
+
+static const char *word(const struct xml *x, const char *name)
+{
+	const char *v = xml_get(x, name);
+	return v ? v : "";
+}
+
+static int refused(const struct host_reader *r, const struct xml *x, const char *why)
+{
+	return err_set(r->e, ERR_USAGE, "%s:%d: <%.20s>: %s", r->file, x->line, x->name, why);
+}
+
+/* "16 GT/s", "32.0 GT/s PCIe" × 16 lanes; generations 1 and 2 lose a fifth to encoding, later ones two bits in 130. */
+static double link_payload(const struct xml *pci)
+{
+	double rate = strtod(word(pci, "link_speed"), NULL), width = strtod(word(pci, "link_width"), NULL);
+	if (!(rate > 0 && rate < 1000 && width > 0 && width <= 64))
+		return 0;
+	return machine_payload(rate * 1e9 / 8 * width * (rate < 8 ? 0.8 : 128.0 / 130));
+}
+
+static unsigned hex(const struct xml *x, const char *name)
+{
+	return (unsigned)(strtoul(word(x, name), NULL, 16) & 0xffffff);
+}
+
+/* "910" and "gfx90a:sramecc+" are 0x90a, "940" and "gfx942" one family. */
+static int gcn_of(const char *text)
+{
+	static const struct {
+		long from, to;
+	} old[] = { { 0x910, 0x90a }, { 0x940, 0x942 }, { 0x941, 0x942 } };
+	long v = strtol(!strncmp(text, "gfx", 3) ? text + 3 : text, NULL, 16);
+	for (size_t i = 0; i < sizeof old / sizeof *old; i++)
+		if (v == old[i].from)
+			return (int)old[i].to;
+	return v > 0 && v < 0x10000 ? (int)v : 0;
+}
+
+static const struct gpu_model *model_of(struct host_reader *r, const struct xml *pci, const struct xml *gpu, struct found_gpu *g)
+{
+	unsigned vendor = hex(pci, "vendor"), device = hex(pci, "device");
+	const struct gpu_model *m = gpu_of_pci((int)vendor, (int)device);
+	const char *gcn = gpu ? xml_get(gpu, "gcn") : NULL;
+	int arch = gcn ? gcn_of(gcn) : gpu ? atoi(word(gpu, "sm")) : 0;
+	if (!m && arch > 0) {
+		const char *grace = !r->arm || gcn ? NULL : arch == 90 ? "GH200-96GB" : arch == 100 ? "GB200-186GB" : NULL;
+		m = grace ? gpu_named(grace) : gpu_of_arch(gcn ? PCI_AMD : PCI_NVIDIA, arch);
+		if (m)
+			machine_unsaid(r->m, "the GPUs' exact model: it is taken for the commonest of its architecture");
+	}
+	if (!m) {
+		if (gcn)
+			snprintf(g->label, sizeof g->label, "AMD gfx%x", arch);
+		else if (arch)
+			snprintf(g->label, sizeof g->label, "NVIDIA sm_%d", arch);
+		else if (vendor && device && vendor != 0xffff)
+			snprintf(g->label, sizeof g->label, "GPU %04x:%04x", vendor, device);
+		machine_unsaid(r->m, "which GPUs these are, their memory and rates");
+	}
+	return m;
+}
+
+static int add_gpu(struct host_reader *r, const struct xml *pci, const struct xml *gpu, int place, int numa, const char *cpus)
+{
+	struct found_gpu g = { .place = place, .numa = numa, .order = -1, .pcie = link_payload(pci) };
+	machine_bus(word(pci, "busid"), g.bus);
+	machine_mask(cpus, g.cpus);
+	g.model = model_of(r, pci, gpu, &g);
+	if (gpu && xml_get(gpu, "dev"))
+		g.order = atoi(xml_get(gpu, "dev"));
+	int added = machine_gpu(r->m, &g, r->e);
+	if (added < 0)
+		return -1;
+	r->elements[added] = gpu;
+	r->any_gpu = r->any_gpu || gpu;
+	return 0;
+}
+
+static double latency_of(const struct xml *pci)
+{
+	double unused, latency;
+	nic_figures(pci ? hex(pci, "class") >> 8 : 0x0200, pci ? hex(pci, "vendor") : 0, pci ? hex(pci, "device") : 0, 0, &unused, &latency);
+	return latency;
+}
+
+/* A port that NCCL sends by. */
+static int add_net(struct host_reader *r, const struct xml *pci, const struct xml *net, int place, int numa)
+{
+	struct found_nic n = { .place = place, .numa = numa, .latency = latency_of(pci) };
+	double mbits = strtod(word(net, "speed"), NULL);
+	machine_bus(pci ? word(pci, "busid") : "", n.bus);
+	machine_text(n.name, sizeof n.name, word(net, "name"));
+	if (!strncmp(n.name, "mlx", 3))
+		n.latency = NIC_INFINIBAND_LATENCY; /* Ethernet, but RoCE */
+	if (mbits > 0 && mbits <= SPEED_MOST)
+		n.bandwidth = mbits * 1e6 / 8;
+	else
+		machine_unsaid(r->m, "speeds of some network adapters");
+	return machine_nic(r->m, &n, r->e) < 0 ? -1 : 0;
+}
+
+/* One <nic>, or a PCI device that is an adapter by its class: as many as it has ports, one where none is named. */
+static int add_nic(struct host_reader *r, const struct xml *pci, const struct xml *nic, int place, int numa)
+{
+	const struct xml *net = nic ? xml_child(nic->first, "net") : NULL;
+	struct found_nic n = { .place = place, .numa = numa };
+	for (; net; net = xml_child(net->next, "net")) {
+		if (add_net(r, pci, net, place, numa))
+			return -1;
+		n.latency = 1;
+	}
+	if (n.latency > 0 || !pci)
+		return 0;
+	machine_bus(word(pci, "busid"), n.bus);
+	nic_figures(hex(pci, "class") >> 8, hex(pci, "vendor"), hex(pci, "device"), link_payload(pci), &n.bandwidth, &n.latency);
+	machine_unsaid(r->m, n.bandwidth > 0 ? "the network adapters' names" : "the network adapters' names and speeds");
+	return machine_nic(r->m, &n, r->e) < 0 ? -1 : 0;
+}
+
+/* Files that leave the class to the driver, of machines whose slots are known: "g5.48xlarge" in AWS's documentation has its
+ * eight GPUs from 00:16 on, its EFA adapter is the other one. */
+static const struct platform {
+	const char *name, *gpu;
+	unsigned first, last;         /* PCI device numbers of GPUs */
+} platforms[] = { { "g5.48xlarge", "A10G", 0x16, 0x1d } };
+
+static int add_by_platform(struct host_reader *r, const struct xml *pci, int place, int numa, const char *cpus)
+{
+	const char *bus = word(pci, "busid");
+	unsigned domain, b, device = 0;
+	const struct platform *p = NULL;
+	for (size_t i = 0; i < sizeof platforms / sizeof *platforms; i++)
+		if (strstr(r->text, platforms[i].name))
+			p = &platforms[i];
+	if (!p || sscanf(bus, "%8x:%2x:%2x", &domain, &b, &device) != 3)
+		return refused(r, pci, "it has no class, so the file does not say whether it is a GPU or a network adapter; write class=\"0x030200\" "
+				       "(GPU) or class=\"0x020000\" (adapter)");
+	machine_unsaid(r->m, "what its PCI devices are (they have no class): they are taken for those of the platform it names");
+	if (device < p->first || device > p->last)
+		return add_nic(r, pci, NULL, place, numa);
+	struct found_gpu g = { .place = place, .numa = numa, .order = -1, .pcie = link_payload(pci), .model = gpu_named(p->gpu) };
+	machine_bus(bus, g.bus);
+	machine_mask(cpus, g.cpus);
+	return machine_gpu(r->m, &g, r->e) < 0 ? -1 : 0;
+}
+
+static int add_pci(struct host_reader *r, const struct xml *pci, int above, int numa, const char *cpus)
+{
+	unsigned class = hex(pci, "class") >> 8;
+	const struct xml *gpu = xml_child(pci->first, "gpu"), *nic = xml_child(pci->first, "nic");
+	bool told = xml_get(pci, "class") != NULL, inner = xml_child(pci->first, "pci") != NULL;
+	if (!gpu && !nic && inner) {
+		int place = machine_place(r->m, PLACE_SWITCH, above, r->e);
+		if (place < 0)
+			return -1;
+		r->m->places[place].bandwidth = link_payload(pci);
+		for (const struct xml *c = xml_child(pci->first, "pci"); c; c = xml_child(c->next, "pci"))
+			if (add_pci(r, c, place, numa, cpus))
+				return -1;
+		return 0;
+	}
+	if (inner)
+		return refused(r, pci, "it is a device and holds others; NCCL writes devices below switches (class 0x060400) alone");
+	if (gpu && add_gpu(r, pci, gpu, above, numa, cpus))
+		return -1;
+	for (; nic; nic = xml_child(nic->next, "nic"))
+		if (add_nic(r, pci, nic, above, numa))
+			return -1;
+	if (gpu || xml_child(pci->first, "nic"))
+		return 0;
+	/* NCCL itself writes the short classes 0x03 and 0x02 for what it cannot ask. */
+	if (!told)
+		return add_by_platform(r, pci, above, numa, cpus);
+	if (class >> 8 == 0x03 || class == 0x1200 || hex(pci, "class") == 0x03)
+		return add_gpu(r, pci, NULL, above, numa, cpus);
+	if (class >> 8 == 0x02 || class == 0x0c06 || hex(pci, "class") == 0x02)
+		return add_nic(r, pci, NULL, above, numa);
+	return 0;
+}
+
+static int add_cpu(struct host_reader *r, const struct xml *cpu)
+{
+	char *end;
+	const char *id = word(cpu, "numaid");
+	long numa = strtol(id, &end, 10);
+	if (end == id || *end)
+		return refused(r, cpu, "it has no numaid; NCCL writes one, -1 where there is none");
+	if (numa < -1 || numa >= MACHINE_NUMA)
+		return refused(r, cpu, "its numaid is no number of a NUMA domain");
+	/* Whatever hangs on one domain meets at its host bridges: NCCL does not tell them apart, and calls it PHB. */
+	int *known = numa >= 0 ? &r->domains[numa] : NULL;
+	int place = known && *known >= 0 ? *known : machine_place(r->m, PLACE_HOST, 0, r->e);
+	if (place < 0)
+		return -1;
+	if (known)
+		*known = place;
+	if (numa >= r->m->numa)
+		r->m->numa = (int)numa + 1;
+	r->arm = !strcmp(word(cpu, "arch"), "arm64");
+	for (const struct xml *c = cpu->first; c; c = c->next) {
+		if (!strcmp(c->name, "pci") && add_pci(r, c, place, (int)numa, word(cpu, "affinity")))
+			return -1;
+		if (!strcmp(c->name, "nic") && add_nic(r, NULL, c, place, (int)numa))
+			return -1;
+	}
+	return 0;
+}
+
+/* Second pass: the links, when all GPUs are known by their bus. */
+struct bus_row {
+	const char *bus;
+	int gpu;
+};
+
+static int by_bus(const void *a, const void *b)
+{
+	const struct bus_row *x = a, *y = b;
+	int c = strcmp(x->bus, y->bus);
+	return c ? c : x->gpu - y->gpu;
+}
+
+static int add_link(struct host_reader *r, const struct bus_row *rows, int from, const struct xml *x, enum link_kind kind)
+{
+	char bus[16];
+	struct found_gpu *g = &r->m->gpus[from];
+	long count = strtol(xml_get(x, "count") ? xml_get(x, "count") : "1", NULL, 10);
+	unsigned tclass = hex(x, "tclass");
+	double lane = g->model && g->model->lane > 0 ? g->model->lane : NVLINK_LANE;
+	if (count < 1 || count > 1000)
+		return refused(r, x, "its count is no number of links");
+	if (tclass >> 8 == 0x0680) {
+		/* 0x068001 is POWER9's processor. */
+		if (tclass & 0xff)
+			return 0;
+		g->port_lanes += (int)count;
+		g->port = g->port_lanes * lane;
+		return 0;
+	}
+	machine_bus(word(x, "target"), bus);
+	const struct bus_row key = { bus, -1 };
+	int low = 0, high = r->m->n_gpus;
+	while (low < high) {
+		int mid = (low + high) / 2;
+		if (by_bus(&rows[mid], &key) < 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	/* A dump of a job on some of a node's GPUs still names the others. */
+	if (low == r->m->n_gpus || strcmp(rows[low].bus, bus))
+		return 0;
+	if (rows[low].gpu == from) {
+		machine_unsaid(r->m, "where the direct links lead: it points them at their own GPU");
+		return 0;
+	}
+	const struct found_link l = { from, rows[low].gpu, kind, (int)count, (double)count * lane };
+	return machine_link(r->m, &l, r->e) < 0 ? -1 : 0;
+}
+
+static bool of_host(const struct xml *cpu, const char *host)
+{
+	return !strcmp(word(cpu, "host_hash"), host);
+}
+
+static int add_links(struct host_reader *r)
+{
+	struct bus_row *rows = calloc((size_t)r->m->n_gpus + 1, sizeof *rows);
+	int result = 0;
+	if (!rows)
+		return err_set(r->e, ERR_NOMEM, "%s: no memory for its links", r->file);
+	for (int i = 0; i < r->m->n_gpus; i++)
+		rows[i] = (struct bus_row){ r->m->gpus[i].bus, i };
+	qsort(rows, (size_t)r->m->n_gpus, sizeof *rows, by_bus);
+	for (int i = 0; i < r->m->n_gpus && !result; i++)
+		for (const struct xml *l = r->elements[i] ? r->elements[i]->first : NULL; l && !result; l = l->next) {
+			enum link_kind kind = !strcmp(l->name, "nvlink") ? LINK_NVLINK : !strcmp(l->name, "xgmi") ? LINK_XGMI : LINK_UNKNOWN;
+			if (kind != LINK_UNKNOWN)
+				result = add_link(r, rows, i, l, kind);
+		}
+	free(rows);
+	return result;
+}
+
+static int read_host(struct host_reader *r, const struct xml *system, int devices, struct node_kind *out)
+{
+	struct machine *m = r->m;
+	for (int i = 0; i < MACHINE_NUMA; i++)
+		r->domains[i] = -1;
+	if (machine_place(m, PLACE_MACHINE, -1, r->e) < 0)
+		return -1;
+	for (const struct xml *c = xml_child(system->first, "cpu"); c; c = xml_child(c->next, "cpu"))
+		if (of_host(c, r->host) && add_cpu(r, c))
+			return -1;
+	if (!m->n_gpus)
+		return refused(r, system, "it names no GPU; dump it with NCCL_TOPO_DUMP_FILE from a job that uses them");
+	if (add_links(r))
+		return -1;
+	if (!r->any_gpu)
+		machine_unsaid(m, "NVLink or xGMI links, which it leaves to the driver");
+	if (!m->n_nics)
+		machine_unsaid(m, "network adapters");
+	machine_unsaid(m, "cores and host memory");
+	return machine_finish(m, devices, out, r->e);
+}
+
+static int open_host(const struct topo_text *in, const struct xml *system, const char *host, struct node_kind *out, struct err *e)
+{
+	struct machine m;
+	struct host_reader *r = calloc(1, sizeof *r);
+	if (!r)
+		return err_set(e, ERR_NOMEM, "%s: no memory to read it", in->file);
+	machine_init(&m, in->file);
+	*r = (struct host_reader){ .m = &m, .file = in->file, .text = in->text, .host = host, .e = e };
+	int result = read_host(r, system, in->devices, out);
+	machine_fini(&m);
+	free(r);
+	return result;
+}
+
+/* The different host_hash values in the order of the file. */
+struct hosts {
+	const char *names[HOSTS_MOST];
+	int n;
+};
+
+static int find_hosts(const struct topo_text *in, const struct xml *system, struct hosts *h, struct err *e)
+{
+	int cpus = 0;
+	for (const struct xml *c = xml_child(system->first, "cpu"); c; c = xml_child(c->next, "cpu")) {
+		int i = 0;
+		while (i < h->n && !of_host(c, h->names[i]))
+			i++;
+		if (i == HOSTS_MOST || ++cpus > 16 * HOSTS_MOST)
+			return err_set(e, ERR_USAGE, "%s:%d: more than %d hosts; describe fewer", in->file, c->line, HOSTS_MOST);
+		if (i == h->n)
+			h->names[h->n++] = word(c, "host_hash");
+	}
+	if (!h->n)
+		return err_set(e, ERR_USAGE, "%s:%d: <%.20s> holds no <cpu>; it is no topology of NCCL, or it is cut", in->file, system->line,
+			       system->name);
+	return 0;
+}
+
+/* Whether two hosts are equal but for their addresses. */
+static bool alike(const struct node_kind *a, const struct node_kind *b)
+{
+	size_t n = (size_t)a->devices;
+	if (a->devices != b->devices || a->n_nics != b->n_nics || strcmp(a->device, b->device) || memcmp(a->links, b->links, n * n * sizeof *a->links))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (a->parts[i].nic != b->parts[i].nic || a->parts[i].nic_link != b->parts[i].nic_link || a->parts[i].numa != b->parts[i].numa)
+			return false;
+	return true;
+}
+
+/* Hosts in one dump are joined by the fabric that their GPUs have ports to. */
+static int read_hosts(const struct topo_text *in, const struct xml *system, const struct hosts *h, struct cluster *out, struct err *e)
+{
+	struct node_kind first;
+	struct cluster c;
+	if (open_host(in, system, h->names[0], &first, e) || topo_one_node("NCCL topology XML", in, &first, &c, e))
+		return -1;
+	struct cluster_node *nodes = realloc(c.nodes, (size_t)h->n * sizeof *nodes);
+	struct node_kind *kinds = realloc(c.kinds, (size_t)h->n * sizeof *kinds);
+	c.nodes = nodes ? nodes : c.nodes;
+	c.kinds = kinds ? kinds : c.kinds;
+	if (!nodes || !kinds) {
+		cluster_free(&c);
+		return err_set(e, ERR_NOMEM, "%s: no memory for its hosts", in->file);
+	}
+	for (int i = 1; i < h->n; i++) {
+		int k = 0;
+		if (open_host(in, system, h->names[i], &c.kinds[c.n_kinds], e)) {
+			cluster_free(&c);
+			return -1;
+		}
+		size_t len = strlen(c.kinds[0].name);
+		char *name = c.kinds[c.n_kinds++].name;
+		snprintf(name + (len < 50 ? len : 50), TOPO_NAME - 50, "-%d", i);
+		while (!alike(&c.kinds[k], &c.kinds[c.n_kinds - 1]))
+			k++;
+		if (k < c.n_kinds - 1)
+			kind_free(&c.kinds[--c.n_kinds]);
+		c.nodes[c.n_nodes] = (struct cluster_node){ .kind = k, .leaf = -1, .domain = -1 };
+		snprintf(c.nodes[c.n_nodes].name, TOPO_NAME, "node%d", c.n_nodes);
+		c.n_nodes++;
+	}
+	for (int i = 0; i < c.n_nodes && c.n_nodes > 1; i++)
+		c.nodes[i].domain = c.kinds[c.nodes[i].kind].switched ? 0 : -1;
+	*out = c;
+	return 0;
+}
+
+static int read(const struct topo_text *in, struct cluster *out, struct err *e)
+{
+	struct xml_doc *doc;
+	if (xml_parse(in->file, in->text, in->len, &doc, e))
+		return -1;
+	const struct xml *root = xml_root(doc);
+	struct hosts *h = calloc(1, sizeof *h);
+	int result = -1;
+	if (!h)
+		err_set(e, ERR_NOMEM, "%s: no memory to read it", in->file);
+	else if (strcmp(root->name, "system"))
+		err_set(e, ERR_USAGE, "%s:%d: this is NCCL's graph file (NCCL_GRAPH_DUMP_FILE), which says nothing of the machine; give what "
+			"NCCL_TOPO_DUMP_FILE writes", in->file, root->line);
+	else if (!find_hosts(in, root, h, e))
+		result = read_hosts(in, root, h, out, e);
+	free(h);
+	xml_free(doc);
+	return result;
+}
+
+const struct topo_format format_nccl = { .name = "NCCL topology XML", .sniff = sniff, .read = read };

@@ -1,0 +1,414 @@
+/*
+ * smi — the text of `nvidia-smi topo -m`.
+ *
+ * A header row names the columns: GPU0…, adapters (mlx5_0…, NIC0…, or any other name), then CPU Affinity, NUMA Affinity,
+ * GPU NUMA ID (older drivers lack the last ones). A row a device follows, its name first: X for itself, SYS, NODE, PHB, PXB, PIX,
+ * or NV and the number of links side by side. Rows of adapters have no affinities; a legend of NICs (NIC0: mlx5_0) may come
+ * at the end. Headers may be underlined by escape sequences; copies lose tabs, and sometimes the blank between two entries.
+ *
+ * It says nothing of what the GPUs are. NVLinks of more than 18 to all peers together, more than any GPU has, are
+ * ports to a switch: then every number is the whole port.
+ */
+#include "base/buf.h"
+#include "topo/read/machine.h"
+#include "topo/read/read.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LANES_MOST = 18, COLUMNS_MOST = MACHINE_DEVICES + MACHINE_NICS, LINE_MOST = 65536 };
+
+/* A text without escape sequences and carriage returns; tabs and blanks are one. */
+static int plain(const struct topo_text *in, struct buf *out, struct err *e)
+{
+	for (size_t i = 0; i < in->len; i++) {
+		char c = in->text[i];
+		if (c == '\033' && i + 1 < in->len && in->text[i + 1] == '[') {
+			for (i += 2; i < in->len && !isalpha((unsigned char)in->text[i]);)
+				i++;
+			continue;
+		}
+		if (!c || c == '\r' || c == '\033')
+			continue;
+		buf_add(out, c == '\t' ? " " : &c, 1);
+	}
+	return buf_failed(out) ? err_set(e, ERR_NOMEM, "%s: no memory to read it", in->file) : 0;
+}
+
+static size_t word_at(const char **at)
+{
+	*at += strspn(*at, " ");
+	return strcspn(*at, " \n");
+}
+
+static bool is_gpu(const char *word, size_t len)
+{
+	if (len < 4 || strncmp(word, "GPU", 3))
+		return false;
+	for (size_t i = 3; i < len; i++)
+		if (!isdigit((unsigned char)word[i]))
+			return false;
+	return true;
+}
+
+/* An entry, and how many characters it is; 0: it is none. Between entries that lost their blank the names themselves part. */
+static size_t entry_at(const char *at, enum link_kind *kind, int *lanes)
+{
+	static const struct {
+		const char *word;
+		enum link_kind kind;
+	} words[] = { { "NODE", LINK_NODE }, { "SYS", LINK_SYS }, { "SOC", LINK_SYS }, { "PHB", LINK_PHB }, { "PXB", LINK_PXB },
+		      { "PIX", LINK_PIX }, { "N/A", LINK_UNKNOWN }, { "-", LINK_UNKNOWN }, { "X", LINK_SELF } };
+	*lanes = 0;
+	if (!strncmp(at, "NV", 2) && isdigit((unsigned char)at[2])) {
+		size_t len = 2;
+		for (; isdigit((unsigned char)at[len]) && len < 5; len++)
+			*lanes = *lanes * 10 + at[len] - '0';
+		*kind = LINK_NVLINK;
+		return *lanes >= 1 && *lanes <= 2 * LANES_MOST ? len : 0;
+	}
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (!strncmp(at, words[i].word, strlen(words[i].word))) {
+			*kind = words[i].kind;
+			return strlen(words[i].word);
+		}
+	return 0;
+}
+
+/* A header names a device first, and then what is no entry of a row. */
+static bool is_header(const char *line)
+{
+	enum link_kind kind;
+	int lanes;
+	size_t len = word_at(&line);
+	if (!is_gpu(line, len))
+		return false;
+	line += len;
+	len = word_at(&line);
+	return len && *line != '\n' && !entry_at(line, &kind, &lanes);
+}
+
+static bool sniff(const struct topo_text *in)
+{
+	/* The first 64 KiB: a header comes early, after a prompt and a title at most. */
+	struct buf text = BUF_INIT;
+	struct topo_text head = *in;
+	bool found = false;
+	head.len = in->len < LINE_MOST ? in->len : LINE_MOST;
+	if (!plain(&head, &text, NULL))
+		for (const char *line = buf_str(&text); line && !found; line = strchr(line, '\n')) {
+			line += *line == '\n';
+			found = is_header(line);
+		}
+	buf_fini(&text);
+	return found;
+}
+
+struct column {
+	char name[TOPO_NAME];
+	int gpu, nic;           /* which of either, -1: not one */
+};
+
+struct table {
+	const char *file;
+	struct column *columns; /* of the matrix alone */
+	int n, gpus, nics;
+	bool numa;              /* a column of NUMA affinity follows that of CPUs */
+	enum link_kind *near;   /* [gpus × n]: in the order of GPUs, then adapters, set when known */
+	int *lanes;             /* [gpus × gpus] */
+	bool *seen;             /* [gpus] */
+	struct found_gpu *found; /* [gpus]: affinities */
+	struct err *e;
+};
+
+static int refused(const struct table *t, int line, const char *why)
+{
+	return err_set(t->e, ERR_USAGE, "%s:%d: %s", t->file, line, why);
+}
+
+/* Names that were copied without the blank between them come apart before "GPU" and "NIC". */
+static size_t name_at(const char **at)
+{
+	size_t len = word_at(at);
+	for (size_t i = 1; i + 3 < len; i++)
+		if ((!strncmp(*at + i, "GPU", 3) || !strncmp(*at + i, "NIC", 3)) && isdigit((unsigned char)(*at)[i + 3]) &&
+		    isdigit((unsigned char)(*at)[i - 1]))
+			return i;
+	return len;
+}
+
+static int read_header(struct table *t, const char *line, int number)
+{
+	const char *at = line;
+	for (size_t len; (len = name_at(&at)) > 0; at += len) {
+		if (!strncmp(at, "CPU Affinity", 12) || !strncmp(at, "NUMA Affinity", 13) || !strncmp(at, "GPU NUMA ID", 11) || !strncmp(at, "CPU", 3))
+			break;
+		if (t->n == COLUMNS_MOST || (is_gpu(at, len) && t->gpus == MACHINE_DEVICES) || (!is_gpu(at, len) && t->nics == MACHINE_NICS))
+			return refused(t, number, "more columns than a machine has devices");
+		struct column *c = &t->columns[t->n++];
+		snprintf(c->name, sizeof c->name, "%.*s", (int)(len < TOPO_NAME ? len : TOPO_NAME - 1), at);
+		bool gpu = is_gpu(at, len);
+		c->gpu = gpu ? t->gpus++ : -1;
+		c->nic = gpu ? -1 : t->nics++;
+	}
+	t->numa = strstr(at, "NUMA Affinity") != NULL;
+	size_t n = (size_t)t->gpus;
+	t->near = calloc(n * (size_t)t->n + 1, sizeof *t->near);
+	t->lanes = calloc(n * n + 1, sizeof *t->lanes);
+	t->seen = calloc(n + 1, sizeof *t->seen);
+	t->found = calloc(n + 1, sizeof *t->found);
+	if (!t->near || !t->lanes || !t->seen || !t->found)
+		return err_set(t->e, ERR_NOMEM, "%s: no memory for its matrix", t->file);
+	return 0;
+}
+
+/* A kernel cpu list, or a number of NUMA domain. */
+static bool is_list(const char *at, size_t len)
+{
+	return len && isdigit((unsigned char)*at) && strspn(at, "0123456789,-") >= len;
+}
+
+static int read_affinities(struct table *t, int gpu, const char *at, int number)
+{
+	struct found_gpu *g = &t->found[gpu];
+	size_t len = word_at(&at);
+	g->numa = -1;
+	if (is_list(at, len) && len < sizeof g->cpus)
+		snprintf(g->cpus, sizeof g->cpus, "%.*s", (int)len, at);
+	at += len;
+	len = word_at(&at);
+	if (!t->numa || !is_list(at, len) || strcspn(at, "-,") < len)
+		return 0;
+	g->numa = len < 9 ? atoi(at) : MACHINE_NUMA;
+	return g->numa >= MACHINE_NUMA ? refused(t, number, "the NUMA affinity is no number of a NUMA domain") : 0;
+}
+
+static int read_row(struct table *t, const char *line, int number)
+{
+	const char *at = line;
+	size_t len = word_at(&at);
+	if (!is_gpu(at, len))
+		return 0;
+	int gpu = -1;
+	for (int i = 0; i < t->n && gpu < 0; i++)
+		if (t->columns[i].gpu >= 0 && strlen(t->columns[i].name) == len && !strncmp(t->columns[i].name, at, len))
+			gpu = t->columns[i].gpu;
+	if (gpu < 0 || t->seen[gpu])
+		return refused(t, number, "a row of a GPU that no column has, or for the second time; give the table as nvidia-smi wrote it");
+	t->seen[gpu] = true;
+	at += len;
+	for (int i = 0; i < t->n; i++) {
+		const struct column *c = &t->columns[i];
+		enum link_kind kind;
+		int lanes;
+		at += strspn(at, " ");
+		len = entry_at(at, &kind, &lanes);
+		if (!len)
+			return refused(t, number, "fewer entries than columns, or one that is none of X, SYS, NODE, PHB, PXB, PIX, NV1 to NV36; the table is "
+						  "cut or broken");
+		if ((kind == LINK_SELF) != (c->gpu == gpu))
+			return refused(t, number, "its X is not below its own column; the table is cut or broken");
+		if (c->gpu >= 0)
+			t->lanes[(size_t)gpu * (size_t)t->gpus + (size_t)c->gpu] = lanes;
+		t->near[(size_t)gpu * (size_t)t->n + (size_t)(c->gpu >= 0 ? c->gpu : t->gpus + c->nic)] = lanes ? LINK_UNKNOWN : kind;
+		at += len;
+	}
+	return read_affinities(t, gpu, at, number);
+}
+
+/* "NIC0: mlx5_0" in the legend at the end. */
+static void read_legend(struct table *t, const char *line)
+{
+	char name[TOPO_NAME], real[TOPO_NAME];
+	if (sscanf(line, " %63[^: ]: %63s", name, real) != 2 || strncmp(name, "NIC", 3))
+		return;
+	for (int i = 0; i < t->n; i++)
+		if (t->columns[i].nic >= 0 && !strcmp(t->columns[i].name, name)) {
+			memcpy(t->columns[i].name, real, sizeof real);
+			return;
+		}
+}
+
+static int read_lines(struct table *t, char *text)
+{
+	int number = 0;
+	for (char *line = text, *next; line; line = next) {
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		number++;
+		if (!t->n && is_header(line) && read_header(t, line, number))
+			return -1;
+		else if (t->n && line[strspn(line, " ")] == 'G' && !is_header(line) && read_row(t, line, number))
+			return -1;
+		else if (t->n)
+			read_legend(t, line);
+	}
+	for (int i = 0; i < t->gpus; i++)
+		if (!t->seen[i]) {
+			err_set(t->e, ERR_USAGE, "%s:%d: the row of GPU%d is missing; the table is cut", t->file, number, i);
+			return -1;
+		}
+	return 0;
+}
+
+static int lanes_of(const struct table *t, int a, int b)
+{
+	return t->lanes[(size_t)a * (size_t)t->gpus + (size_t)b];
+}
+
+static int root_of(struct machine *m, int i)
+{
+	while (m->gpus[i].fabric != i)
+		i = m->gpus[i].fabric = m->gpus[m->gpus[i].fabric].fabric;
+	return i;
+}
+
+/* Which GPUs NVLinks join, directly or through others: one of them stands for all. */
+static void find_fabrics(const struct table *t, struct machine *m)
+{
+	for (int i = 0; i < t->gpus; i++)
+		m->gpus[i].fabric = i;
+	for (int i = 0; i < t->gpus; i++)
+		for (int j = 0; j < t->gpus; j++)
+			if (lanes_of(t, i, j))
+				m->gpus[root_of(m, j)].fabric = root_of(m, i);
+	for (int i = 0; i < t->gpus; i++)
+		m->gpus[i].fabric = root_of(m, i);
+}
+
+/* NVLinks are ports to a switch where a fabric joins each with each by more of them than a GPU has. */
+static bool is_switched(const struct table *t, const struct machine *m, int fabric)
+{
+	long most = 0;
+	for (int i = 0; i < t->gpus; i++) {
+		long sum = 0;
+		for (int j = 0; j < t->gpus && m->gpus[i].fabric == fabric; j++) {
+			if (i != j && m->gpus[j].fabric == fabric && !lanes_of(t, i, j))
+				return false;
+			sum += lanes_of(t, i, j);
+		}
+		most = sum > most ? sum : most;
+	}
+	return most > LANES_MOST;
+}
+
+static void take_ports(const struct table *t, struct machine *m)
+{
+	find_fabrics(t, m);
+	for (int f = 0; f < t->gpus; f++) {
+		if (m->gpus[f].fabric != f || !is_switched(t, m, f))
+			continue;
+		for (int i = 0; i < t->gpus; i++)
+			for (int j = 0; j < t->gpus && m->gpus[i].fabric == f; j++)
+				if (lanes_of(t, i, j) > m->gpus[i].port_lanes) {
+					m->gpus[i].port_lanes = lanes_of(t, i, j);
+					m->gpus[i].port = m->gpus[i].port_lanes * NVLINK_LANE;
+				}
+	}
+}
+
+static int take_links(const struct table *t, struct machine *m)
+{
+	bool any = false;
+	take_ports(t, m);
+	for (int i = 0; i < t->gpus; i++)
+		for (int j = 0; j < t->gpus; j++) {
+			int lanes = lanes_of(t, i, j);
+			const struct found_link l = { i, j, LINK_NVLINK, lanes, lanes * NVLINK_LANE };
+			any = any || lanes;
+			if (lanes && !m->gpus[i].port_lanes && machine_link(m, &l, t->e) < 0)
+				return -1;
+		}
+	if (any)
+		machine_unsaid(m, "NVLink's generation: a link is counted as 25 GB/s, as in the second to the fourth");
+	return 0;
+}
+
+/* An adapter is in the NUMA domain of the GPU that it is nearest to, if it reaches that without leaving its own. */
+static int numa_of_nic(const struct table *t, const struct machine *m, int nic)
+{
+	enum link_kind nearest = LINK_SYS;
+	int numa = -1;
+	for (int i = 0; i < t->gpus; i++) {
+		enum link_kind kind = t->near[(size_t)i * (size_t)t->n + (size_t)(t->gpus + nic)];
+		if (kind > nearest) {
+			nearest = kind;
+			numa = m->gpus[i].numa;
+		}
+	}
+	return numa;
+}
+
+/* Without a column of NUMA domains: devices next to the same cores are in one. */
+static void numa_by_cpus(const struct table *t, struct machine *m)
+{
+	int domains = 0;
+	for (int i = 0; i < t->gpus; i++) {
+		int same = 0;
+		while (strcmp(m->gpus[same].cpus, m->gpus[i].cpus))
+			same++;
+		m->gpus[i].numa = !m->gpus[i].cpus[0] ? -1 : same < i ? m->gpus[same].numa : domains++;
+	}
+	machine_unsaid(m, domains ? "NUMA domains: devices next to the same cores are taken to be in one" : "NUMA domains");
+}
+
+static int take(struct table *t, struct machine *m)
+{
+	for (int i = 0; i < t->gpus; i++) {
+		struct found_gpu g = t->found[i];
+		g.place = g.order = -1;
+		if (machine_gpu(m, &g, t->e) < 0)
+			return -1;
+	}
+	if (!t->numa)
+		numa_by_cpus(t, m);
+	for (int i = 0; i < t->gpus; i++) {
+		m->numa = m->gpus[i].numa >= m->numa ? m->gpus[i].numa + 1 : m->numa;
+		if (m->gpus[i].numa < 0)
+			machine_unsaid(m, "NUMA domains");
+	}
+	for (int i = 0; i < t->n; i++) {
+		if (t->columns[i].nic < 0)
+			continue;
+		struct found_nic nic = { .place = -1, .numa = numa_of_nic(t, m, t->columns[i].nic) };
+		machine_text(nic.name, sizeof nic.name, t->columns[i].name);
+		if (machine_nic(m, &nic, t->e) < 0)
+			return -1;
+	}
+	m->near = t->near;
+	t->near = NULL;
+	machine_unsaid(m, "which GPUs these are, their memory and rates");
+	machine_unsaid(m, t->nics ? "the adapters' speeds" : "network adapters");
+	machine_unsaid(m, "cores and host memory");
+	return take_links(t, m);
+}
+
+static int read(const struct topo_text *in, struct cluster *out, struct err *e)
+{
+	struct buf text = BUF_INIT;
+	struct machine m;
+	struct node_kind kind;
+	struct table t = { .file = in->file, .e = e, .columns = calloc(COLUMNS_MOST, sizeof *t.columns) };
+	int result = -1;
+	machine_init(&m, in->file);
+	if (!t.columns)
+		err_set(e, ERR_NOMEM, "%s: no memory for its columns", in->file);
+	else if (!plain(in, &text, e)) {
+		buf_str(&text);
+		if (!read_lines(&t, text.data) && !take(&t, &m))
+			result = machine_finish(&m, in->devices, &kind, e);
+	}
+	buf_fini(&text);
+	free(t.columns);
+	free(t.near);
+	free(t.lanes);
+	free(t.seen);
+	free(t.found);
+	machine_fini(&m);
+	return result ? -1 : topo_one_node("nvidia-smi table", in, &kind, out, e);
+}
+
+const struct topo_format format_smi = { .name = "the text of nvidia-smi topo -m", .sniff = sniff, .read = read };
