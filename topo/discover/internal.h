@@ -23,7 +23,6 @@ double net_of_adapter(const char *name, bool infiniband);
 int probe_kind(const char *library, struct node_kind *out, char fabric[NVML_FABRIC], struct err *e);
 /* The same as a cluster of one node. */
 int cluster_probe_local(const char *library, struct cluster *out, char fabric[NVML_FABRIC], struct err *e);
-void kind_free(struct node_kind *k);
 
 /* kinds.c: whether nodes are equal, but for what differs between equal machines too. */
 bool kind_same(const struct node_kind *a, const struct node_kind *b);

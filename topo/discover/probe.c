@@ -17,16 +17,6 @@
 
 #define NVLINK_LATENCY 2e-6
 
-void kind_free(struct node_kind *k)
-{
-	free(k->parts);
-	free(k->nics);
-	free(k->links);
-	k->parts = NULL;
-	k->nics = NULL;
-	k->links = NULL;
-}
-
 /* Adds to what is not told; what does not fit is cut. */
 static void __attribute__((format(printf, 2, 3))) unsaid(struct node_kind *k, const char *fmt, ...)
 {
