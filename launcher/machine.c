@@ -4,6 +4,8 @@
 #include "plan/layout.h"
 #include "plan/speeds.h"
 
+#include <string.h>
+
 static int open_cluster(const struct job *job, const char *spec, struct cluster *out, struct err *e)
 {
 	struct layout least = layout_of(job, (int)job->parallel.ep), whole = layout_of(job, (int)job->parallel.dp);
@@ -20,9 +22,21 @@ static int open_cluster(const struct job *job, const char *spec, struct cluster 
 	return cluster_open(spec, replica, out, e);
 }
 
+/* 0: *out has GPUs. Asking the machines takes longer, so a job for the CPU does without. */
+static int open_gpus(const struct job *job, const char *spec, struct cluster *out)
+{
+	if (job->job.device != DEVICE_CUDA || cluster_probe(spec, false, out, NULL))
+		return -1;
+	for (int i = 0; i < out->n_kinds; i++)
+		if (out->kinds[i].devices && strcmp(out->kinds[i].device, "cpu"))
+			return 0;
+	cluster_free(out);
+	return -1;
+}
+
 int machine_open(const struct job *job, const char *spec, struct cluster *out, struct err *e)
 {
-	if (open_cluster(job, spec, out, e))
+	if (open_gpus(job, spec, out) && open_cluster(job, spec, out, e))
 		return -1;
 	if (!calibration_apply(job->launch.calibration, job->network.backend, out, e))
 		return 0;

@@ -13,6 +13,7 @@
 #ifndef MUSTER_TOPO_CLUSTER_H
 #define MUSTER_TOPO_CLUSTER_H
 
+#include "base/buf.h"
 #include "base/err.h"
 
 #include <stdbool.h>
@@ -114,9 +115,11 @@ struct cluster {
  * such, PRESET[:NODES][+PRESET[:NODES]…], or a file that topo/read/ knows, PATH[:NODES] (a PATH holds a '/' or ends in .xml, .json or .txt). */
 int cluster_open(const char *spec, int devices, struct cluster *out, struct err *e);
 /* The same after a closer look, where the machines can be asked: GPUs are the slots of a host that has any ("auto" and "local"), with
- * their links and adapters; an allocation's nodes are all asked ("auto" and "slurm"). Takes tens of milliseconds, and a step
- * of the allocation where nothing is known of its nodes yet. */
-int cluster_probe(const char *spec, struct cluster *out, struct err *e);
+ * their links and adapters; an allocation's nodes are all asked in one step of it ("auto" and "slurm"), or, unless `fresh`, taken
+ * from a cache where they were asked since they booted. Takes tens of milliseconds; the step up to a second and more. */
+int cluster_probe(const char *spec, bool fresh, struct cluster *out, struct err *e);
+/* What this host says in such a step: lines for the process that asks (topo/discover/internal.h). */
+int cluster_report(struct buf *out, struct err *e);
 void cluster_free(struct cluster *c);
 
 int cluster_devices(const struct cluster *c);

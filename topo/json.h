@@ -8,7 +8,7 @@
  *     "devices": 512,                        all of them; ignored when read
  *     "kinds": [ {
  *       "name": "dgx-h100", "nodes": 64,     (nodes of it; ignored when read)
- *       "device": "H100-SXM5-80GB", "devices": 8, "cores": 112, "numa": 2,
+ *       "device": "H100-SXM5-80GB", "devices": 8, "cores": 112, "numa": 2, "packages": 2, "caches": 2, "cache": 1.1e8,
  *       "memory": …, "device_memory": …, "device_flops": …, "device_bandwidth": …, "link_bandwidth": …, "link_latency": …,
  *       "net_bandwidth": …, "net_latency": …,
  *       "switched": true, "unsaid": "",

@@ -2,9 +2,11 @@
 #ifndef MUSTER_TOPO_DISCOVER_INTERNAL_H
 #define MUSTER_TOPO_DISCOVER_INTERNAL_H
 
+#include "base/buf.h"
 #include "topo/cluster.h"
 #include "topo/discover/nvml.h"
 #include "topo/host.h"
+#include "topo/hostlist.h"
 
 /*
  * pci.c: fills in what hwloc's view of the PCI devices tells of a kind: packages and caches, the adapters (k->nics), and for
@@ -28,5 +30,54 @@ int cluster_probe_local(const char *library, struct cluster *out, char fabric[NV
 bool kind_same(const struct node_kind *a, const struct node_kind *b);
 /* Node i of c, which has room for n kinds, is of[i]: equal ones become one kind. Takes all that `of` owns; the number of kinds. */
 int kinds_join(struct node_kind *of, int n, struct cluster *c);
+
+
+enum { TOPOLOGY_MOST = 64 << 20 }; /* bytes of an answer of Slurm's controller */
+
+/* slurm.c: what the environment tells of the allocation, per node. */
+struct allocation {
+	struct hostlist nodes;
+	int *devices, *cpus; /* cpus 0: not told */
+};
+int allocation_read(struct allocation *a, struct err *e);
+void allocation_free(struct allocation *a);
+/* Node i as if it were this host, with the devices and cores that the environment tells. */
+int allocation_kind(const struct allocation *a, int i, struct node_kind *out, struct err *e);
+
+/*
+ * report.c: what a node tells of itself, in lines that srun passes on whole though mixed with those of other nodes:
+ *     muster-topo NODE PART PARTS TEXT
+ * The texts of all parts together are the fabric of nvml_host ("-": none), a blank, and the node as a cluster of one
+ * (topo/json.h) on one line.
+ */
+struct report {
+	bool there;
+	struct node_kind kind; /* owned */
+	char fabric[NVML_FABRIC];
+};
+int report_print(const char *node, const struct cluster *local, const char *fabric, struct buf *out, struct err *e);
+/* Fills the reports of the nodes that told all of theirs; what is no line of ours, or is broken, is passed over. */
+int report_parse(const char *text, const struct hostlist *nodes, struct report *reports, struct err *e);
+
+/* step.c: asks every node of the allocation in one step of it. Fails when not one told anything; else a node that is silent has
+ * no report. */
+int step_ask(const struct hostlist *nodes, struct report *reports, struct err *e);
+
+/*
+ * cache.c: clusters that were asked for, one file a list of nodes, in $XDG_CACHE_HOME/muster, else ~/.cache/muster. An entry
+ * holds for allocations of the same share of the same nodes as long as each of them has not booted, a day at the most.
+ */
+enum { CACHE_SHARE = 24 };
+struct cache_key {
+	const struct hostlist *nodes;
+	char (*boots)[32]; /* [nodes]: BootTime */
+	char share[CACHE_SHARE]; /* what of each node belongs to the allocation */
+};
+/* 0, or -1 with the reason, which is ERR_NOTFOUND when there is simply none and ERR_STALE when it does not hold. */
+int cache_read(const struct cache_key *key, struct cluster *out, struct err *e);
+int cache_write(const struct cache_key *key, const struct cluster *c, struct err *e);
+
+/* asked.c: the allocation, every node asked; fresh: without the cache. */
+int cluster_asked(bool fresh, struct cluster *out, struct err *e);
 
 #endif

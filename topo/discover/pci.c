@@ -1,17 +1,15 @@
 #include "topo/discover/internal.h"
+#include "topo/internal.h"
 
 #include <hwloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Estimates that order plans: the share of a PCIe port's rate that copies between devices reach, below one bridge, and
- * between sockets; a port of PCIe 3.0 × 16 where its rate is not told. */
+/* Estimates that order plans: the share of a PCIe port's rate that copies between devices reach; a port of PCIe 3.0 × 16 where
+ * its rate is not told. */
 #define PCIE_SHARE 0.8
-#define CROSS_SHARE 0.5
 #define PORT_GUESS 15.75e9
-#define PCIE_LATENCY 8e-6
-#define CROSS_LATENCY 10e-6
 
 /* Its own GPU components ask drivers, for seconds at times; NVML is asked once, elsewhere. */
 static hwloc_topology_t load(struct err *e)
@@ -104,8 +102,10 @@ static struct topo_link over_pcie(hwloc_obj_t a, hwloc_obj_t b)
 {
 	enum link_kind kind = a && b ? way(a, b) : LINK_UNKNOWN;
 	double rate = port_rate(a) < port_rate(b) ? port_rate(a) : port_rate(b);
-	bool far = kind == LINK_SYS || kind == LINK_UNKNOWN;
-	return (struct topo_link){ .kind = kind, .bandwidth = rate * (far ? CROSS_SHARE : PCIE_SHARE), .latency = far ? CROSS_LATENCY : PCIE_LATENCY };
+	rate *= PCIE_SHARE;
+	if ((kind == LINK_SYS || kind == LINK_UNKNOWN) && rate > SYS_BANDWIDTH)
+		rate = SYS_BANDWIDTH;
+	return (struct topo_link){ .kind = kind, .bandwidth = rate, .latency = link_latency(kind) };
 }
 
 static hwloc_obj_t pci_of(hwloc_obj_t os)

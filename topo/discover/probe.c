@@ -1,7 +1,7 @@
 /*
  * probe — this host with its parts: GPUs and NVLinks from the driver, what they hang on from hwloc.
  *
- * NVLink's rate a lane and direction is the device model's (gpus.h), else that of the architecture; 2 µs to a peer over it.
+ * NVLink's rate a lane and direction is the device model's (gpus.h), else that of the architecture.
  */
 #include "topo/discover/internal.h"
 
@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define NVLINK_LATENCY 2e-6
 
 /* Adds to what is not told; what does not fit is cut. */
 static void __attribute__((format(printf, 2, 3))) unsaid(struct node_kind *k, const char *fmt, ...)
@@ -92,9 +90,9 @@ static struct topo_link nvlink(const struct nvml_host *h, int i, int j)
 	if (i == j)
 		return (struct topo_link){ .kind = LINK_SELF };
 	if (ports)
-		return (struct topo_link){ .kind = LINK_NVSWITCH, .lanes = ports, .bandwidth = ports * lane, .latency = NVLINK_LATENCY };
+		return (struct topo_link){ .kind = LINK_NVSWITCH, .lanes = ports, .bandwidth = ports * lane, .latency = link_latency(LINK_NVSWITCH) };
 	if (direct)
-		return (struct topo_link){ .kind = LINK_NVLINK, .lanes = direct, .bandwidth = direct * lane, .latency = NVLINK_LATENCY };
+		return (struct topo_link){ .kind = LINK_NVLINK, .lanes = direct, .bandwidth = direct * lane, .latency = link_latency(LINK_NVLINK) };
 	return (struct topo_link){ .kind = LINK_UNKNOWN };
 }
 
@@ -188,11 +186,26 @@ int cluster_probe_local(const char *library, struct cluster *out, char fabric[NV
 	return 0;
 }
 
-int cluster_probe(const char *spec, struct cluster *out, struct err *e)
+int cluster_probe(const char *spec, bool fresh, struct cluster *out, struct err *e)
 {
 	char fabric[NVML_FABRIC];
-	bool here = !*spec || !strcmp(spec, "auto");
-	if (!strcmp(spec, "local") || (here && !getenv("SLURM_JOB_ID")))
+	if (!*spec || !strcmp(spec, "auto"))
+		spec = getenv("SLURM_JOB_ID") ? "slurm" : "local";
+	if (!strcmp(spec, "slurm"))
+		return cluster_asked(fresh, out, e);
+	if (!strcmp(spec, "local"))
 		return cluster_probe_local(NVML_LIBRARY, out, fabric, e);
 	return cluster_open(spec, 0, out, e);
+}
+
+int cluster_report(struct buf *out, struct err *e)
+{
+	char fabric[NVML_FABRIC];
+	const char *node = getenv("SLURMD_NODENAME");
+	struct cluster c;
+	if (cluster_probe_local(NVML_LIBRARY, &c, fabric, e))
+		return -1;
+	int rc = report_print(node && *node ? node : c.nodes[0].name, &c, fabric, out, e);
+	cluster_free(&c);
+	return rc;
 }

@@ -1,8 +1,11 @@
 /*
  * slurm — the allocation that this process runs in, from the environment that
- * Slurm gives it: names, agents a node, cpus a node. What a node is made of is
- * taken from this one: Slurm tells counts, not rates.
+ * Slurm gives it: names, agents a node, cpus a node; switches from its controller. What a node is made of is
+ * taken from this one: Slurm tells counts, not rates. asked.c asks the nodes themselves.
  */
+#include "topo/discover/internal.h"
+#include "topo/discover/command.h"
+#include "topo/discover/scontrol.h"
 #include "topo/hostlist.h"
 #include "topo/internal.h"
 
@@ -11,31 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Per node of the allocation. */
-struct allocation {
-	struct hostlist nodes;
-	int *devices, *cpus; /* cpus 0: not told */
-};
-
-static void allocation_free(struct allocation *a)
+void allocation_free(struct allocation *a)
 {
 	hostlist_free(&a->nodes);
 	free(a->devices);
 	free(a->cpus);
-}
-
-/* "2", "gpu:2", "h100:2", "a100:1,h100:1": the sum of the last numbers; 0 when it says nothing usable. */
-static int count_gpus(const char *text)
-{
-	int total = 0;
-	for (const char *at = text; at && *at; at = strchr(at, ','), at += at != NULL) {
-		size_t len = strcspn(at, ",");
-		const char *colon = memrchr(at, ':', len);
-		int n = 0;
-		if (sscanf(colon ? colon + 1 : at, "%6d", &n) == 1 && n > 0)
-			total += n;
-	}
-	return total;
 }
 
 /*
@@ -46,9 +29,9 @@ static int read_devices(struct allocation *a, struct err *e)
 {
 	const char *tasks = getenv("SLURM_TASKS_PER_NODE");
 	bool asked = getenv("SLURM_NTASKS_PER_NODE") || getenv("SLURM_NTASKS");
-	int gpus = count_gpus(getenv("SLURM_GPUS_PER_NODE"));
+	int gpus = scontrol_gpus(getenv("SLURM_GPUS_PER_NODE"), false, NULL);
 	if (!gpus)
-		gpus = count_gpus(getenv("SLURM_GPUS_ON_NODE"));
+		gpus = scontrol_gpus(getenv("SLURM_GPUS_ON_NODE"), false, NULL);
 	if ((asked || !gpus) && tasks)
 		return hostlist_counts(tasks, a->devices, a->nodes.n, e);
 	for (int i = 0; i < a->nodes.n; i++)
@@ -56,7 +39,7 @@ static int read_devices(struct allocation *a, struct err *e)
 	return 0;
 }
 
-static int read_allocation(struct allocation *a, struct err *e)
+static int read_lists(struct allocation *a, struct err *e)
 {
 	const char *list = getenv("SLURM_JOB_NODELIST");
 	const char *cpus = getenv("SLURM_JOB_CPUS_PER_NODE");
@@ -76,8 +59,17 @@ static int read_allocation(struct allocation *a, struct err *e)
 	return 0;
 }
 
+int allocation_read(struct allocation *a, struct err *e)
+{
+	*a = (struct allocation){ .devices = NULL };
+	if (!read_lists(a, e))
+		return 0;
+	allocation_free(a);
+	return -1;
+}
+
 /* This host's kind, with another number of devices and cores. */
-static int kind_for(const struct allocation *a, int i, struct node_kind *out, struct err *e)
+int allocation_kind(const struct allocation *a, int i, struct node_kind *out, struct err *e)
 {
 	struct node_kind k;
 	int devices = a->devices[i] > 0 ? a->devices[i] : 1;
@@ -103,25 +95,38 @@ static int fill(const struct allocation *a, struct cluster *c, struct err *e)
 			first++;
 		snprintf(c->nodes[i].name, sizeof c->nodes[i].name, "%s", a->nodes.names[i]);
 		c->nodes[i].kind = first == i ? c->n_kinds : c->nodes[first].kind;
-		if (first == i && kind_for(a, i, &c->kinds[c->n_kinds++], e))
+		if (first == i && allocation_kind(a, i, &c->kinds[c->n_kinds++], e))
 			return -1;
 	}
 	return 0;
 }
 
+/* How far apart nodes are matters from three on. A controller that does not answer is no reason to wait: all are alike far apart then. */
+static void ask_topology(struct cluster *c)
+{
+	static const char *const argv[] = { "scontrol", "show", "topology", NULL };
+	struct command command = { .argv = (char *const *)argv, .timeout = 3, .most = TOPOLOGY_MOST };
+	struct buf text = BUF_INIT;
+	if (c->n_nodes > 2 && getenv("SLURM_JOB_ID") && !command_run(&command, &text, NULL))
+		scontrol_topology(buf_str(&text), NULL, c, NULL);
+	buf_fini(&text);
+}
+
 int cluster_slurm(struct cluster *out, struct err *e)
 {
-	struct allocation a = { 0 };
-	struct cluster c = { 0 };
-	int rc = read_allocation(&a, e);
-	if (!rc)
-		rc = cluster_alloc("slurm", a.nodes.n, a.nodes.n, &c, e);
+	struct allocation a;
+	struct cluster c = { .n_nodes = 0 };
+	if (allocation_read(&a, e))
+		return -1;
+	int rc = cluster_alloc("slurm", a.nodes.n, a.nodes.n, &c, e);
 	if (!rc && fill(&a, &c, e)) {
 		cluster_free(&c);
 		rc = -1;
 	}
 	allocation_free(&a);
-	if (!rc)
-		*out = c;
-	return rc;
+	if (rc)
+		return -1;
+	ask_topology(&c);
+	*out = c;
+	return 0;
 }

@@ -20,6 +20,7 @@ const struct field fields_kind[] = {
 	NEEDED(node_kind, name), TEXT(node_kind, device),
 	{ "devices", FIELD_COUNT, offsetof(struct node_kind, devices), 0, MACHINE_CORES, true },
 	COUNT(node_kind, cores, MACHINE_CORES), COUNT(node_kind, numa, MACHINE_NUMA),
+	COUNT(node_kind, packages, MACHINE_NUMA), COUNT(node_kind, caches, MACHINE_CORES), FIGURE(node_kind, cache),
 	FIGURE(node_kind, memory), FIGURE(node_kind, device_memory), FIGURE(node_kind, device_flops), FIGURE(node_kind, device_bandwidth),
 	FIGURE(node_kind, link_bandwidth), FIGURE(node_kind, link_latency), FIGURE(node_kind, net_bandwidth), FIGURE(node_kind, net_latency),
 	FLAG(node_kind, switched), TEXT(node_kind, unsaid), END,

@@ -1,4 +1,5 @@
 #include "topo/discover/internal.h"
+#include "topo/internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,127 @@
+#!/usr/bin/env bats
+# `muster topo` in an allocation of a real Slurm: four nodes on two switches, whose GPUs a double of NVIDIA's library plays.
+
+load ../helpers
+
+setup_file() {
+	export lacking=""
+	local program
+	for program in slurmctld slurmd munged; do
+		command -v $program >/dev/null || lacking="$program is not installed"
+	done
+	[[ $(id -u) -eq 0 ]] || lacking="slurmd needs root"
+	[[ -z $lacking ]] || return 0
+	cluster=$(mktemp -d /tmp/slurm.XXXXXX)
+	export cluster
+	CLUSTER_TOPOLOGY=$'SwitchName=leaf0 Nodes=n[1-2]\nSwitchName=leaf1 Nodes=n[3-4]\nSwitchName=spine Switches=leaf[0-1]' \
+		"$BATS_TEST_DIRNAME/cluster" start "$cluster" 4
+	. "$cluster/env"
+	doubles=$(dirname "$(realpath "$MUSTER")")/tests/doubles
+	export doubles
+}
+
+teardown_file() {
+	[[ -n ${cluster-} ]] || return 0
+	"$BATS_TEST_DIRNAME/cluster" stop "$cluster"
+	rm -rf "$cluster"
+}
+
+setup() {
+	[[ -z $lacking ]] || skip "$lacking"
+	export XDG_CACHE_HOME=$BATS_TEST_TMPDIR/cache
+}
+
+# allocated VARIABLE=VALUE... COMMAND...: runs it in an allocation of all nodes.
+allocated() {
+	run salloc --quiet --nodes=4 --exclusive --gpus-per-node=2 env "$@"
+	echo "$output"
+}
+
+# The same with GPUs, NODE=MACHINE,… may say which a node has.
+with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
+
+@test "an allocation without drivers: its switches, its nodes, what Slurm says and no driver shows" {
+	allocated "$MUSTER" topo
+	[[ $status -eq 0 && ${lines[0]} == "slurm: 4 nodes, "*" 3 switches" && ${lines[1]} == "figures: each node asked in one step" ]]
+	[[ $output == *"leaf0  2 nodes"*"n[1-2]  2 × slurm"*"leaf1  2 nodes"*"n[3-4]  2 × slurm"* ]]
+	[[ $output == *"2 GPUs that Slurm tells of and no driver shows"* && $output != *"odd ones out"* ]]
+}
+
+@test "equal nodes are one kind" {
+	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" topo
+	[[ $status -eq 0 && ${lines[0]} == "slurm: 4 nodes, 32 devices, 3 switches" ]]
+	[[ $output == *"4 nodes of 8 × V100-SXM2-32GB"* && $output != *"odd ones out"* ]]
+}
+
+@test "nodes that differ from the others are named with what differs" {
+	with_gpus NVML_DOUBLE=dgx-1 NVML_DOUBLE_n3=dgx-1,weak=0-3 "$MUSTER" topo
+	[[ $status -eq 0 && $output == *"odd ones out"*"n3: NVLink GPU0-GPU3 has 1 lane where others have 2"* ]]
+	with_gpus NVML_DOUBLE=pair NVML_DOUBLE_n2=pair,lost=2 "$MUSTER" topo
+	[[ $status -eq 0 && $output == *"n2: 3 GPUs where its 3 like have 4: GPU at 0000:39:00.0 is missing"* ]]
+	with_gpus NVML_DOUBLE=dgx-h100 NVML_DOUBLE_n4=dgx-h100,init "$MUSTER" topo
+	[[ $status -eq 0 && $output == *"n4: no GPU where its 3 like have 8"* ]]
+}
+
+@test "NVLink fabrics over several nodes are domains" {
+	with_gpus NVML_DOUBLE=gb200 NVML_DOUBLE_n3=gb200,clique=2 NVML_DOUBLE_n4=gb200,clique=2 "$MUSTER" topo
+	[[ $status -eq 0 && $output == *"leaf0"*"NVLink domain 0  2 nodes, 8 devices"*"n[1-2]"*"leaf1"*"NVLink domain 1  2 nodes, 8 devices"*"n[3-4]"* ]]
+	with_gpus NVML_DOUBLE=gb200 "$MUSTER" topo --json
+	[[ $status -eq 0 && $(grep -c '"domain": 0' <<<"$output") -ge 1 && $output != *'"domain": 1'* ]]
+}
+
+@test "what nodes told is kept, privately, and used when it is asked for" {
+	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" topo
+	[[ $status -eq 0 ]]
+	local kept
+	kept=$(echo "$XDG_CACHE_HOME"/muster/topo-*.json)
+	[[ $(stat -c %a "$kept") == 600 && $(stat -c %a "$XDG_CACHE_HOME/muster") == 700 ]]
+	# Other GPUs now: what was kept does not know of them, a new look does.
+	with_gpus NVML_DOUBLE=pair "$MUSTER" topo --cached
+	[[ $status -eq 0 && ${lines[1]} == "figures: each node asked before, and none has booted since" && $output == *"8 × V100"* ]]
+	with_gpus NVML_DOUBLE=pair "$MUSTER" topo
+	[[ $status -eq 0 && ${lines[1]} == "figures: each node asked in one step" && $output == *"4 × A100-PCIe-80GB"* ]]
+	# An allocation of another share of the nodes is another one.
+	run salloc --quiet --nodes=4 --ntasks-per-node=1 env LD_LIBRARY_PATH="$doubles" NVML_DOUBLE=dgx-1 "$MUSTER" topo --cached
+	echo "$output"
+	[[ $status -eq 0 && ${lines[1]} == "figures: each node asked in one step" ]]
+	# Damage is told, and the nodes are asked.
+	truncate -s 300 "$kept"
+	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" topo --cached
+	[[ $status -eq 0 && ${lines[1]} == "figures: each node asked in one step; what was kept is damaged and was not used: $kept"* ]]
+	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" topo --cached
+	[[ $status -eq 0 && ${lines[1]} == "figures: each node asked before"* ]]
+}
+
+@test "nodes that cannot be asked are as Slurm tells of them, and that is said" {
+	mkdir "$BATS_TEST_TMPDIR/bin"
+	ln -s "$(command -v scontrol)" "$BATS_TEST_TMPDIR/bin"
+	allocated PATH="$BATS_TEST_TMPDIR/bin" "$(realpath "$MUSTER")" topo
+	[[ $status -eq 0 && ${lines[0]} == "slurm: 4 nodes, "*" 3 switches" ]]
+	[[ ${lines[1]} == "figures: what Slurm tells of its nodes: they could not be asked: srun: cannot be executed"* ]]
+	[[ ! -e $XDG_CACHE_HOME ]]
+	# Nor is there a controller.
+	mkdir "$BATS_TEST_TMPDIR/none"
+	allocated PATH="$BATS_TEST_TMPDIR/none" "$(realpath "$MUSTER")" topo
+	[[ $status -eq 0 && ${lines[0]} == "slurm: 4 nodes, "*" devices" ]]
+	# A step that fails, one that says nothing we know, and one node that is silent.
+	printf '#!/bin/sh\necho srun: error: the step is not for you >&2\nexit 1\n' >"$BATS_TEST_TMPDIR/bin/srun"
+	chmod +x "$BATS_TEST_TMPDIR/bin/srun"
+	allocated PATH="$BATS_TEST_TMPDIR/bin" "$(realpath "$MUSTER")" topo
+	[[ $status -eq 0 && ${lines[1]} == *"they could not be asked: srun failed: srun: error: the step is not for you" ]]
+	printf '#!/bin/sh\n%s "$@" | %s -v "muster-topo n3 "\n' "$(command -v srun)" "$(command -v grep)" >"$BATS_TEST_TMPDIR/bin/srun"
+	allocated PATH="$BATS_TEST_TMPDIR/bin" LD_LIBRARY_PATH="$doubles" NVML_DOUBLE=dgx-1 "$(realpath "$MUSTER")" topo
+	[[ $status -eq 0 && ${lines[1]} == "figures: each node asked in one step; n3 did not answer: what Slurm tells of it" ]]
+	[[ $output == *"n3: no GPU where its 3 like have 8"* ]]
+}
+
+@test "a plan for GPUs is one for the allocation's, and takes what was kept" {
+	make_data
+	make_tiny_job
+	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" topo
+	with_gpus NVML_DOUBLE=none "$MUSTER" plan "$tiny" job.device=cuda parallel.dp=8
+	[[ $status -eq 0 && $output == *V100* ]]
+	# A plan for the CPU asks nobody.
+	rm -r "$XDG_CACHE_HOME"
+	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" plan "$tiny" parallel.dp=8
+	[[ $status -eq 0 && $output != *V100* && ! -e $XDG_CACHE_HOME ]]
+}

@@ -1,0 +1,287 @@
+/*
+ * asked — the allocation with every node asked: what it tells of itself, else what Slurm's controller tells of it, else what
+ * the environment does. Says which of these it was.
+ */
+#include "topo/discover/command.h"
+#include "topo/discover/internal.h"
+#include "topo/discover/scontrol.h"
+
+#include "base/human.h"
+#include "base/philox.h"
+#include "topo/gpus.h"
+#include "topo/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { SCONTROL_SECONDS = 10 };
+
+/* What is found out of the allocation's nodes, by their order in it. */
+struct findings {
+	struct allocation a;
+	struct slurm_node *told;   /* [nodes]; an empty name: the controller does not tell of it */
+	char (*boots)[32];         /* [nodes] */
+	struct report *reports;    /* [nodes] */
+	struct node_kind *kinds;   /* [nodes] */
+	bool *joins;               /* [nodes]: see scontrol_topology */
+	bool booted;               /* every node's boot is known */
+	struct err trouble;        /* why the nodes could not be asked */
+};
+
+static void findings_free(struct findings *f)
+{
+	for (int i = 0; i < f->a.nodes.n; i++) {
+		if (f->reports)
+			kind_free(&f->reports[i].kind);
+		if (f->kinds)
+			kind_free(&f->kinds[i]);
+	}
+	free(f->told);
+	free(f->boots);
+	free(f->reports);
+	free(f->kinds);
+	free(f->joins);
+	allocation_free(&f->a);
+}
+
+static int findings_init(struct findings *f, struct err *e)
+{
+	*f = (struct findings){ .trouble = ERR_INIT };
+	if (allocation_read(&f->a, e))
+		return -1;
+	size_t n = (size_t)f->a.nodes.n + 1;
+	f->told = calloc(n, sizeof *f->told);
+	f->boots = calloc(n, sizeof *f->boots);
+	f->reports = calloc(n, sizeof *f->reports);
+	f->kinds = calloc(n, sizeof *f->kinds);
+	f->joins = calloc(n, sizeof *f->joins);
+	if (f->told && f->boots && f->reports && f->kinds && f->joins)
+		return 0;
+	findings_free(f);
+	return err_set(e, ERR_NOMEM, "slurm: no memory for %d nodes", f->a.nodes.n);
+}
+
+/* The answer of `scontrol [--oneliner] show WHAT [WHICH]`. */
+static int scontrol(const char *what, const char *which, struct buf *text, struct err *e)
+{
+	const char *const argv[] = { "scontrol", "--oneliner", "show", what, which, NULL };
+	struct command c = { .argv = (char *const *)argv, .timeout = SCONTROL_SECONDS, .most = TOPOLOGY_MOST };
+	return command_run(&c, text, e);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct slurm_node *)a)->name, ((const struct slurm_node *)b)->name);
+}
+
+static void ask_controller(struct findings *f)
+{
+	struct buf text = BUF_INIT;
+	struct slurm_node *list = NULL, key;
+	int n = 0;
+	/* The list has been read as names of hosts: it begins with none that srun could take for an option. */
+	const char *names = getenv("SLURM_JOB_NODELIST");
+	if (names && *names != '-' && !scontrol("node", names, &text, NULL) && !scontrol_nodes(buf_str(&text), &list, &n, NULL))
+		qsort(list, (size_t)n, sizeof *list, by_name);
+	f->booted = true;
+	for (int i = 0; i < f->a.nodes.n; i++) {
+		snprintf(key.name, sizeof key.name, "%s", f->a.nodes.names[i]);
+		const struct slurm_node *at = n ? bsearch(&key, list, (size_t)n, sizeof *list, by_name) : NULL;
+		if (at) {
+			f->told[i] = *at;
+			memcpy(f->boots[i], at->boot, sizeof f->boots[i]);
+		}
+		f->booted &= f->boots[i][0] != '\0';
+	}
+	free(list);
+	buf_fini(&text);
+}
+
+/* A CPU node's slots are as many as the allocation has tasks there: they share what it has. */
+static void share(struct node_kind *k, int devices)
+{
+	double part = devices > 0 ? (double)k->devices / devices : 1;
+	k->device_memory *= part;
+	k->device_flops *= part;
+	k->device_bandwidth *= part;
+	k->net_bandwidth *= part;
+	k->devices = devices;
+}
+
+/* The first model whose name begins with what Slurm calls the type: "h100" is an H100-SXM5-80GB. */
+static const struct gpu_model *model_of(const char *type)
+{
+	const struct gpu_model *m;
+	for (int i = 0; *type && (m = gpu_at(i)); i++)
+		if (!strncasecmp(m->name, type, strlen(type)))
+			return m;
+	return NULL;
+}
+
+/* A node that did not tell anything, as the controller describes it. */
+static int kind_told(const struct findings *f, int i, struct node_kind *k, struct err *e)
+{
+	const struct slurm_node *t = &f->told[i];
+	if (allocation_kind(&f->a, i, k, e))
+		return -1;
+	if (!*t->name)
+		return 0;
+	if (t->sockets && t->cores && !f->a.cpus[i])
+		k->cores = t->sockets * t->cores;
+	k->packages = t->sockets;
+	if (t->memory > 1e9) /* less is what a cluster says that does not care */
+		k->memory = t->memory;
+	const struct gpu_model *m = t->gpus ? model_of(t->gpu) : NULL;
+	if (m) {
+		gpu_fill(m, k);
+		k->devices = t->gpus;
+		k->switched = false;
+		k->link_bandwidth = m->lanes * m->lane;
+		snprintf(k->unsaid, sizeof k->unsaid, "all but what Slurm tells: the node was not asked");
+	} else if (t->gpus) {
+		snprintf(k->unsaid, sizeof k->unsaid, "%d GPU%s that Slurm tells of, type \"%s\": the node was not asked", t->gpus, human_s(t->gpus), t->gpu);
+	}
+	return 0;
+}
+
+static int kind_of_node(struct findings *f, int i, struct node_kind *k, struct err *e)
+{
+	struct report *r = &f->reports[i];
+	if (!r->there)
+		return kind_told(f, i, k, e);
+	*k = r->kind;
+	r->kind = (struct node_kind){ .devices = 0 };
+	bool cpu = !strcmp(k->device, "cpu");
+	int cpus = f->a.cpus[i], gpus = f->told[i].gpus;
+	if (cpu && f->a.devices[i] > 0)
+		share(k, f->a.devices[i]);
+	if (cpus > 0 && (cpu || cpus < k->cores))
+		k->cores = cpus;
+	size_t len = strlen(k->unsaid);
+	if (cpu && gpus)
+		snprintf(k->unsaid + len, sizeof k->unsaid - len, "%s%d GPU%s that Slurm tells of and no driver shows", len ? "; " : "", gpus, human_s(gpus));
+	return 0;
+}
+
+static void set_fabrics(const struct findings *f, struct cluster *c)
+{
+	int next = 0;
+	for (int i = 0; i < c->n_nodes; i++)
+		next = c->nodes[i].domain >= next ? c->nodes[i].domain + 1 : next;
+	for (int i = 0; i < c->n_nodes; i++) {
+		int same = 0;
+		if (!f->reports[i].there || !*f->reports[i].fabric)
+			continue;
+		while (strcmp(f->reports[same].fabric, f->reports[i].fabric))
+			same++;
+		c->nodes[i].domain = same < i ? c->nodes[same].domain : next++;
+	}
+}
+
+/* Which nodes did not answer, and why. */
+static void say_source(const struct findings *f, struct cluster *c)
+{
+	int silent = 0, first = -1;
+	for (int i = c->n_nodes - 1; i >= 0; i--)
+		if (!f->reports[i].there) {
+			silent++;
+			first = i;
+		}
+	if (!silent)
+		snprintf(c->figures, sizeof c->figures, "each node asked in one step");
+	else if (silent == c->n_nodes)
+		snprintf(c->figures, sizeof c->figures, "what Slurm tells of its nodes: they could not be asked: %.200s", f->trouble.text);
+	else
+		snprintf(c->figures, sizeof c->figures, "each node asked in one step; %.60s%s did not answer: what Slurm tells of %s", c->nodes[first].name,
+			 silent > 1 ? " and others" : "", silent > 1 ? "them" : "it");
+}
+
+static int build(struct findings *f, struct cluster *c, struct err *e)
+{
+	struct buf text = BUF_INIT;
+	if (cluster_alloc("slurm", f->a.nodes.n, f->a.nodes.n, c, e))
+		return -1;
+	for (int i = 0; i < c->n_nodes; i++) {
+		snprintf(c->nodes[i].name, sizeof c->nodes[i].name, "%s", f->a.nodes.names[i]);
+		if (kind_of_node(f, i, &f->kinds[i], e)) {
+			c->n_kinds = 0;
+			cluster_free(c);
+			return -1;
+		}
+		/* A block is one NVLink fabric where its nodes are such as have one, and none of them tells better. */
+		f->joins[i] = !f->reports[i].there && !strncasecmp(f->told[i].gpu, "gb", 2);
+	}
+	kinds_join(f->kinds, c->n_nodes, c);
+	if (!scontrol("topology", NULL, &text, NULL))
+		scontrol_topology(buf_str(&text), f->joins, c, NULL);
+	buf_fini(&text);
+	set_fabrics(f, c);
+	say_source(f, c);
+	return 0;
+}
+
+static const char *env(const char *name)
+{
+	const char *text = getenv(name);
+	return text ? text : "";
+}
+
+/* CPUs and tasks of each node; where GPUs are not all of the node's, which ones they are is this job's own. As a number: lists
+ * may be long. */
+static void say_share(const struct findings *f, char out[CACHE_SHARE])
+{
+	struct buf text = BUF_INIT;
+	int gpus = scontrol_gpus(env("SLURM_GPUS_ON_NODE"), false, NULL);
+	bool whole = !gpus || gpus == f->told[0].gpus;
+	buf_printf(&text, "%s %s %s %s", env("SLURM_JOB_CPUS_PER_NODE"), env("SLURM_TASKS_PER_NODE"), env("SLURM_GPUS_ON_NODE"),
+		   whole ? "" : env("SLURM_JOB_ID"));
+	snprintf(out, CACHE_SHARE, "%016llx", (unsigned long long)philox_item(buf_str(&text)));
+	buf_fini(&text);
+}
+
+static bool all_told(const struct findings *f)
+{
+	for (int i = 0; i < f->a.nodes.n; i++)
+		if (!f->reports[i].there)
+			return false;
+	return true;
+}
+
+int cluster_asked(bool fresh, struct cluster *out, struct err *e)
+{
+	struct findings f;
+	struct cluster c;
+	struct err why = ERR_INIT;
+	if (findings_init(&f, e))
+		return -1;
+	ask_controller(&f);
+	struct cache_key key = { .nodes = &f.a.nodes, .boots = f.boots };
+	say_share(&f, key.share);
+	if (!fresh && f.booted && !cache_read(&key, &c, &why)) {
+		snprintf(c.figures, sizeof c.figures, "each node asked before, and none has booted since");
+		findings_free(&f);
+		*out = c;
+		return 0;
+	}
+	bool damaged = !fresh && why.code != ERR_NONE && why.code != ERR_NOTFOUND && why.code != ERR_STALE;
+	if (step_ask(&f.a.nodes, f.reports, &f.trouble) && f.trouble.code == ERR_NOMEM) {
+		findings_free(&f);
+		return err_set(e, f.trouble.code, "%s", f.trouble.text);
+	}
+	int rc = build(&f, &c, e);
+	struct err lost = ERR_INIT;
+	if (!rc && f.booted && all_told(&f) && cache_write(&key, &c, &lost)) {
+		size_t len = strlen(c.figures);
+		snprintf(c.figures + len, sizeof c.figures - len, "; not kept: %.120s", lost.text);
+	}
+	if (!rc && damaged) {
+		size_t len = strlen(c.figures);
+		snprintf(c.figures + len, sizeof c.figures - len, "; what was kept is damaged and was not used: %.120s", why.text);
+	}
+	findings_free(&f);
+	if (!rc)
+		*out = c;
+	return rc;
+}
