@@ -1,4 +1,5 @@
 #include "plan/plan.h"
+#include "plan/show/seating.h"
 #include "plan/show/train.h"
 
 static json_t *json_of_model(const struct job *job, const struct model_shape *m)
@@ -90,6 +91,7 @@ json_t *plan_json(const struct job *job, const struct cluster *cluster, const st
 	json_object_set_new(j, "rank_fields", json_pack("[s,s,s,s,s,s]", "tp", "cp", "dp", "pp", "node", "slot"));
 	json_object_set_new(j, "ranks", json_of_ranks(p));
 	add_unequal(p, j);
+	json_object_set_new(j, "placement", seating_json(cluster, p));
 	json_object_set_new(j, "device_bytes", json_real(p->memory));
 	json_object_set_new(j, "step_seconds", json_pack(
 		"{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "compute", t->compute, "recompute", t->recompute, "tp", t->tp,

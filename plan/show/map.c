@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WIDTH = 80, INDENT = 4, NODES_DRAWN = 8, BOXES_DRAWN = 64, ROWS_MOST = 32 };
+enum { WIDTH = 80, INDENT = 4, NODES_DRAWN = 8, BOXES_DRAWN = 64, ROWS_MOST = 10, ROWS_FIRST = 6, ROWS_LAST = 2 };
 
 /* The ranks node by node (seats.h). */
 struct chart {
@@ -217,25 +217,39 @@ static void table_line(const struct chart *h, const struct row *r, struct buf *o
 	buf_printf(out, "%s\n", range(r->low, r->high, text));
 }
 
-static void table(const struct chart *h, struct buf *out)
+/* Of more than ROWS_MOST rows the first and the last are shown. */
+static void row_line(const struct chart *h, const struct row *r, int number, int rows, struct buf *out)
 {
-	int rows = 0;
+	bool shown = rows <= ROWS_MOST || number < ROWS_FIRST || number >= rows - ROWS_LAST;
+	if (out && shown)
+		table_line(h, r, out);
+	else if (out && number == ROWS_FIRST)
+		buf_printf(out, "  … %d more rows; --json has every rank\n", rows - ROWS_FIRST - ROWS_LAST);
+}
+
+/* How many rows there are, which are written where there is an `out`. */
+static int table_rows(const struct chart *h, int rows, struct buf *out)
+{
+	int number = 0;
 	struct row r = { .from = -1 };
-	buf_printf(out, "\nRanks\n  %-34s %5s  %-9s %s%-9s %s\n", "nodes", "pp", "dp", h->p->layout.cp > 1 ? "cp        " : "", "tp", "ranks");
 	for (int n = 0; n < h->c->n_nodes; n++) {
 		if (h->first[n] == h->first[n + 1])
 			continue;
 		struct row next = row_of(h, n);
 		if (r.from >= 0 && join(&r, &next))
 			continue;
-		if (r.from >= 0 && rows++ < ROWS_MOST)
-			table_line(h, &r, out);
+		if (r.from >= 0)
+			row_line(h, &r, number++, rows, out);
 		r = next;
 	}
-	if (rows++ < ROWS_MOST)
-		table_line(h, &r, out);
-	else
-		buf_printf(out, "  … and %d more rows; --json has every rank\n", rows - ROWS_MOST);
+	row_line(h, &r, number++, rows, out);
+	return number;
+}
+
+static void table(const struct chart *h, struct buf *out)
+{
+	buf_printf(out, "\nRanks\n  %-34s %5s  %-9s %s%-9s %s\n", "nodes", "pp", "dp", h->p->layout.cp > 1 ? "cp        " : "", "tp", "ranks");
+	table_rows(h, table_rows(h, 0, NULL), out);
 }
 
 static int nodes_used(const struct chart *h)

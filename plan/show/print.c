@@ -4,6 +4,7 @@
 #include "base/human.h"
 #include "plan/search/fit.h"
 #include "plan/show/map.h"
+#include "plan/show/seating.h"
 #include "plan/show/train.h"
 #include "plan/plan.h"
 
@@ -244,6 +245,7 @@ void plan_print(const struct job *job, const struct cluster *cluster, const stru
 {
 	print_head(job, cluster, p, out);
 	map_print(cluster, p, out);
+	seating_print(cluster, p, out);
 	print_memory(job, p, out);
 	print_time(job, cluster, p, out);
 	train_print(job, cluster, p, out);
