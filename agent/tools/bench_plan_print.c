@@ -139,9 +139,9 @@ json_t *bench_plan_json(const struct bench_plan_form *forms, int n, double speed
 	struct errors time = errors_of(forms, n, bench_plan_time_error), memory = errors_of(forms, n, bench_plan_memory_error);
 	for (int i = 0; i < n; i++) {
 		const struct bench_plan_form *f = &forms[i];
-		json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:o, s:o, s:f, s:f, s:f, s:f}", "model", f->job->model, "layout",
+		json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:o, s:o, s:f, s:f, s:f, s:f, s:f}", "model", f->job->model, "layout",
 						      f->job->layout, "agents", f->world, "predicted", time_json(&f->predicted), "measured",
-						      time_json(&f->measured), "error", bench_plan_time_error(f), "predicted_bytes",
+						      time_json(&f->measured), "best_s", f->seconds[0], "error", bench_plan_time_error(f), "predicted_bytes",
 						      f->predicted_bytes, "measured_bytes", f->measured_bytes, "memory_error",
 						      bench_plan_memory_error(f)));
 	}

@@ -209,6 +209,7 @@ static bool on_finished(struct supervisor *s, struct link *l, const json_t *body
 	if (!get_step(body, &step) || k->finished)
 		return false;
 	k->finished = true;
+	contract_memory(&s->contract, s->o.plan, link_rank(l), json_number_value(json_object_get(body, "peak_bytes")));
 	touch(s, k, step, "finished");
 	if (++s->finishes == s->world)
 		sup_handle(s, EV_FINISHED, NULL, NULL);

@@ -158,13 +158,14 @@ static void first_step(struct supervisor *s, int64_t step, double loss)
 }
 
 /* A generation's first step warms up caches and is left out of the measured time. */
-static void measure(struct supervisor *s, double step_s, double tokens)
+static void measure(struct supervisor *s, const json_t *body, double step_s, double tokens)
 {
 	if (!(step_s > 0))
 		return;
 	s->step_s = s->step_s > 0 && s->stepped ? 0.9 * s->step_s + 0.1 * step_s : step_s;
 	if (!s->stepped)
 		return;
+	contract_step(&s->contract, body);
 	s->measured_s += step_s;
 	s->measured++;
 	if (tokens > 0)
@@ -180,8 +181,9 @@ void report_metrics(struct supervisor *s, json_t *body)
 		.tokens_s = step_s > 0 && tokens > 0 ? tokens / step_s : 0, .step_s = step_s,
 		.loss_scale = number(body, "loss_scale"), .skipped = json_is_true(json_object_get(body, "skipped")),
 	};
+	json_object_set_new(body, "predicted_s", json_real(s->o.plan->time.total));
 	rundir_metrics(s->o.run, s->generation, json_incref(body));
-	measure(s, step_s, tokens);
+	measure(s, body, step_s, tokens);
 	if (s->step < 0) {
 		s->first_loss = t.loss;
 		s->first_loss_step = step;
@@ -212,6 +214,41 @@ void report_ckpt(struct supervisor *s, json_t *body)
 		       human_bytes(isfinite(size) ? size : 0, bytes), isfinite(took) ? took : 0);
 }
 
+/* A node's agents have more threads than it has cores. */
+static bool shares_cores(const struct supervisor *s)
+{
+	const struct plan *p = s->o.plan;
+	int threads = 0;
+	for (int i = 0; i < p->world; i++) {
+		const struct node_kind *k = cluster_kind(s->o.cluster, p->ranks[i].node);
+		threads = (i && p->ranks[i].node == p->ranks[i - 1].node ? threads : 0) + p->ranks[i].threads;
+		if (!strcmp(k->device, "cpu") && threads > k->cores)
+			return true;
+	}
+	return false;
+}
+
+static void log_contract(struct supervisor *s)
+{
+	double predicted[CONTRACT_PARTS];
+	if (!s->contract.steps)
+		return;
+	contract_predicted(s->o.job, s->o.cluster, s->o.plan, predicted);
+	report_event(s, "contract", contract_json(&s->contract, predicted));
+}
+
+static void tell_contract(struct supervisor *s)
+{
+	double predicted[CONTRACT_PARTS];
+	char text[300];
+	if (!s->contract.steps)
+		return;
+	contract_predicted(s->o.job, s->o.cluster, s->o.plan, predicted);
+	contract_tell(&s->contract, predicted, s->o.term);
+	if (contract_mismatch(&s->contract, predicted, shares_cores(s), text, sizeof text))
+		terminal_event(s->o.term, TONE_WARN, "warn", "%s", text);
+}
+
 static void tell_numbers(struct supervisor *s)
 {
 	struct terminal *t = s->o.term;
@@ -226,6 +263,7 @@ static void tell_numbers(struct supervisor *s)
 		terminal_event(t, TONE_PLAIN, "speed", "%s tokens/s; a step took %.4g s, %.4g s were predicted",
 			       human_count(s->tokens / s->measured_s, "", speed), s->measured_s / (double)s->measured,
 			       s->o.plan->time.total);
+	tell_contract(s);
 	if (s->skipped)
 		terminal_event(t, TONE_PLAIN, "skipped", "%lld step%s, whose gradients overflowed at the loss scale that was tried",
 			       (long long)s->skipped, human_s(s->skipped));
@@ -274,6 +312,7 @@ static void tell_end(struct supervisor *s)
 
 void report_end(struct supervisor *s, const char *event)
 {
+	log_contract(s);
 	report_event(s, event, json_pack("{s:s, s:i, s:I, s:I}", "reason", s->reason, "status", s->status, "step",
 					 (json_int_t)s->step, "restarts", (json_int_t)s->restart.restarts));
 	terminal_waiting(s->o.term, "");

@@ -7,10 +7,12 @@
  *     watch.c       who is silent, who hangs
  *     trace.c       the flight recorders
  *     report.c      events.jsonl and the terminal
+ *     contract.c    predicted against measured
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_STATE_H
 #define MUSTER_LAUNCHER_SUPERVISE_STATE_H
 
+#include "launcher/supervise/contract.h"
 #include "launcher/supervise/links.h"
 #include "launcher/supervise/restart.h"
 #include "launcher/supervise/supervise.h"
@@ -98,6 +100,7 @@ struct supervisor {
 	int64_t resumed; /* the step that this generation went on from */
 	int64_t ckpt_step;
 	char ckpt_path[1024];
+	struct contract contract;
 	double first_loss, last_loss, eval_loss, step_s /* smoothed */, measured_s, tokens;
 	int64_t first_loss_step, measured, skipped /* fp16 */;
 	bool has_eval;

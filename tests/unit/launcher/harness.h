@@ -45,6 +45,7 @@ static struct harness {
 	char dir[256], agent[300];
 	struct job job;
 	struct cluster_node node;
+	struct node_kind kind;
 	struct cluster cluster;
 	struct plan_rank ranks[WORLD];
 	struct plan plan;
@@ -271,7 +272,8 @@ static inline int setup(void **state)
 	h.job.restart.max_futile = 3;
 	h.job.restart.backoff = 1;
 	h.job.restart.hang_timeout = 60;
-	h.cluster = (struct cluster){ .nodes = &h.node, .n_nodes = 1 };
+	h.kind = (struct node_kind){ .device = "cpu", .devices = WORLD, .cores = 8 };
+	h.cluster = (struct cluster){ .nodes = &h.node, .n_nodes = 1, .kinds = &h.kind, .n_kinds = 1 };
 	h.plan = (struct plan){ .world = WORLD, .layout = { .tp = WORLD, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 }, .ranks = h.ranks };
 	h.ranks[1].at = (struct coords){ .tp = 1, .cp = 2, .dp = 3, .pp = 4 };
 	h.ranks[0].threads = 1;
