@@ -61,11 +61,15 @@ static json_t *value_of(const struct field *f, const void *from)
 	return NULL;
 }
 
+/* NULL: no memory, or a text that is no UTF-8. */
 static json_t *object_of(const struct field *fields, const void *from)
 {
 	json_t *o = json_object();
 	for (const struct field *f = fields; f->key; f++)
-		json_object_set_new(o, f->key, value_of(f, from));
+		if (json_object_set_new(o, f->key, value_of(f, from))) {
+			json_decref(o);
+			return NULL;
+		}
 	return o;
 }
 
@@ -73,7 +77,10 @@ static json_t *array_of(const struct field *fields, const void *rows, size_t n, 
 {
 	json_t *a = json_array();
 	for (size_t i = 0; i < n; i++)
-		json_array_append_new(a, object_of(fields, (const char *)rows + i * size));
+		if (json_array_append_new(a, object_of(fields, (const char *)rows + i * size))) {
+			json_decref(a);
+			return NULL;
+		}
 	return a;
 }
 
@@ -123,12 +130,14 @@ static int links_json(const struct node_kind *k, json_t *to)
 static json_t *kind_json(const struct node_kind *k, int nodes)
 {
 	json_t *o = object_of(fields_kind, k);
-	json_object_set_new(o, "nodes", json_integer(nodes));
+	int bad = json_object_set_new(o, "nodes", json_integer(nodes));
 	if (k->parts)
-		json_object_set_new(o, "parts", array_of(fields_device, k->parts, (size_t)k->devices, sizeof *k->parts));
+		bad |= json_object_set_new(o, "parts", array_of(fields_device, k->parts, (size_t)k->devices, sizeof *k->parts));
 	if (k->nics)
-		json_object_set_new(o, "nics", array_of(fields_nic, k->nics, (size_t)k->n_nics, sizeof *k->nics));
-	if (k->links && links_json(k, o)) {
+		bad |= json_object_set_new(o, "nics", array_of(fields_nic, k->nics, (size_t)k->n_nics, sizeof *k->nics));
+	if (k->links)
+		bad |= links_json(k, o);
+	if (bad) {
 		json_decref(o);
 		return NULL;
 	}
@@ -188,8 +197,8 @@ static json_t *nodes_json(const struct cluster *c, struct err *e)
 			end++;
 		int bad = json_names(first, end - i, &names);
 		json_t *run = object_of(fields_node, first);
-		json_object_set_new(run, "names", json_string(buf_str(&names)));
-		json_array_append_new(a, run);
+		bad |= json_object_set_new(run, "names", json_string(buf_str(&names)));
+		bad |= json_array_append_new(a, run);
 		buf_fini(&names);
 		if (bad) {
 			json_decref(a);
@@ -220,7 +229,7 @@ json_t *topo_json(const struct cluster *c, struct err *e)
 	json_t *doc = json_pack("{s:s, s:s, s:s, s:b, s:i, s:o, s:o}", "format", JSON_FORMAT, "name", c->name, "figures", c->figures, "rails",
 				c->rails, "devices", cluster_devices(c), "kinds", kinds, "nodes", nodes);
 	if (doc && c->switches)
-		json_object_set_new(doc, "switches", array_of(fields_switch, c->switches, (size_t)c->n_switches, sizeof *c->switches));
+		bad = json_object_set_new(doc, "switches", array_of(fields_switch, c->switches, (size_t)c->n_switches, sizeof *c->switches)) || bad;
 	if (!doc || bad) {
 		json_decref(doc);
 		err_set(e, ERR_NOMEM, "cluster %s: no memory for its JSON, or a name that is no UTF-8", c->name);

@@ -1,6 +1,5 @@
 #include "topo/read/machine.h"
 
-#include "base/human.h"
 #include "base/buf.h"
 
 #include <ctype.h>
@@ -12,7 +11,9 @@
 void machine_text(char *out, size_t size, const char *text)
 {
 	snprintf(out, size, "%s", text);
-	human_plain(out);
+	for (char *c = out; *c; c++)
+		if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')
+			*c = '_';
 }
 
 void machine_init(struct machine *m, const char *file)

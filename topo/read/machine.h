@@ -96,7 +96,7 @@ int machine_finish(const struct machine *m, int devices, struct node_kind *out, 
 
 /* Payload of a PCIe link of so many bytes/s: what NCCL counts on, 12 of 15.75 GB/s in generation 3. */
 double machine_payload(double bandwidth);
-/* Text that came from outside, cut to fit and made printable. */
+/* A name that came from outside, cut to fit; '_' for all that is no printable ASCII. */
 void machine_text(char *out, size_t size, const char *text);
 /* Words of 32 bits in hex, the highest first, parted by commas ("000000ff,ffff0000", "0xff,,0x0"), as a kernel cpu list; ""
  * when it is no such mask or the list does not fit. */

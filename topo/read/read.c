@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "topo/internal.h"
+#include "topo/read/machine.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -33,7 +34,9 @@ int topo_one_node(const char *format, const struct topo_text *in, struct node_ki
 	}
 	c.kinds[0] = *kind;
 	snprintf(c.nodes[0].name, sizeof c.nodes[0].name, "node0");
-	snprintf(c.figures, sizeof c.figures, "what the %s in %.120s tells; the rates of its device model and adapters", format, in->file);
+	char file[128];
+	machine_text(file, sizeof file, in->file);
+	snprintf(c.figures, sizeof c.figures, "what the %s in %s tells; the rates of its device model and adapters", format, file);
 	*out = c;
 	return 0;
 }

@@ -1,0 +1,9 @@
+/* hwloc's XML, of any version: a machine whose parts hang together, or an error that names the line. */
+#include "tests/fuzz/topo.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	return fuzz_format(&format_hwloc, data, size);
+}
