@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/munge.h"
+#include "base/pin.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -34,6 +35,8 @@ struct agent {
 	struct coords at;
 	int node_index;
 	int threads;
+	int device, numa;                    /* of the node; -1: not told */
+	const char *cpus;                    /* next to the device; "": not told */
 	const char *run_dir, *resume, *node; /* the welcome's */
 	struct phases phases;
 };
@@ -98,6 +101,11 @@ static int place_of(struct agent *a, const json_t *welcome, struct err *e)
 			       a->rank, a->size);
 	json_int_t threads = json_integer_value(json_object_get(welcome, "threads"));
 	a->threads = threads >= 1 && threads <= 4096 ? (int)threads : 1;
+	a->device = (int)json_integer_value(json_object_get(welcome, "device"));
+	const json_t *numa = json_object_get(welcome, "numa");
+	a->numa = json_is_integer(numa) ? (int)json_integer_value(numa) : -1;
+	const char *cpus = json_string_value(json_object_get(welcome, "cpus"));
+	a->cpus = cpus ? cpus : "";
 	a->node_index = (int)json_integer_value(json_object_get(welcome, "node_index"));
 	return 0;
 }
@@ -139,6 +147,16 @@ static int open_log(struct agent *a, struct err *e)
 	return 0;
 }
 
+/* Cores and memory next to the device, for all threads that training starts. What the node does not grant is not worth a run. */
+static void settle(const struct agent *a)
+{
+	struct err e = ERR_INIT;
+	if (pin_cpus(a->cpus, &e) || pin_memory(a->numa, &e))
+		log_warn("device %d: %s; the run goes on where the agent was started", a->device, e.text);
+	else if (*a->cpus)
+		log_info("device %d: cpus %s, memory of domain %d first", a->device, a->cpus, a->numa);
+}
+
 static int meet_supervisor(struct agent *a, struct err *e)
 {
 	struct control_options opt = {
@@ -151,7 +169,10 @@ static int meet_supervisor(struct agent *a, struct err *e)
 	explicit_bzero(a->secret, strlen(a->secret));
 	if (rc || read_welcome(a, welcome, e))
 		return -1;
-	return open_log(a, e);
+	if (open_log(a, e))
+		return -1;
+	settle(a);
+	return 0;
 }
 
 static void abort_world(const char *reason, void *arg)

@@ -45,7 +45,8 @@ enum { MSG_MAX = 1 << 20, MSG_VERSION = 1 };
  *   finished  {step, peak_bytes, phases}                     the agent has done what was asked; it exits after this
  *   dumped    {error: text, when it failed}                  the answer to dump
  * supervisor to agent
- *   welcome   {job: text of the resolved INI, threads, run: folder, resume, coords: {tp, dp, pp}, node, heartbeat_s}
+ *   welcome   {job: text of the resolved INI, threads, run: folder, resume, coords: {tp, dp, pp}, node, heartbeat_s,
+ *              device: its number on the node, cpus: those next to it, "" where that is not told, numa: its domain, -1 likewise}
  *             resume: "none", the folder of a checkpoint, or "auto": the agent looks for the newest valid one itself (world rank 0, which tells the others)
  *   stop      {reason, checkpoint: true|false}               stop at the next step boundary, all ranks at the same one
  *   abort     {reason}                                       leave at once

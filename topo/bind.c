@@ -2,7 +2,6 @@
 
 #include "topo/internal.h"
 
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,39 +78,89 @@ int bind_cpus(int slots, int slot, int threads, char *list, int size, struct err
 	return host_get(&h, e) ? -1 : bind_on(h, slots, slot, threads, list, size, e);
 }
 
-/* Reads digits at *at; -1 when there are none or they name no cpu. */
-static int read_cpu(const char **at)
+/* --- Next to a device --------------------------------------------------------------------- */
+
+enum { CPUS_MOST = 4096 };
+
+/* The cpus of a kernel list; their number, 0 where it is none. */
+static int read_list(const char *text, int *out)
 {
-	int cpu = -1;
-	while (**at >= '0' && **at <= '9') {
-		cpu = (cpu < 0 ? 0 : cpu) * 10 + (**at - '0');
-		if (cpu >= CPU_SETSIZE)
-			return -1;
-		++*at;
+	int n = 0;
+	for (const char *at = text; *at;) {
+		char *end;
+		long lo = strtol(at, &end, 10), hi = lo;
+		if (end != at && *end == '-')
+			hi = strtol(at = end + 1, &end, 10);
+		if (end == at || lo < 0 || hi < lo || hi >= CPUS_MOST || (*end && *end != ','))
+			return 0;
+		for (long cpu = lo; cpu <= hi && n < CPUS_MOST; cpu++)
+			out[n++] = (int)cpu;
+		at = end + (*end == ',');
 	}
-	return cpu;
+	return n;
 }
 
-int bind_self(const char *list, struct err *e)
+static void write_list(const int *cpus, int n, char *out, size_t size)
 {
-	if (!*list)
-		return 0;
-	cpu_set_t set;
-	CPU_ZERO(&set);
-	for (const char *at = list; *at;) {
-		int lo = read_cpu(&at), hi = lo;
-		if (lo >= 0 && *at == '-') {
-			at++;
-			hi = read_cpu(&at);
+	size_t used = 0;
+	out[0] = '\0';
+	for (int i = 0, end; i < n; i = end) {
+		for (end = i + 1; end < n && cpus[end] == cpus[end - 1] + 1; end++)
+			continue;
+		int more = end - i > 1 ? snprintf(out + used, size - used, "%s%d-%d", used ? "," : "", cpus[i], cpus[end - 1])
+				       : snprintf(out + used, size - used, "%s%d", used ? "," : "", cpus[i]);
+		if (more < 0 || (size_t)more >= size - used) {
+			out[0] = '\0';
+			return;
 		}
-		bool last = *at == '\0';
-		if (lo < 0 || hi < lo || (!last && *at != ','))
-			return err_set(e, ERR_USAGE, "cpu list \"%s\": not of the form 0-3,8", list);
-		for (int cpu = lo; cpu <= hi; cpu++)
-			CPU_SET(cpu, &set);
-		at += !last;
+		used += (size_t)more;
 	}
-	if (sched_setaffinity(0, sizeof set, &set))
-		return err_errno(e, ERR_UNSUPPORTED, "cannot bind to cpus %s", list);
-	return 0;
+}
+
+/* Of each run of neighbours this share's part: the second half of a list is often the first one's sibling threads. */
+static int take_part(const int *cpus, int n, int shares, int share, int *out)
+{
+	int taken = 0;
+	for (int i = 0, end; i < n; i = end) {
+		for (end = i + 1; end < n && cpus[end] == cpus[end - 1] + 1; end++)
+			continue;
+		int runs = end - i;
+		for (int k = runs * share / shares; k < runs * (share + 1) / shares; k++)
+			out[taken++] = cpus[i + k];
+	}
+	return taken;
+}
+
+static int shortest_run(const int *cpus, int n)
+{
+	int least = n;
+	for (int i = 0, end; i < n; i = end) {
+		for (end = i + 1; end < n && cpus[end] == cpus[end - 1] + 1; end++)
+			continue;
+		least = end - i < least ? end - i : least;
+	}
+	return least;
+}
+
+void bind_near(const struct node_kind *k, int device, char *list, size_t size)
+{
+	int cpus[CPUS_MOST], part[CPUS_MOST], shares = 0, share = 0, n, taken = 0;
+	list[0] = '\0';
+	if (!k->parts || device < 0 || device >= k->devices)
+		return;
+	for (int i = 0; i < k->devices; i++)
+		if (!strcmp(k->parts[i].cpus, k->parts[device].cpus)) {
+			share += i < device;
+			shares++;
+		}
+	n = read_list(k->parts[device].cpus, cpus);
+	if (n >= shares && shortest_run(cpus, n) >= shares)
+		taken = take_part(cpus, n, shares, share, part);
+	else if (n >= shares) /* cores are not numbered by domains: one after the other */
+		for (int i = n * share / shares; i < n * (share + 1) / shares; i++)
+			part[taken++] = cpus[i];
+	if (taken)
+		write_list(part, taken, list, size);
+	else
+		write_list(cpus, n, list, size);
 }

@@ -3,6 +3,9 @@
 #define MUSTER_TOPO_BIND_H
 
 #include "base/err.h"
+#include "topo/cluster.h"
+
+#include <stddef.h>
 
 /* Cores for slot `slot` of `slots` with `threads` each: neighbours in the
  * topology, each slot in one NUMA domain where it fits, slots disjoint where there are enough
@@ -10,8 +13,8 @@
  * where sharing without binding is better. */
 int bind_cpus(int slots, int slot, int threads, char *list, int size, struct err *e);
 
-/* Binds the calling process to such a list ("" does nothing). For use between fork and exec and in the agent:
- * async-signal-safe, no hwloc inside. */
-int bind_self(const char *list, struct err *e);
+/* Cores next to a device of a node of this kind, so many as its share of those (parts[].cpus) that other devices have next to them as well. A
+ * kernel cpu list; "" where the kind does not tell, or it does not fit. base/pin.h binds to it. */
+void bind_near(const struct node_kind *k, int device, char *list, size_t size);
 
 #endif

@@ -101,6 +101,9 @@ static int choose_cpus(const struct launch_request *r, int rank, char *cpus, int
 	cpus[0] = '\0';
 	if (how == BIND_NONE)
 		return 0;
+	bind_near(cluster_kind(r->cluster, r->plan->ranks[rank].node), r->plan->ranks[rank].slot, cpus, (size_t)size);
+	if (*cpus)
+		return 0;
 	if (bind_cpus(r->plan->world, rank, r->plan->threads, cpus, size, e))
 		return -1;
 	if (how == BIND_CORE && !*cpus)

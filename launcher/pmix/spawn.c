@@ -1,7 +1,7 @@
 #include "launcher/pmix/spawn.h"
 
+#include "base/pin.h"
 #include "launcher/fork.h"
-#include "topo/bind.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -83,7 +83,7 @@ static void become_agent(const struct spawn *s, pid_t launcher, char *const *env
 	if (null < 0 || dup2(null, 0) < 0 || dup2(s->log_fd, 1) < 0 || dup2(s->log_fd, 2) < 0)
 		_exit(127);
 	close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
-	bind_self(s->cpus, NULL);
+	pin_cpus(s->cpus, NULL);
 	char *argv[] = { (char *)s->path, NULL };
 	execve(s->path, argv, env);
 	static const char text[] = "muster: cannot execute the agent's program\n";

@@ -16,7 +16,7 @@
 
 struct spawn {
 	const char *path;      /* the program; its only argument is argv[0] */
-	const char *cpus;      /* as of topo/bind.h; "" leaves the process unbound */
+	const char *cpus;      /* as of base/pin.h; "" leaves the process unbound */
 	char *const *pmix_env; /* NULL-terminated "NAME=value" */
 	char *const *own_env;  /* the same; these win over everything */
 	char *const *soft_env; /* the same; the launcher's own environment wins */

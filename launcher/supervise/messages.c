@@ -1,4 +1,5 @@
 #include "launcher/supervise/state.h"
+#include "topo/bind.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -49,12 +50,28 @@ static void touch(struct supervisor *s, struct rank_state *k, int64_t step, cons
 	k->moved = sup_now(s);
 }
 
+/* The rank's device, and the cores and the memory next to it. */
+static void add_place(const struct supervisor *s, int rank, json_t *body)
+{
+	const struct plan_rank *r = &s->o.plan->ranks[rank];
+	const struct node_kind *k = cluster_kind(s->o.cluster, r->node);
+	char cpus[TOPO_CPUS] = "";
+	bool bound = s->o.job->launch.bind != BIND_NONE;
+	if (bound)
+		bind_near(k, r->slot, cpus, sizeof cpus);
+	json_object_set_new(body, "device", json_integer(r->slot));
+	json_object_set_new(body, "cpus", json_string(cpus));
+	json_object_set_new(body, "numa", json_integer(*cpus ? k->parts[r->slot].numa : -1));
+}
+
 static int send_welcome(struct supervisor *s, struct link *l, int rank, struct err *e)
 {
 	const struct coords *at = &s->o.plan->ranks[rank].at;
 	json_t *body = json_pack("{s:s, s:i, s:s, s:s, s:{s:i, s:i, s:i, s:i}, s:s, s:i, s:f}", "job", s->o.job_text, "threads",
 				 s->o.plan->ranks[rank].threads, "run", rundir_path(s->o.run), "resume", sup_resume(s), "coords", "tp", at->tp, "cp", at->cp, "dp", at->dp, "pp", at->pp,
 				 "node", sup_node(s, rank), "node_index", s->o.plan->ranks[rank].node, "heartbeat_s", s->o.limits.heartbeat);
+	if (body)
+		add_place(s, rank, body);
 	if (!body)
 		return err_set(e, ERR_NOMEM, "no memory for the welcome of rank %d", rank);
 	int rc = link_send(l, MSG_WELCOME, body, e);

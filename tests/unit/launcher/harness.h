@@ -33,6 +33,8 @@ struct peer {
 	bool closed, welcomed, stopped, aborted, checkpoint, asked, mute; /* mute: does not answer when asked for its dump */
 	char resume[256];
 	int threads, at[4]; /* tp, cp, dp, pp that it was told */
+	int device, numa;
+	char cpus[64];
 };
 
 struct launch {
@@ -44,8 +46,9 @@ static struct harness {
 	double now;
 	char dir[256], agent[300];
 	struct job job;
-	struct cluster_node node;
+	struct topo_device devices[WORLD];
 	struct node_kind kind;
+	struct cluster_node node;
 	struct cluster cluster;
 	struct plan_rank ranks[WORLD];
 	struct plan plan;
@@ -133,6 +136,9 @@ static void take_welcome(struct peer *p, const json_t *body)
 	p->threads = (int)json_integer_value(json_object_get(body, "threads"));
 	for (int i = 0; i < 4; i++)
 		p->at[i] = (int)json_integer_value(json_object_get(json_object_get(body, "coords"), axes[i]));
+	p->device = (int)json_integer_value(json_object_get(body, "device"));
+	p->numa = (int)json_integer_value(json_object_get(body, "numa"));
+	snprintf(p->cpus, sizeof p->cpus, "%s", json_string_value(json_object_get(body, "cpus")));
 }
 
 static void peer_read(struct peer *p)
@@ -272,12 +278,16 @@ static inline int setup(void **state)
 	h.job.restart.max_futile = 3;
 	h.job.restart.backoff = 1;
 	h.job.restart.hang_timeout = 60;
-	h.kind = (struct node_kind){ .device = "cpu", .devices = WORLD, .cores = 8 };
-	h.cluster = (struct cluster){ .nodes = &h.node, .n_nodes = 1, .kinds = &h.kind, .n_kinds = 1 };
+	snprintf(h.devices[0].cpus, sizeof h.devices[0].cpus, "0-3");
+	snprintf(h.devices[1].cpus, sizeof h.devices[1].cpus, "4-7");
+	h.devices[1].numa = 1;
+	h.kind = (struct node_kind){ .device = "cpu", .devices = WORLD, .cores = 8, .parts = h.devices };
+	h.cluster = (struct cluster){ .kinds = &h.kind, .n_kinds = 1, .nodes = &h.node, .n_nodes = 1 };
 	h.plan = (struct plan){ .world = WORLD, .layout = { .tp = WORLD, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 }, .ranks = h.ranks };
 	h.ranks[1].at = (struct coords){ .tp = 1, .cp = 2, .dp = 3, .pp = 4 };
 	h.ranks[0].threads = 1;
 	h.ranks[1].threads = 3;
+	h.ranks[0].slot = 1; /* not in the order of the ranks */
 	h.now = 1000;
 	const struct supervise_options o = {
 		.loop = &h.loop, .job = &h.job, .cluster = &h.cluster, .plan = &h.plan, .job_text = "[job]\n", .plan_doc = doc,

@@ -26,6 +26,7 @@ enum { WORLD = 4 };
 static struct {
 	char dir[256], self[4096];
 	struct job job;
+	struct node_kind kind;
 	struct cluster_node node;
 	struct cluster cluster;
 	struct plan_rank ranks[WORLD];
@@ -46,7 +47,8 @@ static int setup(void **state)
 	t.job.restart.max_futile = 2;
 	t.job.restart.backoff = 0.05;
 	t.job.restart.hang_timeout = 30;
-	t.cluster = (struct cluster){ .nodes = &t.node, .n_nodes = 1 };
+	t.kind.devices = WORLD;
+	t.cluster = (struct cluster){ .kinds = &t.kind, .n_kinds = 1, .nodes = &t.node, .n_nodes = 1 };
 	t.plan = (struct plan){ .world = WORLD, .layout = { .tp = WORLD, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 }, .ranks = t.ranks, .threads = 1 };
 	for (int i = 0; i < WORLD; i++)
 		t.ranks[i].threads = 1;

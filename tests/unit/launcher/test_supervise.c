@@ -32,6 +32,9 @@ static void a_run_goes_from_hello_to_done(void **state)
 		const struct coords *c = &h.ranks[i].at;
 		assert_int_equal(h.peers[i].threads, h.ranks[i].threads);
 		assert_memory_equal(h.peers[i].at, ((int[]){ c->tp, c->cp, c->dp, c->pp }), sizeof h.peers[i].at);
+		assert_int_equal(h.peers[i].device, h.ranks[i].slot);
+		assert_int_equal(h.peers[i].numa, h.devices[h.ranks[i].slot].numa);
+		assert_string_equal(h.peers[i].cpus, h.devices[h.ranks[i].slot].cpus);
 	}
 	for (int i = 0; i < WORLD; i++)
 		say_step(&h.peers[i], MSG_READY, 0);
@@ -41,6 +44,17 @@ static void a_run_goes_from_hello_to_done(void **state)
 	all_finish(10);
 	assert_int_equal(done(), STATUS_DONE);
 	assert_int_equal(told("\"done\"", "\"status\":0"), 1);
+}
+
+static void who_is_not_to_be_bound_is_told_no_cores(void **state)
+{
+	(void)state;
+	h.job.launch.bind = BIND_NONE;
+	start();
+	all_hello();
+	assert_int_equal(h.peers[0].device, 1);
+	assert_int_equal(h.peers[0].numa, -1);
+	assert_string_equal(h.peers[0].cpus, "");
 }
 
 static void a_lost_rank_ends_the_generation_and_the_next_one_resumes(void **state)
@@ -537,6 +551,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(a_run_goes_from_hello_to_done),
+		T(who_is_not_to_be_bound_is_told_no_cores),
 		T(a_lost_rank_ends_the_generation_and_the_next_one_resumes),
 		T(without_a_checkpoint_the_job_s_own_word_stands),
 		T(restarts_that_lead_nowhere_end),

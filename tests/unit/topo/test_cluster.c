@@ -1,3 +1,4 @@
+#include "base/pin.h"
 #include "topo/bind.h"
 #include "topo/cluster.h"
 #include "topo/internal.h"
@@ -231,12 +232,43 @@ static void slots_stay_inside_numa_domains_where_they_fit(void **state)
 	assert_int_equal(bind_on(&h, 1, 0, 4, tiny, sizeof tiny, NULL), -1);
 }
 
+/* Devices with these cores next to them. */
+static void near(const char *const *cpus, int n, const char *const *want)
+{
+	struct topo_device parts[8] = { 0 };
+	struct node_kind k = { .devices = n, .parts = parts };
+	char list[TOPO_CPUS];
+	for (int i = 0; i < n; i++)
+		snprintf(parts[i].cpus, sizeof parts[i].cpus, "%s", cpus[i]);
+	for (int i = 0; i < n; i++) {
+		bind_near(&k, i, list, sizeof list);
+		assert_string_equal(list, want[i]);
+	}
+}
+
+static void devices_share_the_cores_next_to_them(void **state)
+{
+	(void)state;
+	near((const char *[]){ "0-7", "8-15" }, 2, (const char *[]){ "0-7", "8-15" });
+	/* Halves of cores and of their sibling threads. */
+	near((const char *[]){ "0-7,16-23", "0-7,16-23", "8-15,24-31" }, 3, (const char *[]){ "0-3,16-19", "4-7,20-23", "8-15,24-31" });
+	/* Three share eight; and cores numbered across sockets. */
+	near((const char *[]){ "0-7", "0-7", "0-7" }, 3, (const char *[]){ "0-1", "2-4", "5-7" });
+	near((const char *[]){ "0,2,4,6", "0,2,4,6" }, 2, (const char *[]){ "0,2", "4,6" });
+	/* Fewer cores than devices: all have all. */
+	near((const char *[]){ "0", "0" }, 2, (const char *[]){ "0", "0" });
+	near((const char *[]){ "", "x", "3-1" }, 3, (const char *[]){ "", "", "" });
+	char list[TOPO_CPUS] = "?";
+	bind_near(&(struct node_kind){ .devices = 2 }, 1, list, sizeof list);
+	assert_string_equal(list, "");
+}
+
 static int in_child(const char *list)
 {
 	pid_t pid = fork();
 	if (!pid) {
 		cpu_set_t s;
-		_exit(bind_self(list, NULL) ? 101 : sched_getaffinity(0, sizeof s, &s) ? 102 : CPU_COUNT(&s));
+		_exit(pin_cpus(list, NULL) ? 101 : sched_getaffinity(0, sizeof s, &s) ? 102 : CPU_COUNT(&s));
 	}
 	int status = -1;
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -267,6 +299,7 @@ int main(void)
 		cmocka_unit_test(slots_get_cores_of_their_own),
 		cmocka_unit_test(more_threads_than_cores_are_left_unbound),
 		cmocka_unit_test(slots_stay_inside_numa_domains_where_they_fit),
+		cmocka_unit_test(devices_share_the_cores_next_to_them),
 		cmocka_unit_test(binding_takes_kernel_cpu_lists),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
