@@ -66,7 +66,7 @@ void contract_predicted(const struct job *job, const struct cluster *cluster, co
 {
 	const struct plan_time *t = &plan->time;
 	struct train_costs costs;
-	train_costs_of(job, cluster, plan, 0, &costs);
+	train_costs_of(job, cluster, plan, &costs);
 	const double all[CONTRACT_PARTS] = {
 		[CONTRACT_COMPUTE] = t->compute, [CONTRACT_RECOMPUTE] = t->recompute, [CONTRACT_TP] = t->tp, [CONTRACT_CP] = t->cp,
 		[CONTRACT_EP] = t->ep, [CONTRACT_PP] = t->bubble, [CONTRACT_DP] = t->dp, [CONTRACT_OPTIMIZER] = t->optimizer,

@@ -1,6 +1,7 @@
 #include "plan/cost/train.h"
 
 #include "plan/cost/devices.h"
+#include "plan/model/zero.h"
 #include "plan/plan.h"
 
 #include <math.h>
@@ -38,31 +39,39 @@ void train_expect(const struct train_costs *c, int64_t steps, int64_t every, str
 
 /* --- Of a plan ------------------------------------------------------------------------- */
 
-/* What a node writes to storage that all nodes share, bytes/s; less than its own disk or its network would give alone. */
-#define NODE_STORAGE 1e9
-/* Agents started again, devices and transports opened; muster's own part of it is a second or two (muster drill). */
-#define RESPAWN 30.0
+#define GB 1e9
+#define HOUR 3600.0
 
-static int nodes_of(const struct plan *p)
+/* A node with `crew` ranks is counted by each of them. */
+static double nodes_of(const struct plan *p)
 {
-	int n = 0;
+	double nodes = 0;
 	for (int i = 0; i < p->world; i++)
-		n += !i || p->ranks[i].node != p->ranks[i - 1].node;
-	return n;
+		nodes += 1.0 / p->ranks[i].crew;
+	return round(nodes);
 }
 
-void train_costs_of(const struct job *job, const struct cluster *cluster, const struct plan *p, double mtbf, struct train_costs *out)
+/* Parameters of all ranks that hold a shard of them: of what is not cut, each replica's. */
+static double held(const struct job *job, const struct plan *p)
 {
-	double words = job->optimizer.kind == OPTIMIZER_ADAMW ? 3 : 2, bytes = words * sizeof(float) * (double)model_params(&p->shape);
-	int nodes = nodes_of(p), savers = p->layout.tp * p->layout.pp * (job->parallel.zero ? p->layout.cp * p->layout.dp : 1);
-	double writers = fmin(nodes, savers); /* nodes */
+	const struct model_shape *m = &p->shape;
+	struct zero_cut cuts[ZERO_CLASSES];
+	double experts = (double)(m->layers * m->experts) * (double)(m->hidden * m->ffn * (m->gated ? 3 : 2));
+	zero_cuts(&p->layout, (struct coords){ 0 }, (int)job->parallel.zero, job->parallel.zero_shard == ZERO_SHARD_NODE ? p->ranks[0].mates : 0, cuts);
+	return ((double)model_params(m) - experts) * cuts[ZERO_DENSE].copies + experts * cuts[ZERO_EXPERTS].copies;
+}
+
+void train_costs_of(const struct job *job, const struct cluster *cluster, const struct plan *p, struct train_costs *out)
+{
+	double element = (job->optimizer.kind == OPTIMIZER_ADAMW ? 3 : 2) * sizeof(float), saved = element * (double)model_params(&p->shape);
+	double nodes = nodes_of(p), bandwidth = GB * fmin(job->checkpoint.bandwidth, nodes * job->checkpoint.node_bandwidth);
 	struct machine m;
 	machine_of_plan(job, cluster, p, &m);
 	*out = (struct train_costs){
 		.step = p->time.total,
-		.snapshot = machine_offload(&m, bytes / savers),
-		.write = bytes / (NODE_STORAGE * writers),
-		.restart = RESPAWN + bytes / (NODE_STORAGE * nodes),
-		.mtbf = (mtbf > 0 ? mtbf : TRAIN_NODE_MTBF) / nodes,
+		.snapshot = machine_offload(&m, saved / p->world),
+		.write = saved / bandwidth,
+		.restart = job->restart.respawn + element * held(job, p) / bandwidth,
+		.mtbf = HOUR * job->restart.node_mtbf / nodes,
 	};
 }

@@ -38,16 +38,20 @@ int64_t train_interval(const struct train_costs *c, int64_t steps);
 /* every: 0, none before the end. */
 void train_expect(const struct train_costs *c, int64_t steps, int64_t every, struct train_time *out);
 
-/* Mean time between failures of one node that stop a job, seconds; the whole job's is this over its nodes. Grattafiori et al., "The Llama 3
- * Herd of Models", arXiv 2407.21783, section 3.3.4: 419 unexpected interruptions in 54 days of 16,384 GPUs on 2,048 nodes, one in 6,300
- * hours a node. Kokolis et al., "Revisiting Reliability in Large-Scale Machine Learning Research Clusters", arXiv 2410.21680: 6.5
- * in a thousand node-days (one in 3,700 hours) on A100s, 2.3 (10,400 hours) on another cluster. */
-#define TRAIN_NODE_MTBF (6300 * 3600.0)
-
 struct job;
 struct cluster;
 struct plan;
-/* A plan's: step, snapshot and write by its bytes. mtbf: of a node; 0: TRAIN_NODE_MTBF. */
-void train_costs_of(const struct job *job, const struct cluster *cluster, const struct plan *p, double mtbf, struct train_costs *out);
+/*
+ * A plan's, from the job's own figures of its cluster: restart.node_mtbf and respawn, checkpoint.node_bandwidth and bandwidth. Every rank
+ * saves an equal part of the parameters in fp32 and of the optimizer's moments, whatever the ZeRO stage (plan/model/zero.h); after a
+ * failure each reads what it holds of them.
+ *
+ * The defaults: Grattafiori et al., "The Llama 3 Herd of Models", arXiv 2407.21783. Section 3.3.4: 419 unexpected interruptions in 54
+ * days of 16,384 GPUs on 2,048 nodes, one in 6,300 hours a node (Kokolis et al., "Revisiting Reliability in Large-Scale Machine
+ * Learning Research Clusters", arXiv 2410.21680: 6.5 in a thousand node-days, one in 3,700 hours, on A100s; 2.3, or 10,400 hours, on
+ * another cluster). Section 3.3.1: storage that sustains 2 TB/s, 1 GB/s for each of those nodes. Jiang et al., "MegaScale", arXiv
+ * 2402.15627, section 3.5: communicators of 10,000 GPUs in less than 30 s.
+ */
+void train_costs_of(const struct job *job, const struct cluster *cluster, const struct plan *p, struct train_costs *out);
 
 #endif

@@ -124,6 +124,7 @@ struct job {
 		char dir[JOB_PATH]; /* "": ckpt in the run folder */
 		int64_t every;      /* steps; 0: only at stops and the end */
 		int64_t keep;       /* newest ones kept; 0: all */
+		double bandwidth, node_bandwidth; /* GB/s of the storage, of all nodes together and of one: for predictions */
 		char resume[JOB_PATH]; /* auto, none, or the folder of a checkpoint */
 	} checkpoint;
 	struct {
@@ -147,6 +148,8 @@ struct job {
 		double backoff;      /* seconds before the second restart in a row without progress; doubles, at most 60 */
 		int64_t max_futile;  /* give up after so many restarts in a row that committed no further step */
 		double hang_timeout; /* seconds without progress of any rank; 0: never */
+		double node_mtbf;    /* hours between one node's failures; 0: none fails: for predictions, as is the next */
+		double respawn;      /* seconds from a failure until agents run again, before they load a checkpoint */
 	} restart;
 	struct {
 		char backend[JOB_TEXT];   /* libcomm's: auto, shm, tcp */

@@ -122,6 +122,8 @@ const struct job_key job_keys[] = {
 	TEXT(checkpoint, dir, JOB_LINE, "", "Folder of the checkpoints, of this run alone. Empty: ckpt in the run folder."),
 	INT(checkpoint, every, "100", 0, 1e12, "Steps between checkpoints. 0: only when stopping and at the end."),
 	INT(checkpoint, keep, "3", 0, 1e9, "Newest checkpoints kept. 0: all."),
+	ABOVE(checkpoint, node_bandwidth, "1", 0, 1e6, "To predict with: GB/s that one node writes to and reads from the checkpoints' storage while all nodes do. 1: Llama 3's share (arXiv 2407.21783, section 3.3.1)."),
+	ABOVE(checkpoint, bandwidth, "2000", 0, 1e9, "To predict with: GB/s of the checkpoints' storage for all nodes together. 2000: what Llama 3's sustained."),
 	TEXT(checkpoint, resume, JOB_LINE, "auto", "Where a run without checkpoints begins: auto or none: anew; else the folder of a checkpoint. A run that has some goes on from its newest good one; none refuses to."),
 
 	ENUM(launch, launcher, "auto", launchers, "Who starts the agents. auto: slurm inside an allocation, else local."),
@@ -148,6 +150,8 @@ const struct job_key job_keys[] = {
 	REAL(restart, backoff, "1", 0, 60, "Seconds before the second restart in a row without progress; doubles, at most 60."),
 	INT(restart, max_futile, "3", 1, 1e6, "Restarts in a row that went no step further before giving up."),
 	REAL(restart, hang_timeout, "300", 0, 1e6, "Seconds without progress of any rank after which the run counts as hung. 0: never. A stop may take as long, and at least two minutes."),
+	REAL(restart, node_mtbf, "6300", 0, 1e9, "To predict with: hours between failures of one node, in the mean, that stop the run. 6300: Llama 3's, 419 in 54 days of 2,048 nodes (arXiv 2407.21783, section 3.3.4). 0: none fails."),
+	REAL(restart, respawn, "30", 0, 1e6, "To predict with: seconds from a failure until the agents run again and load the newest checkpoint; muster drill measures yours. 30: communicators of 10,000 GPUs (MegaScale, arXiv 2402.15627, section 3.5)."),
 
 	WORD(network, backend, "auto", transports, "How ranks talk: auto is shared memory inside a host and TCP across; shm or tcp alone."),
 	TEXT(network, interface, JOB_ATOM, "", "Network interface between nodes, such as ib0. Empty: the address of the host's name."),

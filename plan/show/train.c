@@ -20,7 +20,7 @@ struct outlook {
 static struct outlook outlook_of(const struct job *job, const struct cluster *c, const struct plan *p)
 {
 	struct outlook o;
-	train_costs_of(job, c, p, 0, &o.costs);
+	train_costs_of(job, c, p, &o.costs);
 	train_expect(&o.costs, job->job.steps, job->checkpoint.every, &o.asked);
 	train_expect(&o.costs, job->job.steps, train_interval(&o.costs, job->job.steps), &o.best);
 	return o;
@@ -53,10 +53,10 @@ static void print_checkpoints(const struct job *job, const struct outlook *o, st
 	buf_puts(out, "\n");
 }
 
-static void print_failures(const struct train_time *t, struct buf *out)
+static void print_failures(const struct job *job, const struct train_time *t, struct buf *out)
 {
 	char text[HUMAN];
-	buf_printf(out, "  %-16s one of each node in %.0f hours", "failures", TRAIN_NODE_MTBF / 3600);
+	buf_printf(out, "  %-16s one of each node in %.*f hours", "failures", job->restart.node_mtbf < 10, job->restart.node_mtbf);
 	if (t->total < 1000 * YEAR)
 		buf_printf(out, ", about %.*f: %s lost\n", t->failures < 10, t->failures, span_of(t->lost, text));
 	else
@@ -73,7 +73,7 @@ void train_print(const struct job *job, const struct cluster *c, const struct pl
 	buf_printf(out, failing ? ", %s without failures and checkpoints\n" : "\n", span_of(o.asked.work, work));
 	if (failing) {
 		print_checkpoints(job, &o, out);
-		print_failures(&o.asked, out);
+		print_failures(job, &o.asked, out);
 	}
 }
 

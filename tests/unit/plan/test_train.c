@@ -5,6 +5,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -131,32 +132,81 @@ static void the_parts_add_up(void **state)
 	assert_true(isinf(t.total));
 }
 
+/* Of 175 billion parameters: `words` on dgx-h100:256, whatever fits. scatter: ranks dealt round the nodes. */
+static struct train_costs costs_of(const char *words[], int n, bool scatter)
+{
+	struct err e = ERR_INIT;
+	struct train_costs costs;
+	struct cluster c;
+	struct job job;
+	struct plan p;
+	assert_int_equal(cluster_open("dgx-h100:256", 0, &c, &e), 0);
+	c.kinds[0].device_memory = 0;
+	if (job_load("templates/jobs/gpt-175b.ini", words, n, &job, &e) || plan_build(&job, &c, &p, &e))
+		fail_msg("%s", e.text);
+	for (int i = 0; i < p.world && scatter; i++)
+		p.ranks[i].node = i % (p.world / 8);
+	train_costs_of(&job, &c, &p, &costs);
+	near(costs.step, p.time.total, 1e-12);
+	plan_free(&p);
+	cluster_free(&c);
+	return costs;
+}
+
+enum { NODE_HOURS = 6300 };
+#define SAVED (12 * 174.6e9) /* bytes: fp32 parameters and two moments */
+
 /* The same plan on more nodes fails more often, and its checkpoint is written sooner. */
 static void a_plans_costs(void **state)
 {
-	const char *words[] = { "parallel.dp=8" };
-	struct err e = ERR_INIT;
-	struct train_costs few, many;
+	const char *eight[] = { "parallel.dp=8" }, *sixteen[] = { "parallel.dp=16" };
+	struct train_costs few = costs_of(eight, 1, false), many = costs_of(sixteen, 1, false);
 	(void)state;
-	for (int i = 0; i < 2; i++) {
-		struct cluster c;
-		struct job job;
-		struct plan p;
-		words[0] = i ? "parallel.dp=16" : "parallel.dp=8";
-		assert_int_equal(cluster_open("dgx-h100:256", 0, &c, &e), 0);
-		c.kinds[0].device_memory = 0;
-		if (job_load("templates/jobs/gpt-175b.ini", words, 1, &job, &e) || plan_build(&job, &c, &p, &e))
-			fail_msg("%s", e.text);
-		train_costs_of(&job, &c, &p, 0, i ? &many : &few);
-		near((i ? many : few).step, p.time.total, 1e-12);
-		plan_free(&p);
-		cluster_free(&c);
-	}
-	near(few.mtbf, TRAIN_NODE_MTBF / 128, 1e-12);
-	near(many.mtbf, few.mtbf / 2, 1e-12);
-	assert_true(many.restart < few.restart);
-	assert_true(few.snapshot > 0.1 && few.snapshot < 2); /* 12 bytes of 175e9 parameters from 128 GPUs at 50 GB/s: 0.3 s */
-	assert_true(few.write > 10 && few.write < 60);       /* 2.1 TB */
+	near(few.mtbf, NODE_HOURS * 3600.0 / 128, 1e-9);
+	near(many.mtbf, few.mtbf / 2, 1e-9);
+	near(few.write, SAVED / 128e9, 0.01);
+	near(many.write, few.write / 2, 1e-9);
+	assert_true(few.snapshot > 0.04 && few.snapshot < 0.05); /* a 1024th of 2.1 TB at 50 GB/s: each rank saves its part */
+	near(many.snapshot, few.snapshot / 2, 0.01);
+}
+
+/* A node is one, whichever ranks are on it. */
+static void ranks_of_a_node_need_not_follow_on_each_other(void **state)
+{
+	const char *eight[] = { "parallel.dp=8" };
+	struct train_costs beside = costs_of(eight, 1, false), scattered = costs_of(eight, 1, true);
+	(void)state;
+	near(scattered.mtbf, beside.mtbf, 1e-9);
+	near(scattered.write, beside.write, 1e-9);
+	near(scattered.restart, beside.restart, 1e-9);
+}
+
+/* All replicas save together what one of them has; after a failure each reads all that it holds. */
+static void what_is_not_cut_is_read_by_each_replica(void **state)
+{
+	const char *whole[] = { "parallel.dp=8", "parallel.zero=0" }, *cut[] = { "parallel.dp=8", "parallel.zero=1" };
+	struct train_costs one = costs_of(whole, 2, false), other = costs_of(cut, 2, false);
+	(void)state;
+	near(one.snapshot, other.snapshot, 1e-9);
+	near(one.write, other.write, 1e-9);
+	near(other.restart - 30, other.write, 1e-9);
+	near(one.restart - 30, 8 * one.write, 1e-9);
+}
+
+static void a_users_own_cluster_counts(void **state)
+{
+	const char *words[] = { "parallel.dp=8", "restart.node_mtbf=100", "restart.respawn=300", "checkpoint.node_bandwidth=4", "checkpoint.bandwidth=64",
+				"parallel.zero=1" };
+	struct train_costs own = costs_of(words, 6, false), wide;
+	(void)state;
+	near(own.mtbf, 3600 * 100.0 / 128, 1e-9);
+	near(own.write, SAVED / 64e9, 0.01);
+	near(own.restart, 300 + own.write, 1e-9);
+	words[4] = "checkpoint.bandwidth=100000";
+	wide = costs_of(words, 6, false);
+	near(wide.write, SAVED / 512e9, 0.01); /* now as much as the nodes take */
+	words[1] = "restart.node_mtbf=0";
+	assert_true(!(costs_of(words, 6, false).mtbf > 0));
 }
 
 int main(void)
@@ -168,6 +218,9 @@ int main(void)
 		cmocka_unit_test(the_expectation_is_what_playing_it_gives),
 		cmocka_unit_test(the_parts_add_up),
 		cmocka_unit_test(a_plans_costs),
+		cmocka_unit_test(ranks_of_a_node_need_not_follow_on_each_other),
+		cmocka_unit_test(what_is_not_cut_is_read_by_each_replica),
+		cmocka_unit_test(a_users_own_cluster_counts),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
