@@ -26,7 +26,8 @@ static const char page[] =
 	"                the optimizer, in fp32 and bf16, each over its sizes; by one agent alone, and by as many agents side\n"
 	"                by side as fill the cores with 1, 2, 4, … threads each, as they share caches and memory\n"
 	"    exchanges   sums, gathers, scatters, all-to-alls and messages of groups of 2, 4, … of 2, 4, … N ranks, all groups\n"
-	"                at once, over shared memory and over TCP; with more ranks than cores, too\n"
+	"                at once, over shared memory and over TCP; with more ranks than cores, too; and what ranks lose that wait\n"
+	"                for one another after equal work\n"
 	"\n"
 	"  Takes about a minute on two cores. Nothing else should run meanwhile.\n"
 	"\n"
@@ -116,14 +117,22 @@ static int all_machines(const struct settings *s, struct calibration *c, struct 
 
 /* --- Exchanges ---------------------------------------------------------------------------------------------- */
 
+/* After a millisecond's work of each rank. */
+static double meeting_of(const struct measured *m, const struct measured_exchange *x)
+{
+	struct measured over = *m;
+	over.transport = x->transport;
+	return measured_meeting(&over, x->group, x->crowd, 1e-3) * measured_share(m, x->crowd);
+}
+
 static void print_exchanges(const struct measured *m, enum measured_transport transport, int crowd)
 {
 	for (int i = 0; i < m->n_exchanges; i++) {
 		const struct measured_exchange *x = &m->exchanges[i];
 		if (x->transport != transport || x->crowd != crowd || x->op != MEASURED_ALL_REDUCE)
 			continue;
-		printf("%9s %5d %5d %12.1f %12.1f\n", measured_transport_word(transport), x->crowd, x->group, x->seconds[0] * 1e6,
-		       x->seconds[x->n - 1] * 1e6);
+		printf("%9s %5d %5d %12.1f %12.1f %20.1f\n", measured_transport_word(transport), x->crowd, x->group, x->seconds[0] * 1e6,
+		       x->seconds[x->n - 1] * 1e6, meeting_of(m, x) * 1e6);
 	}
 	fflush(stdout);
 }
@@ -148,7 +157,7 @@ static int all_exchanges(const struct settings *s, struct calibration *c, struct
 {
 	int most = 2;
 	c->measured.n_exchanges = 0;
-	printf("\ntransport ranks group       64 B us      2 MiB us    of an all-reduce, all groups at once\n");
+	printf("\ntransport ranks group       64 B us      2 MiB us    waits after 1 ms    of an all-reduce, all groups at once\n");
 	for (int t = 0; t < MEASURED_TRANSPORTS; t++) {
 		for (int crowd = 2; crowd <= s->ranks; crowd *= 2) {
 			if (bench_exchange((enum measured_transport)t, crowd, s->seconds, &c->measured, e))

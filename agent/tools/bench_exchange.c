@@ -1,7 +1,9 @@
 #include "agent/tools/bench_exchange.h"
 
 #include "agent/tools/bench_comm.h"
+#include "base/clock.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -16,6 +18,12 @@ static const struct {
 	[MEASURED_REDUCE_SCATTER] = { "reduce_scatter", true }, [MEASURED_ALL_TO_ALL] = { "all_to_all", false },
 	[MEASURED_MESSAGE] = { "send_recv", false },
 };
+enum { COLLECTIVES = sizeof calls / sizeof *calls };
+
+/* Seconds of work between meetings, and of each measurement of them, in exchanges' own. */
+
+static const double between[] = { 1e-4, 1e-3, 1e-2 };
+#define MEETING_TIMES 3
 
 /* In memory that the ranks share: the first one writes. */
 struct notes {
@@ -60,6 +68,65 @@ static int one_op(struct comm *group, const struct pass *p, enum measured_op op,
 	return bench_comm_loop(group, &loop, note, &mine, e);
 }
 
+/* --- Meetings ----------------------------------------------------------------------------------------------- */
+
+static double burn(int64_t turns)
+{
+	volatile double x = 1;
+	for (int64_t i = 0; i < turns; i++)
+		x = x * 1.0000001 + 1e-9;
+	return x;
+}
+
+/* Turns that take a second of this rank's core while the others sleep. */
+static int burn_rate(struct comm *world, double *rate, struct err *e)
+{
+	enum { TRIAL = 4000000 };
+	if (comm_barrier(world, e))
+		return -1;
+	double begun = clock_s();
+	if (comm_rank(world) == 0)
+		burn(TRIAL);
+	*rate = comm_rank(world) == 0 ? TRIAL / (clock_s() - begun) : 0;
+	return comm_all_reduce(world, rate, rate, 1, COMM_F64, COMM_MAX, e);
+}
+
+/* Seconds of one of n turns of work, until the slowest rank is through. met: a group that meets after each, NULL: none. */
+static int time_work(struct comm *world, struct comm *met, int64_t turns, int n, double *seconds, struct err *e)
+{
+	int32_t word = 0;
+	if (comm_barrier(world, e))
+		return -1;
+	double begun = clock_s();
+	for (int i = 0; i < n; i++) {
+		burn(turns);
+		if (met && comm_all_reduce(met, &word, &word, 1, COMM_I32, COMM_MAX, e))
+			return -1;
+	}
+	*seconds = (clock_s() - begun) / n;
+	return comm_all_reduce(world, seconds, seconds, 1, COMM_F64, COMM_MAX, e);
+}
+
+/* bare: seconds of the exchange itself. */
+static int meetings(struct comm *world, struct comm *group, const struct pass *p, double bare, struct measured_exchange *out, struct err *e)
+{
+	double rate, apart, together;
+	if (burn_rate(world, &rate, e))
+		return -1;
+	for (size_t i = 0; i < sizeof between / sizeof *between; i++) {
+		int n = 3 + (int)(MEETING_TIMES * p->seconds / between[i] / comm_size(world));
+		int64_t turns = (int64_t)(rate * between[i]) + 1;
+		if (time_work(world, NULL, turns, n, &apart, e) || time_work(world, group, turns, n, &together, e))
+			return -1;
+		if (out) {
+			out->bytes[i] = between[i] * 1e6;
+			out->seconds[i] = fmax(1e-9, together - apart - bare);
+			out->n = (int)i + 1;
+		}
+	}
+	return 0;
+}
+
 /* Groups of `size`, all at once. */
 static int one_size(struct comm *world, const struct pass *p, int size, struct err *e)
 {
@@ -67,7 +134,7 @@ static int one_size(struct comm *world, const struct pass *p, int size, struct e
 	int rank = comm_rank(world), rc = 0;
 	if (comm_split(world, rank / size, rank, "calibration", &group, e))
 		return -1;
-	for (int op = 0; op < MEASURED_OPS && !rc; op++) {
+	for (int op = 0; op < COLLECTIVES && !rc; op++) {
 		struct pass mine = *p;
 		mine.at = rank == 0 ? &p->notes->list[p->notes->n] : NULL;
 		if (mine.at)
@@ -76,6 +143,12 @@ static int one_size(struct comm *world, const struct pass *p, int size, struct e
 		if (!rc && rank == 0)
 			p->notes->n++;
 	}
+	struct measured_exchange *list = rank == 0 ? &p->notes->list[p->notes->n] : NULL;
+	if (list)
+		*list = (struct measured_exchange){ .transport = p->transport, .op = MEASURED_MEETING, .group = size, .crowd = comm_size(world) };
+	rc = rc ? rc : meetings(world, group, p, list ? list[-COLLECTIVES].seconds[0] : 0, list, e);
+	if (!rc && list)
+		p->notes->n++;
 	comm_close(group);
 	return rc;
 }

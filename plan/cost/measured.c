@@ -71,7 +71,7 @@ static double seconds_at(const struct measured_exchange *x, double bytes)
 	if (bytes <= x->bytes[0])
 		return x->seconds[0];
 	if (bytes >= x->bytes[last])
-		return x->seconds[last] * bytes / x->bytes[last];
+		return x->op == MEASURED_MEETING ? x->seconds[last] : x->seconds[last] * bytes / x->bytes[last];
 	while (bytes > x->bytes[i])
 		i++;
 	double share = log(bytes / x->bytes[i - 1]) / log(x->bytes[i] / x->bytes[i - 1]);
@@ -124,4 +124,9 @@ double measured_exchange(const struct measured *m, enum measured_op op, int grou
 		return alone_seconds(m, op, below ? below : above, crowd, bytes);
 	double least = alone_seconds(m, op, below, crowd, bytes), most = alone_seconds(m, op, above, crowd, bytes);
 	return least + (most - least) * (group - below) / (above - below);
+}
+
+double measured_meeting(const struct measured *m, int group, int crowd, double work)
+{
+	return measured_exchange(m, MEASURED_MEETING, group, crowd, work * 1e6);
 }

@@ -26,8 +26,12 @@ enum { MEASURED_MACHINES = 32, MEASURED_EXCHANGES = 256, MEASURED_AGENTS = 65536
 enum measured_transport { MEASURED_SHM, MEASURED_TCP, MEASURED_TRANSPORTS };
 
 /* Bytes: of the tensor that is reduced, of what is gathered or scattered in all, of what a rank sends in all, of the message
- * that each rank sends to the next while it receives. */
-enum measured_op { MEASURED_ALL_REDUCE, MEASURED_ALL_GATHER, MEASURED_REDUCE_SCATTER, MEASURED_ALL_TO_ALL, MEASURED_MESSAGE, MEASURED_OPS };
+ * that each rank sends to the next while it receives. A meeting is what equal work of all costs more when the ranks wait for one another after
+ * it than when they do not, besides the exchange itself: the system disturbs one or the other, and of those that share a core one is always late.
+ * In place of bytes it has the microseconds of work; no longer work makes it cost more than the longest that was measured. */
+enum measured_op {
+	MEASURED_ALL_REDUCE, MEASURED_ALL_GATHER, MEASURED_REDUCE_SCATTER, MEASURED_ALL_TO_ALL, MEASURED_MESSAGE, MEASURED_MEETING, MEASURED_OPS
+};
 
 struct measured_machine {
 	int agents, threads;
@@ -65,6 +69,8 @@ bool measured_machine(const struct measured *m, int agents, int threads, bool na
 /* Seconds of one exchange over m->transport with `crowd` ranks on the host; as if the ranks had a core each where they have not: times what
  * measured_share says it is what a clock shows. Group sizes in between are interpolated. 0: not known. */
 double measured_exchange(const struct measured *m, enum measured_op op, int group, int crowd, double bytes);
+/* Seconds of a meeting after so many seconds of work, likewise. */
+double measured_meeting(const struct measured *m, int group, int crowd, double work);
 /* How much longer everything takes when `busy` threads are: busy / cores, 1 at least. */
 double measured_share(const struct measured *m, double busy);
 

@@ -7,6 +7,7 @@
 static const char *const ops[] = {
 	[MEASURED_ALL_REDUCE] = "all_reduce", [MEASURED_ALL_GATHER] = "all_gather", [MEASURED_REDUCE_SCATTER] = "reduce_scatter",
 	[MEASURED_ALL_TO_ALL] = "all_to_all", [MEASURED_MESSAGE] = "message",
+	[MEASURED_MEETING] = "meeting",
 };
 static const char *const transports[] = { [MEASURED_SHM] = "shm", [MEASURED_TCP] = "tcp" };
 static const char *const storages[] = { "fp32", "bf16" };

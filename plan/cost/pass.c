@@ -193,6 +193,23 @@ static double accumulated(const struct cost_case *c, const struct shard *h)
 	return moved(c, c->engine->accumulate * linear);
 }
 
+/* What the ranks of a group lose that wait for one another so many times in so much work. */
+static double meetings(const struct cost_case *c, enum group_kind kind, double times, double work)
+{
+	return times > 0 ? times * span_meeting(&c->spans[kind], work / times) : 0;
+}
+
+static void add_meetings(const struct cost_case *c, const struct layer *y, double layers, struct cost_pass *t)
+{
+	int hops = c->layout->cp - 1;
+	t->tp_fwd += layers * meetings(c, GROUP_TP, 2, t->fwd / layers);
+	t->tp_bwd += layers * meetings(c, GROUP_TP, 2, t->bwd / layers);
+	t->ep_fwd += layers * meetings(c, GROUP_EP, 2, t->fwd / layers);
+	t->ep_bwd += layers * meetings(c, GROUP_EP, 2, t->bwd / layers);
+	t->cp_fwd += layers * meetings(c, GROUP_CP, hops, y->attention);
+	t->cp_bwd += layers * meetings(c, GROUP_CP, 2 * hops, y->gradient);
+}
+
 static void add_layers(const struct cost_case *c, const struct shard *h, const struct stage *stage, struct cost_pass *t)
 {
 	double layers = stage->layer_hi - stage->layer_lo;
@@ -210,6 +227,8 @@ static void add_layers(const struct cost_case *c, const struct shard *h, const s
 	t->cp_fwd = layers * cp;
 	t->cp_bwd = layers * ring_left(c, h, y.gradient, 2);
 	t->ep_fwd = t->ep_bwd = layers * 2 * ep;
+	if (layers > 0)
+		add_meetings(c, &y, layers, t);
 	t->again = redone * again_of(c, h, &y, cp, ep);
 }
 

@@ -71,3 +71,8 @@ double span_hop(const struct span *s, double bytes)
 		return known;
 	return s->ranks < 2 ? 0 : fmax(message(&s->inside, bytes), message(&s->across, bytes));
 }
+
+double span_meeting(const struct span *s, double work)
+{
+	return work > 0 ? measured(s, MEASURED_MEETING, work * 1e6) : 0;
+}

@@ -76,6 +76,8 @@ void spans_nested(const struct span_yard *y, const struct layout *l, const struc
 double span_all_reduce(const struct span *s, double bytes);
 /* Each rank sends `bytes` in all, equal parts to each other rank. */
 double span_all_to_all(const struct span *s, double bytes);
+/* What is lost when the ranks wait for one another after so many seconds of equal work; 0 but where it was measured. */
+double span_meeting(const struct span *s, double work);
 /* A message between neighbours, the slowest of them. */
 double span_hop(const struct span *s, double bytes);
 

@@ -232,6 +232,12 @@ static void an_exchange_takes_what_was_measured_beside_as_many_ranks(void **stat
 	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 5, 8, 1e3), 3.5e-5, 1e-12);
 	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 1, 8, 1e3), 0, 0);
 	assert_float_equal(measured_exchange(&m, MEASURED_MESSAGE, 2, 2, 1e3), 0, 0);
+	/* Meetings cost no more than after the longest work. */
+	const struct measured_exchange meeting = { .op = MEASURED_MEETING, .group = 2, .crowd = 2, .n = 2, .bytes = { 100, 10000 }, .seconds = { 1e-5, 1e-3 } };
+	assert_float_equal(measured_meeting(&m, 2, 2, 1e-3), 0, 0);
+	measured_add_exchange(&m, &meeting);
+	assert_float_equal(measured_meeting(&m, 2, 2, 1e-3), 1e-4, 1e-12);
+	assert_float_equal(measured_meeting(&m, 2, 2, 10), 1e-3, 1e-12);
 	m.transport = MEASURED_TCP;
 	assert_float_equal(measured_exchange(&m, MEASURED_ALL_REDUCE, 8, 8, 1e3), 1e-4, 1e-12);
 }
