@@ -30,7 +30,7 @@ static const struct engine_pass muster[] = {
 
 const struct engine ENGINE_MUSTER = {
 	.name = "muster", .passes = muster, .fused_attention = true, .hides_tp = true, .own_rows_first = true, .stops_short = true,
-	.hides_dp = true, .embed_fwd = 2, .embed_bwd = 3, .grad_width = 4,
+	.hides_dp = true, .gathers_ahead = true, .embed_fwd = 2, .embed_bwd = 3, .grad_width = 4,
 };
 
 /* --- Megatron-LM -------------------------------------------------------------------

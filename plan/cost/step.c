@@ -91,33 +91,51 @@ static struct cut cut_of(const struct cost_case *c, enum zero_class class)
 {
 	const struct span *all = &c->spans[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP];
 	int mates = class == ZERO_EXPERTS ? c->mates / c->layout->ep : c->mates;
+	if (c->job->parallel.zero == 0)
+		return (struct cut){ { .ranks = 1 }, *all, 1 };
 	if (c->job->parallel.zero_shard != ZERO_SHARD_NODE || mates >= all->ranks)
 		return (struct cut){ *all, { .ranks = 1 }, all->ranks };
 	mates = mates > 1 ? mates : 1;
-	struct cut cut = { { .ranks = mates, .nodes = 1, .per_node = mates, .inside = all->inside }, *all, mates };
+	struct cut cut = { *all, *all, mates };
+	cut.shards.ranks = cut.shards.per_node = mates;
+	cut.shards.nodes = 1;
 	cut.copies.ranks = all->ranks / mates;
 	cut.copies.per_node = 1;
 	return cut;
 }
 
-/* Of `class`, what the step shows of gradients' sums and parameters' gathers. */
-static double exposed(const struct cost_case *c, const struct cost_rank *r, enum zero_class class)
+/* What a rank's replicas exchange, seconds: of gradients after each micro-batch and once a step, of parameters each time that all are
+ * gathered, of the last bucket of gradients. */
+struct exchange {
+	double micro, once, params, last;
+};
+
+static void add_exchange(const struct cost_case *c, const struct cost_rank *r, enum zero_class class, struct exchange *x)
 {
-	int zero = (int)c->job->parallel.zero;
-	double elements = elements_of(c, r, class);
-	if (elements <= 0 || c->spans[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP].ranks < 2)
-		return 0;
-	struct cut cut = zero ? cut_of(c, class) : (struct cut){ c->spans[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP], { .ranks = 1 }, 1 };
-	double forward = r->scale * r->pass.fwd, backward = r->scale * (r->pass.bwd + r->pass.tp_bwd + r->pass.again);
-	double width = c->engine->grad_width, half = zero ? 2 : 1, shade = c->engine->hides_dp || c->layout->pp == 1 ? backward : 0;
-	double bucket = fmin(width * elements, BUCKET_BYTES), params = span_all_reduce(&cut.shards, cost_width(c) * elements) / 2;
-	double grads = span_all_reduce(&cut.shards, width * elements) / half + span_all_reduce(&cut.copies, width * elements / cut.each);
-	double last = span_all_reduce(&cut.shards, bucket) / half + span_all_reduce(&cut.copies, bucket / cut.each);
-	double left = machine_exposed(c->machine, grads, shade);
-	double sums = fmax(last, (zero < 2 ? 1 : c->micros) * left);
-	double around = c->micros * (machine_exposed(c->machine, params, forward) + machine_exposed(c->machine, params, backward));
-	double after = c->engine->gathers_ahead ? machine_exposed(c->machine, params, forward) : params;
-	return sums + (zero == 0 ? 0 : zero < 3 ? after : around);
+	struct cut cut = cut_of(c, class);
+	double elements = elements_of(c, r, class), grads = c->engine->grad_width * elements, bucket = fmin(grads, BUCKET_BYTES);
+	double scatter = span_all_reduce(&cut.shards, grads) / 2, sum = span_all_reduce(&cut.copies, grads / cut.each);
+	if (elements <= 0)
+		return;
+	x->micro += c->job->parallel.zero < 2 ? 0 : scatter;
+	x->once += c->job->parallel.zero < 2 ? scatter + sum : sum;
+	x->params += span_all_reduce(&cut.shards, cost_width(c) * elements) / 2;
+	x->last = fmax(x->last, span_all_reduce(&cut.shards, bucket) / 2 + span_all_reduce(&cut.copies, bucket / cut.each));
+}
+
+/* What the step shows of it. All that goes on beside a backward pass hides behind the same seconds. */
+static double exposed(const struct cost_case *c, const struct cost_rank *r)
+{
+	const struct machine *m = c->machine;
+	struct exchange x = { 0 };
+	for (int class = 0; class < ZERO_CLASSES; class++)
+		add_exchange(c, r, class, &x);
+	bool hides = c->job->parallel.overlap, sums = hides && (c->engine->hides_dp || c->layout->pp == 1);
+	double forward = hides ? r->scale * r->pass.fwd : 0, backward = sums ? r->scale * (r->pass.bwd + r->pass.tp_bwd + r->pass.again) : 0;
+	double around = c->job->parallel.zero == 3 ? x.params : 0, each = machine_exposed(m, around, forward);
+	double after = c->job->parallel.zero == 3 ? 0 : machine_exposed(m, x.params, c->engine->gathers_ahead ? forward : 0);
+	double most = machine_exposed(m, x.micro + around, backward), last = machine_exposed(m, x.micro + around + x.once, backward);
+	return after + c->micros * each + (c->micros - 1) * most + fmax(x.last, last);
 }
 
 /* Between the two holders of a tied embedding. */
@@ -145,8 +163,9 @@ static double update(const struct cost_case *c, const struct cost_rank *r)
 	double words = c->job->optimizer.kind == OPTIMIZER_ADAMW ? 7 : 5, owned = owned_by(c, r);
 	if (c->engine->update > 0)
 		return machine_seconds(c->machine, COST_MOVED, c->engine->update * owned);
-	double moments = c->job->offload.optimizer && c->machine->host > 0 ? (words - 3) * F32 * owned : 0; /* read and written there */
-	return machine_seconds(c->machine, COST_OPTIMIZER, words * F32 * owned) + machine_offload(c->machine, moments);
+	double state = words - 3 + (c->job->precision.dtype == DTYPE_FP32 ? 0 : 2); /* moments, and masters where they are not the parameters: there and back */
+	bool away = c->job->offload.optimizer && c->machine->host > 0;
+	return machine_seconds(c->machine, COST_OPTIMIZER, words * F32 * owned) + machine_offload(c->machine, away ? state * F32 * owned : 0);
 }
 
 /* Of so many seconds' work, what the replicas wait for the slowest. */
@@ -184,14 +203,12 @@ static double shared_time(const struct cost_case *c, const struct cost_sum *sum,
 
 void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum)
 {
-	double busy = r->scale * (cost_forward(&r->pass) + cost_backward(&r->pass)), dp = tied_sum(c, r);
+	double busy = r->scale * (cost_forward(&r->pass) + cost_backward(&r->pass)), dp = tied_sum(c, r) + exposed(c, r);
 	sum->all += busy;
 	if (busy > sum->busy) {
 		sum->busy = busy;
 		sum->slow = *r;
 	}
-	for (int class = 0; class < ZERO_CLASSES; class++)
-		dp += exposed(c, r, class);
 	sum->dp = fmax(sum->dp, crowded(c) * dp);
 	sum->optimizer = fmax(sum->optimizer, crowded(c) * r->scale * update(c, r));
 }
@@ -207,7 +224,7 @@ void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, doubl
 		.tp = times * (s->tp_fwd + s->tp_bwd),
 		.cp = times * (s->cp_fwd + s->cp_bwd),
 		.ep = times * (s->ep_fwd + s->ep_bwd),
-		.bubble = c->layout->pp > 1 ? whole - stretch * busy : 0, /* one stage's would be rounding */
+		.bubble = c->layout->pp > 1 ? fmax(0, whole - stretch * busy) : 0, /* below, and of one stage, it is rounding */
 		.dp = dp,
 		.optimizer = sum->optimizer,
 		.total = whole + dp + sum->optimizer,

@@ -4,13 +4,14 @@
  *   - The pipeline's time is the schedule table's own. A plan simulates the table (plan/schedule/schedule.h); cost_step has a closed
  *     form of it, for searching: no table, no memory. Both share all else, here.
  *   - Messages between stages travel while their ranks compute; an engine that waits for them is busy meanwhile.
- *   - The gradients' ring over the replicas (for ZeRO, half of it: a reduce-scatter) hides, if the engine does so, behind the last
- *     micro-batch's backward, under ZeRO 2 and 3 behind each one's; what is longer shows, and at least the last bucket does. ZeRO 1
- *     and 2 gather the new parameters at the end of the step, ZeRO 3 before each pass, hidden behind the pass before.
+ *   - The gradients' ring over the replicas (for ZeRO, half of it: a reduce-scatter) hides, if the engine does so and the job lets it
+ *     (parallel.overlap), behind the last micro-batch's backward, under ZeRO 2 and 3 behind each one's; what is longer shows, and at
+ *     least the last bucket does. ZeRO 1 and 2 gather the new parameters at the end of the step, or ahead of their first use behind the next
+ *     forward pass; ZeRO 3 before each pass, hidden behind the pass before. What hides behind the same pass adds up.
  *   - The two holders of a tied embedding sum its gradients.
  *   - The optimizer reads and writes seven (AdamW) or five (SGD) words for each parameter that the rank owns. What is
  *     offloaded goes over the host's link.
- *   - ZeRO inside nodes gathers and scatters there, and sums the shards across nodes.
+ *   - ZeRO inside nodes gathers and scatters there, and once a step sums the shards across nodes.
  *   - Replicas wait for the slowest of them: their times spread, and the largest of n normal draws lies about √(2 ln n) deviations over
  *     the mean.
  */

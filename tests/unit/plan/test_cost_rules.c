@@ -146,6 +146,79 @@ static void offloading_costs_its_bytes(void **state)
 	t = predict(&base, &optimizer);
 	assert_true(t.optimizer > 5 * now.optimizer);
 	near(t.compute, now.compute);
+	/* Two moments and, in 2-byte types, the masters: read and written. 24 layers of 12 × 8192² parameters and an eighth of 51200 × 8192, over 8 ranks. */
+	double owned = (24 * 12 * 8192.0 * 8192 + 51200 * 8192.0) / 8;
+	assert_true(fabs((t.optimizer - now.optimizer) / (6 * 4 * owned / 50e9) - 1) < 0.02);
+}
+
+/* --- Replicas ---------------------------------------------------------------------------- */
+
+static const struct run replicas = { 64, 8192, 8, 1, 1, 1, 64, 1024, 2, 0 }; /* 8 a node, 8 micro-batches each */
+
+/* mates: replicas on a node; slower: by so much is the network. */
+static struct plan_time of_replicas(const char *words, const struct engine *engine, double flops, double slower)
+{
+	static struct scene x;
+	struct setting s = { words, "dgx-h100", engine };
+	struct plan_time t;
+	open_scene(&x, &replicas, &s, NULL);
+	x.of.mates = 8;
+	x.machine.rates[COST_PRODUCT_FWD].rate[0] *= flops;
+	for (int kind = 0; kind < GROUP_KINDS; kind++)
+		x.spans[kind].across.bandwidth /= slower;
+	cost_step(&x.of, &t);
+	free(x.stages);
+	return t;
+}
+
+/* However much the replicas' transfers hide: the seconds of a pass hide one transfer, not two. */
+static void faster_passes_shorten_a_step_of_transfers(void **state)
+{
+	static const char *const words[] = { "parallel.zero=0", "parallel.zero=1", "parallel.zero=2", "parallel.zero=3", "model.family=mixtral parallel.zero=0",
+					     "model.family=mixtral parallel.zero=2 parallel.ep=2", "model.family=mixtral parallel.zero=3" };
+	(void)state;
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		for (double slower = 1; slower < 2000; slower *= 10) {
+			double now = of_replicas(words[i], &ENGINE_MUSTER, 1, slower).total, then = of_replicas(words[i], &ENGINE_MUSTER, 1.25, slower).total;
+			if (!(then < now))
+				fail_msg("%s: %g s become %g", words[i], now, then);
+		}
+}
+
+/* Shards inside a node are summed over the nodes once a step; nothing else crosses them. */
+static void shards_in_nodes_cross_them_once(void **state)
+{
+	static const char *const words[] = { "parallel.zero=1 parallel.zero_shard=node", "parallel.zero=2 parallel.zero_shard=node",
+					     "parallel.zero=3 parallel.zero_shard=node" };
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		struct plan_time near_by = of_replicas(words[i], &ENGINE_MUSTER, 1, 100), far = of_replicas(words[i], &ENGINE_MUSTER, 1, 200);
+		/* 8 nodes' ring of an eighth of 6.9 billion gradients of 4 bytes, at 50 GB/s × 0.8 / 100. */
+		double once = 2 * 7 / 8. * 6.9e9 / 8 * 4 / 0.4e9;
+		if (!(far.dp - near_by.dp > 0.97 * once && far.dp - near_by.dp < 1.06 * once))
+			fail_msg("%s: %g s more, not %g", words[i], far.dp - near_by.dp, once);
+	}
+}
+
+/* parallel.overlap = no: each transfer is waited for. */
+static void without_overlap_nothing_hides(void **state)
+{
+	static const char *const words[][2] = { { "parallel.zero=0", "parallel.zero=0 parallel.overlap=no" },
+						{ "parallel.zero=1", "parallel.zero=1 parallel.overlap=no" },
+						{ "parallel.zero=3", "parallel.zero=3 parallel.overlap=no" } };
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		assert_true(of_replicas(words[i][1], &ENGINE_MUSTER, 1, 1).dp > 1.5 * of_replicas(words[i][0], &ENGINE_MUSTER, 1, 1).dp);
+}
+
+/* The new parameters come while the next step begins. */
+static void published_parameters_come_beside_the_next_pass(void **state)
+{
+	struct engine e = ENGINE_MUSTER;
+	(void)state;
+	e.gathers_ahead = false;
+	double now = of_replicas("parallel.zero=1", &ENGINE_MUSTER, 1, 1).dp;
+	assert_true(of_replicas("parallel.zero=1", &e, 1, 1).dp > 1.2 * now);
 }
 
 /* Products that fill the last wave are the best; one tile more takes a wave more. */
@@ -191,6 +264,10 @@ int main(void)
 		cmocka_unit_test(parts_add_up),
 		cmocka_unit_test(habits_cost_their_parts),
 		cmocka_unit_test(offloading_costs_its_bytes),
+		cmocka_unit_test(faster_passes_shorten_a_step_of_transfers),
+		cmocka_unit_test(shards_in_nodes_cross_them_once),
+		cmocka_unit_test(without_overlap_nothing_hides),
+		cmocka_unit_test(published_parameters_come_beside_the_next_pass),
 		cmocka_unit_test(waves_are_whole),
 		cmocka_unit_test(every_preset_has_a_machine),
 	};
