@@ -183,37 +183,44 @@ static int add_by_platform(struct host_reader *r, const struct xml *pci, int pla
 	return machine_gpu(r->m, &g, r->e) < 0 ? -1 : 0;
 }
 
-static int add_pci(struct host_reader *r, const struct xml *pci, int above, int numa, const char *cpus)
+/* What a PCI element is itself: a GPU or adapters, by the elements in it or by its class. */
+static int add_device(struct host_reader *r, const struct xml *pci, int above, int numa, const char *cpus)
 {
 	unsigned class = hex(pci, "class") >> 8;
 	const struct xml *gpu = xml_child(pci->first, "gpu"), *nic = xml_child(pci->first, "nic");
-	bool told = xml_get(pci, "class") != NULL, inner = xml_child(pci->first, "pci") != NULL;
-	if (!gpu && !nic && inner) {
-		int place = machine_place(r->m, PLACE_SWITCH, above, r->e);
-		if (place < 0)
-			return -1;
-		r->m->places[place].bandwidth = link_payload(pci);
-		for (const struct xml *c = xml_child(pci->first, "pci"); c; c = xml_child(c->next, "pci"))
-			if (add_pci(r, c, place, numa, cpus))
-				return -1;
-		return 0;
-	}
-	if (inner)
-		return refused(r, pci, "it is a device and holds others; NCCL writes devices below switches (class 0x060400) alone");
 	if (gpu && add_gpu(r, pci, gpu, above, numa, cpus))
 		return -1;
-	for (; nic; nic = xml_child(nic->next, "nic"))
-		if (add_nic(r, pci, nic, above, numa))
+	for (const struct xml *n = nic; n; n = xml_child(n->next, "nic"))
+		if (add_nic(r, pci, n, above, numa))
 			return -1;
-	if (gpu || xml_child(pci->first, "nic"))
+	if (gpu || nic)
 		return 0;
+	if (!xml_get(pci, "class"))
+		return xml_child(pci->first, "pci") ? 0 : add_by_platform(r, pci, above, numa, cpus);
 	/* NCCL itself writes the short classes 0x03 and 0x02 for what it cannot ask. */
-	if (!told)
-		return add_by_platform(r, pci, above, numa, cpus);
 	if (class >> 8 == 0x03 || class == 0x1200 || hex(pci, "class") == 0x03)
 		return add_gpu(r, pci, NULL, above, numa, cpus);
 	if (class >> 8 == 0x02 || class == 0x0c06 || hex(pci, "class") == 0x02)
 		return add_nic(r, pci, NULL, above, numa);
+	return 0;
+}
+
+/* What holds others is a switch; where it is a device too, that hangs beside them. */
+static int add_pci(struct host_reader *r, const struct xml *pci, int above, int numa, const char *cpus)
+{
+	const struct xml *inner = xml_child(pci->first, "pci");
+	int place = above;
+	if (inner) {
+		place = machine_place(r->m, PLACE_SWITCH, above, r->e);
+		if (place < 0)
+			return -1;
+		r->m->places[place].bandwidth = link_payload(pci);
+	}
+	if (add_device(r, pci, place, numa, cpus))
+		return -1;
+	for (; inner; inner = xml_child(inner->next, "pci"))
+		if (add_pci(r, inner, place, numa, cpus))
+			return -1;
 	return 0;
 }
 

@@ -6,7 +6,8 @@
  * or NV and the number of links side by side. Rows of adapters have no affinities; a legend of NICs (NIC0: mlx5_0) may come
  * at the end. Headers may be underlined by escape sequences; copies lose tabs, and sometimes the blank between two entries.
  *
- * It says nothing of what the GPUs are. NVLinks of more than 18 to all peers together, more than any GPU has, are
+ * It says nothing of what the GPUs are, unless the lines of `nvidia-smi -L` ("GPU 0: NVIDIA A100-SXM4-80GB (UUID: …)") stand
+ * before or after it in the file. NVLinks of more than 18 to all peers together, more than any GPU has, are
  * ports to a switch: then every number is the whole port.
  */
 #include "base/buf.h"
@@ -120,6 +121,8 @@ struct table {
 	int *lanes;             /* [gpus × gpus] */
 	bool *seen;             /* [gpus] */
 	struct found_gpu *found; /* [gpus]: affinities */
+	const struct gpu_model *model; /* what the lines of nvidia-smi -L name */
+	char label[TOPO_NAME];
 	struct err *e;
 };
 
@@ -231,6 +234,20 @@ static void read_legend(struct table *t, const char *line)
 		}
 }
 
+/* "GPU 0: NVIDIA A100-SXM4-80GB (UUID: …)" */
+static void read_name(struct table *t, const char *line)
+{
+	int number;
+	char name[TOPO_NAME];
+	if (sscanf(line, " GPU %d: %63[^(]", &number, name) != 2)
+		return;
+	size_t len = strlen(name);
+	while (len && name[len - 1] == ' ')
+		name[--len] = '\0';
+	machine_text(t->label, sizeof t->label, name);
+	t->model = gpu_called(name, 0);
+}
+
 static int read_lines(struct table *t, char *text)
 {
 	int number = 0;
@@ -245,6 +262,7 @@ static int read_lines(struct table *t, char *text)
 			return -1;
 		else if (t->n)
 			read_legend(t, line);
+		read_name(t, line);
 	}
 	for (int i = 0; i < t->gpus; i++)
 		if (!t->seen[i]) {
@@ -257,6 +275,11 @@ static int read_lines(struct table *t, char *text)
 static int lanes_of(const struct table *t, int a, int b)
 {
 	return t->lanes[(size_t)a * (size_t)t->gpus + (size_t)b];
+}
+
+static double lane_of(const struct table *t)
+{
+	return t->model && t->model->lane > 0 ? t->model->lane : NVLINK_LANE;
 }
 
 static int root_of(struct machine *m, int i)
@@ -305,7 +328,7 @@ static void take_ports(const struct table *t, struct machine *m)
 			for (int j = 0; j < t->gpus && m->gpus[i].fabric == f; j++)
 				if (lanes_of(t, i, j) > m->gpus[i].port_lanes) {
 					m->gpus[i].port_lanes = lanes_of(t, i, j);
-					m->gpus[i].port = m->gpus[i].port_lanes * NVLINK_LANE;
+					m->gpus[i].port = m->gpus[i].port_lanes * lane_of(t);
 				}
 	}
 }
@@ -317,12 +340,12 @@ static int take_links(const struct table *t, struct machine *m)
 	for (int i = 0; i < t->gpus; i++)
 		for (int j = 0; j < t->gpus; j++) {
 			int lanes = lanes_of(t, i, j);
-			const struct found_link l = { i, j, LINK_NVLINK, lanes, lanes * NVLINK_LANE };
+			const struct found_link l = { i, j, LINK_NVLINK, lanes, lanes * lane_of(t) };
 			any = any || lanes;
 			if (lanes && !m->gpus[i].port_lanes && machine_link(m, &l, t->e) < 0)
 				return -1;
 		}
-	if (any)
+	if (any && !t->model)
 		machine_unsaid(m, "NVLink's generation: a link is counted as 25 GB/s, as in the second to the fourth");
 	return 0;
 }
@@ -360,6 +383,8 @@ static int take(struct table *t, struct machine *m)
 	for (int i = 0; i < t->gpus; i++) {
 		struct found_gpu g = t->found[i];
 		g.place = g.order = -1;
+		g.model = t->model;
+		memcpy(g.label, t->label, sizeof g.label);
 		if (machine_gpu(m, &g, t->e) < 0)
 			return -1;
 	}
@@ -380,7 +405,9 @@ static int take(struct table *t, struct machine *m)
 	}
 	m->near = t->near;
 	t->near = NULL;
-	machine_unsaid(m, "which GPUs these are, their memory and rates");
+	if (!t->model)
+		machine_unsaid(m, t->label[0] ? "memory and rates of the GPUs, which are of no model known here"
+					      : "which GPUs these are (the lines of nvidia-smi -L would tell), their memory and rates");
 	machine_unsaid(m, t->nics ? "the adapters' speeds" : "network adapters");
 	machine_unsaid(m, "cores and host memory");
 	return take_links(t, m);
