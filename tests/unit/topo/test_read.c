@@ -249,7 +249,7 @@ static void a_file_of_one_node_may_be_taken_many_times(void **state)
 static void hwlocs_synthetic_machines_are_read_as_hwloc_does(void **state)
 {
 	(void)state;
-	static const char *const machines[] = { "pack:2 [numa] core:4 pu:2", "pack:2 die:2 [numa] l3:2 core:2 pu:1", "numa:4 core:3 pu:2", "core:7 pu:1",
+	static const char *const machines[] = { "pack:2 [numa] core:4 pu:2", "pack:2 die:2 [numa] l3:2 core:2 pu:1", "numa:4(indexes=2,0,3,1) core:3 pu:2", "core:7 pu:1",
 						"pack:1 [numa] [numa] core:6 pu:2", "group:2 pack:2 [numa(memory=1GB)] core:16 pu:2" };
 	static const unsigned long forms[] = { 0, HWLOC_TOPOLOGY_EXPORT_XML_FLAG_V1 };
 	for (size_t i = 0; i < 2 * sizeof machines / sizeof *machines; i++) {
@@ -279,6 +279,70 @@ static void hwlocs_synthetic_machines_are_read_as_hwloc_does(void **state)
 		cluster_free(&c);
 		hwloc_free_xmlbuffer(t, xml);
 		hwloc_topology_destroy(t);
+	}
+}
+
+static struct cluster taken(const char *text)
+{
+	struct cluster c;
+	struct err e = ERR_INIT;
+	const struct topo_text in = { .file = "it", .text = text, .len = strlen(text) };
+	if (topo_read_text(&in, &c, &e))
+		fail_msg("%s\n%s", text, e.text);
+	return c;
+}
+
+static void a_table_of_links_tells_a_mesh_from_a_switch(void **state)
+{
+	(void)state;
+	char text[32];
+	/* Four lanes to each of three peers: as many as an A100 has, so they are wired. */
+	struct cluster c = taken("GPU0 GPU1 GPU2 GPU3 CPU Affinity\nGPU0 X NV4 NV4 NV4 0-3\nGPU1 NV4 X NV4 NV4 0-3\nGPU2 NV4 NV4 X NV4 0-3\n"
+				 "GPU3 NV4 NV4 NV4 X 0-3\n");
+	assert_string_equal(link_text(&c.kinds[0], 0, 3, text), "NVL4");
+	assert_false(c.kinds[0].switched);
+	cluster_free(&c);
+	/* More than any GPU has, but not each to each: what the table does not join is not joined. */
+	c = taken("GPU0 GPU1 GPU2 CPU Affinity\nGPU0 X NV12 NV12 0-3\nGPU1 NV12 X PIX 0-3\nGPU2 NV12 PIX X 0-3\n");
+	assert_string_equal(link_text(&c.kinds[0], 1, 2, text), "PIX");
+	assert_string_equal(link_text(&c.kinds[0], 0, 1, text), "NVL12");
+	cluster_free(&c);
+	/* Two boards of switches that nothing joins. */
+	c = taken("GPU0 GPU1 GPU2 GPU3 GPU4 GPU5 CPU Affinity\nGPU0 X NV12 NV12 SYS SYS SYS 0\nGPU1 NV12 X NV12 SYS SYS SYS 0\n"
+		  "GPU2 NV12 NV12 X SYS SYS SYS 0\nGPU3 SYS SYS SYS X NV12 NV12 1\nGPU4 SYS SYS SYS NV12 X NV12 1\nGPU5 SYS SYS SYS NV12 NV12 X 1\n");
+	assert_string_equal(link_text(&c.kinds[0], 0, 2, text), "NVS12");
+	assert_string_equal(link_text(&c.kinds[0], 0, 3, text), "SYS");
+	assert_int_equal(fabrics_of(&c.kinds[0]), 2);
+	cluster_free(&c);
+}
+
+static void a_gpu_below_several_domains_is_next_to_none(void **state)
+{
+	(void)state;
+	struct cluster c = taken("<topology><object type=\"Machine\" cpuset=\"0x3\" nodeset=\"0x3\">"
+				 "<object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x1\" nodeset=\"0x1\"/>"
+				 "<object type=\"NUMANode\" os_index=\"1\" cpuset=\"0x2\" nodeset=\"0x2\"/>"
+				 "<object type=\"PCIDev\" pci_busid=\"0000:01:00.0\" pci_type=\"0302 [10de:2330]\"/></object></topology>");
+	assert_int_equal(c.kinds[0].parts[0].numa, -1);
+	assert_string_equal(c.kinds[0].device, "H100-SXM5-80GB");
+	assert_non_null(strstr(c.kinds[0].unsaid, "which NUMA domain"));
+	cluster_free(&c);
+}
+
+static void gpus_are_known_by_their_architecture(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *gpu, *device;
+	} rows[] = { { "sm=\"90\"", "H100-SXM5-80GB" }, { "sm=\"104\" gcn=\"910\"", "MI250X" }, { "sm=\"228\" gcn=\"gfx940\"", "MI300X" },
+		     { "sm=\"60\" gcn=\"906\"", "MI60" }, { "sm=\"50\"", "NVIDIA sm_50" }, { "sm=\"32\" gcn=\"gfx1100\"", "AMD gfx1100" } };
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char text[256];
+		snprintf(text, sizeof text, "<system><cpu numaid=\"-1\"><pci busid=\"0\" class=\"0x03\"><gpu dev=\"0\" %s/></pci></cpu></system>", rows[i].gpu);
+		struct cluster c = taken(text);
+		assert_string_equal(c.kinds[0].device, rows[i].device);
+		assert_int_equal(c.kinds[0].parts[0].numa, -1);
+		cluster_free(&c);
 	}
 }
 
@@ -511,6 +575,9 @@ int main(void)
 		cmocka_unit_test(trays_in_one_dump_are_nodes_of_one_domain),
 		cmocka_unit_test(a_file_of_one_node_may_be_taken_many_times),
 		cmocka_unit_test(hwlocs_synthetic_machines_are_read_as_hwloc_does),
+		cmocka_unit_test(a_table_of_links_tells_a_mesh_from_a_switch),
+		cmocka_unit_test(a_gpu_below_several_domains_is_next_to_none),
+		cmocka_unit_test(gpus_are_known_by_their_architecture),
 		cmocka_unit_test(slots_of_a_machine_without_gpus_are_as_many_as_asked),
 		cmocka_unit_test(json_is_read_back_as_it_was_written),
 		cmocka_unit_test(json_of_many_nodes_is_short),
