@@ -236,6 +236,16 @@ $(BUILD)/tests/bench/network: $(BUILD)/obj/tests/bench/network.o $(BUILD)/obj/te
 	@mkdir -p $(@D)
 	$(link) $(libs_base) $(libs_libcomm)
 
+# Placing ranks: seconds by number of ranks.
+.PHONY: bench-place
+bench-place: setup
+	@$(MAKE) --no-print-directory $(BUILD)/tests/bench/place
+	$(BUILD)/tests/bench/place
+
+$(BUILD)/tests/bench/place: $(BUILD)/obj/tests/bench/place.o $(call archives,$(PLAN_ROOMS) $(TOPO_ROOMS) base)
+	@mkdir -p $(@D)
+	$(link) $(call syslibs,$(PLAN_ROOMS) $(TOPO_ROOMS) base)
+
 # --- Install ----------------------------------------------------------------------
 
 .PHONY: install
@@ -258,6 +268,7 @@ help:
 	@echo 'make bench      speed, as shares of what this machine can do'
 	@echo 'make bench-comm the collectives beside those of Open MPI, where it is installed'
 	@echo 'make bench-schedules  each pipeline schedule'"'"'s bubble, simulated and measured'
+	@echo 'make bench-place  how long placement takes, up to 100,000 devices'
 	@echo 'make bench-network  TCP between network namespaces beside a plain stream (root)'
 	@echo 'make install    into PREFIX=/usr/local (DESTDIR is honoured)'
 	@echo 'make clean      remove build/'

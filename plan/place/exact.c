@@ -21,8 +21,9 @@ void exact_weigh(struct weigh *w, const struct cluster_slot *slots, const struct
 		if (traffic_bytes(t, kind) <= 0)
 			continue;
 		weigh_kind(w, slots, kind, t, &span, &sum);
-		out->total += out->seconds[kind] = sum.worst;
-		out->mean += sum.mean;
+		out->seconds[kind] = sum.worst;
+		out->total += (1 - t->hidden[kind]) * sum.worst;
+		out->mean += (1 - t->hidden[kind]) * sum.mean;
 	}
 }
 
@@ -129,8 +130,8 @@ static void bound(struct search *s, int placed, const struct bound *before, stru
 			out->cost.seconds[kind] = fmax(least, sum.worst);
 			out->mean[kind] = (whole * fmax(least, sum.mean) + (all - whole) * least) / all;
 		}
-		out->cost.total += out->cost.seconds[kind];
-		out->cost.mean += out->mean[kind];
+		out->cost.total += (1 - s->t->hidden[kind]) * out->cost.seconds[kind];
+		out->cost.mean += (1 - s->t->hidden[kind]) * out->mean[kind];
 	}
 }
 
@@ -196,7 +197,6 @@ static void set_least(struct search *s)
 		int n = group_size(&s->layout, kind);
 		struct span span = { .ranks = n, .nodes = 1, .per_node = n, .inside = { n * fmax(link, adapter), 0 } };
 		s->least.seconds[kind] = n > 1 ? traffic_seconds(s->t, kind, &span) : 0;
-		s->least.total += s->least.seconds[kind];
 	}
 }
 

@@ -9,6 +9,7 @@ struct walk {
 	const struct span_yard *y;
 	const struct layout *l;
 	const struct traffic *t;
+	const bool *fits;
 	struct fold *out;
 	int n, most, devices, tried;
 	struct fold now;
@@ -45,7 +46,7 @@ static void weigh(struct walk *w)
 	w->now.seconds = 0;
 	w->tried++;
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
-		w->now.seconds += traffic_seconds(w->t, kind, &spans[kind]);
+		w->now.seconds += (1 - w->t->hidden[kind]) * traffic_seconds(w->t, kind, &spans[kind]);
 	keep(w);
 }
 
@@ -57,14 +58,16 @@ static int least_prime(int n)
 	return n;
 }
 
-/* Whether no degree could have more of it here. */
-static bool full(const int rest[AXES], const int part[AXES], int room)
+/* Whether it fits and no degree could have more of it here. fits: NULL where the room is all that counts. */
+static bool full(const int rest[AXES], const int part[AXES], int room, const bool *fits)
 {
-	int all = part[0] * part[1] * part[2] * part[3];
-	for (int i = 0; i < AXES; i++)
-		if (rest[i] > part[i] && (int64_t)all * least_prime(rest[i] / part[i]) <= room)
+	int64_t all = (int64_t)part[0] * part[1] * part[2] * part[3];
+	for (int i = 0; i < AXES; i++) {
+		int64_t more = rest[i] > part[i] ? all * least_prime(rest[i] / part[i]) : room + 1;
+		if (more <= room && (!fits || fits[more]))
 			return false;
-	return true;
+	}
+	return !fits || fits[all];
 }
 
 static void level(struct walk *w, int at);
@@ -83,7 +86,7 @@ static void take(struct walk *w, int at, const int have[AXES], const int part[AX
 static void boxes(struct walk *w, int at, int axis, const int have[AXES], const int rest[AXES], int part[AXES], int room)
 {
 	if (axis == AXES) {
-		if (full(rest, part, room))
+		if (full(rest, part, room, at < 0 ? w->fits : NULL))
 			take(w, at, have, part);
 		return;
 	}
@@ -143,9 +146,10 @@ static void level(struct walk *w, int at)
 		boxes(w, at, 0, have, rest, part, room);
 }
 
-int fold_best(const struct span_yard *y, const struct layout *l, const struct traffic *t, int devices, int most, struct fold *out, int n)
+int fold_best(const struct span_yard *y, const struct layout *l, const struct traffic *t, int devices, const bool *fits, int most,
+	      struct fold *out, int n)
 {
-	struct walk w = { .y = y, .l = l, .t = t, .out = out, .n = n, .most = most, .devices = devices, .now.levels = y->levels };
+	struct walk w = { .y = y, .l = l, .t = t, .fits = fits, .out = out, .n = n, .most = most, .devices = devices, .now.levels = y->levels };
 	level(&w, -1);
 	return w.n;
 }

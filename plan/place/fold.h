@@ -9,6 +9,8 @@
 
 #include "plan/place/traffic.h"
 
+#include <stdbool.h>
+
 struct fold {
 	struct span_fold node, below[SPAN_LEVELS]; /* each divides the next */
 	int levels;
@@ -16,8 +18,9 @@ struct fold {
 };
 
 /* The `most` best for nodes of so many devices, the best first, added to out[n]; how many there are then. Equal ones: as found, block order's
- * first. */
-int fold_best(const struct span_yard *y, const struct layout *l, const struct traffic *t, int devices, int most, struct fold *out, int n);
+ * first. fits: [devices + 1] whether there is room for all ranks in boxes of so many. */
+int fold_best(const struct span_yard *y, const struct layout *l, const struct traffic *t, int devices, const bool *fits, int most,
+	      struct fold *out, int n);
 int fold_box(const struct span_fold *f);
 /* Where a rank comes when boxes are walked one after the other, a node's ranks first. */
 int fold_place(const struct layout *l, const struct fold *f, int rank);

@@ -53,7 +53,10 @@ static void add_unit(struct homes *h, int node, int *at)
 int homes_open(const struct cluster *c, struct homes **out, struct err *e)
 {
 	struct homes *h = calloc(1, sizeof *h);
-	bool *seen = calloc((size_t)c->n_nodes + 1, sizeof *seen);
+	int domains = 0;
+	for (int i = 0; i < c->n_nodes; i++)
+		domains = c->nodes[i].domain >= domains ? c->nodes[i].domain + 1 : domains;
+	bool *seen = calloc((size_t)domains + 1, sizeof *seen);
 	if (h) {
 		h->c = c;
 		h->nodes = calloc((size_t)c->n_nodes + 1, sizeof *h->nodes);
@@ -68,9 +71,9 @@ int homes_open(const struct cluster *c, struct homes **out, struct err *e)
 	}
 	for (int i = 0, at = 0; i < c->n_nodes; i++) {
 		int domain = c->nodes[i].domain;
-		if (domain >= 0 && domain < c->n_nodes && seen[domain])
+		if (domain >= 0 && seen[domain])
 			continue;
-		if (domain >= 0 && domain < c->n_nodes)
+		if (domain >= 0)
 			seen[domain] = true;
 		add_unit(h, i, &at);
 	}
@@ -104,6 +107,14 @@ int homes_sizes(const struct homes *h, int *sizes, int most)
 		n++;
 	}
 	return n;
+}
+
+bool homes_fit(const struct homes *h, int box, int ranks)
+{
+	int64_t room = 0;
+	for (int u = 0; u < h->n; u++)
+		room += h->units[u].devices / box * box;
+	return room >= ranks;
 }
 
 /* --- The order of nodes ------------------------------------------------------------- */

@@ -21,6 +21,9 @@ void homes_close(struct homes *h);
 /* Devices of nodes (of fabrics together), each size once, in rising order; how many of `most`. */
 int homes_sizes(const struct homes *h, int *sizes, int most);
 
+/* Whether so many ranks have room in boxes of `box`. */
+bool homes_fit(const struct homes *h, int box, int ranks);
+
 enum homes_order {
 	HOMES_GIVEN,  /* nodes as the cluster lists them */
 	HOMES_ODD_LAST, /* leaves with most room first, the last one as small as will do; in them large and well linked nodes first */

@@ -196,6 +196,19 @@ static int consider_fold(struct yard *y, const struct fold *f, struct err *e)
 	return 0;
 }
 
+/* The folds for nodes of so many devices, added to out[n]. -1 without memory. */
+static int list_folds(const struct yard *y, const struct span_yard *spans, int devices, int most, struct fold *out, int n)
+{
+	bool *fits = calloc((size_t)devices + 1, sizeof *fits);
+	if (!fits)
+		return -1;
+	for (int box = 1; box <= devices; box++)
+		fits[box] = homes_fit(y->homes, box, y->world);
+	n = fold_best(spans, y->l, y->t, devices, fits, most, out, n);
+	free(fits);
+	return n;
+}
+
 static int consider_folds(struct yard *y, struct err *e)
 {
 	struct span_yard *spans = malloc(sizeof *spans);
@@ -207,8 +220,10 @@ static int consider_folds(struct yard *y, struct err *e)
 		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", y->world);
 	rc = span_yard_of(y->c, spans, e);
 	for (int i = 0; !rc && i < n_sizes; i++) {
-		int from = i ? n : 0, most = from + each / n_sizes + 1;
-		n = fold_best(spans, y->l, y->t, sizes[i], most < FOLDS_MOST ? most : FOLDS_MOST, folds, from);
+		int most = n + each / n_sizes + 1;
+		n = list_folds(y, spans, sizes[i], most < FOLDS_MOST ? most : FOLDS_MOST, folds, n);
+		if (n < 0)
+			rc = err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", y->world);
 	}
 	for (int i = 0; !rc && i < n; i++)
 		rc = consider_fold(y, &folds[i], e);

@@ -2,7 +2,7 @@
  * place — which device each rank gets.
  *
  * The cost of a map is the seconds that its groups spend on a step's traffic (traffic.h) over the links that they really use, with whatever
- * shares them (weigh.h): over all kinds of group the sum of the slowest one's. Of equal maps the one with the lesser mean over the groups is
+ * shares them (weigh.h): over all kinds of group the sum of the slowest one's, less what hides behind computation. Of equal maps the one with the lesser mean over the groups is
  * taken, then the simpler one.
  *
  * Where there are at most PLACE_EXACT devices the map is the best of all (exact.h). Elsewhere it is the best of:
@@ -24,9 +24,9 @@
 enum { PLACE_EXACT = 8 };
 
 struct place_cost {
-	double total; /* seconds of a step's traffic: over all kinds, the slowest group's */
+	double total; /* seconds of a step's traffic that show: over all kinds, the slowest group's */
 	double mean;  /* the mean group's */
-	double seconds[GROUP_KINDS];
+	double seconds[GROUP_KINDS]; /* all of them, the slowest group's */
 };
 
 /* What a kind of group runs over. */

@@ -4,6 +4,9 @@
 
 #include <math.h>
 
+/* Replicas' sums and gathers go on beside the passes, and little of them shows where links are not far too slow (plan/cost/step.h). */
+#define REPLICAS_HIDDEN 0.75
+
 enum { F32 = 4 };
 
 static void put(struct traffic *t, enum group_kind kind, int i, double bytes, double times)
@@ -70,6 +73,7 @@ void traffic_of(const struct job *job, const struct model_shape *m, const struct
 {
 	*out = (struct traffic){ 0 };
 	passes(job, m, l, most_layers(l, stages), micros, out);
+	out->hidden[GROUP_DP] = out->hidden[GROUP_EDP] = REPLICAS_HIDDEN;
 	replicas(job, m, l, stages, micros, ZERO_DENSE, out);
 	if (m->experts)
 		replicas(job, m, l, stages, micros, ZERO_EXPERTS, out);

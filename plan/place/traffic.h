@@ -1,8 +1,8 @@
 /*
  * traffic — what each kind of group moves in a step of the job.
  *
- * Bytes of one operation, and how many of it a rank takes part in, one after the other; of the rank with most to do. What
- * hides behind computation is not taken off: it hides better on faster links. The formulas are those of the cost model (plan/cost/):
+ * Bytes of one operation, and how many of it a rank takes part in, one after the other; of the rank with most to do. The formulas are those
+ * of the cost model (plan/cost/):
  *   tp     an all-reduce of [tokens, hidden] after attention and after the feed-forward part, forward and backward; again where a
  *          layer is recomputed; sequence parallelism gathers two inputs again in the backward pass, half an all-reduce each
  *   cp     keys and values of the rank's tokens to the next rank, cp - 1 times; twice as much in the backward pass
@@ -26,6 +26,7 @@ struct traffic_op {
 
 struct traffic {
 	struct traffic_op ops[GROUP_KINDS][TRAFFIC_OPS]; /* those that are not there have times 0 */
+	double hidden[GROUP_KINDS]; /* share of its seconds that goes on behind computation, roughly: placement minds them less */
 };
 
 /* stages: of the whole model; micros: micro-batches of the replica with most. */

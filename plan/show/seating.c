@@ -51,7 +51,7 @@ static void print_head(const struct plan *p, struct buf *out)
 	const struct placement *s = &p->place;
 	char mine[HUMAN], block[HUMAN], worst[HUMAN];
 	human_seconds(s->worst.total, worst);
-	buf_printf(out, "\nPlacement: transfers of %s a step", human_seconds(s->cost.total, mine));
+	buf_printf(out, "\nPlacement: about %s of transfers show in a step", human_seconds(s->cost.total, mine));
 	if (s->is_block)
 		buf_printf(out, " in Slurm's block order, %s in the worst order tried\n", worst);
 	else

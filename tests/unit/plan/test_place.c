@@ -32,6 +32,7 @@ static struct traffic usual(void)
 	t.ops[GROUP_EDP][0] = (struct traffic_op){ 1e9, 1 };
 	t.ops[GROUP_PP][0] = (struct traffic_op){ 8e6, 32 };
 	t.ops[GROUP_TIE][0] = (struct traffic_op){ 1e8, 1 };
+	t.hidden[GROUP_DP] = 0.5;
 	return t;
 }
 
