@@ -89,9 +89,12 @@ static const char *word(const char *name)
 {
 	const char *at = script();
 	size_t len = strlen(name);
-	for (; at; at = strchr(at, ','), at += at != NULL)
+	while (*at) {
 		if (!strncmp(at, name, len) && (!at[len] || at[len] == ',' || at[len] == '='))
 			return at + len + (at[len] == '=');
+		at += strcspn(at, ",");
+		at += *at == ',';
+	}
 	return NULL;
 }
 

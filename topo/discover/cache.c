@@ -6,13 +6,16 @@
 #include "topo/json.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FORMAT "muster topo cache 1"
 #define AGE_MOST 86400.0 /* seconds */
+#define BOOT_NEARLY 15.0
 
 enum { PATH = 4096, ENTRY_MOST = 256 << 20 };
 
@@ -44,6 +47,24 @@ static int entry_path(const struct hostlist *nodes, char path[PATH], struct err 
 	return bad ? err_set(e, ERR_NOMEM, "no memory for the names of %d nodes", nodes->n) : 0;
 }
 
+/* Seconds of a BootTime, "2026-01-02T03:04:05"; -1: it is none. */
+static double seconds_of(const char *boot)
+{
+	struct tm t = { .tm_isdst = 0 };
+	if (sscanf(boot, "%4d-%2d-%2dT%2d:%2d:%2d", &t.tm_year, &t.tm_mon, &t.tm_mday, &t.tm_hour, &t.tm_min, &t.tm_sec) != 6)
+		return -1;
+	t.tm_year -= 1900;
+	t.tm_mon--;
+	return (double)timegm(&t);
+}
+
+/* slurmd reckons it from the time and the uptime again and again: it varies by a second or two. */
+static bool same_boot(const char *a, const char *b)
+{
+	double x = seconds_of(a), y = seconds_of(b);
+	return x >= 0 && y >= 0 ? fabs(x - y) <= BOOT_NEARLY : !strcmp(a, b);
+}
+
 static bool same_nodes(json_t *list, const struct cache_key *key)
 {
 	const struct hostlist *nodes = key->nodes;
@@ -52,7 +73,7 @@ static bool same_nodes(json_t *list, const struct cache_key *key)
 	for (int i = 0; i < nodes->n; i++) {
 		json_t *row = json_array_get(list, (size_t)i);
 		const char *name = json_string_value(json_array_get(row, 0)), *boot = json_string_value(json_array_get(row, 1));
-		if (!name || !boot || strcmp(name, nodes->names[i]) || strcmp(boot, key->boots[i]))
+		if (!name || !boot || strcmp(name, nodes->names[i]) || !same_boot(boot, key->boots[i]))
 			return false;
 	}
 	return true;

@@ -14,12 +14,16 @@ static bool field(const char *line, const char *key, const char **at, size_t *le
 {
 	size_t n = strlen(key);
 	const char *end = line + strcspn(line, "\n");
-	for (const char *p = line; p && p < end; p = memchr(p, ' ', (size_t)(end - p)), p += p != NULL) {
-		if ((size_t)(end - p) <= n || memcmp(p, key, n) || p[n] != '=')
-			continue;
-		*at = p + n + 1;
-		*len = strcspn(*at, " \n");
-		return true;
+	for (const char *p = line; (size_t)(end - p) > n;) {
+		if (!memcmp(p, key, n) && p[n] == '=') {
+			*at = p + n + 1;
+			*len = strcspn(*at, " \n");
+			return true;
+		}
+		const char *blank = memchr(p, ' ', (size_t)(end - p));
+		if (!blank)
+			return false;
+		p = blank + 1;
 	}
 	return false;
 }

@@ -81,6 +81,13 @@ static int sorts_of(const struct node_kind *k, struct sort sorts[SORTS])
 	return n;
 }
 
+static void put_latency(struct buf *out, double seconds)
+{
+	char text[HUMAN];
+	if (seconds > 0)
+		buf_printf(out, ", %s", human_seconds(seconds, text));
+}
+
 static void put_rate(struct buf *out, double least, double most)
 {
 	char a[HUMAN], b[HUMAN];
@@ -101,12 +108,14 @@ void links_summary(const struct node_kind *k, struct buf *out)
 	if (k->devices > 1 && (k->switched || !n || untold)) {
 		buf_puts(out, k->switched ? "a switch joins all: " : "each other device: ");
 		buf_printf(out, "%s", k->link_bandwidth > 0 ? human_count(k->link_bandwidth, "B/s", rate) : "not told");
+		put_latency(out, k->link_latency);
 		return;
 	}
 	for (int i = 0; i < n; i++) {
 		explain(&sorts[i].link, text);
-		buf_printf(out, "%s%s ", i ? "; " : "", text);
+		buf_printf(out, "%s%s: ", i ? "; " : "", text);
 		put_rate(out, sorts[i].least, sorts[i].link.bandwidth);
+		put_latency(out, sorts[i].link.latency);
 	}
 }
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { KINDS = 6 /* drawn in full */, TITLE = 96, KEY = 56, GAP = 28 };
+enum { KINDS = 6 /* drawn in full */, TITLE = 96, KEY = 56, GAP = 28, ODD = 8 /* nodes named */ };
 
 /* What XML gives a meaning to becomes a reference; what is no printable ASCII, a question mark. */
 static void put_char(struct buf *out, char c)
@@ -95,7 +95,7 @@ static void put_begin(struct buf *out, double height)
 	buf_printf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" font-family=\"sans-serif\">\n", SVG_WIDTH, height);
 	buf_puts(out, "<style>text{font-size:15px;fill:#222}.title{font-size:30px}.head{font-size:21px}.sub,.key{fill:#555}"
 		      ".mid{text-anchor:middle}.small{font-size:13px;fill:#555;text-anchor:middle}.on{fill:#fff;text-anchor:middle}"
-		      ".onsmall{fill:#fff;font-size:12px;text-anchor:middle}.tag{font-size:12px;fill:#2a7d3f;text-anchor:middle}</style>\n");
+		      ".onsmall{fill:#fff;font-size:12px;text-anchor:middle}.odd{fill:#b0641a;font-weight:bold}.tag{font-size:12px;fill:#2a7d3f;text-anchor:middle}</style>\n");
 	buf_printf(out, "<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n", SVG_WIDTH, height);
 }
 
@@ -104,6 +104,24 @@ static void put_title(struct svg *s)
 	int devices = cluster_devices(s->c);
 	svg_text(s, SVG_MARGIN, 52, "title", 80, s->c->name);
 	svg_words(s, SVG_MARGIN, 80, "sub", "%d node%s, %d device%s", s->c->n_nodes, human_s(s->c->n_nodes), devices, human_s(devices));
+}
+
+/* The first of the nodes that differ from their like. */
+static double put_odd(struct svg *s, double y)
+{
+	struct buf odd = BUF_INIT;
+	double height = 0;
+	int lines = 0;
+	draw_odd(s->c, &odd);
+	for (const char *at = buf_str(&odd), *end; *at && lines < ODD; at = end + 1, lines++) {
+		char line[256];
+		end = strchr(at, '\n');
+		snprintf(line, sizeof line, "%.*s", (int)(end - at), at);
+		svg_text(s, SVG_MARGIN, y + height + 14, "odd", 180, line);
+		height += 24;
+	}
+	buf_fini(&odd);
+	return height ? height + GAP / 2 : 0;
 }
 
 void draw_cluster_svg(const struct cluster *c, struct buf *out)
@@ -115,6 +133,7 @@ void draw_cluster_svg(const struct cluster *c, struct buf *out)
 	put_title(&s);
 	if (c->n_nodes > 1)
 		y += svg_fabric(&s, y) + GAP;
+	y += put_odd(&s, y);
 	for (int i = 0; i < c->n_kinds && shown < KINDS; i++) {
 		int nodes = nodes_of_kind(c, i);
 		if (!nodes)

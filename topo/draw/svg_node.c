@@ -10,7 +10,7 @@
 enum {
 	HEAD = 64, PAD = 20,
 	HUB_H = 46, DEVICE_H = 58, NIC_H = 40, CPU_H = 34, WIRE = 46, /* of a row of devices */
-	RING_H = 400, RING_W = 620, NIC_W = 150,
+	NIC_W = 150, SIDE_MOST = 64, /* of a ring */
 	GRID = 512 /* slots in a grid */, SLOT = 22, DOMAINS = 16, MOST = 72 /* devices in a row */
 };
 
@@ -21,6 +21,7 @@ struct card {
 	struct svg_box b;    /* inside of it */
 	double *at;          /* centres of devices */
 	int n_domains;
+	bool wires;          /* from devices to adapters: where each device has its place */
 };
 
 static int domain_of(const struct card *d, int numa)
@@ -55,9 +56,10 @@ static void put_head(struct card *d, double y, int nodes)
 	buf_clear(&right);
 	if (k->net_bandwidth > 0)
 		buf_printf(&right, "network %s a device", human_count(k->net_bandwidth, "B/s", a));
-	buf_printf(&right, "%s%d core%s", right.len ? ", " : "", k->cores, human_s(k->cores));
+	if (k->cores)
+		buf_printf(&right, "%s%d core%s", right.len ? ", " : "", k->cores, human_s(k->cores));
 	if (k->memory > 0)
-		buf_printf(&right, ", %s of memory", human_bytes(k->memory, b));
+		buf_printf(&right, "%s%s of memory", right.len ? ", " : "", human_bytes(k->memory, b));
 	buf_printf(d->s->out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"sub\">%s</text>\n", right_x, y + 54, buf_str(&right));
 	buf_fini(&right);
 }
@@ -91,7 +93,7 @@ static double wanted_x(const struct card *d, int nic, double otherwise)
 	double sum = 0;
 	int n = 0;
 	for (int i = 0; i < d->k->devices; i++)
-		if (d->k->parts && d->k->parts[i].nic == nic && domain_of(d, d->k->parts[i].numa) == domain_of(d, d->k->nics[nic].numa)) {
+		if (d->wires && d->k->parts[i].nic == nic && domain_of(d, d->k->parts[i].numa) == domain_of(d, d->k->nics[nic].numa)) {
 			sum += d->at[2 * i];
 			n++;
 		}
@@ -102,9 +104,15 @@ static void put_cores(struct card *d, int domain, struct svg_box b)
 {
 	const char *cpus = NULL;
 	char text[256];
+	/* What each device of it names; slots of cores each have their own. */
 	for (int i = 0; d->k->parts && i < d->k->devices; i++)
-		if (domain_of(d, d->k->parts[i].numa) == domain && *d->k->parts[i].cpus)
+		if (domain_of(d, d->k->parts[i].numa) == domain && *d->k->parts[i].cpus) {
+			if (cpus && strcmp(cpus, d->k->parts[i].cpus)) {
+				cpus = NULL;
+				break;
+			}
 			cpus = d->k->parts[i].cpus;
+		}
 	snprintf(text, sizeof text, cpus ? "NUMA %d, cores %s" : "NUMA %d", domain, cpus);
 	svg_rect(d->s, b, 6, "#e3e8ee", NULL);
 	svg_text(d->s, b.x + b.w / 2, b.y + b.h / 2 + 5, "small", (int)(b.w / 7.5), text);
@@ -123,7 +131,7 @@ static void put_row_nics(struct card *d, int domain, struct svg_box panel, doubl
 		x = x < cursor ? cursor : x;
 		cursor = x + w + 4;
 		left--;
-		for (int v = 0; d->k->parts && v < d->k->devices; v++)
+		for (int v = 0; d->wires && v < d->k->devices; v++)
 			if (d->k->parts[v].nic == i) {
 				svg_line(d->s, d->at[2 * v], d->at[2 * v + 1] + DEVICE_H / 2.0, x + w / 2, y, 3, SVG_PCIE);
 				d->s->pcie = true;
@@ -198,60 +206,84 @@ static double put_rows(struct card *d)
 
 /* --- The ring: direct links between devices, adapters at the sides --- */
 
-static void put_side(struct card *d, int side, double x, double towards)
+/* Adapters of one side, by the height of their devices: `at` and `which` have room for SIDE_MOST; how many. */
+static int order_side(const struct card *d, int side, double height, double *at, int *which)
 {
-	double at[64], least = d->b.y + 24;
-	int which[64], n = 0;
-	for (int i = 0; i < d->k->n_nics && n < 64; i++) {
-		double sum = 0, left = 0;
-		int users = 0;
-		for (int v = 0; d->k->parts && v < d->k->devices; v++)
+	int n = 0;
+	for (int i = 0; i < d->k->n_nics && n < SIDE_MOST; i++) {
+		double y = 0, x = 0;
+		int users = 0, put = n;
+		for (int v = 0; v < d->k->devices; v++)
 			if (d->k->parts[v].nic == i) {
-				sum += d->at[2 * v + 1];
-				left += d->at[2 * v];
+				y += d->at[2 * v + 1];
+				x += d->at[2 * v];
 				users++;
 			}
-		bool right = users ? left / users > d->b.x + d->b.w / 2 : i % 2;
+		bool right = users ? x / users > d->b.x + d->b.w / 2 : i % 2;
 		if (right != side)
 			continue;
-		int put = n++;
-		double y = users ? sum / users : d->b.y + RING_H / 2.0;
+		y = users ? y / users : d->b.y + height;
 		for (; put > 0 && at[put - 1] > y; put--) {
 			at[put] = at[put - 1];
 			which[put] = which[put - 1];
 		}
 		at[put] = y;
 		which[put] = i;
+		n++;
 	}
+	return n;
+}
+
+static void put_side(struct card *d, int side, double x, double towards, double height)
+{
+	double at[SIDE_MOST], least = d->b.y + 10;
+	int which[SIDE_MOST], n = order_side(d, side, height, at, which);
+	double room = n ? (height - CPU_H - 24) / n : 0, h = room - 6 < NIC_H ? room - 6 : NIC_H;
 	for (int i = 0; i < n; i++) {
-		double y = at[i] < least ? least : at[i];
-		least = y + NIC_H + 8;
+		double most = d->b.y + height - CPU_H - 14 - (n - i) * (h + 6), top = at[i] - h / 2;
+		top = top > most ? most : top;
+		top = top < least ? least : top;
+		least = top + h + 6;
 		for (int v = 0; v < d->k->devices; v++)
-			if (d->k->parts && d->k->parts[v].nic == which[i]) {
-				svg_line(d->s, towards, y, d->at[2 * v] + (side ? 48 : -48), d->at[2 * v + 1], 3, SVG_PCIE);
+			if (d->k->parts[v].nic == which[i]) {
+				svg_line(d->s, towards, top + h / 2, d->at[2 * v] + (side ? 48 : -48), d->at[2 * v + 1], 3, SVG_PCIE);
 				d->s->pcie = true;
 			}
-		put_nic(d, which[i], (struct svg_box){ x, y - NIC_H / 2.0, NIC_W, NIC_H });
+		put_nic(d, which[i], (struct svg_box){ x, top, NIC_W, h });
 	}
+}
+
+/* The domains that hold devices: how many, and the first two, that of device 0 first. */
+static int held_domains(const struct card *d, int first[2])
+{
+	int n = 1;
+	first[0] = first[1] = domain_of(d, d->k->parts[0].numa);
+	for (int i = 0; i < d->n_domains; i++) {
+		int devices, nics;
+		count_in(d, i, &devices, &nics);
+		if (!devices || i == first[0])
+			continue;
+		if (n++ == 1)
+			first[1] = i;
+	}
+	return n;
 }
 
 static double put_ring(struct card *d)
 {
-	double middle = d->b.x + d->b.w / 2, height = RING_H + 40;
-	struct svg_box ring = { middle - RING_W / 2.0, d->b.y + 34, RING_W, RING_H - 68 };
-	if (d->n_domains == 2) {
-		svg_rect(d->s, (struct svg_box){ d->b.x, d->b.y, d->b.w / 2 - 8, height }, 10, SVG_PANEL, SVG_EDGE);
-		svg_rect(d->s, (struct svg_box){ middle + 8, d->b.y, d->b.w / 2 - 8, height }, 10, SVG_PANEL, SVG_EDGE);
-	} else {
-		svg_rect(d->s, (struct svg_box){ d->b.x, d->b.y, d->b.w, height }, 10, SVG_PANEL, SVG_EDGE);
+	int first[2], held = held_domains(d, first);
+	bool many = d->k->devices > 8;
+	double middle = d->b.x + d->b.w / 2, height = many ? 560 : 440, ring_w = many ? 860 : 620;
+	struct svg_box ring = { middle - ring_w / 2, d->b.y + 34, ring_w, height - 108 };
+	for (int n = 0; n < (held == 2 ? 2 : 1); n++) {
+		struct svg_box panel = { n ? middle + 8 : d->b.x, d->b.y, held == 2 ? d->b.w / 2 - 8 : d->b.w, height };
+		svg_rect(d->s, panel, 10, SVG_PANEL, SVG_EDGE);
+		if (held <= 2)
+			put_cores(d, first[n], (struct svg_box){ panel.x + 8, panel.y + height - CPU_H - 6, panel.w - 16, CPU_H });
 	}
 	svg_ring(d->s, d->k, ring, d->at);
-	put_side(d, 0, d->b.x + 70, d->b.x + 70 + NIC_W);
-	put_side(d, 1, d->b.x + d->b.w - 70 - NIC_W, d->b.x + d->b.w - 70 - NIC_W);
-	if (d->n_domains <= 2)
-		for (int n = 0; n < d->n_domains; n++)
-			put_cores(d, n, (struct svg_box){ n ? middle + 16 : d->b.x + 8, d->b.y + height - CPU_H - 6,
-							  (d->n_domains == 2 ? d->b.w / 2 - 8 : d->b.w) - 16, CPU_H });
+	put_side(d, 0, d->b.x + 60, d->b.x + 60 + NIC_W, height);
+	put_side(d, 1, d->b.x + d->b.w - 60 - NIC_W, d->b.x + d->b.w - 60 - NIC_W, height);
 	return height;
 }
 
@@ -272,7 +304,7 @@ static double put_grid(struct card *d)
 			svg_rect(d->s, (struct svg_box){ panel.x + 12 + i % columns * (SLOT + 5), panel.y + 12 + i / columns * (SLOT + 5), SLOT, SLOT }, 4,
 				 SVG_DEVICE, NULL);
 		count_in(d, n, &devices, &nics);
-		if (d->k->n_nics && !d->k->parts)
+		if (d->k->n_nics)
 			put_row_nics(d, n, panel, panel.y + panel.h - CPU_H - NIC_H - 16, nics);
 		put_cores(d, n, (struct svg_box){ panel.x + 6, panel.y + panel.h - CPU_H - 6, w - 12, CPU_H });
 	}
@@ -299,11 +331,12 @@ double svg_kind(struct svg *s, const struct node_kind *k, int nodes, double y)
 	}
 	s->out = &inside;
 	put_head(&d, y + lift, nodes);
-	double height = !k->parts || k->devices > MOST ? put_grid(&d) : !k->switched && has_direct(k) && k->devices <= 16 ? put_ring(&d) : put_rows(&d);
+	d.wires = k->parts && k->devices <= MOST && strcmp(k->device, "cpu");
+	double height = !d.wires ? put_grid(&d) : !k->switched && has_direct(k) && k->devices <= 16 ? put_ring(&d) : put_rows(&d);
 	if (!k->switched && has_direct(k)) {
 		struct buf links = BUF_INIT;
 		links_summary(k, &links);
-		svg_text(s, d.b.x, d.b.y + height + 24, "sub", 180, buf_str(&links));
+		svg_words(s, d.b.x, d.b.y + height + 24, "sub", "%s", buf_str(&links));
 		buf_fini(&links);
 		height += 26;
 	}

@@ -109,10 +109,7 @@ static void put_figures(struct page *p, const struct node_kind *k)
 	links_summary(k, &links);
 	if (links.len) {
 		put_label(p, "links");
-		buf_printf(p->out, "%s", buf_str(&links));
-		if (k->link_latency > 0)
-			buf_printf(p->out, ", %s", human_seconds(k->link_latency, a));
-		buf_puts(p->out, "\n");
+		buf_printf(p->out, "%s\n", buf_str(&links));
 	}
 	buf_fini(&links);
 	put_label(p, "network");
@@ -203,6 +200,33 @@ static void put_device(struct page *p, const struct node_kind *k, int i, const c
 	buf_puts(p->out, "\n");
 }
 
+/* Slots of cores that nothing tells apart but their cores: how many from `at` on are one line. */
+static int alike_from(const struct node_kind *k, int at)
+{
+	const struct topo_device *d = &k->parts[at];
+	int end = at + 1;
+	while (!strcmp(k->device, "cpu") && !owns_nic(k, at) && end < k->devices && k->parts[end].numa == d->numa && k->parts[end].nic == d->nic &&
+	       k->parts[end].nic_link == d->nic_link)
+		end++;
+	return end - at;
+}
+
+/* Several slots as one: "CPU0 to CPU23". */
+static void put_alike(struct page *p, const struct node_kind *k, int first, int n)
+{
+	const struct topo_device *d = &k->parts[first];
+	buf_puts(p->out, on(p, INK_DEVICE));
+	put_plain(p->out, d->name);
+	buf_puts(p->out, " to ");
+	put_plain(p->out, k->parts[first + n - 1].name);
+	buf_puts(p->out, on(p, INK_NONE));
+	if (d->nic >= 0 && d->nic < k->n_nics) {
+		buf_printf(p->out, "  %s── %s ──%s ", on(p, link_ink(d->nic_link)), link_word(d->nic_link), on(p, INK_NONE));
+		put_nic(p, &k->nics[d->nic], false);
+	}
+	buf_puts(p->out, "\n");
+}
+
 /* The cores that all devices of a domain name, else "". */
 static const char *cpus_of(const struct node_kind *k, int numa)
 {
@@ -221,7 +245,7 @@ static void put_domain(struct page *p, const struct node_kind *k, int numa, bool
 {
 	const char *cpus = cpus_of(k, numa), *bar = last ? "   " : "│  ";
 	int devices = known_devices(k), parts = 0, at = 0;
-	for (int i = 0; i < devices; i++)
+	for (int i = 0; i < devices; i += alike_from(k, i))
 		parts += k->parts[i].numa == numa;
 	for (int i = 0; i < k->n_nics; i++)
 		parts += k->nics[i].numa == numa && !nic_owned(k, i);
@@ -235,15 +259,18 @@ static void put_domain(struct page *p, const struct node_kind *k, int numa, bool
 		put_plain(p->out, cpus);
 	}
 	buf_puts(p->out, "\n");
-	for (int i = 0; i < devices + k->n_nics; i++) {
+	for (int i = 0, n; i < devices + k->n_nics; i += n) {
 		int nic = i - devices;
+		n = nic < 0 ? alike_from(k, i) : 1;
 		if (nic < 0 ? k->parts[i].numa != numa : k->nics[nic].numa != numa || nic_owned(k, nic))
 			continue;
 		buf_printf(p->out, "    %s%s%s%s ", on(p, INK_DIM), bar, ++at == parts ? "└─" : "├─", on(p, INK_NONE));
-		if (nic < 0) {
+		if (nic < 0 && n > 1)
+			put_alike(p, k, i, n);
+		else if (nic < 0)
 			put_device(p, k, i, cpus);
+		if (nic < 0)
 			continue;
-		}
 		put_nic(p, &k->nics[nic], true);
 		if (*k->nics[nic].bus) {
 			buf_puts(p->out, "  ");

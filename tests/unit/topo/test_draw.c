@@ -19,7 +19,7 @@ static void a_box_is_a_card_with_its_parts_and_links(void **state)
 		"\n"
 		"four  1 node of 4 × A100-PCIe-80GB\n"
 		"  device    80 GiB of memory, 1.9 TB/s, 312 TFLOP/s\n"
-		"  links     2 NVLinks, direct 50.0 GB/s; over the interconnect of the sockets 10.0 GB/s, 2.00 µs\n"
+		"  links     2 NVLinks, direct: 50.0 GB/s, 2.00 µs; over the interconnect of the sockets: 10.0 GB/s, 10.0 µs\n"
 		"  network   12.5 GB/s a device, 5.00 µs, 2 adapters\n"
 		"  host      2 packages, 64 cores, 2 NUMA domains, memory 512 GiB, 2 last-level caches of 32 MiB\n"
 		"  missing   all that was not asked\n"
@@ -281,6 +281,7 @@ static void a_picture_holds_every_part(void **state)
 	assert_int_equal(count(svg, "2 lanes, 50.0 GB/s"), 2);
 	assert_int_equal(count(svg, "NUMA 1, cores 32-63"), 1);
 	assert_int_equal(count(svg, ">NVSwitch"), 0);
+	assert_int_equal(count(svg, "2 NVLinks, direct: 50.0 GB/s, 2.00 µs"), 1);
 	c.kinds[0].switched = true;
 	buf_clear(&text);
 	draw_cluster_svg(&c, &text);
