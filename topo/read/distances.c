@@ -149,6 +149,23 @@ static int lanes_in(const struct found_gpu *g, double bandwidth)
 	return n < 1 ? 1 : n > 1000 ? 1000 : (int)n;
 }
 
+/* hwloc before 2.10 counts NVLinks of the third and fourth generation twice (open-mpi/hwloc#574): then a GPU has more than its
+ * model can. */
+static void halve_what_is_counted_twice(struct matrix *x, const struct machine *m)
+{
+	bool twice = false;
+	for (int i = 0; i < x->n; i++) {
+		const struct gpu_model *model = x->rows[i].index >= 0 && x->rows[i].what == HWLOC_GPU ? m->gpus[x->rows[i].index].model : NULL;
+		double sum = 0;
+		for (int j = 0; model && j < x->n; j++)
+			if (i != j && x->rows[j].index >= 0)
+				sum += x->values[(long)i * x->n + j];
+		twice = twice || (model && model->lanes && sum > 1.5 * model->lanes * model->lane);
+	}
+	for (long i = 0; twice && i < (long)x->n * x->n; i++)
+		x->values[i] /= 2;
+}
+
 /* Ports: what a GPU has to switches, and which switches are joined. Links from switch to switch are seldom told, so fabrics
  * that the file leaves apart are taken for one, as in every machine that has two boards of switches. */
 static void take_ports(const struct matrix *x, struct machine *m, int *up)
@@ -203,6 +220,7 @@ static int take_matrix(const struct hwloc_ids *ids, const struct xml *at, enum l
 	if (!x.rows || !x.values || !up)
 		err_set(e, ERR_NOMEM, "%s: no memory for its matrices", ids->file);
 	else if (!read_rows(ids, &x, e) && !read_values(ids, &x, e)) {
+		halve_what_is_counted_twice(&x, m);
 		take_ports(&x, m, up);
 		result = take_pairs(&x, m, e);
 	}

@@ -81,19 +81,20 @@ static const struct gpu_model *model_of(struct host_reader *r, const struct xml 
 	const struct gpu_model *m = gpu_of_pci((int)vendor, (int)device);
 	const char *gcn = gpu ? xml_get(gpu, "gcn") : NULL;
 	int arch = gcn ? gcn_of(gcn) : gpu ? atoi(word(gpu, "sm")) : 0;
-	if (!m && arch > 0) {
+	bool usual = !vendor || vendor == 0xffff || vendor == PCI_NVIDIA || vendor == PCI_AMD;
+	if (!m && arch > 0 && usual) {
 		const char *grace = !r->arm || gcn ? NULL : arch == 90 ? "GH200-96GB" : arch == 100 ? "GB200-186GB" : NULL;
 		m = grace ? gpu_named(grace) : gpu_of_arch(gcn ? PCI_AMD : PCI_NVIDIA, arch);
 		if (m)
 			machine_unsaid(r->m, "the GPUs' exact model: it is taken for the commonest of its architecture");
 	}
 	if (!m) {
-		if (gcn)
+		if (vendor && device && vendor != 0xffff)
+			snprintf(g->label, sizeof g->label, "GPU %04x:%04x", vendor, device);
+		else if (gcn)
 			snprintf(g->label, sizeof g->label, "AMD gfx%x", arch);
 		else if (arch)
 			snprintf(g->label, sizeof g->label, "NVIDIA sm_%d", arch);
-		else if (vendor && device && vendor != 0xffff)
-			snprintf(g->label, sizeof g->label, "GPU %04x:%04x", vendor, device);
 		machine_unsaid(r->m, "which GPUs these are, their memory and rates");
 	}
 	return m;

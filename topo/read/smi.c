@@ -123,6 +123,7 @@ struct table {
 	struct found_gpu *found; /* [gpus]: affinities */
 	const struct gpu_model *model; /* what the lines of nvidia-smi -L name */
 	char label[TOPO_NAME];
+	bool pcie;              /* of nvidia-smi topo -mp */
 	struct err *e;
 };
 
@@ -234,15 +235,17 @@ static void read_legend(struct table *t, const char *line)
 		}
 }
 
-/* "GPU 0: NVIDIA A100-SXM4-80GB (UUID: …)" */
+/* "GPU 0: NVIDIA A100-SXM4-80GB (UUID: …)"; other tools write "GPU 0,1,2,3: NVIDIA H20". */
 static void read_name(struct table *t, const char *line)
 {
-	int number;
 	char name[TOPO_NAME];
-	if (sscanf(line, " GPU %d: %63[^(]", &number, name) != 2)
+	line += strspn(line, " ");
+	if (strncmp(line, "GPU ", 4) || !isdigit((unsigned char)line[4]))
 		return;
-	size_t len = strlen(name);
-	while (len && name[len - 1] == ' ')
+	line += 4 + strspn(line + 4, "0123456789,");
+	if (*line != ':' || sscanf(line + 1, " %63[^(]", name) != 1)
+		return;
+	for (size_t len = strlen(name); len && name[len - 1] == ' ';)
 		name[--len] = '\0';
 	machine_text(t->label, sizeof t->label, name);
 	t->model = gpu_called(name, 0);
@@ -263,6 +266,7 @@ static int read_lines(struct table *t, char *text)
 		else if (t->n)
 			read_legend(t, line);
 		read_name(t, line);
+		t->pcie = t->pcie || strstr(line, "topo -mp");
 	}
 	for (int i = 0; i < t->gpus; i++)
 		if (!t->seen[i]) {
@@ -408,6 +412,8 @@ static int take(struct table *t, struct machine *m)
 	if (!t->model)
 		machine_unsaid(m, t->label[0] ? "memory and rates of the GPUs, which are of no model known here"
 					      : "which GPUs these are (the lines of nvidia-smi -L would tell), their memory and rates");
+	if (t->pcie)
+		machine_unsaid(m, "NVLinks, which topo -mp leaves out");
 	machine_unsaid(m, t->nics ? "the adapters' speeds" : "network adapters");
 	machine_unsaid(m, "cores and host memory");
 	return take_links(t, m);

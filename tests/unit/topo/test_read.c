@@ -316,6 +316,22 @@ static void a_table_of_links_tells_a_mesh_from_a_switch(void **state)
 	cluster_free(&c);
 }
 
+/* hwloc before 2.10: 50 GB/s for what are 25. */
+static void links_that_old_hwloc_counts_twice_are_counted_once(void **state)
+{
+	(void)state;
+	char text[32];
+	struct cluster c = taken("<topology version=\"2.0\"><object type=\"Machine\" cpuset=\"0x1\"><object type=\"PU\" cpuset=\"0x1\"/>"
+				 "<object type=\"PCIDev\" gp_index=\"5\" pci_type=\"0302 [10de:20b2]\"/>"
+				 "<object type=\"PCIDev\" gp_index=\"6\" pci_type=\"0302 [10de:20b2]\"/>"
+				 "<object type=\"PCIDev\" gp_index=\"7\" pci_type=\"0680 [10de:1af1]\"/></object>"
+				 "<distances2hetero nbobjs=\"3\" name=\"NVLinkBandwidth\"><indexes>PCIDev:5 PCIDev:6 PCIDev:7</indexes>"
+				 "<u64values>0 0 600000 0 0 600000 600000 600000 0</u64values></distances2hetero></topology>");
+	assert_string_equal(link_text(&c.kinds[0], 0, 1, text), "NVS12");
+	assert_float_equal(c.kinds[0].link_bandwidth, 300e9, 1);
+	cluster_free(&c);
+}
+
 static void a_gpu_below_several_domains_is_next_to_none(void **state)
 {
 	(void)state;
@@ -576,6 +592,7 @@ int main(void)
 		cmocka_unit_test(a_file_of_one_node_may_be_taken_many_times),
 		cmocka_unit_test(hwlocs_synthetic_machines_are_read_as_hwloc_does),
 		cmocka_unit_test(a_table_of_links_tells_a_mesh_from_a_switch),
+		cmocka_unit_test(links_that_old_hwloc_counts_twice_are_counted_once),
 		cmocka_unit_test(a_gpu_below_several_domains_is_next_to_none),
 		cmocka_unit_test(gpus_are_known_by_their_architecture),
 		cmocka_unit_test(slots_of_a_machine_without_gpus_are_as_many_as_asked),
