@@ -15,6 +15,7 @@ struct shard {
 	double experts;        /* here; 1 of a dense layer */
 	double sum;            /* seconds of an all-reduce of [n, c] over tp; a gather or a reduce-scatter takes half */
 	bool sp, hides;        /* transfers behind the backward products */
+	bool dense;            /* no mixture, whose rows are gathered and summed whole, beside nothing */
 };
 
 static struct shard shard_of(const struct cost_case *c)
@@ -23,15 +24,16 @@ static struct shard shard_of(const struct cost_case *c)
 	const struct model_shape *m = c->shape;
 	const struct layout *l = c->layout;
 	double n = (double)job->batch.micro * (double)m->seq / l->cp, f = (double)m->ffn / l->tp, width = cost_width(c);
+	double kv = fmax(1, (double)m->kv_heads / l->tp); /* ranks that share a head hold a copy each */
 	bool sp = job->parallel.sp && l->tp > 1;
 	return (struct shard){
 		.n = n, .s = sp ? n / l->tp : n, .c = (double)m->hidden, .width = width,
-		.q = (double)(m->heads * m->head_dim) / l->tp, .kv = (double)(m->kv_heads * m->head_dim) / l->tp,
+		.q = (double)(m->heads * m->head_dim) / l->tp, .kv = kv * (double)m->head_dim,
 		.f = f, .up = m->gated ? 2 * f : f, .vocab = (double)m->vocab / l->tp,
 		.heads = (double)job->batch.micro * (double)m->heads / l->tp,
 		.rows = m->experts ? n * (double)m->top : n, .experts = m->experts ? (double)m->experts / l->ep : 1,
 		.sum = span_all_reduce(&c->spans[GROUP_TP], width * n * (double)m->hidden),
-		.sp = sp, .hides = c->engine->hides_tp && job->parallel.overlap && l->tp > 1,
+		.sp = sp, .hides = c->engine->hides_tp && job->parallel.overlap && l->tp > 1, .dense = !m->experts,
 	};
 }
 
@@ -61,9 +63,10 @@ static bool needed(const struct cost_case *c, enum engine_need need)
 
 static double passes_of(const struct cost_case *c, const struct shard *h, enum engine_phase phase)
 {
+	double feeds = phase == PHASE_AGAIN && !h->dense ? 0 : h->rows; /* selective recomputation leaves a mixture alone */
 	const double elements[TENSORS] = {
 		[TENSOR_STREAM] = h->s * h->c, [TENSOR_ROWS] = h->n * h->c, [TENSOR_QKV] = h->n * (h->q + 2 * h->kv), [TENSOR_ROTATED] = h->n * (h->q + h->kv),
-		[TENSOR_HEADS] = h->n * h->q, [TENSOR_UP] = h->rows * h->up, [TENSOR_ACT] = h->rows * h->f,
+		[TENSOR_HEADS] = h->n * h->q, [TENSOR_UP] = feeds * h->up, [TENSOR_ACT] = feeds * h->f,
 		[TENSOR_ROUTED] = c->shape->experts ? h->rows * h->c : 0,
 		[TENSOR_SCORES] = h->heads * (double)c->shape->seq * (double)c->shape->seq / c->layout->cp,
 	};
@@ -143,23 +146,24 @@ static double ring_left(const struct cost_case *c, const struct shard *h, double
 }
 
 /* A gather of rows whose own share is multiplied meanwhile, if the engine does so. */
-static double gather_beside(const struct cost_case *c, const struct shard *h, double product)
+static double gather_beside(const struct cost_case *c, const struct shard *h, bool hides, double product)
 {
-	return h->hides && c->engine->own_rows_first ? machine_exposed(c->machine, h->sum / 2, product / c->layout->tp) : h->sum / 2;
+	return hides && c->engine->own_rows_first ? machine_exposed(c->machine, h->sum / 2, product / c->layout->tp) : h->sum / 2;
 }
 
 static double tp_forward(const struct cost_case *c, const struct shard *h, const struct layer *y)
 {
 	if (!h->sp)
 		return 2 * h->sum;
-	return h->sum + gather_beside(c, h, y->linear[LINEAR_QKV][COST_PRODUCT_FWD]) + gather_beside(c, h, y->linear[LINEAR_UP][COST_PRODUCT_FWD]);
+	return h->sum + gather_beside(c, h, h->hides, y->linear[LINEAR_QKV][COST_PRODUCT_FWD]) +
+	       gather_beside(c, h, h->hides && h->dense, y->linear[LINEAR_UP][COST_PRODUCT_FWD]);
 }
 
 /* Of a column-parallel linear: the input's gradient is summed beside the weights' product; under sp its input is gathered again, beside the
  * input's product. */
-static double column_backward(const struct cost_case *c, const struct shard *h, const double linear[FORMS])
+static double column_backward(const struct cost_case *c, const struct shard *h, bool hides, const double linear[FORMS])
 {
-	double shade = h->hides ? 1 : 0;
+	double shade = hides ? 1 : 0;
 	if (!h->sp)
 		return machine_exposed(c->machine, h->sum, shade * linear[COST_PRODUCT_WEIGHT]);
 	return machine_exposed(c->machine, h->sum / 2, shade * linear[COST_PRODUCT_INPUT]) +
@@ -168,18 +172,20 @@ static double column_backward(const struct cost_case *c, const struct shard *h, 
 
 static double tp_backward(const struct cost_case *c, const struct shard *h, const struct layer *y)
 {
-	double seconds = column_backward(c, h, y->linear[LINEAR_QKV]) + column_backward(c, h, y->linear[LINEAR_UP]);
+	bool hides = h->hides && h->dense;
+	double seconds = column_backward(c, h, h->hides, y->linear[LINEAR_QKV]) + column_backward(c, h, hides, y->linear[LINEAR_UP]);
 	if (h->sp)
-		seconds += gather_beside(c, h, y->linear[LINEAR_OUT][COST_PRODUCT_INPUT]) + gather_beside(c, h, y->linear[LINEAR_DOWN][COST_PRODUCT_INPUT]);
+		seconds += gather_beside(c, h, h->hides, y->linear[LINEAR_OUT][COST_PRODUCT_INPUT]) +
+			   gather_beside(c, h, hides, y->linear[LINEAR_DOWN][COST_PRODUCT_INPUT]);
 	return seconds;
 }
 
 /* --- A stage ------------------------------------------------------------------------- */
 
-/* What a layer's backward pass recomputes. short: without the last product and its sum. */
+/* What a layer's backward pass recomputes. Short: without its last sum and, but for a mixture, whose gates need its result, the product before. */
 static double again_of(const struct cost_case *c, const struct shard *h, const struct layer *y, double cp, double ep)
 {
-	double last = c->engine->stops_short ? y->linear[LINEAR_DOWN][COST_PRODUCT_FWD] + (h->sp ? h->sum / 2 : h->sum) + ep : 0;
+	double last = c->engine->stops_short ? (h->dense ? y->linear[LINEAR_DOWN][COST_PRODUCT_FWD] : 0) + (h->sp ? h->sum / 2 : h->sum) : 0;
 	if (c->job->recompute.mode == RECOMPUTE_NONE)
 		return 0;
 	if (c->job->recompute.mode == RECOMPUTE_SELECTIVE)

@@ -221,6 +221,61 @@ static void published_parameters_come_beside_the_next_pass(void **state)
 	assert_true(of_replicas("parallel.zero=1", &e, 1, 1).dp > 1.2 * now);
 }
 
+/* --- Mixtures and shared heads -------------------------------------------------------------- */
+
+/* Full recomputation does all of a mixture again, both its all-to-alls and its last product, whose result the gates' gradients need
+ * (agent/model/moe.c, moe_again); selective does norms and attention. */
+static void mixtures_are_recomputed_as_they_are(void **state)
+{
+	static struct scene x;
+	static const struct run run = { 64, 8192, 8, 1, 1, 1, 64, 64, 1, 0 };
+	struct setting s = { "model.family=mixtral model.dropout=0 model.attn_dropout=0 parallel.ep=8 recompute.mode=full", "dgx-h100", &ENGINE_MUSTER };
+	(void)state;
+	open_scene(&x, &run, &s, NULL);
+	struct cost_pass t = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
+	near(t.again, t.fwd + t.ep_fwd);
+	x.job.recompute.mode = RECOMPUTE_SELECTIVE;
+	t = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
+	double stream = 2.0 * 2048 * 8192, attention = machine_attention(&x.machine, COST_ATTENTION_FWD, 2 * 2048.0 * 8192 * 2048, 2048, 128);
+	near(t.again, attention + 2 * machine_seconds(&x.machine, COST_NORM_FWD, 2 * stream));
+	free(x.stages);
+}
+
+/* A mixture's rows are gathered before their experts are known, and summed after the last one. */
+static void a_mixtures_sums_hide_behind_nothing(void **state)
+{
+	static struct scene x;
+	static const struct run run = { 64, 8192, 8, 8, 1, 1, 64, 64, 1, 0 };
+	struct setting s = { "model.family=mixtral model.dropout=0 model.attn_dropout=0 parallel.ep=8 parallel.sp=yes", "dgx-h100", &ENGINE_MUSTER };
+	(void)state;
+	open_scene(&x, &run, &s, NULL);
+	struct cost_pass mixed = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
+	x.shape.experts = x.shape.top = 0;
+	struct cost_pass dense = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
+	double half = span_all_reduce(&x.spans[GROUP_TP], 2.0 * 2048 * 8192) / 2;
+	assert_true(mixed.tp_fwd > dense.tp_fwd && mixed.tp_fwd < 4 * half);
+	assert_true(mixed.tp_bwd > dense.tp_bwd + half); /* two of its three transfers hid behind products of two experts' size */
+	free(x.stages);
+}
+
+/* With more tp ranks than key-value heads each holds a whole one. */
+static void shared_heads_are_copied(void **state)
+{
+	static struct scene x;
+	static const struct run eight = { 64, 8192, 8, 8, 1, 1, 64, 64, 1, 0 };
+	struct cost_pass t[2];
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct setting s = { i ? "model.family=llama model.kv_heads=8" : "model.family=llama model.kv_heads=2",
+				     "dgx-h100", &ENGINE_MUSTER };
+		open_scene(&x, &eight, &s, NULL);
+		t[i] = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
+		free(x.stages);
+	}
+	near(t[0].fwd, t[1].fwd);
+	near(t[0].bwd, t[1].bwd);
+}
+
 /* Products that fill the last wave are the best; one tile more takes a wave more. */
 static void waves_are_whole(void **state)
 {
@@ -268,6 +323,9 @@ int main(void)
 		cmocka_unit_test(shards_in_nodes_cross_them_once),
 		cmocka_unit_test(without_overlap_nothing_hides),
 		cmocka_unit_test(published_parameters_come_beside_the_next_pass),
+		cmocka_unit_test(mixtures_are_recomputed_as_they_are),
+		cmocka_unit_test(a_mixtures_sums_hide_behind_nothing),
+		cmocka_unit_test(shared_heads_are_copied),
 		cmocka_unit_test(waves_are_whole),
 		cmocka_unit_test(every_preset_has_a_machine),
 	};
