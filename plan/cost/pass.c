@@ -13,7 +13,7 @@ struct shard {
 	double heads;          /* of all sequences */
 	double rows;           /* that go through a feed-forward part: of a mixture top × n */
 	double experts;        /* here; 1 of a dense layer */
-	double sum;            /* seconds of an all-reduce of [n, c] over tp; a gather or a reduce-scatter takes half */
+	double sum, half;      /* seconds of an all-reduce of [n, c] over tp; of a gather or a reduce-scatter */
 	bool sp, hides;        /* transfers behind the backward products */
 	bool dense;            /* no mixture, whose rows are gathered and summed whole, beside nothing */
 };
@@ -33,6 +33,7 @@ static struct shard shard_of(const struct cost_case *c)
 		.heads = (double)job->batch.micro * (double)m->heads / l->tp,
 		.rows = m->experts ? n * (double)m->top : n, .experts = m->experts ? (double)m->experts / l->ep : 1,
 		.sum = span_all_reduce(&c->spans[GROUP_TP], width * n * (double)m->hidden),
+		.half = span_gather(&c->spans[GROUP_TP], width * n * (double)m->hidden),
 		.sp = sp, .hides = c->engine->hides_tp && job->parallel.overlap && l->tp > 1, .dense = !m->experts,
 	};
 }
@@ -148,14 +149,14 @@ static double ring_left(const struct cost_case *c, const struct shard *h, double
 /* A gather of rows whose own share is multiplied meanwhile, if the engine does so. */
 static double gather_beside(const struct cost_case *c, const struct shard *h, bool hides, double product)
 {
-	return hides && c->engine->own_rows_first ? machine_exposed(c->machine, h->sum / 2, product / c->layout->tp) : h->sum / 2;
+	return hides && c->engine->own_rows_first ? machine_exposed(c->machine, h->half, product / c->layout->tp) : h->half;
 }
 
 static double tp_forward(const struct cost_case *c, const struct shard *h, const struct layer *y)
 {
 	if (!h->sp)
 		return 2 * h->sum;
-	return h->sum + gather_beside(c, h, h->hides, y->linear[LINEAR_QKV][COST_PRODUCT_FWD]) +
+	return 2 * h->half + gather_beside(c, h, h->hides, y->linear[LINEAR_QKV][COST_PRODUCT_FWD]) +
 	       gather_beside(c, h, h->hides && h->dense, y->linear[LINEAR_UP][COST_PRODUCT_FWD]);
 }
 
@@ -166,8 +167,8 @@ static double column_backward(const struct cost_case *c, const struct shard *h, 
 	double shade = hides ? 1 : 0;
 	if (!h->sp)
 		return machine_exposed(c->machine, h->sum, shade * linear[COST_PRODUCT_WEIGHT]);
-	return machine_exposed(c->machine, h->sum / 2, shade * linear[COST_PRODUCT_INPUT]) +
-	       machine_exposed(c->machine, h->sum / 2, shade * linear[COST_PRODUCT_WEIGHT]);
+	return machine_exposed(c->machine, h->half, shade * linear[COST_PRODUCT_INPUT]) +
+	       machine_exposed(c->machine, h->half, shade * linear[COST_PRODUCT_WEIGHT]);
 }
 
 static double tp_backward(const struct cost_case *c, const struct shard *h, const struct layer *y)
@@ -185,7 +186,7 @@ static double tp_backward(const struct cost_case *c, const struct shard *h, cons
 /* What a layer's backward pass recomputes. Short: without its last sum and, but for a mixture, whose gates need its result, the product before. */
 static double again_of(const struct cost_case *c, const struct shard *h, const struct layer *y, double cp, double ep)
 {
-	double last = c->engine->stops_short ? (h->dense ? y->linear[LINEAR_DOWN][COST_PRODUCT_FWD] : 0) + (h->sp ? h->sum / 2 : h->sum) : 0;
+	double last = c->engine->stops_short ? (h->dense ? y->linear[LINEAR_DOWN][COST_PRODUCT_FWD] : 0) + (h->sp ? h->half : h->sum) : 0;
 	if (c->job->recompute.mode == RECOMPUTE_NONE)
 		return 0;
 	if (c->job->recompute.mode == RECOMPUTE_SELECTIVE)
@@ -257,8 +258,8 @@ static void add_embedding(const struct cost_case *c, const struct shard *h, stru
 {
 	t->fwd += moved(c, c->engine->embed_fwd * h->width * h->n * h->c);
 	t->bwd += moved(c, c->engine->embed_bwd * h->width * h->n * h->c) + moved(c, c->engine->accumulate * h->vocab * h->c);
-	t->tp_fwd += h->sp ? h->sum / 2 : h->sum;
-	t->tp_bwd += h->sp ? h->sum / 2 : 0;
+	t->tp_fwd += h->sp ? h->half : h->sum;
+	t->tp_bwd += h->sp ? h->half : 0;
 }
 
 /* The head's backward comes with the loss. */
@@ -275,8 +276,8 @@ static void add_head(const struct cost_case *c, const struct shard *h, struct co
 		t->fwd += machine_seconds(m, COST_XENT, 5 * h->width * logits);
 	t->fwd += machine_seconds(m, COST_NORM_FWD, 4 * stream) + moved(c, c->engine->accumulate * h->vocab * h->c);
 	t->bwd += machine_seconds(m, COST_NORM_BWD, 4 * stream);
-	t->tp_fwd += (h->sp ? h->sum / 2 : 0) + span_all_reduce(tp, F32 * h->n) + span_all_reduce(tp, F32 * 2 * h->n);
-	t->tp_bwd += h->sp ? h->sum / 2 : h->sum;
+	t->tp_fwd += (h->sp ? h->half : 0) + span_all_reduce(tp, F32 * h->n) + span_all_reduce(tp, F32 * 2 * h->n);
+	t->tp_bwd += h->sp ? h->half : h->sum;
 }
 
 struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *stage)

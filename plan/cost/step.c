@@ -57,7 +57,7 @@ double cost_wait(const struct cost_case *c)
 	if (!c->engine->waits || c->layout->pp < 2)
 		return 0;
 	return span_hop(&c->spans[GROUP_PP], message(c) / (whole ? c->layout->tp : 1)) + c->machine->sync +
-	       (whole ? span_all_reduce(&c->spans[GROUP_TP], message(c)) / 2 : 0);
+	       (whole ? span_gather(&c->spans[GROUP_TP], message(c)) : 0);
 }
 
 /* --- The replicas' transfers, the optimizer ------------------------------------------- */
@@ -114,13 +114,13 @@ static void add_exchange(const struct cost_case *c, const struct cost_rank *r, e
 {
 	struct cut cut = cut_of(c, class);
 	double elements = elements_of(c, r, class), grads = c->engine->grad_width * elements, bucket = fmin(grads, BUCKET_BYTES);
-	double scatter = span_all_reduce(&cut.shards, grads) / 2, sum = span_all_reduce(&cut.copies, grads / cut.each);
+	double scatter = span_gather(&cut.shards, grads), sum = span_all_reduce(&cut.copies, grads / cut.each);
 	if (elements <= 0)
 		return;
 	x->micro += c->job->parallel.zero < 2 ? 0 : scatter;
 	x->once += c->job->parallel.zero < 2 ? scatter + sum : sum;
-	x->params += span_all_reduce(&cut.shards, cost_width(c) * elements) / 2;
-	x->last = fmax(x->last, span_all_reduce(&cut.shards, bucket) / 2 + span_all_reduce(&cut.copies, bucket / cut.each));
+	x->params += span_gather(&cut.shards, cost_width(c) * elements);
+	x->last = fmax(x->last, span_gather(&cut.shards, bucket) + span_all_reduce(&cut.copies, bucket / cut.each));
 }
 
 /* What the step shows of it. All that goes on beside a backward pass hides behind the same seconds. */

@@ -22,14 +22,18 @@ int spans_of(const struct cluster *c, const struct layout *l, const struct clust
 	return 0;
 }
 
-/* Of a rank's messages round the ring. */
+/* NCCL's shares and latencies of its algorithms: github.com/NVIDIA/nccl, src/graph/tuning.cc. */
+#define TREE 0.92 /* of the ring's bandwidth */
+
+/* What a ring's rounds go at: the bandwidth of the slowest link; of latencies each link's, as a piece passes them one after the other. */
 static struct span_link ring_link(const struct span *s)
 {
 	struct span_link in = s->inside, out = s->across;
 	if (s->nodes < 2)
 		return in;
 	double side_by_side = s->per_node * out.bandwidth;
-	return (struct span_link){ s->per_node > 1 ? fmin(in.bandwidth, side_by_side) : out.bandwidth, fmax(in.latency, out.latency) };
+	return (struct span_link){ s->per_node > 1 ? fmin(in.bandwidth, side_by_side) : out.bandwidth,
+				   (s->nodes * out.latency + (s->ranks - s->nodes) * in.latency) / s->ranks };
 }
 
 /* 0: the links tell. */
@@ -40,13 +44,25 @@ static double measured(const struct span *s, enum measured_op op, double bytes)
 	return measured_exchange(s->measured, op, s->ranks, s->crowd, bytes) * measured_share(s->measured, s->crowd) / fmax(1, s->busy);
 }
 
-double span_all_reduce(const struct span *s, double bytes)
+/* Up a tree over the nodes and down again, along a chain in each: all bytes twice, but few latencies. */
+static double tree(const struct span *s, double bytes)
 {
-	double known = measured(s, MEASURED_ALL_REDUCE, bytes);
+	double steps = (s->per_node - 1) * s->inside.latency + ceil(log2(s->nodes)) * s->across.latency;
+	return s->nodes < 2 ? INFINITY : 2 * (bytes / (TREE * ring_link(s).bandwidth) + steps);
+}
+
+double span_gather(const struct span *s, double bytes)
+{
+	double known = measured(s, MEASURED_ALL_REDUCE, bytes) / 2;
 	struct span_link l = ring_link(s);
 	if (known > 0)
 		return known;
-	return s->ranks < 2 ? 0 : 2 * (s->ranks - 1) * (bytes / s->ranks / l.bandwidth + l.latency);
+	return s->ranks < 2 ? 0 : (s->ranks - 1) * (bytes / s->ranks / l.bandwidth + l.latency);
+}
+
+double span_all_reduce(const struct span *s, double bytes)
+{
+	return s->ranks < 2 ? 0 : fmin(2 * span_gather(s, bytes), tree(s, bytes));
 }
 
 double span_all_to_all(const struct span *s, double bytes)

@@ -72,7 +72,9 @@ void spans_nested(const struct span_yard *y, const struct layout *l, const struc
 
 /* --- Seconds ------------------------------------------------------------------------------------------ */
 
-/* A ring's all-reduce of a tensor of so many bytes; its two halves, reduce-scatter and all-gather, take half of it each. */
+/* A ring's all-gather or reduce-scatter of a tensor of so many bytes in all. */
+double span_gather(const struct span *s, double bytes);
+/* An all-reduce: both, or over many nodes, where latencies add up, a tree's. */
 double span_all_reduce(const struct span *s, double bytes);
 /* Each rank sends `bytes` in all, equal parts to each other rank. */
 double span_all_to_all(const struct span *s, double bytes);

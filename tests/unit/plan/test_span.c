@@ -249,6 +249,29 @@ static void the_closed_form_agrees_where_nodes_are_alike(void **state)
 	assert_true(n > 500);
 }
 
+/* --- Seconds ------------------------------------------------------------------------------------------ */
+
+/* A piece that goes round passes each link: with two nodes of eight, two across and the others inside. */
+static void a_rings_latency_is_its_links(void **state)
+{
+	struct span s = { .ranks = 16, .nodes = 2, .per_node = 8, .inside = { 200e9, 1e-6 }, .across = { 50e9, 9e-6 } };
+	(void)state;
+	near_to(span_gather(&s, 0), 15 * (2 * 9e-6 + 14 * 1e-6) / 16);
+	near_to(span_gather(&s, 16e9), 15e9 / 200e9 + span_gather(&s, 0)); /* eight adapters side by side give more than the port */
+}
+
+/* Among thousands of nodes small sums go up a tree and down; large ones, and gathers, round the ring. */
+static void small_sums_of_many_nodes_go_by_a_tree(void **state)
+{
+	struct span s = { .ranks = 12500, .nodes = 12500, .per_node = 1, .across = { 40e9, 5e-6 } };
+	(void)state;
+	near_to(span_all_reduce(&s, 4e6), 2 * (4e6 / (0.92 * 40e9) + 14 * 5e-6));
+	near_to(span_all_reduce(&s, 1e12), 2 * span_gather(&s, 1e12));
+	near_to(span_gather(&s, 4e6), 12499 * (4e6 / 12500 / 40e9 + 5e-6));
+	s = (struct span){ .ranks = 8, .nodes = 1, .per_node = 8, .inside = { 200e9, 3e-6 } };
+	near_to(span_all_reduce(&s, 4e6), 2 * span_gather(&s, 4e6)); /* in a node always the ring */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -261,6 +284,8 @@ int main(void)
 		cmocka_unit_test(direct_links_of_an_all_to_all_run_side_by_side),
 		cmocka_unit_test(rings_visit_each_node_once_whatever_the_order),
 		cmocka_unit_test(the_closed_form_agrees_where_nodes_are_alike),
+		cmocka_unit_test(a_rings_latency_is_its_links),
+		cmocka_unit_test(small_sums_of_many_nodes_go_by_a_tree),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
