@@ -275,6 +275,50 @@ static void a_fabric_of_trays_holds_what_crosses_trays(void **state)
 	cluster_free(&c);
 }
 
+static struct cluster preset(const char *spec)
+{
+	struct cluster c;
+	struct err e = ERR_INIT;
+	if (cluster_open(spec, 0, &c, &e))
+		fail_msg("%s", e.text);
+	return c;
+}
+
+static void the_presets_are_laid_as_the_machines_are(void **state)
+{
+	struct seating s;
+	(void)state;
+	struct cluster c = preset("dgx-1");
+	seat(&c, grid(8, 1, 1, 1, 1), &s);
+	for (int r = 0; r < 8; r++)
+		assert_int_equal(lanes(&c, s.slots[r], s.slots[(r + 1) % 8]), 2);
+	placement_free(&s.p);
+	cluster_free(&c);
+	c = preset("dgx-2:2");
+	seat(&c, grid(16, 1, 2, 1, 1), &s);
+	assert_true(s.p.is_block && s.p.links[GROUP_TP].hops == 0 && s.p.links[GROUP_DP].hops == 1);
+	placement_free(&s.p);
+	cluster_free(&c);
+	c = preset("dgx-h100:16");
+	seat(&c, grid(8, 1, 4, 1, 4), &s);
+	assert_true(s.p.is_block && s.p.links[GROUP_TP].hops == 0 && s.p.links[GROUP_DP].rails && s.p.links[GROUP_PP].rails);
+	assert_true(s.p.worst.total > 2 * s.p.cost.total);
+	placement_free(&s.p);
+	cluster_free(&c);
+	c = preset("gb200-nvl72:36");
+	seat(&c, grid(8, 1, 9, 1, 2), &s);
+	assert_int_equal(s.p.links[GROUP_DP].hops, 0);
+	assert_true(s.p.links[GROUP_DP].fabric && s.p.links[GROUP_PP].hops > 0);
+	placement_free(&s.p);
+	cluster_free(&c);
+	c = preset("pcie-a100");
+	seat(&c, grid(2, 1, 2, 1, 1), &s);
+	for (int r = 0; r < 4; r += 2)
+		assert_int_equal(s.slots[r].device / 2, s.slots[r + 1].device / 2); /* below one socket */
+	placement_free(&s.p);
+	cluster_free(&c);
+}
+
 static void named_devices_keep_their_order(void **state)
 {
 	struct seating s;
@@ -499,6 +543,7 @@ int main(void)
 		cmocka_unit_test(mixed_nodes_give_whole_nodes_to_whole_groups),
 		cmocka_unit_test(spare_nodes_are_the_odd_ones),
 		cmocka_unit_test(a_fabric_of_trays_holds_what_crosses_trays),
+		cmocka_unit_test(the_presets_are_laid_as_the_machines_are),
 		cmocka_unit_test(named_devices_keep_their_order),
 		cmocka_unit_test(up_to_eight_devices_no_map_is_better),
 		cmocka_unit_test(nothing_is_worse_than_slurms_order),

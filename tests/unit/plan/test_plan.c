@@ -486,6 +486,57 @@ static void a_thousand_ranks_fit_a_page(void **state)
 	buf_fini(&text);
 }
 
+static void the_picture_says_why_ranks_sit_where_they_do(void **state)
+{
+	struct buf text = BUF_INIT;
+	struct cluster c;
+	(void)state;
+	assert_int_equal(cluster_open("dgx-1:2", 0, &c, NULL), 0);
+	struct job job = job_of(NULL, "parallel.tp=8 parallel.dp=1 model.heads=8 model.hidden=512 model.seq=512");
+	struct plan p = plan_of(&job, &c);
+	plan_print(&job, &c, &p, &text);
+	/* Ranks, and below them their GPUs: round the ring of double NVLinks. */
+	assert_non_null(strstr(buf_str(&text), "│ 0 1 2 3 4 5 6 7 │\n    │ 0 3 2 1 5 6 7 4 │\n"));
+	assert_non_null(strstr(buf_str(&text), "in Slurm's block order"));
+	assert_non_null(strstr(buf_str(&text), "  tp                  8      1  NVLink "));
+	assert_non_null(strstr(buf_str(&text), "  free: node1\n"));
+	json_t *j = plan_json(&job, &c, &p), *place = json_object_get(j, "placement"), *tp = json_array_get(json_object_get(place, "groups"), 0);
+	assert_string_equal(json_string_value(json_object_get(place, "order")), "placed");
+	assert_true(json_real_value(json_object_get(place, "seconds")) < json_real_value(json_object_get(place, "block_seconds")));
+	assert_string_equal(json_string_value(json_array_get(json_object_get(place, "spares"), 0)), "node1");
+	assert_string_equal(json_string_value(json_object_get(tp, "kind")), "tp");
+	assert_string_equal(json_string_value(json_object_get(tp, "inside")), "NVL");
+	json_decref(j);
+	plan_free(&p);
+	buf_fini(&text);
+	cluster_free(&c);
+}
+
+/* Boxes of ranks that are no run of them: the stages' replicas share nodes. */
+static void a_table_of_folded_ranks_names_them_all(void **state)
+{
+	struct yard y;
+	struct buf text = BUF_INIT;
+	(void)state;
+	struct cluster *c = build(&y, a100, 16);
+	struct job job = job_of(NULL, "parallel.tp=2 parallel.dp=4 parallel.pp=16 model.layers=16");
+	struct plan p = plan_of(&job, c);
+	for (int r = 0; r < p.world; r++) { /* a node for two stages' halves */
+		p.ranks[r].node = p.ranks[r].at.pp / 2 * 2 + p.ranks[r].at.dp / 2;
+		p.ranks[r].slot = p.ranks[r].at.pp % 2 * 4 + p.ranks[r].at.dp % 2 * 2 + p.ranks[r].at.tp;
+	}
+	plan_print(&job, c, &p, &text);
+	assert_non_null(strstr(buf_str(&text), "  n0 … n1                              0-1  0-3       0-1       0-15\n"));
+	p.ranks[0].node = 2; /* no box any more: what there is, said as what it is */
+	p.ranks[16].node = 0;
+	buf_fini(&text);
+	text = (struct buf)BUF_INIT;
+	plan_print(&job, c, &p, &text);
+	assert_non_null(strstr(buf_str(&text), "  n0                                   0-2  0-1       0-1       8 of 1-16\n"));
+	plan_free(&p);
+	buf_fini(&text);
+}
+
 static void the_json_holds_the_whole_plan(void **state)
 {
 	struct yard y;
@@ -536,6 +587,8 @@ int main(void)
 		cmocka_unit_test(unknown_figures_still_give_a_prediction),
 		cmocka_unit_test(the_picture_shows_where_every_rank_sits),
 		cmocka_unit_test(a_thousand_ranks_fit_a_page),
+		cmocka_unit_test(the_picture_says_why_ranks_sit_where_they_do),
+		cmocka_unit_test(a_table_of_folded_ranks_names_them_all),
 		cmocka_unit_test(the_json_holds_the_whole_plan),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
