@@ -12,6 +12,7 @@
 #include "plan/model/model.h"
 #include "plan/place/place.h"
 #include "plan/schedule/schedule.h"
+#include "plan/time.h"
 #include "topo/cluster.h"
 
 #include <jansson.h>
@@ -37,18 +38,6 @@ struct plan_rank {
  * stages: of the whole model. r's place and threads are given (mates 0: all replicas are), bytes are set; r->snapshot only if `saves`. */
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l, int micros,
 		      const struct stage *stages, bool saves, struct plan_rank *r);
-
-/* Predicted seconds of a step, by part: those of the stage with most to do of the slowest replica; total is their sum. */
-struct plan_time {
-	double compute;   /* forward and backward of its micro-batches */
-	double recompute; /* what the backward passes do again */
-	double tp;        /* tensor-parallel sums in them */
-	double cp, ep;    /* the ring of keys and values, as far as attention does not hide it; tokens to experts and back */
-	double bubble;    /* waiting for other stages, messages between stages */
-	double dp;        /* sums of gradients and ZeRO's gathers of parameters, as far as the passes do not hide them */
-	double optimizer;
-	double total;
-};
 
 struct plan {
 	struct model_shape shape;

@@ -16,7 +16,7 @@ static const char page[] =
 	"muster bench calibrate — measure this machine for the planner\n"
 	"\n"
 	"SYNOPSIS\n"
-	"  muster bench calibrate [--ranks N] [--seconds S] [FILE]\n"
+	"  muster bench calibrate [--ranks N] [--seconds S] [--quick] [FILE]\n"
 	"\n"
 	"DESCRIPTION\n"
 	"  Times what training is made of, as it runs here, and keeps it for muster plan and muster run, which then predict\n"
@@ -36,6 +36,7 @@ static const char page[] =
 	"               calibration chooses)\n"
 	"  --ranks N    most agents that shall run here at once, 2 to 256 (default one a core, at least 8)\n"
 	"  --seconds S  time for each operation and size (default 0.03)\n"
+	"  --quick      small sizes only, once: in some seconds, for a first look; larger models are then predicted badly\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster bench calibrate\n"
@@ -52,6 +53,7 @@ enum { TURNS = 2 };
 struct settings {
 	int ranks;
 	double seconds;
+	bool quick;
 	const char *file; /* NULL: the default one */
 };
 
@@ -59,7 +61,7 @@ struct settings {
 
 static int measure_ops(struct bench_ops *b, struct measured_point *least, struct err *e)
 {
-	for (int turn = 0; turn < TURNS; turn++) {
+	for (int turn = 0; turn < (b->quick ? 1 : TURNS); turn++) {
 		if (bench_ops_run(b, e))
 			return -1;
 		for (int i = 0; i < b->n; i++)
@@ -105,6 +107,7 @@ static int all_machines(const struct settings *s, struct calibration *c, struct 
 	if (b == MAP_FAILED)
 		return err_errno(e, ERR_NOMEM, "no memory to measure operations");
 	b->seconds = s->seconds / TURNS;
+	b->quick = s->quick;
 	c->flops = 0;
 	c->measured.n_machines = 0;
 	printf("agents threads storage  products GF/s  attention GF/s  memory GB/s    of one agent\n");
@@ -194,7 +197,8 @@ static int calibrate(const struct settings *s)
 static int run(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "ranks", required_argument, NULL, 'r' }, { "seconds", required_argument, NULL, 's' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
+		{ "ranks", required_argument, NULL, 'r' }, { "seconds", required_argument, NULL, 's' },
+		{ "quick", no_argument, NULL, 'q' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
 	};
 	struct settings s = { .seconds = 0.03 };
 	opterr = 0;
@@ -203,6 +207,8 @@ static int run(int argc, char **argv)
 			s.ranks = atoi(optarg) ? atoi(optarg) : -1;
 		else if (c == 's')
 			s.seconds = atof(optarg);
+		else if (c == 'q')
+			s.quick = true;
 		else
 			return tool_option(&tool_bench_calibrate, c, argv);
 	}

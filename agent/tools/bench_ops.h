@@ -12,6 +12,7 @@ struct bench_ops {
 	int agents, threads;
 	bool narrow;
 	double seconds;        /* for each operation and size */
+	bool quick;            /* small sizes alone */
 	struct measured_point points[BENCH_OPS_MOST]; /* seconds: the mean over the agents of their medians */
 	int n;
 };

@@ -1,8 +1,7 @@
 #include "agent/tools/bench_plan.h"
 
 #include "agent/tools/tools.h"
-#include "plan/cost/calibration.h"
-#include "plan/layout.h"
+#include "plan/forecast.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -113,42 +112,17 @@ static int list_forms(struct bench *b, struct err *e)
 
 /* --- Predicting --------------------------------------------------------------------------------------------- */
 
-static int open_cluster(struct bench *b, const struct job *job, int world, struct cluster *c, struct err *e)
-{
-	if (cluster_open("local", world, c, e))
-		return -1;
-	if (!calibration_apply(b->calibration ? b->calibration : job->launch.calibration, job->network.backend, c, e)) {
-		b->calibrated = c->kinds[0].device_flops * c->kinds[0].devices;
-		if (c->kinds[0].measured)
-			return 0;
-		err_set(e, ERR_USAGE, "this machine was not calibrated; run muster bench calibrate");
-	}
-	cluster_free(c);
-	return -1;
-}
-
 static int predict(struct bench *b, struct bench_plan_form *f, struct err *e)
 {
 	struct job job;
-	struct cluster c;
-	struct plan plan;
-	if (load(b, f->job, &job, e))
+	struct forecast told;
+	if (load(b, f->job, &job, e) || forecast_here(&job, b->calibration, &told, e))
 		return -1;
-	struct layout l = layout_of(&job, (int)job.parallel.dp);
-	f->world = layout_world(&l);
-	if (open_cluster(b, &job, f->world, &c, e))
-		return -1;
-	int rc = plan_build(&job, &c, &plan, e);
-	if (!rc) {
-		f->predicted = plan.time;
-		for (int r = 0; r < plan.world; r++) {
-			double bytes = plan.ranks[r].total - plan.ranks[r].snapshot; /* nothing is saved here */
-			f->predicted_bytes = bytes > f->predicted_bytes ? bytes : f->predicted_bytes;
-		}
-		plan_free(&plan);
-	}
-	cluster_free(&c);
-	return rc;
+	f->world = told.world;
+	f->predicted = told.time;
+	f->predicted_bytes = told.bytes;
+	b->calibrated = told.flops;
+	return 0;
 }
 
 /* --- Measuring ---------------------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 
 #include "agent/tools/bench_train.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 
 struct bench_plan_job {

@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "plan/job/job.h"
-#include "plan/plan.h"
+#include "plan/time.h"
 
 #include <stdint.h>
 

@@ -192,11 +192,9 @@ static double crowded(const struct cost_case *c)
 	return fmax(1, c->machine->crowd);
 }
 
-/* The pipeline's time on such cores: the table's where a pass alone would not fill them, else all work. alone: of the table where each has
- * its own. */
-static double shared_time(const struct cost_case *c, const struct cost_sum *sum, double alone)
+double cost_shared(const struct cost_case *c, double busy, double alone)
 {
-	return fmax(alone * fmax(1, cost_sharing(c).load), c->micros * sum->all / c->layout->pp * c->machine->crowd);
+	return fmax(alone * fmax(1, cost_sharing(c).load), c->micros * busy / c->layout->pp * c->machine->crowd);
 }
 
 /* --- The parts ------------------------------------------------------------------------- */
@@ -204,7 +202,6 @@ static double shared_time(const struct cost_case *c, const struct cost_sum *sum,
 void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum)
 {
 	double busy = r->scale * (cost_forward(&r->pass) + cost_backward(&r->pass)), dp = tied_sum(c, r) + exposed(c, r);
-	sum->all += busy;
 	if (busy > sum->busy) {
 		sum->busy = busy;
 		sum->slow = *r;
@@ -289,13 +286,15 @@ void cost_step(const struct cost_case *c, struct plan_time *out)
 	struct passes known = { .n = 0 };
 	struct pipe pipe = { 0 };
 	struct cost_sum sum = { 0 };
+	double busy = 0;
 	for (int pp = 0; pp < c->layout->pp; pp++) {
 		struct cost_rank r;
 		struct pipe_rank times;
 		take_rank(c, pp, &known, &r, &times);
 		pipe_add(&pipe, &times);
 		cost_sum_add(c, &r, &sum);
+		busy += r.scale * (cost_forward(&r.pass) + cost_backward(&r.pass));
 	}
 	double alone = pipe_time(&pipe, c->job->parallel.schedule, c->layout->chunks, c->micros, cost_hop(c));
-	cost_sum_parts(c, &sum, shared_time(c, &sum, alone), out);
+	cost_sum_parts(c, &sum, cost_shared(c, busy, alone), out);
 }

@@ -34,6 +34,9 @@ struct cost_sharing {
 	int mates;
 };
 struct cost_sharing cost_sharing(const struct cost_case *c);
+/* The pipeline's time there: the table's, longer where a pass alone asks for more than all cores, but at least that of all ranks' work. busy: seconds of
+ * one micro-batch on all pipeline ranks; alone: of the table where each has its own, which this is where agents have a device each. */
+double cost_shared(const struct cost_case *c, double busy, double alone);
 
 /* One pipeline rank's share of a step: layers and ends of all its chunks, their passes over a micro-batch. */
 struct cost_rank {
@@ -47,7 +50,6 @@ struct cost_rank {
 struct cost_sum {
 	struct cost_rank slow; /* whose passes take longest */
 	double busy;           /* its seconds a micro-batch */
-	double all;            /* those of all ranks */
 	double dp, optimizer;  /* the most of any rank */
 };
 void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum);

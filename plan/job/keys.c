@@ -132,7 +132,7 @@ const struct job_key job_keys[] = {
 	TEXT(launch, speeds, JOB_LINE, "", "Relative speed of each device in the order of the ranks, such as 2,1,1,1: unequal ones get unequal stages and micro-batches. Empty: as their threads, where these differ."),
 	ENUM(launch, bind, "auto", binds, "Binding of agents to cores. auto: when there are enough for all agents' threads."),
 	TEXT(launch, cluster, JOB_LINE, "auto", "Machine to plan for: auto, local, slurm, or a preset such as dgx-h100:128 (128 nodes). A run is planned on the machine that it runs on."),
-	TEXT(launch, calibration, JOB_LINE, "auto", "Measured links and matrix products to plan with, as muster bench comm --calibrate and bench gemm --calibrate write them: auto (its default file, when it is there and this machine's), none, or a file."),
+	TEXT(launch, calibration, JOB_LINE, "auto", "What this host was measured at, to plan with, as muster bench calibrate writes it: auto (its default file, when it is there and this machine's), none, or a file."),
 
 	INT(slurm, nodes, "1", 1, 100000, "Nodes to ask for."),
 	INT(slurm, gpus_per_node, "0", 0, 1024, "GPUs to ask for on each node. 0: none."),
