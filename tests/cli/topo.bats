@@ -12,7 +12,7 @@ setup_file() {
 topo_as() { # machine word...
 	local machine=$1
 	shift
-	run env -u SLURM_JOB_ID NVML_DOUBLE="$machine" LD_LIBRARY_PATH="$doubles" "$MUSTER" topo "$@"
+	run env -u SLURM_JOB_ID -u CUDA_VISIBLE_DEVICES NVML_DOUBLE="$machine" LD_LIBRARY_PATH="$doubles" "$MUSTER" topo "$@"
 	echo "$output"
 }
 
@@ -46,6 +46,26 @@ topo_as() { # machine word...
 		topo_as dgx-h100,$trouble
 		[[ $status -eq 0 && ${lines[0]} == *" 8 devices" ]]
 	done
+}
+
+@test "only GPUs that CUDA_VISIBLE_DEVICES names are slots" {
+	run env -u SLURM_JOB_ID CUDA_VISIBLE_DEVICES=1,2 NVML_DOUBLE=dgx-1 LD_LIBRARY_PATH="$doubles" "$MUSTER" topo
+	echo "$output"
+	[[ $status -eq 0 && ${lines[0]} == *" 2 devices" && $output == *"GPU1      X   NV2"* ]]
+	run env -u SLURM_JOB_ID CUDA_VISIBLE_DEVICES=9 NVML_DOUBLE=dgx-1 LD_LIBRARY_PATH="$doubles" "$MUSTER" topo
+	echo "$output"
+	[[ $status -eq 0 && $output == *"× cpu"* && $output == *"missing   GPUs: CUDA_VISIBLE_DEVICES names none that is here"* ]]
+}
+
+@test "what --json prints is what --cluster reads" {
+	topo_as pair --json
+	echo "$output" >"$BATS_TEST_TMPDIR/this.json"
+	topo_as pair
+	local here=$output
+	run "$MUSTER" topo --cluster "$BATS_TEST_TMPDIR/this.json"
+	diff <(echo "$here") <(grep -v '^figures: ' <<<"$output")
+	run "$MUSTER" topo --cluster "$BATS_TEST_TMPDIR/this.json:3"
+	[[ $status -eq 0 && ${lines[0]} == *": 3 nodes, 12 devices" ]]
 }
 
 @test "where GPUs and adapters hang comes from hwloc" {

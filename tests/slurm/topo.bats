@@ -33,11 +33,11 @@ setup() {
 
 # allocated VARIABLE=VALUE... COMMAND...: runs it in an allocation of all nodes.
 allocated() {
-	run salloc --quiet --nodes=4 --exclusive --gpus-per-node=2 env "$@"
+	run salloc --quiet --nodes=4 --exclusive env "$@"
 	echo "$output"
 }
 
-# The same with GPUs, NODE=MACHINE,… may say which a node has.
+# The same with the GPUs of NVML_DOUBLE=MACHINE on every node, of NVML_DOUBLE_<node>=MACHINE on that one.
 with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
 
 @test "an allocation without drivers: its switches, its nodes, what Slurm says and no driver shows" {
@@ -60,6 +60,12 @@ with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
 	[[ $status -eq 0 && $output == *"n2: 3 GPUs where its 3 like have 4: GPU at 0000:39:00.0 is missing"* ]]
 	with_gpus NVML_DOUBLE=dgx-h100 NVML_DOUBLE_n4=dgx-h100,init "$MUSTER" topo
 	[[ $status -eq 0 && $output == *"n4: no GPU where its 3 like have 8"* ]]
+}
+
+@test "a job that was given some of the GPUs has those" {
+	run salloc --quiet --nodes=4 --gpus-per-node=2 env LD_LIBRARY_PATH="$doubles" NVML_DOUBLE=dgx-1 "$MUSTER" topo
+	echo "$output"
+	[[ $status -eq 0 && ${lines[0]} == "slurm: 4 nodes, 8 devices, 3 switches" && $output == *"4 nodes of 2 × V100"* ]]
 }
 
 @test "NVLink fabrics over several nodes are domains" {

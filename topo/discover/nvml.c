@@ -119,6 +119,7 @@ static int read_gpu(const struct api *a, unsigned index, device_t *d, struct nvm
 	if (code != SUCCESS)
 		return failed(a, what, code, e);
 	bus_of(&pci, g->bus);
+	g->index = (int)index;
 	g->vendor = (int)(pci.id & 0xffff);
 	g->id = (int)(pci.id >> 16);
 	if (a->name(*d, name, sizeof name - 1) != SUCCESS)
@@ -236,6 +237,40 @@ static int read_all(const struct api *a, struct nvml_host *h, struct err *e)
 	read_peers(a, devices, h);
 	read_fabric(a, devices, h);
 	return 0;
+}
+
+/* Whether the list names that number; -1: it is no list of numbers. */
+static int names(const char *list, int index)
+{
+	int found = 0;
+	for (const char *at = list;; at++) {
+		char *end;
+		long n = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : -1;
+		if (n < 0 || (*end != ',' && *end))
+			return -1;
+		found |= n == index;
+		at = end;
+		if (!*at)
+			return found;
+	}
+}
+
+int nvml_keep(struct nvml_host *h, const char *visible)
+{
+	int kept = 0, old[NVML_GPUS_MOST];
+	if (!visible || names(visible, 0) < 0)
+		return 0;
+	for (int i = 0; i < h->n; i++)
+		if (names(visible, h->gpus[i].index))
+			old[kept++] = i;
+	for (int i = 0; i < kept; i++)
+		h->gpus[i] = h->gpus[old[i]];
+	/* Rows and columns move to the front, so that none is read after it was written. */
+	for (int i = 0; i < kept; i++)
+		for (int j = 0; j < kept; j++)
+			h->lanes[i * kept + j] = h->lanes[old[i] * h->n + old[j]];
+	h->n = kept;
+	return kept ? 0 : -1;
 }
 
 int nvml_read(const char *library, struct nvml_host *out, struct err *e)

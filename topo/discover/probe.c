@@ -60,7 +60,7 @@ static void name_devices(const struct nvml_host *h, struct node_kind *k)
 			k->device_memory = memory;
 		if (!i || !strcmp(h->gpus[i].name, g->name))
 			continue;
-		unsaid(k, "the figures of GPU%d, another model: %s", i, h->gpus[i].name);
+		unsaid(k, "the figures of GPU%d, another model: %s", h->gpus[i].index, h->gpus[i].name);
 		break;
 	}
 	if (!m) {
@@ -101,7 +101,7 @@ static void fill_parts(const struct nvml_host *h, struct node_kind *k)
 	k->switched = h->n > 1;
 	for (int i = 0; i < h->n; i++) {
 		k->parts[i] = (struct topo_device){ .numa = -1, .nic = -1 };
-		snprintf(k->parts[i].name, sizeof k->parts[i].name, "GPU%d", i);
+		snprintf(k->parts[i].name, sizeof k->parts[i].name, "GPU%d", h->gpus[i].index);
 		snprintf(k->parts[i].bus, sizeof k->parts[i].bus, "%s", h->gpus[i].bus);
 		k->switched &= h->gpus[i].ports > 0;
 		for (int j = 0; j < h->n; j++)
@@ -154,7 +154,11 @@ int probe_kind(const char *library, struct node_kind *out, char fabric[NVML_FABR
 	struct err why = ERR_INIT;
 	int rc;
 	fabric[0] = '\0';
-	if (!nvml_read(library, &h, &why)) {
+	if (!nvml_read(library, &h, &why) && nvml_keep(&h, getenv("CUDA_VISIBLE_DEVICES"))) {
+		nvml_free(&h);
+		err_set(&why, ERR_UNSUPPORTED, "CUDA_VISIBLE_DEVICES names none that is here");
+	}
+	if (h.n) {
 		rc = gpus_of_host(&h, &k, e);
 		memcpy(fabric, h.fabric, NVML_FABRIC);
 		nvml_free(&h);

@@ -27,6 +27,7 @@ static int find_double(void **state)
 	strcat(library, "/doubles/libnvidia-ml.so.1");
 	/* The host's own PCI devices are none of ours; and the library that tells hwloc of them never frees what it knows. */
 	setenv("HWLOC_COMPONENTS", "-pci", 1);
+	unsetenv("CUDA_VISIBLE_DEVICES");
 	return access(library, R_OK);
 }
 
@@ -131,6 +132,36 @@ static void peers_that_are_cut_off_are_counted(void **state)
 	nvml_free(&h);
 }
 
+static void only_visible_gpus_are_kept(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *visible, *kept;
+	} rows[] = {
+		{ NULL, "01234567" }, { "0,3", "03" }, { "7", "7" }, { "3,0", "03" }, { "1,1,99", "1" }, { "4,5,6,7", "4567" },
+		{ "GPU-4711", "01234567" }, { "", "01234567" }, { "0,", "01234567" }, { "-1", "01234567" }, { "NoDevFiles", "01234567" },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct nvml_host all, h;
+		char kept[16] = "";
+		assert_int_equal(reads("dgx-1", &all, NULL), 0);
+		assert_int_equal(reads("dgx-1", &h, NULL), 0);
+		assert_int_equal(nvml_keep(&h, rows[i].visible), 0);
+		for (int g = 0; g < h.n; g++) {
+			snprintf(kept + g, 2, "%d", h.gpus[g].index);
+			for (int o = 0; o < h.n; o++)
+				assert_int_equal(h.lanes[g * h.n + o], all.lanes[h.gpus[g].index * 8 + h.gpus[o].index]);
+		}
+		assert_string_equal(kept, rows[i].kept);
+		nvml_free(&h);
+		nvml_free(&all);
+	}
+	struct nvml_host h;
+	assert_int_equal(reads("dgx-1", &h, NULL), 0);
+	assert_int_equal(nvml_keep(&h, "8,9"), -1);
+	nvml_free(&h);
+}
+
 static void failing_drivers_are_errors(void **state)
 {
 	(void)state;
@@ -231,6 +262,7 @@ int main(void)
 		cmocka_unit_test(links_that_are_down_do_not_count),
 		cmocka_unit_test(a_lost_gpu_leaves_the_others),
 		cmocka_unit_test(peers_that_are_cut_off_are_counted),
+		cmocka_unit_test(only_visible_gpus_are_kept),
 		cmocka_unit_test(failing_drivers_are_errors),
 		cmocka_unit_test(lying_drivers_do_no_harm),
 		cmocka_unit_test(gpus_become_the_slots_of_this_host),
