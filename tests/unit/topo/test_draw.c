@@ -198,6 +198,15 @@ static void halves_are_no_odd_ones(void **state)
 	snprintf(c.kinds[1].device, TOPO_NAME, "another model");
 	draw_odd(&c, &text);
 	assert_int_equal(text.len, 0);
+	cluster_free(&c);
+	/* Three of seven are most, and no majority. */
+	boxes(3, 7, &c);
+	lose_memory(&c.kinds[1]);
+	weaken(&c.kinds[2]);
+	c.nodes[0].kind = c.nodes[1].kind = 1;
+	c.nodes[2].kind = c.nodes[3].kind = 2;
+	draw_odd(&c, &text);
+	assert_int_equal(text.len, 0);
 	buf_fini(&text);
 	cluster_free(&c);
 }

@@ -150,6 +150,13 @@ static void switches_become_a_tree(void **state)
 	assert_int_equal(c.switches[1].parent, 0);
 	assert_int_equal(c.nodes[0].domain, -1);
 	cluster_free(&c);
+	/* In the order of Slurm's own. */
+	boxes(1, 2, &c);
+	assert_int_equal(scontrol_topology("SwitchName=leaf0 Level=0 Nodes=n1\nSwitchName=leaf1 Level=0 Nodes=n2\n"
+					   "SwitchName=spine Level=1 Nodes=n[1-2] Switches=leaf[0-1]\n", NULL, &c, NULL), 0);
+	assert_string_equal(c.switches[c.nodes[0].leaf].name, "leaf0");
+	assert_int_equal(cluster_hops(&c, 0, 1), 2);
+	cluster_free(&c);
 }
 
 static void blocks_are_leaves_and_maybe_domains(void **state)
