@@ -24,7 +24,7 @@ static void add(char *out, size_t size, const char *text)
 	snprintf(out + used, size - used, "%s%s", used ? ", " : "", text);
 }
 
-/* "NVSwitch, rails, 2 levels of switches" */
+/* "NVSwitch, rails, spine" */
 static void name_links(const struct cluster *c, const struct place_links *l, char *out, size_t size)
 {
 	char levels[32];
@@ -38,7 +38,7 @@ static void name_links(const struct cluster *c, const struct place_links *l, cha
 	if (l->rails)
 		add(out, size, "rails");
 	snprintf(levels, sizeof levels, "%d levels of switches", l->hops);
-	add(out, size, !c->switches ? "network" : l->hops == 1 ? "leaf" : l->hops == 2 ? "leaf and spine" : levels);
+	add(out, size, !c->switches ? "network" : l->hops == 1 ? "leaf" : l->hops == 2 ? "spine" : levels);
 }
 
 static double bandwidth_of(const struct place_links *l)
