@@ -26,21 +26,38 @@
 #define PCIE4 25e9
 #define PCIE5 50e9
 #define C2C 300e9
+/* Products in fp32: NVIDIA's since Ampere as TF32. Data sheets: 15.7 of the V100's 125 TFLOPS, 8.1 of the T4's 65; 46.1 of the MI100's 184.6,
+ * 95.7 of the MI250X's 383. */
+#define HALF 0.5
+#define EIGHTH 0.125
+#define QUARTER 0.25
 
 static const struct gpu {
 	const char *name; /* how the device's begins; the first row that fits counts */
 	int units;
 	double best, lasting, host;
+	double wide; /* fp32 products' rate over the 2-byte ones' */
 } gpus[] = {
-	{ "A100-PCIe", 108, 0.811, AMPERE, PCIE4 }, { "A800-PCIe", 108, 0.811, AMPERE, PCIE4 }, { "A100", 108, 0.869, AMPERE, PCIE4 },
-	{ "A800", 108, 0.869, AMPERE, PCIE4 },      { "A30", 56, 0.8, AMPERE, PCIE4 },          { "H100-PCIe", 114, 0.75, HOPPER, PCIE5 },
-	{ "H100", 132, 0.803, HOPPER, PCIE5 },      { "H800", 132, 0.803, HOPPER, PCIE5 },      { "H200", 132, 0.803, HOPPER, PCIE5 },
-	{ "H20", 78, 0.85, AMPERE, PCIE5 },         { "GH200", 132, 0.838, HOPPER, C2C },       { "GB200", 148, 0.729, HOPPER, C2C },
-	{ "GB300", 148, 0.729, HOPPER, C2C },       { "B200", 148, 0.776, HOPPER, PCIE5 },      { "B300", 148, 0.786, HOPPER, PCIE5 },
-	{ "L40S", 142, 0.65, AMPERE, PCIE4 },       { "L40", 142, 0.8, AMPERE, PCIE4 },         { "L4", 58, 0.6, AMPERE, PCIE4 },
-	{ "A10", 72, 0.7, AMPERE, PCIE4 },          { "A40", 84, 0.7, AMPERE, PCIE4 },          { "T4", 40, 0.5, AMPERE, PCIE3 },
-	{ "V100", 80, 0.8, AMPERE, PCIE3 },         { "P100", 56, 0.85, AMPERE, PCIE3 },        { "MI300A", 228, 0.51, HOPPER, C2C },
-	{ "MI300X", 304, 0.514, HOPPER, PCIE5 },    { "MI325X", 304, 0.604, HOPPER, PCIE5 },    { "", 0, 0.75, HOPPER, PCIE3 },
+	{ "A100-PCIe", 108, 0.811, AMPERE, PCIE4, HALF },       { "A800-PCIe", 108, 0.811, AMPERE, PCIE4, HALF },
+	{ "A100", 108, 0.869, AMPERE, PCIE4, HALF },            { "A800", 108, 0.869, AMPERE, PCIE4, HALF },
+	{ "A30", 56, 0.8, AMPERE, PCIE4, HALF },                { "H100-PCIe", 114, 0.75, HOPPER, PCIE5, HALF },
+	{ "H800-PCIe", 114, 0.75, HOPPER, PCIE5, HALF },        { "H100", 132, 0.803, HOPPER, PCIE5, HALF },
+	{ "H800", 132, 0.803, HOPPER, PCIE5, HALF },            { "H200", 132, 0.803, HOPPER, PCIE5, HALF },
+	{ "H20", 78, 0.85, AMPERE, PCIE5, HALF },               { "GH200", 132, 0.838, HOPPER, C2C, HALF },
+	{ "GB200", 148, 0.729, HOPPER, C2C, HALF },             { "GB300", 148, 0.729, HOPPER, C2C, HALF },
+	{ "GB10", 48, 0.7, HOPPER, C2C, HALF },                 { "B200", 148, 0.776, HOPPER, PCIE5, HALF },
+	{ "B300", 148, 0.786, HOPPER, PCIE5, HALF },            { "L40S", 142, 0.65, AMPERE, PCIE4, HALF },
+	{ "L40", 142, 0.8, AMPERE, PCIE4, HALF },               { "L4", 58, 0.6, AMPERE, PCIE4, HALF },
+	{ "A10G", 80, 0.7, AMPERE, PCIE4, HALF },               { "A10", 72, 0.7, AMPERE, PCIE4, HALF },
+	{ "A40", 84, 0.7, AMPERE, PCIE4, HALF },                { "RTX-A6000", 84, 0.7, AMPERE, PCIE4, HALF },
+	{ "RTX-3090", 82, 0.7, AMPERE, PCIE4, HALF },           { "RTX-4090", 128, 0.8, AMPERE, PCIE4, HALF },
+	{ "T4", 40, 0.5, AMPERE, PCIE3, EIGHTH },               { "V100", 80, 0.8, AMPERE, PCIE3, EIGHTH },
+	{ "P100", 56, 0.85, AMPERE, PCIE3, HALF },              { "MI300A", 228, 0.51, HOPPER, C2C, HALF },
+	{ "MI300X", 304, 0.514, HOPPER, PCIE5, HALF },          { "MI325X", 304, 0.604, HOPPER, PCIE5, HALF },
+	{ "MI250X", 110, 0.75, AMPERE, PCIE4, QUARTER },        { "MI250", 104, 0.75, AMPERE, PCIE4, QUARTER },
+	{ "MI210", 104, 0.75, AMPERE, PCIE4, QUARTER },         { "MI100", 120, 0.75, AMPERE, PCIE4, QUARTER },
+	{ "MI60", 64, 0.75, AMPERE, PCIE4, HALF },              { "MI50", 60, 0.75, AMPERE, PCIE4, HALF },
+	{ "", 0, 0.75, HOPPER, PCIE3, HALF },
 };
 
 /*
@@ -69,7 +86,6 @@ static const struct gpu {
 #define HIDES 0.85
 #define SYNC 100e-6
 #define SPREAD 0.012
-#define WIDE 0.5 /* fp32 products of the 2-byte ones' rate */
 
 /* CPUs that were not measured: an ordinary BLAS's share of the cores' peak, STREAM's of the memory's, a parallel region's start. */
 #define CPU_PRODUCTS 0.70
@@ -103,7 +119,7 @@ void machine_of(const struct node_kind *k, bool narrow, double part, struct mach
 	if (!strcmp(k->device, "cpu"))
 		return;
 	const struct gpu *g = gpu_of(k->device);
-	double products = g->best * g->lasting * flops * (narrow ? 1 : WIDE);
+	double products = g->best * g->lasting * flops * (narrow ? 1 : g->wide);
 	*out = (struct machine){ .op = OP, .units = g->units, .wave = WAVE, .link_share = LINK, .net_share = NET, .hides = HIDES, .host = g->host,
 				 .sync = SYNC, .spread = SPREAD };
 	out->rates[COST_PRODUCT_FWD] = flat(products);

@@ -11,7 +11,7 @@ struct job;
 struct plan;
 
 /* part: of a CPU node, the share of its device figures that an agent has; 1 of a GPU. narrow: products in 2-byte types; GPUs have fp32 ones
- * at half of that rate (TF32). Figures that are not known are taken as one slow core's. */
+ * at a share of that rate (devices.c). Figures that are not known are taken as one slow core's. */
 void machine_of(const struct node_kind *k, bool narrow, double part, struct machine *out);
 /* What each of `agents` on such a node with so many threads is: as measured there (measured.h), else by machine_of; a GPU has one agent, whatever
  * its threads. */
