@@ -123,7 +123,8 @@ static int take_array(const struct spot *s, const json_t *o, const char *key, co
 		return 0;
 	size_t count = json_array_size(a);
 	if (!json_is_array(a) || !count || count > (size_t)most || (exact >= 0 && count != (size_t)exact))
-		return refused(s, key, exact >= 0 ? "it must be a list with an entry for each device" : "it must be a list, neither empty nor of more than a machine has");
+		return refused(s, key, exact >= 0 ? "it must be a list with an entry for each device"
+						  : "it must be a list, neither empty nor of more than a machine has");
 	char *rows = calloc(count, size);
 	if (!rows)
 		return err_set(s->e, ERR_NOMEM, "%s: no memory for %s", s->file, key);

@@ -6,26 +6,18 @@
  * class 0x0604: a switch, its ports not told) in each other, which hold <gpu> (dev, sm: compute capability, of AMD gcn) or
  * <nic> with <net> (name, speed in Mb/s). A <gpu> holds <nvlink> or <xgmi> (target, count, tclass: the target's class).
  *
- * A dump tells the links; a file written by hand for NCCL_TOPO_FILE has no <gpu> and leaves NVLink to the driver. GPUs of
- * several hosts in one dump (a multi-node NVLink fabric) are nodes of one domain.
+ * A dump tells the links; a file written by hand for NCCL_TOPO_FILE has no <gpu> and leaves NVLink to the driver.
  */
-#include "topo/internal.h"
+#include "topo/read/nccl.h"
+
 #include "topo/read/machine.h"
 #include "topo/read/nics.h"
-#include "topo/read/read.h"
-#include "topo/read/xml.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { HOSTS_MOST = 1024, SPEED_MOST = 10000000 /* Mb/s of an adapter: what claims more is in another unit */ };
-
-static bool sniff(const struct topo_text *in)
-{
-	return xml_begins_with(in->text, "system") || xml_begins_with(in->text, "graphs");
-}
+enum { SPEED_MOST = 10000000 }; /* Mb/s of an adapter: what claims more is in another unit */
 
 struct host_reader {
 	struct machine *m;
@@ -36,6 +28,12 @@ struct host_reader {
 	bool any_gpu;                 /* there are such: a dump, which tells the links */
 	struct err *e;
 };
+
+bool nccl_of_host(const struct xml *cpu, const char *host)
+{
+	const char *own = xml_get(cpu, "host_hash");
+	return !strcmp(own ? own : "", host);
+}
 
 static const char *word(const struct xml *x, const char *name)
 {
@@ -139,22 +137,26 @@ static int add_net(struct host_reader *r, const struct xml *pci, const struct xm
 	return machine_nic(r->m, &n, r->e) < 0 ? -1 : 0;
 }
 
-/* One <nic>, or a PCI device that is an adapter by its class: as many as it has ports, one where none is named. */
-static int add_nic(struct host_reader *r, const struct xml *pci, const struct xml *nic, int place, int numa)
+/* A PCI device that is an adapter by its class: its ports are not named. */
+static int add_unnamed(struct host_reader *r, const struct xml *pci, int place, int numa)
 {
-	const struct xml *net = nic ? xml_child(nic->first, "net") : NULL;
 	struct found_nic n = { .place = place, .numa = numa };
-	for (; net; net = xml_child(net->next, "net")) {
-		if (add_net(r, pci, net, place, numa))
-			return -1;
-		n.latency = 1;
-	}
-	if (n.latency > 0 || !pci)
-		return 0;
 	machine_bus(word(pci, "busid"), n.bus);
 	nic_figures(hex(pci, "class") >> 8, hex(pci, "vendor"), hex(pci, "device"), link_payload(pci), &n.bandwidth, &n.latency);
 	machine_unsaid(r->m, n.bandwidth > 0 ? "the network adapters' names" : "the network adapters' names and speeds");
 	return machine_nic(r->m, &n, r->e) < 0 ? -1 : 0;
+}
+
+/* A <nic> below a PCI device, or NULL, is as many adapters as it names ports. */
+static int add_nic(struct host_reader *r, const struct xml *pci, const struct xml *nic, int place, int numa)
+{
+	const struct xml *net = xml_child(nic->first, "net");
+	if (!net && pci)
+		return add_unnamed(r, pci, place, numa);
+	for (; net; net = xml_child(net->next, "net"))
+		if (add_net(r, pci, net, place, numa))
+			return -1;
+	return 0;
 }
 
 /* Files that leave the class to the driver, of machines whose slots are known: "g5.48xlarge" in AWS's documentation has its
@@ -177,7 +179,7 @@ static int add_by_platform(struct host_reader *r, const struct xml *pci, int pla
 				       "(GPU) or class=\"0x020000\" (adapter)");
 	machine_unsaid(r->m, "what its PCI devices are (they have no class): they are taken for those of the platform it names");
 	if (device < p->first || device > p->last)
-		return add_nic(r, pci, NULL, place, numa);
+		return add_unnamed(r, pci, place, numa);
 	struct found_gpu g = { .place = place, .numa = numa, .order = -1, .pcie = link_payload(pci), .model = gpu_named(p->gpu) };
 	machine_bus(bus, g.bus);
 	machine_mask(cpus, g.cpus);
@@ -202,7 +204,7 @@ static int add_device(struct host_reader *r, const struct xml *pci, int above, i
 	if (class >> 8 == 0x03 || class == 0x1200 || hex(pci, "class") == 0x03)
 		return add_gpu(r, pci, NULL, above, numa, cpus);
 	if (class >> 8 == 0x02 || class == 0x0c06 || hex(pci, "class") == 0x02)
-		return add_nic(r, pci, NULL, above, numa);
+		return add_unnamed(r, pci, above, numa);
 	return 0;
 }
 
@@ -304,11 +306,6 @@ static int add_link(struct host_reader *r, const struct bus_row *rows, int from,
 	return machine_link(r->m, &l, r->e) < 0 ? -1 : 0;
 }
 
-static bool of_host(const struct xml *cpu, const char *host)
-{
-	return !strcmp(word(cpu, "host_hash"), host);
-}
-
 static int add_links(struct host_reader *r)
 {
 	struct bus_row *rows = calloc((size_t)r->m->n_gpus + 1, sizeof *rows);
@@ -336,7 +333,7 @@ static int read_host(struct host_reader *r, const struct xml *system, int device
 	if (machine_place(m, PLACE_MACHINE, -1, r->e) < 0)
 		return -1;
 	for (const struct xml *c = xml_child(system->first, "cpu"); c; c = xml_child(c->next, "cpu"))
-		if (of_host(c, r->host) && add_cpu(r, c))
+		if (nccl_of_host(c, r->host) && add_cpu(r, c))
 			return -1;
 	if (!m->n_gpus)
 		return refused(r, system, "it names no GPU; dump it with NCCL_TOPO_DUMP_FILE from a job that uses them");
@@ -350,7 +347,7 @@ static int read_host(struct host_reader *r, const struct xml *system, int device
 	return machine_finish(m, devices, out, r->e);
 }
 
-static int open_host(const struct topo_text *in, const struct xml *system, const char *host, struct node_kind *out, struct err *e)
+int nccl_host(const struct topo_text *in, const struct xml *system, const char *host, struct node_kind *out, struct err *e)
 {
 	struct machine m;
 	struct host_reader *r = calloc(1, sizeof *r);
@@ -363,99 +360,3 @@ static int open_host(const struct topo_text *in, const struct xml *system, const
 	free(r);
 	return result;
 }
-
-/* The different host_hash values in the order of the file. */
-struct hosts {
-	const char *names[HOSTS_MOST];
-	int n;
-};
-
-static int find_hosts(const struct topo_text *in, const struct xml *system, struct hosts *h, struct err *e)
-{
-	int cpus = 0;
-	for (const struct xml *c = xml_child(system->first, "cpu"); c; c = xml_child(c->next, "cpu")) {
-		int i = 0;
-		while (i < h->n && !of_host(c, h->names[i]))
-			i++;
-		if (i == HOSTS_MOST || ++cpus > 16 * HOSTS_MOST)
-			return err_set(e, ERR_USAGE, "%s:%d: more than %d hosts; describe fewer", in->file, c->line, HOSTS_MOST);
-		if (i == h->n)
-			h->names[h->n++] = word(c, "host_hash");
-	}
-	if (!h->n)
-		return err_set(e, ERR_USAGE, "%s:%d: <%.20s> holds no <cpu>; it is no topology of NCCL, or it is cut", in->file, system->line,
-			       system->name);
-	return 0;
-}
-
-/* Whether two hosts are equal but for their addresses. */
-static bool alike(const struct node_kind *a, const struct node_kind *b)
-{
-	size_t n = (size_t)a->devices;
-	if (a->devices != b->devices || a->n_nics != b->n_nics || strcmp(a->device, b->device) || memcmp(a->links, b->links, n * n * sizeof *a->links))
-		return false;
-	for (size_t i = 0; i < n; i++)
-		if (a->parts[i].nic != b->parts[i].nic || a->parts[i].nic_link != b->parts[i].nic_link || a->parts[i].numa != b->parts[i].numa)
-			return false;
-	return true;
-}
-
-/* Hosts in one dump are joined by the fabric that their GPUs have ports to. */
-static int read_hosts(const struct topo_text *in, const struct xml *system, const struct hosts *h, struct cluster *out, struct err *e)
-{
-	struct node_kind first;
-	struct cluster c;
-	if (open_host(in, system, h->names[0], &first, e) || topo_one_node("NCCL topology XML", in, &first, &c, e))
-		return -1;
-	struct cluster_node *nodes = realloc(c.nodes, (size_t)h->n * sizeof *nodes);
-	struct node_kind *kinds = realloc(c.kinds, (size_t)h->n * sizeof *kinds);
-	c.nodes = nodes ? nodes : c.nodes;
-	c.kinds = kinds ? kinds : c.kinds;
-	if (!nodes || !kinds) {
-		cluster_free(&c);
-		return err_set(e, ERR_NOMEM, "%s: no memory for its hosts", in->file);
-	}
-	for (int i = 1; i < h->n; i++) {
-		int k = 0;
-		if (open_host(in, system, h->names[i], &c.kinds[c.n_kinds], e)) {
-			cluster_free(&c);
-			return -1;
-		}
-		size_t len = strlen(c.kinds[0].name);
-		char *name = c.kinds[c.n_kinds++].name;
-		snprintf(name + (len < 50 ? len : 50), TOPO_NAME - 50, "-%d", i);
-		while (!alike(&c.kinds[k], &c.kinds[c.n_kinds - 1]))
-			k++;
-		if (k < c.n_kinds - 1)
-			kind_free(&c.kinds[--c.n_kinds]);
-		c.nodes[c.n_nodes] = (struct cluster_node){ .kind = k, .leaf = -1, .domain = -1 };
-		snprintf(c.nodes[c.n_nodes].name, TOPO_NAME, "node%d", c.n_nodes);
-		c.n_nodes++;
-	}
-	for (int i = 0; i < c.n_nodes && c.n_nodes > 1; i++)
-		c.nodes[i].domain = c.kinds[c.nodes[i].kind].switched ? 0 : -1;
-	*out = c;
-	return 0;
-}
-
-static int read(const struct topo_text *in, struct cluster *out, struct err *e)
-{
-	struct xml_doc *doc;
-	if (xml_parse(in->file, in->text, in->len, &doc, e))
-		return -1;
-	const struct xml *root = xml_root(doc);
-	struct hosts *h = calloc(1, sizeof *h);
-	int result = -1;
-	if (!h)
-		err_set(e, ERR_NOMEM, "%s: no memory to read it", in->file);
-	else if (strcmp(root->name, "system"))
-		err_set(e, ERR_USAGE, "%s:%d: this is NCCL's graph file (NCCL_GRAPH_DUMP_FILE), which says nothing of the machine; give what "
-			"NCCL_TOPO_DUMP_FILE writes", in->file, root->line);
-	else if (!find_hosts(in, root, h, e))
-		result = read_hosts(in, root, h, out, e);
-	free(h);
-	xml_free(doc);
-	return result;
-}
-
-const struct topo_format format_nccl = { .name = "NCCL topology XML", .sniff = sniff, .read = read };

@@ -7,11 +7,11 @@
  * at the end. Headers may be underlined by escape sequences; copies lose tabs, and sometimes the blank between two entries.
  *
  * It says nothing of what the GPUs are, unless the lines of `nvidia-smi -L` ("GPU 0: NVIDIA A100-SXM4-80GB (UUID: …)") stand
- * before or after it in the file. NVLinks of more than 18 to all peers together, more than any GPU has, are
- * ports to a switch: then every number is the whole port.
+ * before or after it in the file.
  */
+#include "topo/read/smi.h"
+
 #include "base/buf.h"
-#include "topo/read/machine.h"
 #include "topo/read/read.h"
 
 #include <ctype.h>
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LANES_MOST = 18, COLUMNS_MOST = MACHINE_DEVICES + MACHINE_NICS, LINE_MOST = 65536 };
+enum { COLUMNS_MOST = MACHINE_DEVICES + MACHINE_NICS, LINE_MOST = 65536 };
 
 /* A text without escape sequences and carriage returns; tabs and blanks are one. */
 static int plain(const struct topo_text *in, struct buf *out, struct err *e)
@@ -68,7 +68,7 @@ static size_t entry_at(const char *at, enum link_kind *kind, int *lanes)
 		for (; isdigit((unsigned char)at[len]) && len < 5; len++)
 			*lanes = *lanes * 10 + at[len] - '0';
 		*kind = LINK_NVLINK;
-		return *lanes >= 1 && *lanes <= 2 * LANES_MOST ? len : 0;
+		return *lanes >= 1 && *lanes <= 2 * SMI_LANES ? len : 0;
 	}
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		if (!strncmp(at, words[i].word, strlen(words[i].word))) {
@@ -107,27 +107,7 @@ static bool sniff(const struct topo_text *in)
 	return found;
 }
 
-struct column {
-	char name[TOPO_NAME];
-	int gpu, nic;           /* which of either, -1: not one */
-};
-
-struct table {
-	const char *file;
-	struct column *columns; /* of the matrix alone */
-	int n, gpus, nics;
-	bool numa;              /* a column of NUMA affinity follows that of CPUs */
-	enum link_kind *near;   /* [gpus × n]: in the order of GPUs, then adapters, set when known */
-	int *lanes;             /* [gpus × gpus] */
-	bool *seen;             /* [gpus] */
-	struct found_gpu *found; /* [gpus]: affinities */
-	const struct gpu_model *model; /* what the lines of nvidia-smi -L name */
-	char label[TOPO_NAME];
-	bool pcie;              /* of nvidia-smi topo -mp */
-	struct err *e;
-};
-
-static int refused(const struct table *t, int line, const char *why)
+static int refused(const struct smi_table *t, int line, const char *why)
 {
 	return err_set(t->e, ERR_USAGE, "%s:%d: %s", t->file, line, why);
 }
@@ -143,7 +123,7 @@ static size_t name_at(const char **at)
 	return len;
 }
 
-static int read_header(struct table *t, const char *line, int number)
+static int read_header(struct smi_table *t, const char *line, int number)
 {
 	const char *at = line;
 	for (size_t len; (len = name_at(&at)) > 0; at += len) {
@@ -151,7 +131,7 @@ static int read_header(struct table *t, const char *line, int number)
 			break;
 		if (t->n == COLUMNS_MOST || (is_gpu(at, len) && t->gpus == MACHINE_DEVICES) || (!is_gpu(at, len) && t->nics == MACHINE_NICS))
 			return refused(t, number, "more columns than a machine has devices");
-		struct column *c = &t->columns[t->n++];
+		struct smi_column *c = &t->columns[t->n++];
 		snprintf(c->name, sizeof c->name, "%.*s", (int)(len < TOPO_NAME ? len : TOPO_NAME - 1), at);
 		bool gpu = is_gpu(at, len);
 		c->gpu = gpu ? t->gpus++ : -1;
@@ -174,7 +154,7 @@ static bool is_list(const char *at, size_t len)
 	return len && isdigit((unsigned char)*at) && strspn(at, "0123456789,-") >= len;
 }
 
-static int read_affinities(struct table *t, int gpu, const char *at, int number)
+static int read_affinities(struct smi_table *t, int gpu, const char *at, int number)
 {
 	struct found_gpu *g = &t->found[gpu];
 	size_t len = word_at(&at);
@@ -189,7 +169,7 @@ static int read_affinities(struct table *t, int gpu, const char *at, int number)
 	return g->numa >= MACHINE_NUMA ? refused(t, number, "the NUMA affinity is no number of a NUMA domain") : 0;
 }
 
-static int read_row(struct table *t, const char *line, int number)
+static int read_row(struct smi_table *t, const char *line, int number)
 {
 	const char *at = line;
 	size_t len = word_at(&at);
@@ -204,7 +184,7 @@ static int read_row(struct table *t, const char *line, int number)
 	t->seen[gpu] = true;
 	at += len;
 	for (int i = 0; i < t->n; i++) {
-		const struct column *c = &t->columns[i];
+		const struct smi_column *c = &t->columns[i];
 		enum link_kind kind;
 		int lanes;
 		at += strspn(at, " ");
@@ -223,7 +203,7 @@ static int read_row(struct table *t, const char *line, int number)
 }
 
 /* "NIC0: mlx5_0" in the legend at the end. */
-static void read_legend(struct table *t, const char *line)
+static void read_legend(struct smi_table *t, const char *line)
 {
 	char name[TOPO_NAME], real[TOPO_NAME];
 	if (sscanf(line, " %63[^: ]: %63s", name, real) != 2 || strncmp(name, "NIC", 3))
@@ -236,7 +216,7 @@ static void read_legend(struct table *t, const char *line)
 }
 
 /* "GPU 0: NVIDIA A100-SXM4-80GB (UUID: …)"; other tools write "GPU 0,1,2,3: NVIDIA H20". */
-static void read_name(struct table *t, const char *line)
+static void read_name(struct smi_table *t, const char *line)
 {
 	char name[TOPO_NAME];
 	line += strspn(line, " ");
@@ -251,7 +231,7 @@ static void read_name(struct table *t, const char *line)
 	t->model = gpu_called(name, 0);
 }
 
-static int read_lines(struct table *t, char *text)
+static int read_lines(struct smi_table *t, char *text)
 {
 	int number = 0;
 	for (char *line = text, *next; line; line = next) {
@@ -276,86 +256,8 @@ static int read_lines(struct table *t, char *text)
 	return 0;
 }
 
-static int lanes_of(const struct table *t, int a, int b)
-{
-	return t->lanes[(size_t)a * (size_t)t->gpus + (size_t)b];
-}
-
-static double lane_of(const struct table *t)
-{
-	return t->model && t->model->lane > 0 ? t->model->lane : NVLINK_LANE;
-}
-
-static int root_of(struct machine *m, int i)
-{
-	while (m->gpus[i].fabric != i)
-		i = m->gpus[i].fabric = m->gpus[m->gpus[i].fabric].fabric;
-	return i;
-}
-
-/* Which GPUs NVLinks join, directly or through others: one of them stands for all. */
-static void find_fabrics(const struct table *t, struct machine *m)
-{
-	for (int i = 0; i < t->gpus; i++)
-		m->gpus[i].fabric = i;
-	for (int i = 0; i < t->gpus; i++)
-		for (int j = 0; j < t->gpus; j++)
-			if (lanes_of(t, i, j))
-				m->gpus[root_of(m, j)].fabric = root_of(m, i);
-	for (int i = 0; i < t->gpus; i++)
-		m->gpus[i].fabric = root_of(m, i);
-}
-
-/* NVLinks are ports to a switch where a fabric joins each with each by more of them than a GPU has. */
-static bool is_switched(const struct table *t, const struct machine *m, int fabric)
-{
-	long most = 0;
-	for (int i = 0; i < t->gpus; i++) {
-		long sum = 0;
-		for (int j = 0; j < t->gpus && m->gpus[i].fabric == fabric; j++) {
-			if (i != j && m->gpus[j].fabric == fabric && !lanes_of(t, i, j))
-				return false;
-			sum += lanes_of(t, i, j);
-		}
-		most = sum > most ? sum : most;
-	}
-	return most > LANES_MOST;
-}
-
-static void take_ports(const struct table *t, struct machine *m)
-{
-	find_fabrics(t, m);
-	for (int f = 0; f < t->gpus; f++) {
-		if (m->gpus[f].fabric != f || !is_switched(t, m, f))
-			continue;
-		for (int i = 0; i < t->gpus; i++)
-			for (int j = 0; j < t->gpus && m->gpus[i].fabric == f; j++)
-				if (lanes_of(t, i, j) > m->gpus[i].port_lanes) {
-					m->gpus[i].port_lanes = lanes_of(t, i, j);
-					m->gpus[i].port = m->gpus[i].port_lanes * lane_of(t);
-				}
-	}
-}
-
-static int take_links(const struct table *t, struct machine *m)
-{
-	bool any = false;
-	take_ports(t, m);
-	for (int i = 0; i < t->gpus; i++)
-		for (int j = 0; j < t->gpus; j++) {
-			int lanes = lanes_of(t, i, j);
-			const struct found_link l = { i, j, LINK_NVLINK, lanes, lanes * lane_of(t) };
-			any = any || lanes;
-			if (lanes && !m->gpus[i].port_lanes && machine_link(m, &l, t->e) < 0)
-				return -1;
-		}
-	if (any && !t->model)
-		machine_unsaid(m, "NVLink's generation: a link is counted as 25 GB/s, as in the second to the fourth");
-	return 0;
-}
-
 /* An adapter is in the NUMA domain of the GPU that it is nearest to, if it reaches that without leaving its own. */
-static int numa_of_nic(const struct table *t, const struct machine *m, int nic)
+static int numa_of_nic(const struct smi_table *t, const struct machine *m, int nic)
 {
 	enum link_kind nearest = LINK_SYS;
 	int numa = -1;
@@ -370,7 +272,7 @@ static int numa_of_nic(const struct table *t, const struct machine *m, int nic)
 }
 
 /* Without a column of NUMA domains: devices next to the same cores are in one. */
-static void numa_by_cpus(const struct table *t, struct machine *m)
+static void numa_by_cpus(const struct smi_table *t, struct machine *m)
 {
 	int domains = 0;
 	for (int i = 0; i < t->gpus; i++) {
@@ -382,7 +284,7 @@ static void numa_by_cpus(const struct table *t, struct machine *m)
 	machine_unsaid(m, domains ? "NUMA domains: devices next to the same cores are taken to be in one" : "NUMA domains");
 }
 
-static int take(struct table *t, struct machine *m)
+static int take(struct smi_table *t, struct machine *m)
 {
 	for (int i = 0; i < t->gpus; i++) {
 		struct found_gpu g = t->found[i];
@@ -416,7 +318,7 @@ static int take(struct table *t, struct machine *m)
 		machine_unsaid(m, "NVLinks, which topo -mp leaves out");
 	machine_unsaid(m, t->nics ? "the adapters' speeds" : "network adapters");
 	machine_unsaid(m, "cores and host memory");
-	return take_links(t, m);
+	return smi_links(t, m);
 }
 
 static int read(const struct topo_text *in, struct cluster *out, struct err *e)
@@ -424,7 +326,7 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 	struct buf text = BUF_INIT;
 	struct machine m;
 	struct node_kind kind;
-	struct table t = { .file = in->file, .e = e, .columns = calloc(COLUMNS_MOST, sizeof *t.columns) };
+	struct smi_table t = { .file = in->file, .e = e, .columns = calloc(COLUMNS_MOST, sizeof *t.columns) };
 	int result = -1;
 	machine_init(&m, in->file);
 	if (!t.columns)

@@ -1,4 +1,4 @@
-/* preset — "dgx-h100:4+dgx-a100:2": so many of these boxes and so many of those, as one cluster. */
+/* sum — "dgx-h100:4+dgx-a100:2": so many of these boxes and so many of those, as one cluster. */
 #include "topo/internal.h"
 #include "topo/presets.h"
 

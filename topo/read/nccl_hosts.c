@@ -1,0 +1,113 @@
+/*
+ * nccl_hosts — the format: which hosts a file of NCCL's is of. GPUs of several hosts in one dump (a multi-node NVLink fabric)
+ * are nodes of one domain.
+ */
+#include "topo/internal.h"
+#include "topo/read/nccl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HOSTS_MOST = 1024 };
+
+static bool sniff(const struct topo_text *in)
+{
+	return xml_begins_with(in->text, "system") || xml_begins_with(in->text, "graphs");
+}
+
+/* The different host_hash values in the order of the file. */
+struct hosts {
+	const char *names[HOSTS_MOST];
+	int n;
+};
+
+static int find_hosts(const struct topo_text *in, const struct xml *system, struct hosts *h, struct err *e)
+{
+	int cpus = 0;
+	for (const struct xml *c = xml_child(system->first, "cpu"); c; c = xml_child(c->next, "cpu")) {
+		int i = 0;
+		while (i < h->n && !nccl_of_host(c, h->names[i]))
+			i++;
+		if (i == HOSTS_MOST || ++cpus > 16 * HOSTS_MOST)
+			return err_set(e, ERR_USAGE, "%s:%d: more than %d hosts; describe fewer", in->file, c->line, HOSTS_MOST);
+		if (i == h->n)
+			h->names[h->n++] = xml_get(c, "host_hash") ? xml_get(c, "host_hash") : "";
+	}
+	if (!h->n)
+		return err_set(e, ERR_USAGE, "%s:%d: <%.20s> holds no <cpu>; it is no topology of NCCL, or it is cut", in->file, system->line,
+			       system->name);
+	return 0;
+}
+
+/* Whether two hosts are equal but for their addresses. */
+static bool alike(const struct node_kind *a, const struct node_kind *b)
+{
+	size_t n = (size_t)a->devices;
+	if (a->devices != b->devices || a->n_nics != b->n_nics || strcmp(a->device, b->device) || memcmp(a->links, b->links, n * n * sizeof *a->links))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (a->parts[i].nic != b->parts[i].nic || a->parts[i].nic_link != b->parts[i].nic_link || a->parts[i].numa != b->parts[i].numa)
+			return false;
+	return true;
+}
+
+/* Hosts in one dump are joined by the fabric that their GPUs have ports to. */
+static int read_hosts(const struct topo_text *in, const struct xml *system, const struct hosts *h, struct cluster *out, struct err *e)
+{
+	struct node_kind first;
+	struct cluster c;
+	if (nccl_host(in, system, h->names[0], &first, e) || topo_one_node("NCCL topology XML", in, &first, &c, e))
+		return -1;
+	struct cluster_node *nodes = realloc(c.nodes, (size_t)h->n * sizeof *nodes);
+	struct node_kind *kinds = realloc(c.kinds, (size_t)h->n * sizeof *kinds);
+	c.nodes = nodes ? nodes : c.nodes;
+	c.kinds = kinds ? kinds : c.kinds;
+	if (!nodes || !kinds) {
+		cluster_free(&c);
+		return err_set(e, ERR_NOMEM, "%s: no memory for its hosts", in->file);
+	}
+	for (int i = 1; i < h->n; i++) {
+		int k = 0;
+		if (nccl_host(in, system, h->names[i], &c.kinds[c.n_kinds], e)) {
+			cluster_free(&c);
+			return -1;
+		}
+		size_t len = strlen(c.kinds[0].name);
+		char *name = c.kinds[c.n_kinds++].name;
+		snprintf(name + (len < 50 ? len : 50), TOPO_NAME - 50, "-%d", i);
+		while (!alike(&c.kinds[k], &c.kinds[c.n_kinds - 1]))
+			k++;
+		if (k < c.n_kinds - 1)
+			kind_free(&c.kinds[--c.n_kinds]);
+		c.nodes[c.n_nodes] = (struct cluster_node){ .kind = k, .leaf = -1, .domain = -1 };
+		snprintf(c.nodes[c.n_nodes].name, TOPO_NAME, "node%d", c.n_nodes);
+		c.n_nodes++;
+	}
+	for (int i = 0; i < c.n_nodes && c.n_nodes > 1; i++)
+		c.nodes[i].domain = c.kinds[c.nodes[i].kind].switched ? 0 : -1;
+	*out = c;
+	return 0;
+}
+
+static int read(const struct topo_text *in, struct cluster *out, struct err *e)
+{
+	struct xml_doc *doc;
+	if (xml_parse(in->file, in->text, in->len, &doc, e))
+		return -1;
+	const struct xml *root = xml_root(doc);
+	struct hosts *h = calloc(1, sizeof *h);
+	int result = -1;
+	if (!h)
+		err_set(e, ERR_NOMEM, "%s: no memory to read it", in->file);
+	else if (strcmp(root->name, "system"))
+		err_set(e, ERR_USAGE, "%s:%d: this is NCCL's graph file (NCCL_GRAPH_DUMP_FILE), which says nothing of the machine; give what "
+			"NCCL_TOPO_DUMP_FILE writes", in->file, root->line);
+	else if (!find_hosts(in, root, h, e))
+		result = read_hosts(in, root, h, out, e);
+	free(h);
+	xml_free(doc);
+	return result;
+}
+
+const struct topo_format format_nccl = { .name = "NCCL topology XML", .sniff = sniff, .read = read };
