@@ -158,14 +158,21 @@ static double owned_by(const struct cost_case *c, const struct cost_rank *r)
 	return owned;
 }
 
-static double update(const struct cost_case *c, const struct cost_rank *r)
+/* How much longer all takes while every agent is busy. */
+static double crowded(const struct cost_case *c)
+{
+	return fmax(1, c->machine->crowd);
+}
+
+double cost_update(const struct cost_case *c, const struct cost_rank *r)
 {
 	double words = c->job->optimizer.kind == OPTIMIZER_ADAMW ? 7 : 5, owned = owned_by(c, r);
 	if (c->engine->update > 0)
-		return machine_seconds(c->machine, COST_MOVED, c->engine->update * owned);
+		return crowded(c) * r->scale * machine_seconds(c->machine, COST_MOVED, c->engine->update * owned);
 	double state = words - 3 + (c->job->precision.dtype == DTYPE_FP32 ? 0 : 2); /* moments, and masters where they are not the parameters: there and back */
 	bool away = c->job->offload.optimizer && c->machine->host > 0;
-	return machine_seconds(c->machine, COST_OPTIMIZER, words * F32 * owned) + machine_offload(c->machine, away ? state * F32 * owned : 0);
+	return crowded(c) * r->scale * (machine_seconds(c->machine, COST_OPTIMIZER, words * F32 * owned) +
+					machine_offload(c->machine, away ? state * F32 * owned : 0));
 }
 
 /* Of so many seconds' work, what the replicas wait for the slowest. */
@@ -186,12 +193,6 @@ struct cost_sharing cost_sharing(const struct cost_case *c)
 	return (struct cost_sharing){ c->machine->crowd / mates, mates };
 }
 
-/* How much longer all takes while every agent is busy. */
-static double crowded(const struct cost_case *c)
-{
-	return fmax(1, c->machine->crowd);
-}
-
 double cost_shared(const struct cost_case *c, double busy, double alone)
 {
 	return fmax(alone * fmax(1, cost_sharing(c).load), c->micros * busy / c->layout->pp * c->machine->crowd);
@@ -207,7 +208,7 @@ void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct c
 		sum->slow = *r;
 	}
 	sum->dp = fmax(sum->dp, crowded(c) * dp);
-	sum->optimizer = fmax(sum->optimizer, crowded(c) * r->scale * update(c, r));
+	sum->optimizer = fmax(sum->optimizer, cost_update(c, r));
 }
 
 void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, double whole, struct plan_time *t)

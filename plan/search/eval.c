@@ -92,39 +92,23 @@ int eval_agents(const struct eval *v)
 	return world < v->box ? world : v->box;
 }
 
-/* As a plan with one rank on a node of each kind, or so many agents on it, has it. */
+/* The slowest kind's, with so many agents on a node. */
 static void set_machine(struct eval *v, int agents)
 {
 	const struct cluster *c = v->space->cluster;
-	struct plan_rank ranks[64] = { 0 };
-	struct plan p = { .ranks = ranks };
-	int node_of_kind[64], seen = 0;
-	for (int i = 0; i < c->n_nodes && seen < 64; i++) {
-		int k = 0;
-		while (k < seen && c->nodes[node_of_kind[k]].kind != c->nodes[i].kind)
-			k++;
-		if (k == seen)
-			node_of_kind[seen++] = i;
-		if (seen == c->n_kinds)
-			break;
-	}
-	double limit = 0;
-	struct machine best = { .op = -1 };
-	for (int k = 0; k < seen; k++) {
-		const struct node_kind *kind = cluster_kind(c, node_of_kind[k]);
-		int here = agents < kind->devices ? agents : kind->devices, cores = kind->cores / here > 0 ? kind->cores / here : 1;
-		int asked = speeds_threads(&v->job, 0), mine = asked ? asked : cores;
-		double has = fit_limit(kind, here);
-		limit = has > 0 && (limit <= 0 || has < limit) ? has : limit;
-		p.world = 1;
-		p.threads = mine;
-		ranks[0] = (struct plan_rank){ .node = node_of_kind[k], .threads = mine * here }; /* one that stands for all */
+	double limit = 0, slowest = 0;
+	for (int i = 0; i < c->n_kinds; i++) {
+		const struct node_kind *k = &c->kinds[i];
+		int here = agents < k->devices ? agents : k->devices, asked = speeds_threads(&v->job, 0), share = k->cores / here;
 		struct machine m;
-		machine_of_plan(&v->job, c, &p, &m);
-		if (best.op < 0 || cost_curve_at(&m.rates[COST_PRODUCT_FWD], 1) < cost_curve_at(&best.rates[COST_PRODUCT_FWD], 1))
-			best = m;
+		machine_of_agents(k, v->job.precision.dtype != DTYPE_FP32, here, asked ? asked : share > 0 ? share : 1, &m);
+		double has = fit_limit(k, here), rate = cost_curve_at(&m.rates[COST_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
+		limit = has > 0 && (limit <= 0 || has < limit) ? has : limit;
+		if (i == 0 || rate < slowest) {
+			slowest = rate;
+			v->machines[agents] = m;
+		}
 	}
-	v->machines[agents] = best;
 	v->limits[agents] = limit;
 	v->machine_set[agents] = true;
 }
@@ -273,10 +257,30 @@ bool eval_zero(const struct eval *v, const struct space_zero *z)
 	return z->shard == ZERO_SHARD_ALL || (mates > 1 && mates < replicas && (mates % ep == 0 || ep % mates == 0));
 }
 
+/* Of the line's ranks, each kind once. Where the optimizer's state is is all that may differ from the leaf before. */
+static void set_sum(struct eval *v, const struct space_zero *z)
+{
+	double all = 0;
+	if (v->has_sum && v->summed.stage == z->stage && v->summed.shard == z->shard) {
+		v->sum.optimizer = 0;
+		for (int k = 0; k < v->n_kinds; k++)
+			v->sum.optimizer = fmax(v->sum.optimizer, cost_update(&v->cost, &v->kinds[k].cost));
+		return;
+	}
+	v->sum = (struct cost_sum){ 0 };
+	for (int k = 0; k < v->n_kinds; k++) {
+		v->sum.all = 0;
+		cost_sum_add(&v->cost, &v->kinds[k].cost, &v->sum);
+		all += v->kinds[k].n * v->sum.all;
+	}
+	v->sum.all = all;
+	v->summed = *z;
+	v->has_sum = true;
+}
+
 void eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer, struct eval_leaf *out)
 {
 	struct search_config *c = &v->config;
-	struct cost_sum sum = { 0 };
 	c->zero = z->stage;
 	c->shard = z->shard;
 	c->optimizer = optimizer;
@@ -284,9 +288,8 @@ void eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer, struc
 	v->job.parallel.zero_shard = z->shard;
 	v->job.offload.optimizer = optimizer;
 	v->counted = v->counted || eval_activations(v);
-	for (int k = 0; k < v->n_kinds; k++)
-		cost_sum_add(&v->cost, &v->kinds[k].cost, &sum);
-	cost_sum_parts(&v->cost, &sum, v->whole, &out->time);
+	set_sum(v, z);
+	cost_sum_parts(&v->cost, &v->sum, cost_shared(&v->cost, &v->sum, v->whole), &out->time);
 	out->config = *c;
 	out->limit = v->limits[eval_agents(v)];
 	out->rank = (struct plan_rank){ .total = INFINITY };

@@ -24,17 +24,22 @@ struct eval_stream {
 	struct memory_sizes sizes[2][2][ENDS]; /* [splits][offloaded] */
 };
 
-/* Pipeline ranks alike. */
-struct eval_kind {
+/* What tells pipeline ranks apart. */
+struct eval_key {
 	int layers, again;
-	bool first, last;
 	int ends[2];           /* layers × 2^16 + recomputing ones of the first and the last chunk */
+	bool first, last;
 	double scale;
-	int example;           /* one of them */
+	double copies, head, tail; /* seconds to bring a micro-batch's activations to host memory: of all chunks, the first, the last */
+};
+
+/* Those alike. */
+struct eval_kind {
+	struct eval_key key;
+	int example, n;        /* one of them; how many */
 	struct cost_rank cost;
 	struct pipe_rank pipe;
 	int state;             /* index into states */
-	double copies, head, tail; /* seconds to bring a micro-batch's activations to host memory: of all chunks, the first, the last */
 	double activations[ENDS], shared[ENDS]; /* of the one with most alive */
 	int most[ENDS];        /* that one */
 };
@@ -77,6 +82,9 @@ struct eval {
 	double whole;                /* the pipeline's time */
 	struct live *live;
 	bool counted;                /* kinds' activations are set */
+	struct cost_sum sum;         /* of the leaf before, when that was this line's and had this ZeRO */
+	struct space_zero summed;
+	bool has_sum;
 };
 
 int eval_agents(const struct eval *v);

@@ -45,7 +45,7 @@ static bool cut_unequal(struct eval *v)
 	return true;
 }
 
-static bool same_kind(const struct eval_kind *a, const struct eval_kind *b)
+static bool same_kind(const struct eval_key *a, const struct eval_key *b)
 {
 	return a->layers == b->layers && a->again == b->again && a->first == b->first && a->last == b->last && a->ends[0] == b->ends[0] &&
 	       a->ends[1] == b->ends[1] && a->scale <= b->scale && a->scale >= b->scale &&
@@ -111,8 +111,9 @@ static void add_copies(struct cost_pass *t, double once, bool splits)
 }
 
 /* Its passes, from those of layers and ends. */
-static bool complete(struct eval *v, struct eval_kind *k, int pp, double wait)
+static bool complete(struct eval *v, struct eval_kind *kind, int pp, double wait)
 {
+	const struct eval_key *k = &kind->key;
 	const struct eval_stream *s = v->stream;
 	int chunks = v->layout.chunks;
 	const struct stage *head = &v->cost.stages[layout_stage(&v->layout, pp, 0)], *tail = &v->cost.stages[layout_stage(&v->layout, pp, chunks - 1)];
@@ -124,20 +125,20 @@ static bool complete(struct eval *v, struct eval_kind *k, int pp, double wait)
 	add_copies(&one, k->head, splits);
 	add_copies(&end, k->tail, splits);
 	double weight = k->scale * all.weight;
-	k->example = pp;
-	k->cost = (struct cost_rank){ .layers = k->layers, .first = k->first, .last = k->last, .scale = k->scale, .pass = all };
-	k->pipe = (struct pipe_rank){
+	kind->example = pp;
+	kind->cost = (struct cost_rank){ .layers = k->layers, .first = k->first, .last = k->last, .scale = k->scale, .pass = all };
+	kind->pipe = (struct pipe_rank){
 		.forward = k->scale * cost_forward(&all) + chunks * wait, .weight = weight,
 		.input = k->scale * cost_backward(&all) - weight + chunks * wait,
 		.first = k->scale * both(&one) + 2 * wait, .last = k->scale * both(&end) + 2 * wait,
 	};
-	k->state = state_of(v, k->layers, k->first, k->last);
-	return k->state >= 0;
+	kind->state = state_of(v, k->layers, k->first, k->last);
+	return kind->state >= 0;
 }
 
-static struct eval_kind kind_at(struct eval *v, int pp)
+static struct eval_key key_at(struct eval *v, int pp)
 {
-	struct eval_kind k = { .scale = v->cost.scale ? v->cost.scale[pp] : 1 };
+	struct eval_key k = { .scale = v->cost.scale ? v->cost.scale[pp] : 1 };
 	int every = v->config.every, chunks = v->layout.chunks;
 	for (int c = 0; c < chunks; c++) {
 		const struct stage *s = &v->cost.stages[layout_stage(&v->layout, pp, c)];
@@ -181,21 +182,23 @@ bool eval_line(struct eval *v, enum job_schedule schedule, int chunks, bool acti
 	v->pipe = (struct pipe){ 0 };
 	v->n_kinds = 0;
 	for (int pp = 0; pp < v->layout.pp; pp++) {
-		struct eval_kind mine = kind_at(v, pp);
+		struct eval_key mine = key_at(v, pp);
 		int k = v->n_kinds - 1;
-		while (k >= 0 && !same_kind(&v->kinds[k], &mine))
+		while (k >= 0 && !same_kind(&v->kinds[k].key, &mine))
 			k--;
 		if (k < 0) {
 			k = v->n_kinds++;
-			v->kinds[k] = mine;
+			v->kinds[k].key = mine;
+			v->kinds[k].n = 0;
 			if (!complete(v, &v->kinds[k], pp, wait))
 				return false;
 		}
+		v->kinds[k].n++;
 		v->kind_of[pp] = k;
 		pipe_add(&v->pipe, &v->kinds[k].pipe);
 	}
 	v->whole = pipe_time(&v->pipe, schedule, chunks, v->cost.micros, cost_hop(&v->cost));
-	v->counted = false;
+	v->counted = v->has_sum = false;
 	return true;
 }
 

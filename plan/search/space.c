@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-enum { TP_MOST = 128, CP_MOST = 64, MICRO_MOST = 64, TOKENS_LEAST = 32 /* of a sequence on a cp rank */, CELLS_MAX = 1 << 22 };
+/* Tokens of a sequence on a cp rank, where a quarter of it is not less: fewer do not keep a device busy. */
+enum { CP_MOST = 64, MICRO_MOST = 16, TOKENS_LEAST = 256 };
 
 static void add(struct space_list *l, int value)
 {
@@ -27,7 +28,7 @@ static bool cuts_tp(const struct model_shape *m, int tp)
 	return heads && tp <= m->heads && tp <= m->ffn && tp <= m->vocab;
 }
 
-int space_groups(const struct space *s, int tp)
+static int groups_of(const struct space *s, int tp)
 {
 	int groups = plan_groups(s->cluster, tp);
 	return groups ? groups : s->devices / tp;
@@ -35,14 +36,14 @@ int space_groups(const struct space *s, int tp)
 
 static void list_tp(struct space *s)
 {
-	int most = s->devices < TP_MOST ? s->devices : TP_MOST;
+	int most = s->devices < 2 * s->domain ? s->devices : 2 * s->domain;
 	if (!open_to(s, OPEN_TP)) {
 		if (cuts_tp(&s->shape, (int)s->job->parallel.tp))
 			add(&s->tp, (int)s->job->parallel.tp);
 		return;
 	}
 	for (int tp = 1; tp <= most; tp++)
-		if (cuts_tp(&s->shape, tp) && (tp <= s->box || tp % s->box == 0) && 4 * (int64_t)tp * space_groups(s, tp) >= 3 * (int64_t)s->devices)
+		if (cuts_tp(&s->shape, tp) && (tp <= s->box || tp % s->box == 0) && 4 * (int64_t)tp * groups_of(s, tp) >= 3 * (int64_t)s->devices)
 			add(&s->tp, tp);
 }
 
@@ -60,8 +61,9 @@ static void list_cp(struct space *s)
 		add(&s->cp, (int)s->job->parallel.cp);
 		return;
 	}
+	int64_t least = s->shape.seq / 4 < TOKENS_LEAST ? s->shape.seq / 4 : TOKENS_LEAST;
 	for (int cp = 1; cp <= CP_MOST && cp <= s->devices; cp++)
-		if (cp == 1 || (round_number(cp) && s->shape.seq % (2 * cp) == 0 && s->shape.seq / cp >= TOKENS_LEAST))
+		if (cp == 1 || (round_number(cp) && s->shape.seq % (2 * cp) == 0 && s->shape.seq / cp >= least))
 			add(&s->cp, cp);
 }
 
@@ -102,7 +104,7 @@ static void list_micro(struct space *s)
 
 static void add_again(struct space *s, enum job_recompute mode)
 {
-	static const int everys[] = { 1, 2, 3, 4, 8 };
+	static const int everys[] = { 1, 2, 4 };
 	int given = (int)s->job->recompute.every;
 	if (mode == RECOMPUTE_NONE) {
 		s->again[s->n_again++] = (struct space_again){ mode, 1 };
@@ -151,10 +153,14 @@ int space_open(const struct job *job, const struct cluster *c, struct space *out
 	s->devices = plan_devices(c);
 	s->named = speeds_devices(job);
 	s->box = s->devices;
-	for (int i = 0; i < c->n_nodes; i++)
+	for (int i = 0; i < c->n_nodes; i++) {
 		s->box = cluster_kind(c, i)->devices < s->box ? cluster_kind(c, i)->devices : s->box;
+		s->domain += cluster_joined(c, 0, i) ? cluster_kind(c, i)->devices : 0;
+	}
 	model_shape(job, &s->shape);
 	list_tp(s);
+	for (int i = 0; i < s->tp.n; i++)
+		s->groups[i] = groups_of(s, s->tp.at[i]);
 	list_cp(s);
 	list_ep(s);
 	list_pp(s);
@@ -173,7 +179,10 @@ int space_open(const struct job *job, const struct cluster *c, struct space *out
 void space_dp(const struct space *s, int tp, int cp, int ep, int pp, int micro, struct space_list *out)
 {
 	int64_t shares = s->job->batch.global / micro, given = s->job->parallel.dp;
-	int most = (int)(space_groups(s, tp) / ((int64_t)cp * pp));
+	int t = 0;
+	while (t + 1 < s->tp.n && s->tp.at[t] != tp)
+		t++;
+	int most = (int)(s->groups[t] / ((int64_t)cp * pp));
 	out->n = 0;
 	if (s->job->batch.global % micro || most < ep)
 		return;
@@ -193,7 +202,7 @@ void space_dp(const struct space *s, int tp, int cp, int ep, int pp, int micro, 
 	while (largest > ep && shares % largest)
 		largest -= ep;
 	for (int dp = ep; dp <= largest; dp += ep)
-		if (shares % dp == 0 && (2 * dp > most || dp == largest))
+		if (shares % dp == 0 && (4 * dp >= 3 * most || dp == largest))
 			add(out, dp);
 }
 
@@ -204,7 +213,7 @@ void space_chunks(const struct space *s, enum job_schedule schedule, int pp, str
 	schedule_chunks(schedule, &least, &most);
 	if (!open_to(s, OPEN_SCHEDULE) && schedule != s->job->parallel.schedule)
 		return;
-	if (open_to(s, OPEN_SCHEDULE) && pp == 1 && schedule != SCHEDULE_1F1B)
+	if (open_to(s, OPEN_SCHEDULE) && (schedule == SCHEDULE_NAIVE || schedule == SCHEDULE_GPIPE || (pp == 1 && schedule != SCHEDULE_1F1B)))
 		return;
 	if (pp == 1 && schedule == SCHEDULE_INTERLEAVED)
 		return;

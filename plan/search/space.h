@@ -3,7 +3,7 @@
  * the others the job's own.
  *
  * All of them keep to the rules of plan/job/check*.c. Left out is what cannot win: tensor parallelism that leaves more than a quarter of
- * the devices idle, replicas on less than half of those that could be had, ZeRO without replicas, schedules without a pipeline.
+ * the devices idle, replicas on less than three quarters of those that could be had where more are possible, ZeRO without replicas, schedules without a pipeline, naive and gpipe.
  */
 #ifndef MUSTER_PLAN_SEARCH_SPACE_H
 #define MUSTER_PLAN_SEARCH_SPACE_H
@@ -35,8 +35,10 @@ struct space {
 	struct model_shape shape;
 	int devices;           /* of the cluster */
 	int box;               /* devices of the smallest node */
+	int domain;            /* devices of the first node and of those that share its fabric */
 	int named;             /* devices that launch.speeds names; 0: all are alike */
 	struct space_list tp, cp, ep, pp, micro;
+	int groups[SPACE_VALUES]; /* of each tp: tensor-parallel groups that have room inside nodes, or across where none fits inside one */
 	struct space_again again[2 * SPACE_VALUES + 1];
 	int n_again;
 	struct space_zero zero[7];
@@ -53,7 +55,4 @@ void space_dp(const struct space *s, int tp, int cp, int ep, int pp, int micro, 
 void space_chunks(const struct space *s, enum job_schedule schedule, int pp, struct space_list *out);
 /* Whether sequence parallelism may be so. */
 bool space_sp(const struct space *s, bool sp, int tp, int cp, int micro);
-/* Tensor-parallel groups that have room inside nodes, or across where none fits inside one. */
-int space_groups(const struct space *s, int tp);
-
 #endif

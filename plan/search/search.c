@@ -1,0 +1,235 @@
+#include "plan/search/search.h"
+
+#include "base/human.h"
+#include "plan/search/fit.h"
+#include "plan/search/walk.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Two times are equal: a shorter way of adding up must not decide. */
+#define EQUAL 1e-9
+/* Memory on the front in steps of so much. */
+#define STEP 1.08
+enum { STEPS = 128, ROOM = 4 * SEARCH_FINALISTS };
+
+/* The best of each layout so far, in order. */
+struct board {
+	struct eval_leaf *leaves;
+	int n, most;
+};
+
+struct hunt {
+	struct board best, misfits;
+	struct eval_leaf front[STEPS]; /* by memory */
+	bool on_front[STEPS];
+	const struct search_ask *ask;
+	struct eval_leaf least;        /* of those that do not fit, the one that lacks least */
+	int64_t considered, fitting;
+};
+
+static bool better(const struct eval_leaf *a, const struct eval_leaf *b)
+{
+	double off = a->time.total - b->time.total;
+	if (fabs(off) > EQUAL * b->time.total)
+		return off < 0;
+	int left = config_weight(&a->config), right = config_weight(&b->config);
+	return left != right ? left < right : a->rank.total < b->rank.total;
+}
+
+static bool same_layout(const struct search_config *a, const struct search_config *b)
+{
+	return a->tp == b->tp && a->cp == b->cp && a->ep == b->ep && a->dp == b->dp && a->pp == b->pp && a->schedule == b->schedule;
+}
+
+static void post(struct board *b, const struct eval_leaf *leaf)
+{
+	int old = 0, at;
+	while (old < b->n && !same_layout(&b->leaves[old].config, &leaf->config))
+		old++;
+	if (old < b->n && !better(leaf, &b->leaves[old]))
+		return;
+	if (old == b->n) {
+		if (b->n == b->most && !better(leaf, &b->leaves[b->n - 1]))
+			return;
+		old = b->n < b->most ? b->n++ : b->n - 1;
+	}
+	for (at = old; at > 0 && better(leaf, &b->leaves[at - 1]); at--)
+		b->leaves[at] = b->leaves[at - 1];
+	b->leaves[at] = *leaf;
+}
+
+static double best_time(const struct hunt *h)
+{
+	return h->best.n ? h->best.leaves[0].time.total : INFINITY;
+}
+
+/* Whether a configuration of so many seconds may change anything. */
+static bool worth(void *arg, double seconds)
+{
+	const struct hunt *h = arg;
+	double last = h->best.n == h->best.most ? h->best.leaves[h->best.n - 1].time.total : INFINITY;
+	double slowest = h->ask->front ? SEARCH_SLOWEST * best_time(h) : 0;
+	return seconds <= fmax(last, slowest) * (1 + EQUAL);
+}
+
+static void put_on_front(struct hunt *h, const struct eval_leaf *leaf)
+{
+	int step = leaf->rank.total > 1 ? (int)(log(leaf->rank.total / (1 << 20)) / log(STEP)) : 0;
+	step = step < 0 ? 0 : step >= STEPS ? STEPS - 1 : step;
+	if (!h->on_front[step] || better(leaf, &h->front[step])) {
+		h->front[step] = *leaf;
+		h->on_front[step] = true;
+	}
+}
+
+static void look(void *arg, const struct eval_leaf *leaf)
+{
+	struct hunt *h = arg;
+	h->considered++;
+	if (!leaf->fits) {
+		if (leaf->time.total < best_time(h))
+			post(&h->misfits, leaf);
+		if (!(h->least.rank.total > 0) || leaf->rank.total - leaf->limit < h->least.rank.total - h->least.limit)
+			h->least = *leaf;
+		return;
+	}
+	h->fitting++;
+	if (h->ask->front)
+		put_on_front(h, leaf);
+	post(&h->best, leaf);
+}
+
+/* --- The finalists ---------------------------------------------------------------------------------- */
+
+static void build(const struct job *job, const struct cluster *c, struct search_found *f, bool *built)
+{
+	struct job mine = *job;
+	struct plan p;
+	f->time = f->leaf.time;
+	f->memory = f->leaf.rank.total;
+	config_apply(&f->leaf.config, &mine);
+	*built = !plan_build(&mine, c, &p, NULL);
+	if (!*built)
+		return;
+	f->time = p.time;
+	f->memory = 0;
+	f->nodes = 0;
+	for (int i = 0; i < p.world; i++) {
+		f->memory = fmax(f->memory, p.ranks[i].total);
+		f->nodes += i == 0 || p.ranks[i].node != p.ranks[i - 1].node;
+	}
+	plan_free(&p);
+}
+
+static bool ahead(const struct search_found *a, const struct search_found *b)
+{
+	double off = a->time.total - b->time.total;
+	if (fabs(off) > EQUAL * b->time.total)
+		return off < 0;
+	return config_weight(&a->leaf.config) < config_weight(&b->leaf.config);
+}
+
+/* Those that cannot be built as whole plans, where nodes are not as alike as the closed forms take them, fall out. */
+static void finish(const struct job *job, const struct cluster *c, const struct board *best, int most, struct search *out)
+{
+	for (int i = 0; i < best->n && out->n < most; i++) {
+		struct search_found f = { .leaf = best->leaves[i] };
+		bool built;
+		build(job, c, &f, &built);
+		if (!built)
+			continue;
+		int at = out->n++;
+		for (; at > 0 && ahead(&f, &out->found[at - 1]); at--)
+			out->found[at] = out->found[at - 1];
+		out->found[at] = f;
+	}
+}
+
+/* The front's points, thinned to as many as there is room for; the fastest stays. */
+static void collect_front(const struct hunt *h, struct search *out)
+{
+	const struct eval_leaf *points[STEPS];
+	double slowest = SEARCH_SLOWEST * best_time(h), fastest = INFINITY;
+	int n = 0;
+	for (int s = 0; s < STEPS; s++)
+		if (h->on_front[s] && h->front[s].time.total <= slowest && h->front[s].time.total < fastest * (1 - 1e-3)) {
+			fastest = h->front[s].time.total;
+			points[n++] = &h->front[s];
+		}
+	int most = n < SEARCH_FRONT ? n : SEARCH_FRONT;
+	for (int i = 0; i < most; i++)
+		out->front[out->n_front++] = *points[most == 1 ? n - 1 : i * (n - 1) / (most - 1)];
+}
+
+static int refuse(const struct hunt *h, const struct cluster *c, struct err *e)
+{
+	struct buf words = BUF_INIT;
+	char needs[HUMAN], has[HUMAN];
+	if (!(h->least.rank.total > 0))
+		return err_set(e, ERR_NOFIT, "no layout of the job's model and batch goes with what is fixed and the %d devices of %s; leave more keys to muster "
+			       "(parallel.auto, or --auto), or change batch.global", plan_devices(c), c->name);
+	config_print(&h->least.config, &words);
+	err_set(e, ERR_NOFIT, "nothing fits %s: even %s needs %s on a device that has %s; use more or larger devices, or a smaller model or model.seq",
+		c->name, buf_str(&words), human_bytes(h->least.rank.total, needs), human_bytes(h->least.limit, has));
+	buf_fini(&words);
+	return -1;
+}
+
+static int hunt_in(const struct space *s, struct hunt *h, struct err *e)
+{
+	struct walk_visitor visitor = { h, h->ask->exhaustive ? NULL : worth, look, !h->ask->exhaustive };
+	struct eval *v = eval_open(s, e);
+	int rc = v ? walk_space(s, v, &visitor, e) : -1;
+	eval_close(v);
+	return rc;
+}
+
+int search_run(const struct job *job, const struct cluster *c, const struct search_ask *ask, struct search *out, struct err *e)
+{
+	struct space *s = calloc(1, sizeof *s);
+	struct hunt *h = calloc(1, sizeof *h);
+	struct eval_leaf *room = calloc(ROOM, sizeof *room);
+	int rc = s && h && room ? space_open(job, c, s, e) : err_set(e, ERR_NOMEM, "no memory to search layouts; close other programs");
+	memset(out, 0, sizeof *out);
+	if (!rc) {
+		int most = ask->finalists < SEARCH_FINALISTS ? ask->finalists : SEARCH_FINALISTS;
+		h->ask = ask;
+		h->best = (struct board){ room, 0, most };
+		h->misfits = (struct board){ room + SEARCH_FINALISTS, 0, SEARCH_MISFITS };
+		rc = hunt_in(s, h, e);
+		if (!rc && !h->best.n)
+			rc = refuse(h, c, e);
+		if (!rc)
+			finish(job, c, &h->best, most, out);
+		if (!rc && !out->n)
+			rc = err_set(e, ERR_NOFIT, "none of the %d best layouts can be placed on %s, whose nodes differ; fix more of the job's keys", h->best.n, c->name);
+	}
+	if (!rc) {
+		for (int i = 0; i < h->misfits.n; i++)
+			if (h->misfits.leaves[i].time.total < out->found[0].time.total)
+				out->misfits[out->n_misfits++] = h->misfits.leaves[i];
+		collect_front(h, out);
+		out->considered = h->considered;
+		out->fitting = h->fitting;
+	}
+	free(room);
+	free(h);
+	free(s);
+	return rc;
+}
+
+int search_resolve(struct job *job, const struct cluster *c, struct err *e)
+{
+	struct search *found;
+	if (!job->open)
+		return 0;
+	found = calloc(1, sizeof *found);
+	int rc = found ? search_run(job, c, &(struct search_ask){ .finalists = SEARCH_FINALISTS }, found, e)
+		       : err_set(e, ERR_NOMEM, "no memory to search layouts; close other programs");
+	if (!rc)
+		config_apply(&found->found[0].leaf.config, job);
+	free(found);
+	return rc;
+}
