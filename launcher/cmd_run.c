@@ -7,6 +7,7 @@
 #include "launcher/machine.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
+#include "plan/search/search.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -86,13 +87,28 @@ static void run_close(struct run *r)
 	buf_fini(&r->job_text);
 }
 
+/* What the job leaves to muster; said, as it is nowhere else before the run folder has it. */
+static int decide(struct job *job, const struct cluster *c, struct err *e)
+{
+	if (!job->open)
+		return 0;
+	if (search_resolve(job, c, e))
+		return -1;
+	struct buf words = BUF_INIT;
+	struct search_config chosen = config_of(job, (int)job->parallel.dp);
+	config_print(&chosen, &words);
+	fprintf(stderr, "muster: chose %s\n", buf_str(&words));
+	buf_fini(&words);
+	return 0;
+}
+
 static int make_plan(struct run *r, struct err *e)
 {
 	const char *spec = r->ops == &launch_slurm ? "slurm" : "local";
 	if (machine_open(&r->job, spec, &r->cluster, e))
 		return -1;
 	r->has_cluster = true;
-	if (plan_build(&r->job, &r->cluster, &r->plan, e))
+	if (decide(&r->job, &r->cluster, e) || plan_build(&r->job, &r->cluster, &r->plan, e))
 		return -1;
 	r->has_plan = true;
 	r->plan_doc = plan_json(&r->job, &r->cluster, &r->plan);

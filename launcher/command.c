@@ -91,8 +91,11 @@ static int take_option(int argc, char **argv, int *i, const struct command_optio
 int command_job(int argc, char **argv, const struct command_option *options, enum command_use use, struct job *job)
 {
 	const char *file = NULL;
-	const char **words = calloc((size_t)argc + 1, sizeof *words);
+	const char **words = calloc((size_t)argc + JOB_OPEN_MOST + 1, sizeof *words);
 	int n = 0, rc = words ? 0 : STATUS_CANNOT_START;
+	for (int i = 1; i < argc && !rc; i++)
+		if (!strcmp(argv[i], "--auto") && !n)
+			n = job_open_words(words);
 	for (int i = 1; i < argc && !rc; i++) {
 		if (argv[i][0] == '-')
 			rc = take_option(argc, argv, &i, options);

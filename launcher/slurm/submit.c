@@ -4,6 +4,7 @@
 #include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/plan.h"
+#include "plan/search/search.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -66,8 +67,8 @@ static int absolute(const char *path, char out[PATH_MAX], struct err *e)
 	return n < PATH_MAX ? 0 : err_set(e, ERR_IO, "%s: the path is too long; choose a shorter one", path);
 }
 
-/* A machine that the job names is one to check the plan against; what the allocation will be is not known yet. */
-static int check_plan(const struct job *job, struct err *e)
+/* A machine that the job names is one to check the plan against, and to decide on what the job leaves to muster; what the allocation will be is not known yet. */
+static int check_plan(struct job *job, struct err *e)
 {
 	static const char *const unknown[] = { "", "auto", "local", "slurm" };
 	for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
@@ -77,7 +78,7 @@ static int check_plan(const struct job *job, struct err *e)
 	struct plan plan;
 	if (cluster_open(job->launch.cluster, 0, &cluster, e))
 		return err_prefix(e, "[launch] cluster");
-	int rc = plan_build(job, &cluster, &plan, e);
+	int rc = search_resolve(job, &cluster, e) || plan_build(job, &cluster, &plan, e) ? -1 : 0;
 	if (!rc)
 		plan_free(&plan);
 	cluster_free(&cluster);
@@ -89,6 +90,9 @@ static int open_submission(struct submission *s, struct err *e)
 	char parent[PATH_MAX];
 	if (check_plan(&s->job, e))
 		return -1;
+	if (s->job.open && (s->job.slurm.nodes <= 0 || s->job.slurm.gpus_per_node <= 0))
+		return err_set(e, ERR_USAGE, "the job leaves keys to muster ([parallel] auto): how many agents to ask Slurm for? Set slurm.nodes and "
+			       "slurm.gpus_per_node, or [launch] cluster to what the nodes are, such as dgx-h100:16");
 	s->job.launch.launcher = LAUNCHER_SLURM;
 	if (absolute(s->job.job.run_dir, parent, e))
 		return -1;

@@ -170,6 +170,9 @@ struct job {
 int job_load(const char *path, const char *const *words, int n_words, struct job *out, struct err *e);
 /* The same from text, for the agent and the fuzzer; `name` stands for the file in errors. */
 int job_parse(const char *text, const char *name, struct job *out, struct err *e);
+/* The words that open every key a search may decide, "parallel.tp=auto" and so on, for job_load: how many (JOB_OPEN_MOST at most). */
+enum { JOB_OPEN_MOST = 16 };
+int job_open_words(const char *words[JOB_OPEN_MOST]);
 /* What a run needs and a plan does not: data.path, and a device that the agents compute on. `name` as in job_parse. */
 int job_check_run(const struct job *job, const char *name, struct err *e);
 /* The resolved job as INI, every default written out. */

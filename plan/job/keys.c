@@ -182,22 +182,40 @@ int job_key_at(size_t offset)
 	return -1;
 }
 
+static const struct { size_t offset; enum job_open bit; const char *word; } opens[] = {
+	{ offsetof(struct job, parallel.tp), OPEN_TP, "parallel.tp=auto" },
+	{ offsetof(struct job, parallel.cp), OPEN_CP, "parallel.cp=auto" },
+	{ offsetof(struct job, parallel.pp), OPEN_PP, "parallel.pp=auto" },
+	{ offsetof(struct job, parallel.dp), OPEN_DP, "parallel.dp=auto" },
+	{ offsetof(struct job, parallel.ep), OPEN_EP, "parallel.ep=auto" },
+	{ offsetof(struct job, parallel.chunks), OPEN_CHUNKS, "parallel.chunks=auto" },
+	{ offsetof(struct job, parallel.stages), OPEN_STAGES, "parallel.stages=auto" },
+	{ offsetof(struct job, parallel.schedule), OPEN_SCHEDULE, "parallel.schedule=auto" },
+	{ offsetof(struct job, parallel.sp), OPEN_SP, "parallel.sp=auto" },
+	{ offsetof(struct job, parallel.zero), OPEN_ZERO, "parallel.zero=auto" },
+	{ offsetof(struct job, parallel.zero_shard), OPEN_ZERO_SHARD, "parallel.zero_shard=auto" },
+	{ offsetof(struct job, recompute.mode), OPEN_MODE, "recompute.mode=auto" },
+	{ offsetof(struct job, recompute.every), OPEN_EVERY, "recompute.every=auto" },
+	{ offsetof(struct job, offload.activations), OPEN_ACTIVATIONS, "offload.activations=auto" },
+	{ offsetof(struct job, offload.optimizer), OPEN_OPTIMIZER, "offload.optimizer=auto" },
+	{ offsetof(struct job, batch.micro), OPEN_MICRO, "batch.micro=auto" },
+};
+enum { OPENS = sizeof opens / sizeof *opens };
+_Static_assert((int)OPENS == (int)JOB_OPEN_MOST, "every key that may be open has its word");
+
 uint32_t job_key_open(const struct job_key *key)
 {
-	static const struct { size_t offset; enum job_open bit; } bits[] = {
-		{ offsetof(struct job, parallel.tp), OPEN_TP }, { offsetof(struct job, parallel.cp), OPEN_CP },
-		{ offsetof(struct job, parallel.pp), OPEN_PP }, { offsetof(struct job, parallel.dp), OPEN_DP },
-		{ offsetof(struct job, parallel.ep), OPEN_EP }, { offsetof(struct job, parallel.chunks), OPEN_CHUNKS },
-		{ offsetof(struct job, parallel.stages), OPEN_STAGES }, { offsetof(struct job, parallel.schedule), OPEN_SCHEDULE },
-		{ offsetof(struct job, parallel.sp), OPEN_SP }, { offsetof(struct job, parallel.zero), OPEN_ZERO },
-		{ offsetof(struct job, parallel.zero_shard), OPEN_ZERO_SHARD }, { offsetof(struct job, recompute.mode), OPEN_MODE },
-		{ offsetof(struct job, recompute.every), OPEN_EVERY }, { offsetof(struct job, offload.activations), OPEN_ACTIVATIONS },
-		{ offsetof(struct job, offload.optimizer), OPEN_OPTIMIZER }, { offsetof(struct job, batch.micro), OPEN_MICRO },
-	};
-	for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
-		if (bits[i].offset == key->offset)
-			return bits[i].bit;
+	for (int i = 0; i < OPENS; i++)
+		if (opens[i].offset == key->offset)
+			return opens[i].bit;
 	return 0;
+}
+
+int job_open_words(const char *words[JOB_OPEN_MOST])
+{
+	for (int i = 0; i < OPENS; i++)
+		words[i] = opens[i].word;
+	return OPENS;
 }
 
 bool job_section_known(const char *section)

@@ -1,5 +1,5 @@
 /*
- * fit — whether a plan fits the cluster, and the nearest degrees that do.
+ * fit — whether a plan fits the cluster, and the nearest ones that do.
  *
  * For plan/ only.
  */
@@ -22,9 +22,15 @@ int plan_fill_dp(const struct job *job, const struct cluster *c, const struct la
 bool fit_on_cpu(const struct node_kind *k);
 /* Bytes a rank may use when a node holds `agents` of them; 0: unknown. */
 double fit_limit(const struct node_kind *k, int agents);
-/* Sets p->memory; ERR_NOFIT names the rank, what it needs, its largest part, and fit_hint's words. */
+/* A rank's bytes by part, and what a part is called. */
+enum { FIT_PARTS = 6 };
+double fit_part(const struct plan_rank *r, int part);
+const char *fit_part_name(int part);
+
+/* Sets p->memory; ERR_NOFIT names the rank, by how much it is too large and because of what, and fit_hint's words. */
 int fit_memory(const struct job *job, const struct cluster *c, struct plan *p, struct err *e);
-/* "tp = 2, dp = 2, pp = 2 would fit" of the degrees nearest to `asked`, or that none would; and what would make `asked` itself fit. */
+/* "nearest that fit: recompute.mode = full (12.3 s a step); or …": the changes to the job, with the layout's replicas, that lead to the three
+ * nearest ones that fit; or that none does. */
 void fit_hint(const struct job *job, const struct cluster *c, const struct layout *asked, struct buf *out);
 
 #endif

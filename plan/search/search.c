@@ -12,7 +12,9 @@
 #define EQUAL 1e-9
 /* Memory on the front in steps of so much. */
 #define STEP 1.08
-enum { STEPS = 128, ROOM = 4 * SEARCH_FINALISTS };
+/* A misfit of so many times the room is no surprise to anybody. */
+#define NEARLY 1.5
+enum { STEPS = 256, ROOM = 4 * SEARCH_FINALISTS };
 
 /* The best of each layout so far, in order. */
 struct board {
@@ -89,7 +91,7 @@ static void look(void *arg, const struct eval_leaf *leaf)
 	struct hunt *h = arg;
 	h->considered++;
 	if (!leaf->fits) {
-		if (leaf->time.total < best_time(h))
+		if (leaf->time.total < best_time(h) && leaf->rank.total <= NEARLY * leaf->limit)
 			post(&h->misfits, leaf);
 		if (!(h->least.rank.total > 0) || leaf->rank.total - leaf->limit < h->least.rank.total - h->least.limit)
 			h->least = *leaf;

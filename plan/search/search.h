@@ -25,7 +25,7 @@ struct search_found {
 struct search {
 	struct search_found found[SEARCH_FINALISTS]; /* the best first */
 	int n;
-	struct eval_leaf misfits[SEARCH_MISFITS]; /* faster than the best but for their memory, the fastest first, one a layout */
+	struct eval_leaf misfits[SEARCH_MISFITS]; /* faster than the best but for somewhat too much memory, the fastest first, one a layout */
 	int n_misfits;
 	struct eval_leaf front[SEARCH_FRONT];     /* no other configuration is both faster and smaller; ascending in memory */
 	int n_front;
@@ -38,7 +38,7 @@ struct search_ask {
 	bool front;      /* memory against time, up to SEARCH_SLOWEST times the best */
 	int finalists;   /* SEARCH_FINALISTS at most */
 };
-#define SEARCH_SLOWEST 1.5
+#define SEARCH_SLOWEST 1.3
 
 /* ERR_NOFIT, with the least that is missing, when nothing fits. */
 int search_run(const struct job *job, const struct cluster *c, const struct search_ask *ask, struct search *out, struct err *e);

@@ -1,0 +1,105 @@
+#include "plan/search/near.h"
+
+#include "plan/search/walk.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { WAYS = OPEN_ZERO | OPEN_ZERO_SHARD | OPEN_MODE | OPEN_EVERY | OPEN_ACTIVATIONS | OPEN_OPTIMIZER | OPEN_SP | OPEN_MICRO,
+       DEGREES = OPEN_TP | OPEN_PP | OPEN_DP | OPEN_CP };
+
+struct ranking {
+	struct search_config asked;
+	struct eval_leaf *leaves;
+	double distances[NEAR_MOST];
+	unsigned changes[NEAR_MOST];
+	int n;
+};
+
+static double doublings(int a, int b)
+{
+	return fabs(log2((double)a / b));
+}
+
+static double distance(const struct search_config *a, const struct search_config *b)
+{
+	static const double modes[] = { [RECOMPUTE_NONE] = 0, [RECOMPUTE_SELECTIVE] = 0.4, [RECOMPUTE_FULL] = 1.2 };
+	double again = fabs(modes[a->mode] - modes[b->mode]) + (a->mode == b->mode || b->every > 1 ? 0.3 * doublings(a->every, b->every) : 0);
+	double ways = 0.6 * abs(a->zero - b->zero) + 0.3 * (a->shard != b->shard) + 0.3 * (a->sp != b->sp) + again +
+		      2.5 * (a->activations != b->activations) + 2 * (a->optimizer != b->optimizer) + 0.7 * doublings(a->micro, b->micro);
+	bool odd = b->pp != a->pp && (b->pp & (b->pp - 1)); /* people like powers of two */
+	return 0.6 * odd + doublings(a->tp, b->tp) + doublings(a->pp, b->pp) + 2 * doublings(a->cp, b->cp) + 0.5 * doublings(a->dp, b->dp) + ways;
+}
+
+/* A bit for each sort of key that differs. */
+static unsigned changed(const struct search_config *a, const struct search_config *b)
+{
+	return (unsigned)(a->tp != b->tp || a->pp != b->pp || a->dp != b->dp || a->cp != b->cp) | (unsigned)(a->zero != b->zero || a->shard != b->shard) << 1 |
+	       (unsigned)(a->mode != b->mode || a->every != b->every) << 2 | (unsigned)(a->activations != b->activations) << 3 |
+	       (unsigned)(a->optimizer != b->optimizer) << 4 | (unsigned)(a->sp != b->sp) << 5 | (unsigned)(a->micro != b->micro) << 6;
+}
+
+/* Nearer, or as near and faster. */
+static bool before(const struct ranking *r, double d, const struct eval_leaf *leaf, int i)
+{
+	if (fabs(d - r->distances[i]) > 1e-9)
+		return d < r->distances[i];
+	return leaf->time.total < r->leaves[i].time.total;
+}
+
+static void look(void *arg, const struct eval_leaf *leaf)
+{
+	struct ranking *r = arg;
+	unsigned mask = changed(&r->asked, &leaf->config);
+	double d = distance(&r->asked, &leaf->config);
+	int at = 0;
+	if (!leaf->fits || !mask)
+		return;
+	while (at < r->n && r->changes[at] != mask)
+		at++;
+	if (at < r->n && !before(r, d, leaf, at))
+		return;
+	if (at == r->n) {
+		if (r->n == NEAR_MOST && !before(r, d, leaf, r->n - 1))
+			return;
+		at = r->n < NEAR_MOST ? r->n++ : r->n - 1;
+	}
+	for (; at > 0 && before(r, d, leaf, at - 1); at--) {
+		r->leaves[at] = r->leaves[at - 1];
+		r->distances[at] = r->distances[at - 1];
+		r->changes[at] = r->changes[at - 1];
+	}
+	r->leaves[at] = *leaf;
+	r->distances[at] = d;
+	r->changes[at] = mask;
+}
+
+/* With these keys open and the degrees of the layout. */
+static void walk(const struct job *job, const struct cluster *c, const struct layout *asked, uint32_t open, struct ranking *r)
+{
+	struct job *mine = malloc(sizeof *mine);
+	struct space *s = calloc(1, sizeof *s);
+	if (mine && s) {
+		*mine = *job;
+		mine->parallel.dp = asked->dp;
+		mine->open = open;
+		struct eval *v = space_open(mine, c, s, NULL) ? NULL : eval_open(s, NULL);
+		if (v)
+			walk_space(s, v, &(struct walk_visitor){ .arg = r, .leaf = look }, NULL);
+		eval_close(v);
+	}
+	free(s);
+	free(mine);
+}
+
+int near_find(const struct job *job, const struct cluster *c, const struct layout *asked, struct eval_leaf out[NEAR_MOST])
+{
+	struct ranking r = { .asked = config_of(job, asked->dp), .leaves = out };
+	if (job->parallel.sync == SYNC_SERVER)
+		return 0;
+	walk(job, c, asked, WAYS, &r);
+	walk(job, c, asked, DEGREES, &r);
+	if (!r.n)
+		walk(job, c, asked, DEGREES | OPEN_ZERO | OPEN_MODE | OPEN_SP | OPEN_MICRO, &r);
+	return r.n;
+}

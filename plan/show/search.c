@@ -1,0 +1,127 @@
+#include "plan/show/search.h"
+
+#include "base/human.h"
+#include "plan/search/fit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { RUNNERS_UP = 8, BAR = 16 };
+
+static double tokens_of(const struct job *job)
+{
+	return (double)job->batch.global * (double)job->model.seq;
+}
+
+static int world_of(const struct search_config *c)
+{
+	return c->tp * c->cp * c->dp * c->pp;
+}
+
+/* "75 of 80 GiB", "75 GiB" where the limit is unknown. */
+static void print_room(double bytes, double limit, struct buf *out)
+{
+	char text[HUMAN], has[HUMAN];
+	buf_printf(out, "%s", human_bytes(bytes, text));
+	if (limit > 0)
+		buf_printf(out, " of %s", human_bytes(limit, has));
+}
+
+static void print_best(const struct job *job, const struct cluster *c, const struct search_found *f, struct buf *out)
+{
+	struct model_shape m;
+	char text[HUMAN], rate[HUMAN];
+	int world = world_of(&f->leaf.config), all = plan_devices(c);
+	const struct node_kind *k = cluster_kind(c, 0);
+	model_shape(job, &m);
+	double done = tokens_of(job) * model_flops_token(&m) / f->time.total / world;
+	buf_puts(out, "  ");
+	config_print(&f->leaf.config, out);
+	buf_printf(out, "\n  %s a step, %s tokens/s", human_seconds(f->time.total, text), human_count(tokens_of(job) / f->time.total, "", rate));
+	if (k->device_flops > 0 && strcmp(k->device, "cpu"))
+		buf_printf(out, ", %.0f %% of %s", 100 * done / k->device_flops, k->device);
+	buf_puts(out, "; ");
+	print_room(f->memory, f->leaf.limit, out);
+	buf_puts(out, " on the fullest device\n");
+	if (world < all)
+		buf_printf(out, "  It leaves %d of the %d devices unused: no layout that uses more of them is faster.\n", all - world, all);
+}
+
+static void print_row(const struct search_found *f, double best, struct buf *out)
+{
+	char time[HUMAN], memory[HUMAN];
+	buf_printf(out, "  %9s  %+6.1f %%  %9s  ", human_seconds(f->time.total, time), 100 * (f->time.total / best - 1), human_bytes(f->memory, memory));
+	config_print(&f->leaf.config, out);
+	buf_puts(out, "\n");
+}
+
+static void print_runners_up(const struct search *s, struct buf *out)
+{
+	if (s->n < 2)
+		return;
+	buf_puts(out, "\nRunners-up, what they would lose\n  step          lost     memory  layout\n");
+	for (int i = 1; i < s->n && i <= RUNNERS_UP; i++)
+		print_row(&s->found[i], s->found[0].time.total, out);
+}
+
+static void print_parts(const struct plan_rank *r, struct buf *out)
+{
+	bool any = false;
+	for (int i = 0; i < FIT_PARTS; i++) {
+		char text[HUMAN];
+		double bytes = fit_part(r, i);
+		if (bytes < 0.005 * r->total)
+			continue;
+		buf_printf(out, "%s%s %s", any ? ", " : "", fit_part_name(i), human_bytes(bytes, text));
+		any = true;
+	}
+}
+
+static void print_misfits(const struct search *s, struct buf *out)
+{
+	if (!s->n_misfits)
+		return;
+	buf_puts(out, "\nFaster, but too large\n");
+	for (int i = 0; i < s->n_misfits; i++) {
+		const struct eval_leaf *l = &s->misfits[i];
+		char time[HUMAN], over[HUMAN];
+		buf_printf(out, "  %9s  ", human_seconds(l->time.total, time));
+		config_print(&l->config, out);
+		buf_printf(out, "\n             %s too much at pp %d: ", human_bytes(l->rank.total - l->limit, over), l->rank.at.pp);
+		print_parts(&l->rank, out);
+		buf_puts(out, "\n");
+	}
+}
+
+static void print_front(const struct search *s, struct buf *out)
+{
+	if (s->n_front < 2)
+		return;
+	double best = s->front[s->n_front - 1].time.total;
+	buf_puts(out, "\nMemory against time: nothing smaller is as fast\n     memory       step\n");
+	for (int i = 0; i < s->n_front; i++) {
+		const struct eval_leaf *l = &s->front[i];
+		char time[HUMAN], memory[HUMAN];
+		int full = (int)lround(BAR * best / l->time.total);
+		buf_printf(out, "  %9s  %9s  ", human_bytes(l->rank.total, memory), human_seconds(l->time.total, time));
+		for (int k = 0; k < BAR; k++)
+			buf_puts(out, k < full ? "█" : "·");
+		buf_puts(out, "  ");
+		config_print(&l->config, out);
+		buf_puts(out, "\n");
+	}
+}
+
+void search_print(const struct job *job, const struct cluster *c, const struct search *s, struct buf *out)
+{
+	char count[HUMAN];
+	buf_printf(out, "Best layout of %s on %s, %d device%s\n\n", job->job.name, c->name, plan_devices(c), human_s(plan_devices(c)));
+	print_best(job, c, &s->found[0], out);
+	print_runners_up(s, out);
+	print_misfits(s, out);
+	print_front(s, out);
+	buf_printf(out, "\nLooked at %s configurations; all others are proven slower.\n", human_count((double)s->considered, "", count));
+	buf_puts(out, "\nThe best as a job's lines\n\n");
+	config_lines(&s->found[0].leaf.config, out);
+}
