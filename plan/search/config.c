@@ -57,11 +57,21 @@ int config_weight(const struct search_config *c)
 	return 64 * degrees + 4 * (schedules[c->schedule] + ways + 3 * c->activations + 3 * c->optimizer) + (c->chunks > 2);
 }
 
+int config_order(const struct search_config *a, const struct search_config *b)
+{
+	const int left[] = { a->tp, a->cp, a->ep, a->dp, a->pp, a->chunks, a->micro, a->every, a->zero, (int)a->schedule, (int)a->shard, (int)a->mode,
+			     a->sp, a->activations, a->optimizer };
+	const int right[] = { b->tp, b->cp, b->ep, b->dp, b->pp, b->chunks, b->micro, b->every, b->zero, (int)b->schedule, (int)b->shard, (int)b->mode,
+			      b->sp, b->activations, b->optimizer };
+	int i = 0, n = (int)(sizeof left / sizeof *left);
+	while (i + 1 < n && left[i] == right[i])
+		i++;
+	return left[i] - right[i];
+}
+
 bool config_same(const struct search_config *a, const struct search_config *b)
 {
-	return a->tp == b->tp && a->cp == b->cp && a->ep == b->ep && a->dp == b->dp && a->pp == b->pp && a->chunks == b->chunks &&
-	       a->micro == b->micro && a->every == b->every && a->zero == b->zero && a->schedule == b->schedule && a->shard == b->shard &&
-	       a->mode == b->mode && a->sp == b->sp && a->activations == b->activations && a->optimizer == b->optimizer;
+	return config_order(a, b) == 0;
 }
 
 void config_print(const struct search_config *c, struct buf *out)

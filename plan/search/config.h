@@ -28,7 +28,8 @@ struct layout config_layout(const struct search_config *c);
 
 /* How much of it a person has to understand: of two that take equally long the lesser is better. */
 int config_weight(const struct search_config *c);
-/* Whether they differ in nothing but what has no effect. */
+/* Below, equal to or above 0: some order of all of them. */
+int config_order(const struct search_config *a, const struct search_config *b);
 bool config_same(const struct search_config *a, const struct search_config *b);
 
 /* "tp 8 × dp 8 × pp 16" and, with a comma before each, the ways: "interleaved 3, micro 2, ZeRO 1, full recomputation". */

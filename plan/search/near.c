@@ -34,7 +34,7 @@ static double distance(const struct search_config *a, const struct search_config
 /* A bit for each sort of key that differs. */
 static unsigned changed(const struct search_config *a, const struct search_config *b)
 {
-	return (unsigned)(a->tp != b->tp || a->pp != b->pp || a->dp != b->dp || a->cp != b->cp) | (unsigned)(a->zero != b->zero || a->shard != b->shard) << 1 |
+	return (unsigned)(a->tp != b->tp) | (unsigned)(a->pp != b->pp) << 7 | (unsigned)(a->dp != b->dp) << 8 | (unsigned)(a->cp != b->cp) << 9 | (unsigned)(a->zero != b->zero || a->shard != b->shard) << 1 |
 	       (unsigned)(a->mode != b->mode || a->every != b->every) << 2 | (unsigned)(a->activations != b->activations) << 3 |
 	       (unsigned)(a->optimizer != b->optimizer) << 4 | (unsigned)(a->sp != b->sp) << 5 | (unsigned)(a->micro != b->micro) << 6;
 }
@@ -47,31 +47,40 @@ static bool before(const struct ranking *r, double d, const struct eval_leaf *le
 	return leaf->time.total < r->leaves[i].time.total;
 }
 
+static void put(struct ranking *r, int at, double d, unsigned mask, const struct eval_leaf *leaf)
+{
+	r->distances[at] = d;
+	r->changes[at] = mask;
+	r->leaves[at] = *leaf;
+}
+
+static void drop(struct ranking *r, int at)
+{
+	r->n--;
+	for (; at < r->n; at++)
+		put(r, at, r->distances[at + 1], r->changes[at + 1], &r->leaves[at + 1]);
+}
+
+/* Who changes one more key than it takes, and is no nearer for it, helps nobody. */
 static void look(void *arg, const struct eval_leaf *leaf)
 {
 	struct ranking *r = arg;
 	unsigned mask = changed(&r->asked, &leaf->config);
 	double d = distance(&r->asked, &leaf->config);
-	int at = 0;
 	if (!leaf->fits || !mask)
 		return;
-	while (at < r->n && r->changes[at] != mask)
-		at++;
-	if (at < r->n && !before(r, d, leaf, at))
-		return;
-	if (at == r->n) {
-		if (r->n == NEAR_MOST && !before(r, d, leaf, r->n - 1))
+	for (int i = 0; i < r->n; i++)
+		if ((r->changes[i] & mask) == r->changes[i] && !before(r, d, leaf, i))
 			return;
-		at = r->n < NEAR_MOST ? r->n++ : r->n - 1;
-	}
-	for (; at > 0 && before(r, d, leaf, at - 1); at--) {
-		r->leaves[at] = r->leaves[at - 1];
-		r->distances[at] = r->distances[at - 1];
-		r->changes[at] = r->changes[at - 1];
-	}
-	r->leaves[at] = *leaf;
-	r->distances[at] = d;
-	r->changes[at] = mask;
+	for (int i = r->n - 1; i >= 0; i--)
+		if ((r->changes[i] & mask) == mask && before(r, d, leaf, i))
+			drop(r, i);
+	if (r->n == NEAR_MOST && !before(r, d, leaf, r->n - 1))
+		return;
+	int at = r->n < NEAR_MOST ? r->n++ : r->n - 1;
+	for (; at > 0 && before(r, d, leaf, at - 1); at--)
+		put(r, at, r->distances[at - 1], r->changes[at - 1], &r->leaves[at - 1]);
+	put(r, at, d, mask, leaf);
 }
 
 /* With these keys open and the degrees of the layout. */
@@ -99,6 +108,8 @@ int near_find(const struct job *job, const struct cluster *c, const struct layou
 		return 0;
 	walk(job, c, asked, WAYS, &r);
 	walk(job, c, asked, DEGREES, &r);
+	if (r.n < NEAR_MOST)
+		walk(job, c, asked, OPEN_PP | OPEN_DP | OPEN_ZERO | OPEN_MODE | OPEN_SP, &r);
 	if (!r.n)
 		walk(job, c, asked, DEGREES | OPEN_ZERO | OPEN_MODE | OPEN_SP | OPEN_MICRO, &r);
 	return r.n;

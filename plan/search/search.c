@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Two times are equal: a shorter way of adding up must not decide. */
-#define EQUAL 1e-9
+/* What bounds may lack of times that by_time takes as equal. */
+#define EQUAL 1e-6
 /* Memory on the front in steps of so much. */
 #define STEP 1.08
 /* A misfit of so many times the room is no surprise to anybody. */
@@ -31,13 +31,22 @@ struct hunt {
 	int64_t considered, fitting;
 };
 
+/* Seven digits: a shorter way of adding up must not decide. */
+static int by_time(double a, double b)
+{
+	float x = (float)a, y = (float)b;
+	return (x > y) - (x < y);
+}
+
+/* A total order, so that it does not matter who came first. */
 static bool better(const struct eval_leaf *a, const struct eval_leaf *b)
 {
-	double off = a->time.total - b->time.total;
-	if (fabs(off) > EQUAL * b->time.total)
-		return off < 0;
-	int left = config_weight(&a->config), right = config_weight(&b->config);
-	return left != right ? left < right : a->rank.total < b->rank.total;
+	int time = by_time(a->time.total, b->time.total), weight = config_weight(&a->config) - config_weight(&b->config);
+	if (time || weight)
+		return time ? time < 0 : weight < 0;
+	if (a->rank.total < b->rank.total || a->rank.total > b->rank.total)
+		return a->rank.total < b->rank.total;
+	return config_order(&a->config, &b->config) < 0;
 }
 
 static bool same_layout(const struct search_config *a, const struct search_config *b)
@@ -127,10 +136,10 @@ static void build(const struct job *job, const struct cluster *c, struct search_
 
 static bool ahead(const struct search_found *a, const struct search_found *b)
 {
-	double off = a->time.total - b->time.total;
-	if (fabs(off) > EQUAL * b->time.total)
-		return off < 0;
-	return config_weight(&a->leaf.config) < config_weight(&b->leaf.config);
+	int time = by_time(a->time.total, b->time.total), weight = config_weight(&a->leaf.config) - config_weight(&b->leaf.config);
+	if (time || weight)
+		return time ? time < 0 : weight < 0;
+	return config_order(&a->leaf.config, &b->leaf.config) < 0;
 }
 
 /* Those that cannot be built as whole plans, where nodes are not as alike as the closed forms take them, fall out. */

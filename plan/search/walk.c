@@ -76,6 +76,16 @@ static bool cuts(const struct walk *w, const struct grid *g, int micro)
 	return global % micro == 0 && (w->space->named ? global / micro >= g->dp : global / micro % g->dp == 0);
 }
 
+/* Of the lightest mode the rarest: all others take as long or longer. */
+static const struct space_again *lightest(const struct space *s)
+{
+	const struct space_again *best = s->again;
+	for (int i = 1; i < s->n_again; i++)
+		if (s->again[i].mode < best->mode || (s->again[i].mode == best->mode && s->again[i].every > best->every))
+			best = &s->again[i];
+	return best;
+}
+
 /* The least that any configuration of a grid can take. */
 static double bound_of(struct walk *w, const struct grid *g)
 {
@@ -86,7 +96,7 @@ static double bound_of(struct walk *w, const struct grid *g)
 	for (int m = 0; m < s->micro.n; m++)
 		for (int sp = 0; sp < 2; sp++)
 			if (cuts(w, g, s->micro.at[m]) && space_sp(s, sp, g->tp, g->cp, s->micro.at[m]) &&
-			    eval_stream(w->eval, s->micro.at[m], sp, &s->again[0]))
+			    eval_stream(w->eval, s->micro.at[m], sp, lightest(s)))
 				least = fmin(least, eval_stream_bound(w->eval));
 	return least;
 }

@@ -63,7 +63,7 @@ static void a_plan_has_the_same_parts(void **state)
 		struct span spans[GROUP_KINDS];
 		while (words < 8 && layouts[k][words])
 			words++;
-		if (job_load("templates/jobs/gpt-175b.ini", layouts[k], words, &job, &e) || plan_build(&job, &cluster, &plan, &e))
+		if (job_load("templates/jobs/175b.ini", layouts[k], words, &job, &e) || plan_build(&job, &cluster, &plan, &e))
 			fail_msg("layout %d: %s", k, e.text);
 		for (int kind = 0; kind < GROUP_KINDS; kind++)
 			spans[kind] = plan.place.links[kind].span;

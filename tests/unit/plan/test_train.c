@@ -142,7 +142,7 @@ static struct train_costs costs_of(const char *words[], int n, bool scatter)
 	struct plan p;
 	assert_int_equal(cluster_open("dgx-h100:256", 0, &c, &e), 0);
 	c.kinds[0].device_memory = 0;
-	if (job_load("templates/jobs/gpt-175b.ini", words, n, &job, &e) || plan_build(&job, &c, &p, &e))
+	if (job_load("templates/jobs/175b.ini", words, n, &job, &e) || plan_build(&job, &c, &p, &e))
 		fail_msg("%s", e.text);
 	for (int i = 0; i < p.world && scatter; i++)
 		p.ranks[i].node = i % (p.world / 8);

@@ -1,0 +1,354 @@
+/* The search: its evaluations are the plan's own, its bounds lose nothing, what it proposes is legal and fits. */
+#include "plan/search/fit.h"
+#include "plan/search/live.h"
+#include "plan/search/near.h"
+#include "plan/search/search.h"
+#include "plan/search/walk.h"
+#include "plan/job/keys.h"
+
+#include "plan/cost/step.h"
+#include "plan/cost/devices.h"
+#include "plan/cost/engine.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct job job_of(const char *file, const char *words, bool automatic)
+{
+	const char *list[48];
+	char copy[600];
+	struct job job;
+	struct err e = ERR_INIT;
+	int n = automatic ? job_open_words(list) : 0;
+	snprintf(copy, sizeof copy, "%s", words);
+	for (char *w = strtok(copy, " "); w; w = strtok(NULL, " "))
+		list[n++] = w;
+	if (job_load(file, list, n, &job, &e))
+		fail_msg("%s", e.text);
+	return job;
+}
+
+static struct cluster cluster_of(const char *spec)
+{
+	struct cluster c;
+	struct err e = ERR_INIT;
+	if (cluster_open(spec, 0, &c, &e))
+		fail_msg("%s", e.text);
+	return c;
+}
+
+/* A model that an exhaustive search is quick with. */
+#define SMALL "model.layers=12 model.hidden=1024 model.heads=16 model.seq=1024 model.vocab=32000 batch.global=48 precision.dtype=bf16 job.device=cuda"
+
+static bool legal(const struct job *job)
+{
+	struct job_source src = { .name = "job" };
+	struct err e = ERR_INIT;
+	if (!job_check(job, &src, &e))
+		return true;
+	print_message("%s\n", e.text);
+	return false;
+}
+
+/* --- Evaluations ------------------------------------------------------------------------------------------ */
+
+/* Every k-th configuration of a space. */
+struct sample {
+	const struct job *job;
+	const struct cluster *cluster;
+	struct eval *again; /* to evaluate all at once */
+	int every, seen, checked, built;
+	double worst_time, worst_memory;
+};
+
+/* As whole plans have it, with the closed form for the pipeline and the links of Slurm's order. */
+static double closed_form(const struct job *job, const struct cluster *c, const struct plan *p)
+{
+	struct span spans[GROUP_KINDS];
+	struct cost_units units;
+	struct machine machine;
+	struct plan_time t;
+	struct span_yard yard;
+	assert_int_equal(span_yard_of(c, &yard, NULL), 0);
+	struct span_fold fold = span_fold_block(&yard, &p->layout);
+	spans_regular(&yard, &p->layout, &fold, spans);
+	machine_of_plan(job, c, p, &machine);
+	machine_links(&machine, spans);
+	cost_units_of(&p->shape, &p->layout, job->parallel.sp, &units);
+	cost_step(&(struct cost_case){ .job = job, .shape = &p->shape, .layout = &p->layout, .stages = p->stages, .units = &units, .spans = spans,
+				       .machine = &machine, .engine = &ENGINE_MUSTER, .micros = p->micros, .mates = p->ranks[0].mates }, &t);
+	return t.total;
+}
+
+static int mates_of(const struct cluster *c, const struct layout *l)
+{
+	struct span_yard yard;
+	assert_int_equal(span_yard_of(c, &yard, NULL), 0);
+	struct span_fold fold = span_fold_block(&yard, l);
+	return fold.dp * fold.cp;
+}
+
+static void complain(const struct eval_leaf *leaf, double most)
+{
+	struct buf words = BUF_INIT;
+	config_print(&leaf->config, &words);
+	fail_msg("%s: %.0f bytes of %.0f, and the plan's %.0f", buf_str(&words), leaf->rank.total, leaf->limit, most);
+}
+
+static void hold(void *arg, const struct eval_leaf *leaf)
+{
+	struct sample *s = arg;
+	struct job mine = *s->job;
+	struct plan p;
+	struct eval_leaf again;
+	if (s->seen++ % s->every)
+		return;
+	s->checked++;
+	config_apply(&leaf->config, &mine);
+	assert_true(legal(&mine));
+	assert_true(eval_config(s->again, &leaf->config, &again));
+	assert_true(fabs(again.time.total - leaf->time.total) <= 1e-12 * leaf->time.total && again.rank.total == leaf->rank.total);
+	if (plan_build(&mine, s->cluster, &p, NULL)) {
+		assert_true(!leaf->fits || leaf->config.shard == ZERO_SHARD_NODE);
+		return;
+	}
+	s->built++;
+	double most = 0;
+	for (int i = 0; i < p.world; i++)
+		most = fmax(most, p.ranks[i].total);
+	/* Placement may find more replicas for a node than Slurm's order has. */
+	bool comparable = leaf->config.shard == ZERO_SHARD_ALL || p.ranks[0].mates == mates_of(s->cluster, &p.layout);
+	if (!comparable) {
+		plan_free(&p);
+		return;
+	}
+	if (!leaf->fits || fabs(leaf->rank.total - most) > 1e-12 * most)
+		complain(leaf, most);
+	s->worst_memory = fmax(s->worst_memory, fabs(leaf->rank.total - most) / most);
+	s->worst_time = fmax(s->worst_time, fabs(leaf->time.total / closed_form(&mine, s->cluster, &p) - 1));
+	plan_free(&p);
+}
+
+static void compare(const char *file, const char *words, const char *spec, int every, double memory, double time)
+{
+	struct job job = job_of(file, words, true);
+	struct cluster c = cluster_of(spec);
+	struct space *space = calloc(1, sizeof *space);
+	struct err e = ERR_INIT;
+	assert_int_equal(space_open(&job, &c, space, &e), 0);
+	struct sample s = { &job, &c, eval_open(space, &e), every, 0, 0, 0, 0, 0 };
+	struct eval *v = eval_open(space, &e);
+	assert_int_equal(walk_space(space, v, &(struct walk_visitor){ .arg = &s, .leaf = hold }, &e), 0);
+	print_message("%s on %s: %d of %d configurations held to whole plans, %d fit; memory differs by %.2g, time by %.2g at most\n", file ? file : "small",
+		      spec, s.checked, s.seen, s.built, s.worst_memory, s.worst_time);
+	assert_true(s.checked > 100 && s.built > 20);
+	assert_true(s.worst_memory <= memory);
+	assert_true(s.worst_time <= time);
+	eval_close(v);
+	eval_close(s.again);
+	free(space);
+	cluster_free(&c);
+}
+
+static void an_evaluation_is_the_whole_plans(void **state)
+{
+	(void)state;
+	compare(NULL, SMALL, "dgx-h100:1", 397, 1e-12, 1e-9);
+	compare("templates/jobs/mixtral-8x7b.ini", "model.layers=8 batch.global=32", "dgx-a100:2", 2003, 1e-12, 1e-9);
+	compare("templates/jobs/llama-70b.ini", "model.layers=10 batch.global=24 parallel.tp=6 model.ffn=20000", "dgx-h100:3", 41, 1e-12, 1e-9);
+}
+
+/* --- The search ------------------------------------------------------------------------------------------- */
+
+static void bounds_lose_nothing(void **state)
+{
+	static const struct { const char *file, *words, *spec; } cases[] = {
+		{ NULL, SMALL " batch.global=24", "dgx-h100:1" },
+		{ NULL, SMALL " model.layers=7 batch.global=30", "dgx-a100:1" },
+		{ "templates/jobs/mixtral-8x7b.ini", "model.layers=4 model.experts=4 batch.global=16", "dgx-a100:1" },
+		{ "templates/jobs/llama-7b.ini", "batch.global=16 recompute.mode=full parallel.zero=1", "dgx-a100:2" },
+	};
+	struct search *fast = calloc(1, sizeof *fast), *full = calloc(1, sizeof *full);
+	(void)state;
+	for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+		struct job job = job_of(cases[i].file, cases[i].words, true);
+		struct cluster c = cluster_of(cases[i].spec);
+		struct err e = ERR_INIT;
+		struct search_ask ask = { .finalists = 12 };
+		if (search_run(&job, &c, &ask, fast, &e))
+			fail_msg("%s", e.text);
+		ask.exhaustive = true;
+		assert_int_equal(search_run(&job, &c, &ask, full, &e), 0);
+		print_message("case %d: %lld of %lld configurations\n", i, (long long)fast->considered, (long long)full->considered);
+		assert_true(fast->considered < full->considered);
+		assert_int_equal(fast->n, full->n);
+		for (int k = 0; k < full->n; k++) {
+			struct buf a = BUF_INIT, b = BUF_INIT;
+			config_print(&fast->found[k].leaf.config, &a);
+			config_print(&full->found[k].leaf.config, &b);
+			if (strcmp(buf_str(&a), buf_str(&b)))
+				fail_msg("place %d: %s, %.9g s (%.9g); of all %s, %.9g s (%.9g)", k, buf_str(&a), fast->found[k].time.total,
+					 fast->found[k].leaf.time.total, buf_str(&b), full->found[k].time.total, full->found[k].leaf.time.total);
+			buf_fini(&a);
+			buf_fini(&b);
+			assert_true(config_same(&fast->found[k].leaf.config, &full->found[k].leaf.config));
+			assert_true(fast->found[k].time.total == full->found[k].time.total);
+		}
+		cluster_free(&c);
+	}
+	free(full);
+	free(fast);
+}
+
+static void all_that_is_found_can_be_run(void **state)
+{
+	static const struct { const char *file, *words, *spec; } cases[] = {
+		{ "templates/jobs/175b.ini", "parallel.cp=1", "dgx-h100:32" },
+		{ "templates/jobs/mixtral-8x7b.ini", "", "dgx-h100:2" },
+		{ "templates/jobs/llama-70b.ini", "", "dgx-a100:5" },
+		{ "templates/jobs/long-context.ini", "", "dgx-h100:4" },
+		{ NULL, "job.device=cpu launch.speeds=2,1,1,1 model.layers=8", "local:1" },
+	};
+	struct search *s = calloc(1, sizeof *s);
+	(void)state;
+	for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+		struct job job = job_of(cases[i].file, cases[i].words, true);
+		struct cluster c;
+		struct err e = ERR_INIT;
+		assert_int_equal(cluster_open(strcmp(cases[i].spec, "local:1") ? cases[i].spec : "local", 4, &c, &e), 0);
+		if (search_run(&job, &c, &(struct search_ask){ .finalists = 8, .front = i == 1 }, s, &e))
+			fail_msg("%s", e.text);
+		assert_true(s->n > 1 || i == 4);
+		for (int k = 0; k < s->n; k++) {
+			struct job mine = job;
+			struct plan p;
+			config_apply(&s->found[k].leaf.config, &mine);
+			assert_true(legal(&mine));
+			if (plan_build(&mine, &c, &p, &e))
+				fail_msg("%s", e.text);
+			assert_true(p.time.total == s->found[k].time.total);
+			assert_true(k == 0 || s->found[k].time.total >= s->found[k - 1].time.total * (1 - 1e-9));
+			plan_free(&p);
+		}
+		for (int k = 1; k < s->n_front; k++)
+			assert_true(s->front[k].rank.total > s->front[k - 1].rank.total && s->front[k].time.total < s->front[k - 1].time.total);
+		for (int k = 0; k < s->n_misfits; k++)
+			assert_true(!s->misfits[k].fits && s->misfits[k].time.total < s->found[0].time.total);
+		cluster_free(&c);
+	}
+	free(s);
+}
+
+static void what_is_given_stays(void **state)
+{
+	struct job job = job_of(NULL, SMALL " parallel.tp=4 parallel.schedule=gpipe recompute.mode=full recompute.every=3 batch.micro=3", true);
+	struct cluster c = cluster_of("dgx-h100:2");
+	struct err e = ERR_INIT;
+	(void)state;
+	assert_int_equal(search_resolve(&job, &c, &e), 0);
+	assert_int_equal(job.open, 0);
+	assert_int_equal(job.parallel.tp, 4);
+	assert_int_equal(job.parallel.schedule, SCHEDULE_GPIPE);
+	assert_int_equal(job.recompute.mode, RECOMPUTE_FULL);
+	assert_int_equal(job.recompute.every, 3);
+	assert_int_equal(job.batch.micro, 3);
+	assert_true(job.parallel.dp > 0 && legal(&job));
+	/* What cannot be is said. */
+	job = job_of(NULL, SMALL " parallel.dp=7", true);
+	assert_int_equal(search_resolve(&job, &c, &e), -1);
+	assert_int_equal(e.code, ERR_NOFIT);
+	cluster_free(&c);
+}
+
+static void fewer_devices_can_be_better(void **state)
+{
+	struct job job = job_of(NULL, SMALL " batch.global=12 parallel.tp=1 parallel.cp=1 parallel.pp=1 batch.micro=1", true);
+	struct cluster c = cluster_of("dgx-h100:2");
+	struct err e = ERR_INIT;
+	(void)state;
+	assert_int_equal(search_resolve(&job, &c, &e), 0);
+	assert_int_equal(job.parallel.dp, 12); /* of 16 devices */
+	cluster_free(&c);
+}
+
+static void the_nearest_ones_fit(void **state)
+{
+	static const struct { const char *file, *words, *spec; } cases[] = {
+		{ "templates/jobs/175b.ini", "parallel.pp=4 parallel.dp=4", "dgx-a100:16" },
+		{ "templates/jobs/175b.ini", "parallel.pp=1 parallel.dp=1", "dgx-h100:32" },
+		{ "templates/jobs/llama-13b-zero3.ini", "parallel.zero=1", "dgx-a100:2" },
+		{ "templates/jobs/llama-70b.ini", "parallel.tp=2 parallel.pp=8", "dgx-a100:4" },
+	};
+	(void)state;
+	for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+		struct job job = job_of(cases[i].file, cases[i].words, false);
+		struct cluster c = cluster_of(cases[i].spec);
+		struct layout asked = layout_of(&job, (int)job.parallel.dp);
+		struct eval_leaf near[NEAR_MOST];
+		struct plan p;
+		struct err e = ERR_INIT;
+		if (!asked.dp)
+			asked.dp = plan_fill_dp(&job, &c, &asked);
+		assert_int_equal(plan_build(&job, &c, &p, &e), -1);
+		int n = near_find(&job, &c, &asked, near);
+		assert_int_equal(n, NEAR_MOST);
+		for (int k = 0; k < n; k++) {
+			struct job mine = job;
+			struct buf words = BUF_INIT;
+			config_apply(&near[k].config, &mine);
+			assert_true(legal(&mine));
+			if (plan_build(&mine, &c, &p, &e))
+				fail_msg("%s", e.text);
+			config_print(&near[k].config, &words);
+			print_message("case %d: %s; %.4g s, as a whole plan %.4g\n", i, buf_str(&words), near[k].time.total, p.time.total);
+			assert_true(p.time.total < 1.1 * near[k].time.total); /* placement may find better links */
+			buf_fini(&words);
+			plan_free(&p);
+		}
+		cluster_free(&c);
+	}
+}
+
+/* Long runs keep alive what short ones do. */
+static void a_few_micro_batches_tell_of_many(void **state)
+{
+	static const enum job_schedule kinds[] = { SCHEDULE_1F1B, SCHEDULE_NAIVE, SCHEDULE_INTERLEAVED, SCHEDULE_ZB_H1, SCHEDULE_ZB_V };
+	(void)state;
+	for (int k = 0; k < 5; k++)
+		for (int pp = 2; pp <= 7; pp++)
+			for (int chunks = 1; chunks <= 4; chunks++)
+				for (int m = 1; m <= 9 * pp; m++) {
+					int least, most;
+					struct layout l = { .tp = 1, .cp = 1, .dp = 1, .ep = 1, .pp = pp, .chunks = chunks, .vee = kinds[k] == SCHEDULE_ZB_V };
+					schedule_chunks(kinds[k], &least, &most);
+					for (int r = 0; r < pp && chunks >= least && chunks <= most; r++) {
+						struct sched_slots many = { .most = 0 }, few = { .most = 0 };
+						schedule_slots(kinds[k], &l, m, r, &many);
+						schedule_slots(kinds[k], &l, live_enough(kinds[k], pp, m), r, &few);
+						if (memcmp(many.live, few.live, sizeof many.live))
+							fail_msg("kind %d, %d ranks × %d chunks, %d micro-batches, rank %d", (int)kinds[k], pp, chunks, m, r);
+					}
+				}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1) cmocka_set_test_filter(argv[1]);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_evaluation_is_the_whole_plans),
+		cmocka_unit_test(bounds_lose_nothing),
+		cmocka_unit_test(all_that_is_found_can_be_run),
+		cmocka_unit_test(what_is_given_stays),
+		cmocka_unit_test(fewer_devices_can_be_better),
+		cmocka_unit_test(the_nearest_ones_fit),
+		cmocka_unit_test(a_few_micro_batches_tell_of_many),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
