@@ -55,9 +55,6 @@ struct cost_sum {
 /* Seconds of the optimizer on a rank. */
 double cost_update(const struct cost_case *c, const struct cost_rank *r);
 void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum);
-/* The pipeline's time on cores that agents share: the table's where a pass alone would not fill them, else all work. alone: of the table
- * where each has its own. Wants sum->all of all ranks. */
-double cost_shared(const struct cost_case *c, const struct cost_sum *sum, double alone);
 /* The parts, where the pipeline takes `whole` seconds: of agents that share cores, as long as each takes among the others. */
 void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, double whole, struct plan_time *out);
 

@@ -260,7 +260,6 @@ bool eval_zero(const struct eval *v, const struct space_zero *z)
 /* Of the line's ranks, each kind once. Where the optimizer's state is is all that may differ from the leaf before. */
 static void set_sum(struct eval *v, const struct space_zero *z)
 {
-	double all = 0;
 	if (v->has_sum && v->summed.stage == z->stage && v->summed.shard == z->shard) {
 		v->sum.optimizer = 0;
 		for (int k = 0; k < v->n_kinds; k++)
@@ -268,12 +267,8 @@ static void set_sum(struct eval *v, const struct space_zero *z)
 		return;
 	}
 	v->sum = (struct cost_sum){ 0 };
-	for (int k = 0; k < v->n_kinds; k++) {
-		v->sum.all = 0;
+	for (int k = 0; k < v->n_kinds; k++)
 		cost_sum_add(&v->cost, &v->kinds[k].cost, &v->sum);
-		all += v->kinds[k].n * v->sum.all;
-	}
-	v->sum.all = all;
 	v->summed = *z;
 	v->has_sum = true;
 }
@@ -289,7 +284,7 @@ void eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer, struc
 	v->job.offload.optimizer = optimizer;
 	v->counted = v->counted || eval_activations(v);
 	set_sum(v, z);
-	cost_sum_parts(&v->cost, &v->sum, cost_shared(&v->cost, &v->sum, v->whole), &out->time);
+	cost_sum_parts(&v->cost, &v->sum, v->whole, &out->time);
 	out->config = *c;
 	out->limit = v->limits[eval_agents(v)];
 	out->rank = (struct plan_rank){ .total = INFINITY };

@@ -79,7 +79,7 @@ struct eval {
 	struct eval_state *states;
 	int n_states, room_states;
 	struct pipe pipe;
-	double whole;                /* the pipeline's time */
+	double whole;                /* the pipeline's time, on cores that its agents may share */
 	struct live *live;
 	bool counted;                /* kinds' activations are set */
 	struct cost_sum sum;         /* of the leaf before, when that was this line's and had this ZeRO */

@@ -161,6 +161,15 @@ static struct eval_key key_at(struct eval *v, int pp)
 	return k;
 }
 
+/* Seconds of one micro-batch on all ranks. */
+static double busy_of_all(const struct eval *v)
+{
+	double busy = 0;
+	for (int k = 0; k < v->n_kinds; k++)
+		busy += v->kinds[k].n * v->kinds[k].key.scale * both(&v->kinds[k].cost.pass);
+	return busy;
+}
+
 bool eval_line(struct eval *v, enum job_schedule schedule, int chunks, bool activations)
 {
 	v->config.schedule = schedule;
@@ -197,7 +206,7 @@ bool eval_line(struct eval *v, enum job_schedule schedule, int chunks, bool acti
 		v->kind_of[pp] = k;
 		pipe_add(&v->pipe, &v->kinds[k].pipe);
 	}
-	v->whole = pipe_time(&v->pipe, schedule, chunks, v->cost.micros, cost_hop(&v->cost));
+	v->whole = cost_shared(&v->cost, busy_of_all(v), pipe_time(&v->pipe, schedule, chunks, v->cost.micros, cost_hop(&v->cost)));
 	v->counted = v->has_sum = false;
 	return true;
 }
