@@ -63,7 +63,7 @@ topo_as() { # machine word...
 	topo_as pair
 	local here=$output
 	run "$MUSTER" topo --cluster "$BATS_TEST_TMPDIR/this.json"
-	diff <(echo "$here") <(grep -v '^figures: ' <<<"$output")
+	diff <(echo "$here") <(echo "$output")
 	run "$MUSTER" topo --cluster "$BATS_TEST_TMPDIR/this.json:3"
 	[[ $status -eq 0 && ${lines[0]} == *": 3 nodes, 12 devices" ]]
 }

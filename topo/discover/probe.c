@@ -184,6 +184,8 @@ int cluster_probe_local(const char *library, struct cluster *out, char fabric[NV
 		cluster_free(&c);
 		return -1;
 	}
+	if (c.kinds[0].parts)
+		snprintf(c.figures, sizeof c.figures, "what the driver and hwloc tell of this host; the rates of its device model");
 	if (gethostname(c.nodes[0].name, sizeof c.nodes[0].name - 1))
 		snprintf(c.nodes[0].name, sizeof c.nodes[0].name, "localhost");
 	*out = c;

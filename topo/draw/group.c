@@ -1,5 +1,7 @@
 #include "topo/draw/internal.h"
 
+#include <limits.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 enum {
@@ -141,9 +143,22 @@ static void give(struct list *l, struct group *g)
 	g->n_below = l->n;
 }
 
-/* Nodes side by side: those of one domain below a group of their own, when they are several. */
-static void add_nodes(const struct cluster *c, const int *nodes, int n, struct list *l)
+/* By domain, kind and place: what is alike stands together, whatever the order on its switch. */
+static int by_likeness(const void *a, const void *b, void *cluster)
 {
+	const struct cluster *c = cluster;
+	int i = *(const int *)a, j = *(const int *)b;
+	const struct cluster_node *x = &c->nodes[i], *y = &c->nodes[j];
+	int dx = x->domain < 0 ? INT_MAX : x->domain, dy = y->domain < 0 ? INT_MAX : y->domain;
+	if (dx != dy)
+		return dx < dy ? -1 : 1;
+	return x->kind != y->kind ? (x->kind > y->kind) - (x->kind < y->kind) : (i > j) - (i < j);
+}
+
+/* The nodes of one switch: those of one domain below a group of their own, when they are several. */
+static void add_nodes(const struct cluster *c, int *nodes, int n, struct list *l)
+{
+	qsort_r(nodes, (size_t)n, sizeof *nodes, by_likeness, (void *)(uintptr_t)c);
 	for (int i = 0, end; i < n; i = end) {
 		int domain = c->nodes[nodes[i]].domain;
 		for (end = i + 1; end < n && domain >= 0 && c->nodes[nodes[end]].domain == domain; end++)

@@ -134,12 +134,14 @@ void draw_cluster_svg(const struct cluster *c, struct buf *out)
 	if (c->n_nodes > 1)
 		y += svg_fabric(&s, y) + GAP;
 	y += put_odd(&s, y);
-	for (int i = 0; i < c->n_kinds && shown < KINDS; i++) {
+	for (int i = 0; i < c->n_kinds; i++) {
 		int nodes = nodes_of_kind(c, i);
-		if (!nodes)
-			continue;
-		y += svg_kind(&s, &c->kinds[i], nodes, y) + GAP;
-		shown++;
+		if (nodes && shown++ < KINDS)
+			y += svg_kind(&s, &c->kinds[i], nodes, y) + GAP;
+	}
+	if (shown > KINDS) {
+		svg_words(&s, SVG_MARGIN, y + 10, "sub", "%d more kind%s of node", shown - KINDS, human_s(shown - KINDS));
+		y += GAP;
 	}
 	put_keys(&s, y);
 	put_begin(out, y + KEY);

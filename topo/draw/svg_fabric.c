@@ -6,7 +6,8 @@
 
 enum {
 	LEVEL = 104, SWITCH_H = 50, SWITCH_W = 220, NODES_H = 132, NODES_W = 240, DOTS = 16, TOP = 14,
-	MINI_ROWS = 3, MINI_H = 26, MINI_DOT = 7 /* nodes drawn one by one, four devices abreast */
+	MINI_ROWS = 3, MINI_H = 26, MINI_DOT = 7 /* nodes drawn one by one, four devices abreast */,
+	LEAVES = 24 /* groups of nodes side by side */
 };
 
 struct tree {
@@ -214,6 +215,11 @@ double svg_fabric(struct svg *s, double y)
 		domains |= s->c->nodes[i].domain >= 0;
 	struct tree t = { .s = s, .bottom = y + TOP + levels * LEVEL + (domains ? 34 : 0) };
 	double x = SVG_MARGIN, whole = SVG_WIDTH - 2 * SVG_MARGIN;
+	if (leaves > LEAVES) {
+		group_free(groups, n);
+		svg_words(s, x, y + 30, "sub", "%d switches and %d nodes of too many shapes to draw: muster topo lists them", s->c->n_switches, s->c->n_nodes);
+		return 40;
+	}
 	for (int i = 0; groups && i < n; i++) {
 		double part = whole * leaves_of(groups[i]) / leaves;
 		put_group(&t, groups[i], x, part, y + TOP);

@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CARDS = 8 /* kinds shown in full */, NUMAS = 64 };
+enum { CARDS = 8 /* kinds shown in full */, NUMAS = 64, LINES = 100 /* of the tree */ };
 
 struct page {
 	const struct cluster *c;
 	bool colour;
 	struct buf *out;
+	int lines; /* of the tree so far */
 };
 
 static const char *on(const struct page *p, enum ink i)
@@ -78,8 +79,12 @@ static void put_holder(struct page *p, const struct group *g, bool sample)
 static void put_groups(struct page *p, struct group *const *g, int n, const char *indent, bool sample)
 {
 	char deeper[256];
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < n && p->lines <= LINES; i++) {
 		bool last = i == n - 1;
+		if (p->lines++ == LINES) {
+			buf_printf(p->out, "%s└─ … and so on; --json tells all\n", indent);
+			return;
+		}
 		buf_printf(p->out, "%s%s%s%s ", indent, on(p, INK_DIM), last ? "└─" : "├─", on(p, INK_NONE));
 		if (g[i]->what == GROUP_NODES)
 			put_nodes(p, g[i], sample);

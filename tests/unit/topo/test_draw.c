@@ -95,9 +95,8 @@ static void nvlink_domains_hold_their_nodes(void **state)
 		"├─ NVLink domain 0  3 nodes, 12 devices\n"
 		"│  └─ n[1-3]  3 × four 4 × A100-PCIe-80GB\n"
 		"├─ NVLink domain 1  3 nodes, 12 devices\n"
-		"│  ├─ n4  four 4 × A100-PCIe-80GB\n"
-		"│  ├─ n5  other 4 × A100-PCIe-80GB\n"
-		"│  └─ n6  four 4 × A100-PCIe-80GB\n"
+		"│  ├─ n[4,6]  2 × four 4 × A100-PCIe-80GB\n"
+		"│  └─ n5  other 4 × A100-PCIe-80GB\n"
 		"└─ n7  four 4 × A100-PCIe-80GB\n");
 	cluster_free(&c);
 }
@@ -331,6 +330,29 @@ static void pictures_of_hostile_names_stay_xml(void **state)
 	cluster_free(&c);
 }
 
+/* Every leaf has another number of odd nodes, so that none is like its neighbour. */
+static void what_has_no_end_is_cut(void **state)
+{
+	(void)state;
+	struct cluster c;
+	struct buf text = BUF_INIT;
+	boxes(12, 4000, &c);
+	three_levels(&c, 20);
+	for (int i = 0; i < c.n_nodes; i++)
+		c.nodes[i].kind = i % 20 < i / 20 % 11 ? i % 12 : 11;
+	draw_cluster(&c, false, &text);
+	assert_int_equal(count(buf_str(&text), "… and so on"), 1);
+	assert_non_null(strstr(buf_str(&text), "4 more kinds of node; --json tells them all"));
+	assert_true(count(buf_str(&text), "\n") < 400);
+	buf_clear(&text);
+	draw_cluster_svg(&c, &text);
+	assert_int_equal(count(buf_str(&text), "too many shapes to draw"), 1);
+	assert_int_equal(count(buf_str(&text), "width=\"-"), 0);
+	assert_int_equal(count(buf_str(&text), "6 more kinds of node"), 1);
+	buf_fini(&text);
+	cluster_free(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -342,6 +364,7 @@ int main(void)
 		cmocka_unit_test(names_fold_as_slurm_writes_them),
 		cmocka_unit_test(hostile_clusters_are_drawn_harmlessly),
 		cmocka_unit_test(a_picture_holds_every_part),
+		cmocka_unit_test(what_has_no_end_is_cut),
 		cmocka_unit_test(pictures_of_hostile_names_stay_xml),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
