@@ -105,6 +105,11 @@ with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
 	[[ $status -eq 0 && ${lines[0]} == "slurm: 4 nodes, "*" 3 switches" ]]
 	[[ ${lines[1]} == "figures: what Slurm tells of its nodes: they could not be asked: srun: cannot be executed"* ]]
 	[[ ! -e $XDG_CACHE_HOME ]]
+	# Its features tell which GPUs they are.
+	scontrol update nodename=n[1-4] AvailableFeatures=ib,h100 ActiveFeatures=ib,h100
+	allocated PATH="$BATS_TEST_TMPDIR/bin" "$(realpath "$MUSTER")" topo
+	scontrol update nodename=n[1-4] AvailableFeatures= ActiveFeatures=
+	[[ $status -eq 0 && $output == *"4 nodes of 2 × H100-SXM5-80GB"*"missing   all but what Slurm tells: the node was not asked"* ]]
 	# Nor is there a controller.
 	mkdir "$BATS_TEST_TMPDIR/none"
 	allocated PATH="$BATS_TEST_TMPDIR/none" "$(realpath "$MUSTER")" topo

@@ -120,6 +120,20 @@ static const struct gpu_model *model_of(const char *type)
 	return NULL;
 }
 
+/* Of the type in Gres, else of a feature that names one, as sites write: "ib,h100". */
+static const struct gpu_model *model_told(const struct slurm_node *t)
+{
+	char word[sizeof t->features];
+	const struct gpu_model *m = model_of(t->gpu);
+	for (const char *at = t->features; !m && !*t->gpu && *at;) {
+		size_t len = strcspn(at, ",");
+		snprintf(word, sizeof word, "%.*s", (int)len, at);
+		m = len > 1 ? model_of(word) : NULL;
+		at += len + (at[len] == ',');
+	}
+	return m;
+}
+
 /* A node that did not tell anything, as the controller describes it. */
 static int kind_told(const struct findings *f, int i, struct node_kind *k, struct err *e)
 {
@@ -133,7 +147,7 @@ static int kind_told(const struct findings *f, int i, struct node_kind *k, struc
 	k->packages = t->sockets;
 	if (t->memory > 1e9) /* less is what a cluster says that does not care */
 		k->memory = t->memory;
-	const struct gpu_model *m = t->gpus ? model_of(t->gpu) : NULL;
+	const struct gpu_model *m = t->gpus ? model_told(t) : NULL;
 	if (m) {
 		gpu_fill(m, k);
 		k->devices = t->gpus;
@@ -154,11 +168,11 @@ static int kind_of_node(struct findings *f, int i, struct node_kind *k, struct e
 	*k = r->kind;
 	r->kind = (struct node_kind){ .devices = 0 };
 	bool cpu = !strcmp(k->device, "cpu");
-	int cpus = f->a.cpus[i], gpus = f->told[i].gpus;
+	int threads = f->told[i].threads > 1 ? f->told[i].threads : 1, cores = f->a.cpus[i] / threads, gpus = f->told[i].gpus;
 	if (cpu && f->a.devices[i] > 0)
 		share(k, f->a.devices[i]);
-	if (cpus > 0 && (cpu || cpus < k->cores))
-		k->cores = cpus;
+	if (cores > 0 && (cpu || cores < k->cores))
+		k->cores = cores;
 	size_t len = strlen(k->unsaid);
 	if (cpu && gpus)
 		snprintf(k->unsaid + len, sizeof k->unsaid - len, "%s%d GPU%s that Slurm tells of and no driver shows", len ? "; " : "", gpus, human_s(gpus));

@@ -95,7 +95,6 @@ static void read_node(const char *line, struct slurm_node *v)
 	copy_field(line, "BootTime", v->boot, sizeof v->boot);
 	copy_field(line, "ActiveFeatures", v->features, sizeof v->features);
 	v->gpus = scontrol_gpus(gres, true, v->gpu);
-	v->cpus = (int)number(line, "CPUTot", 1e6);
 	v->sockets = (int)number(line, "Sockets", 1e4);
 	v->cores = (int)number(line, "CoresPerSocket", 1e5);
 	v->threads = (int)number(line, "ThreadsPerCore", 1e3);

@@ -15,7 +15,7 @@ struct slurm_node {
 	char name[TOPO_NAME];
 	int gpus;               /* of Gres, all types */
 	char gpu[TOPO_NAME];    /* the first type's name, "h100", or "" */
-	int cpus, sockets, cores, threads; /* cores: a socket; threads: a core */
+	int sockets, cores, threads; /* cores: a socket; threads: a core */
 	double memory;          /* bytes */
 	char boot[32];          /* BootTime, "" where it is not told */
 	char features[128];     /* ActiveFeatures, or "" */
