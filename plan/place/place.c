@@ -34,23 +34,47 @@ struct yard {
 	struct dealt *dealt;                /* for each box that was met */
 	int n_dealt;
 	int world, devices;
+	bool *used;                         /* [nodes] scratch */
+	int *leaf;                          /* [switches] scratch */
+	int broken;                         /* leaves that the best map uses in part */
 	struct placement *out;
 };
 
 /* --- Keeping the best ------------------------------------------------------------------- */
+
+/* Leaves of which some nodes are used and some are not: whole ones are worth more to others. */
+static int broken_leaves(struct yard *y)
+{
+	const struct cluster *c = y->c;
+	int broken = 0;
+	if (!c->switches || y->world == y->devices)
+		return 0;
+	memset(y->used, 0, (size_t)c->n_nodes * sizeof *y->used);
+	memset(y->leaf, 0, (size_t)c->n_switches * sizeof *y->leaf);
+	for (int r = 0; r < y->world; r++)
+		y->used[y->slots[r].node] = true;
+	for (int i = 0; i < c->n_nodes; i++)
+		if (c->nodes[i].leaf >= 0)
+			y->leaf[c->nodes[i].leaf] |= y->used[i] ? 1 : 2;
+	for (int i = 0; i < c->n_switches; i++)
+		broken += y->leaf[i] == 3;
+	return broken;
+}
 
 /* Weighs the map at hand. */
 static void consider(struct yard *y)
 {
 	struct place_cost cost;
 	struct placement *p = y->out;
+	int broken = broken_leaves(y);
 	exact_weigh(y->w, y->slots, y->t, &cost);
 	if (!p->weighed || place_better(&p->worst, &cost))
 		p->worst = cost;
 	if (!p->weighed)
 		p->block = cost;
-	if (!p->weighed || place_better(&cost, &p->cost)) {
+	if (!p->weighed || place_better(&cost, &p->cost) || (broken < y->broken && !place_better(&p->cost, &cost))) {
 		p->cost = cost;
+		y->broken = broken;
 		memcpy(y->best, y->slots, (size_t)y->world * sizeof *y->best);
 	}
 	p->weighed++;
@@ -325,18 +349,15 @@ static int see_links(struct yard *y, struct err *e)
 static int list_spares(struct yard *y, struct err *e)
 {
 	struct placement *p = y->out;
-	bool *used = calloc((size_t)y->c->n_nodes + 1, sizeof *used);
 	p->spares = calloc((size_t)y->c->n_nodes + 1, sizeof *p->spares);
-	if (!used || !p->spares) {
-		free(used);
+	if (!p->spares)
 		return err_set(e, ERR_NOMEM, "no memory for %d nodes; close other programs", y->c->n_nodes);
-	}
+	memset(y->used, 0, (size_t)y->c->n_nodes * sizeof *y->used);
 	for (int r = 0; r < y->world; r++)
-		used[y->best[r].node] = true;
+		y->used[y->best[r].node] = true;
 	for (int i = 0; i < y->c->n_nodes; i++)
-		if (!used[i] && cluster_kind(y->c, i)->devices > 0)
+		if (!y->used[i] && cluster_kind(y->c, i)->devices > 0)
 			p->spares[p->n_spares++] = i;
-	free(used);
 	fill_block(y);
 	p->is_block = !memcmp(y->slots, y->best, (size_t)y->world * sizeof *y->slots);
 	return 0;
@@ -350,7 +371,9 @@ static int yard_open(struct yard *y, struct err *e)
 	y->slots = calloc(world, sizeof *y->slots);
 	y->boxes = calloc(world, sizeof *y->boxes);
 	y->dealt = calloc(FOLDS_MOST, sizeof *y->dealt);
-	if (!y->slots || !y->boxes || !y->dealt)
+	y->used = calloc((size_t)y->c->n_nodes + 1, sizeof *y->used);
+	y->leaf = calloc((size_t)y->c->n_switches + 1, sizeof *y->leaf);
+	if (!y->slots || !y->boxes || !y->dealt || !y->used || !y->leaf)
 		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", y->world);
 	return weigh_open(y->c, y->l, &y->w, e) || homes_open(y->c, &y->homes, e) ? -1 : 0;
 }
@@ -363,6 +386,8 @@ static void yard_close(struct yard *y)
 		free(y->dealt[i].order);
 	}
 	free(y->dealt);
+	free(y->used);
+	free(y->leaf);
 	free(y->slots);
 	free(y->boxes);
 	weigh_close(y->w);

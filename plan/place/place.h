@@ -2,8 +2,8 @@
  * place — which device each rank gets.
  *
  * The cost of a map is the seconds that its groups spend on a step's traffic (traffic.h) over the links that they really use, with whatever
- * shares them (weigh.h): over all kinds of group the sum of the slowest one's, less what hides behind computation. Of equal maps the one with the lesser mean over the groups is
- * taken, then the simpler one.
+ * shares them (weigh.h): over all kinds of group the sum of the slowest one's, less what hides behind computation. Of equal maps the one with
+ * the lesser mean over the groups is taken, then the one that breaks fewer leaves up, then the simpler one.
  *
  * Where there are at most PLACE_EXACT devices the map is the best of all (exact.h). Elsewhere it is the best of:
  *   - Slurm's block order: rank r is the r-th device; the same without a tensor-parallel group that crosses nodes;

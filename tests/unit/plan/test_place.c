@@ -3,6 +3,8 @@
 
 #include "base/philox.h"
 #include "plan/place/exact.h"
+#include "plan/place/fold.h"
+#include "plan/place/homes.h"
 #include "plan/place/place.h"
 
 #include <math.h>
@@ -260,6 +262,27 @@ static void spare_nodes_are_the_odd_ones(void **state)
 	cluster_free(&c);
 }
 
+static void a_rest_goes_to_the_leaf_that_it_fills(void **state)
+{
+	struct seating s;
+	(void)state;
+	/* Leaves of 4, 4 and 2 nodes; six are needed: all of the first and of the last. */
+	struct cluster c = machines_alike(MACHINE_H100, 10);
+	machines_tree(&c, 4, 1, false);
+	seat(&c, grid(8, 1, 6, 1, 1), &s);
+	assert_int_equal(s.p.n_spares, 4);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(s.p.spares[i], 4 + i);
+	assert_true(s.p.cost.total == s.p.block.total);
+	placement_free(&s.p);
+	/* Two alone go to the small one. */
+	seat(&c, grid(8, 1, 2, 1, 1), &s);
+	assert_int_equal(s.slots[0].node, 8);
+	assert_int_equal(s.slots[15].node, 9);
+	placement_free(&s.p);
+	cluster_free(&c);
+}
+
 static void a_fabric_of_trays_holds_what_crosses_trays(void **state)
 {
 	struct seating s;
@@ -316,6 +339,32 @@ static void the_presets_are_laid_as_the_machines_are(void **state)
 	for (int r = 0; r < 4; r += 2)
 		assert_int_equal(s.slots[r].device / 2, s.slots[r + 1].device / 2); /* below one socket */
 	placement_free(&s.p);
+	cluster_free(&c);
+}
+
+static void boxes_get_smaller_where_large_ones_have_no_room(void **state)
+{
+	struct traffic t = usual();
+	struct layout l = grid(8, 1, 32, 1, 1);
+	struct span_yard *y = malloc(sizeof *y);
+	struct fold folds[8];
+	struct homes *h;
+	struct err e = ERR_INIT;
+	bool fits[73] = { false };
+	(void)state;
+	struct cluster c = machines_alike(MACHINE_TRAY, 66); /* three fabrics of 72 devices, one of 48 */
+	assert_int_equal(span_yard_of(&c, y, &e), 0);
+	assert_int_equal(homes_open(&c, &h, &e), 0);
+	for (int box = 1; box <= 72; box++)
+		fits[box] = homes_fit(h, box, 256);
+	assert_true(fits[8] && fits[4] && fits[24]);
+	assert_false(fits[16] || fits[32] || fits[64] || fits[72]);
+	int n = fold_best(y, &l, &t, 72, fits, 8, folds, 0);
+	assert_true(n > 0);
+	for (int i = 0; i < n; i++)
+		assert_int_equal(fold_box(&folds[i].node), 8);
+	homes_close(h);
+	free(y);
 	cluster_free(&c);
 }
 
@@ -542,8 +591,10 @@ int main(void)
 		cmocka_unit_test(sixteen_dgx_h100_on_a_narrow_spine_keep_what_is_heavy_below_a_leaf),
 		cmocka_unit_test(mixed_nodes_give_whole_nodes_to_whole_groups),
 		cmocka_unit_test(spare_nodes_are_the_odd_ones),
+		cmocka_unit_test(a_rest_goes_to_the_leaf_that_it_fills),
 		cmocka_unit_test(a_fabric_of_trays_holds_what_crosses_trays),
 		cmocka_unit_test(the_presets_are_laid_as_the_machines_are),
+		cmocka_unit_test(boxes_get_smaller_where_large_ones_have_no_room),
 		cmocka_unit_test(named_devices_keep_their_order),
 		cmocka_unit_test(up_to_eight_devices_no_map_is_better),
 		cmocka_unit_test(nothing_is_worse_than_slurms_order),
