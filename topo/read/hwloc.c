@@ -1,9 +1,9 @@
 /*
  * hwloc — XML as hwloc writes it (lstopo FILE.xml, hwloc_topology_export_xml, PMIx's local topology), of versions 1, 2 and 3.
  *
- * It is read here and not by hwloc's own loader: Debian 12's hwloc refuses version 3 files, names no line in its errors,
- * and what is in a hostile file reaches its assertions. What is taken: cores, NUMA nodes, PCIe bridges and devices, OS
- * devices, and the matrices of direct links (distances.c).
+ * It is read here and not by hwloc's own loader: hwloc 2, which Debian 12 has, refuses files of version 3, and its errors name
+ * no line. What is taken: cores, NUMA nodes, PCIe bridges and devices, OS devices, and the matrices of direct links
+ * (distances.c). The tests hold it beside what hwloc makes of its own synthetic machines.
  */
 #include "topo/read/hwloc.h"
 
