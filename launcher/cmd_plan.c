@@ -24,7 +24,7 @@ static const char help[] =
 	"                   says the same for good by [parallel] auto = yes, which keeps what it gives, or by a key's value\n"
 	"                   auto. Prints the best, what the runners-up would lose, what is faster but too large, memory\n"
 	"                   against time, and the lines for the job file\n"
-	"  --gpus RANGE     do so for each size of the cluster from 64 devices to 4096, doubling, with the same global batch;\n"
+	"  --gpus RANGE     do as --auto for each size of the cluster from 64 devices to 4096, doubling, with the same global batch;\n"
 	"                   with --svg FILE draw it too\n"
 	"  --json           the plan as the run folder's plan-<generation>.json holds it; with --schedule the passes with\n"
 	"                   their times in seconds\n"

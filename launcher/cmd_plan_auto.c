@@ -68,9 +68,13 @@ static int read_range(const char *range, int *from, int *to, struct err *e)
 static int open_size(const char *spec, int devices, struct cluster *out, struct err *e)
 {
 	char name[512];
+	static const char *const here[] = { "local", "auto", "slurm" };
 	const char *colon = strrchr(spec, ':');
 	int n = (int)(colon ? (size_t)(colon - spec) : strlen(spec));
 	struct cluster one;
+	for (size_t i = 0; i < sizeof here / sizeof *here; i++)
+		if (!strcmp(spec, here[i]))
+			return err_set(e, ERR_USAGE, "--gpus: %s is a machine of one size; name a kind of node by --cluster, such as dgx-h100", spec);
 	if (strchr(spec, '+'))
 		return err_set(e, ERR_USAGE, "--gpus: %.200s is a mixture; name one kind of node, such as dgx-h100", spec);
 	snprintf(name, sizeof name, "%.*s:1", n, spec);

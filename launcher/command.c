@@ -94,7 +94,7 @@ int command_job(int argc, char **argv, const struct command_option *options, enu
 	const char **words = calloc((size_t)argc + JOB_OPEN_MOST + 1, sizeof *words);
 	int n = 0, rc = words ? 0 : STATUS_CANNOT_START;
 	for (int i = 1; i < argc && !rc; i++)
-		if (!strcmp(argv[i], "--auto") && !n)
+		if ((!strcmp(argv[i], "--auto") || !strcmp(argv[i], "--gpus")) && !n)
 			n = job_open_words(words);
 	for (int i = 1; i < argc && !rc; i++) {
 		if (argv[i][0] == '-')

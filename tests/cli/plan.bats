@@ -1,0 +1,96 @@
+#!/usr/bin/env bats
+# muster plan: the best layout, sizes of a cluster, and what a plan that does not fit is told.
+
+load ../helpers
+
+# of EXPRESSION: of the JSON document on stdin, d
+of() { python3 -c 'import json, sys; d = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
+
+setup() {
+	cd "$top" || exit 1
+	small=(model.layers=8 model.hidden=1024 model.heads=16 model.seq=1024 model.vocab=32000 batch.global=32 precision.dtype=bf16 job.device=cuda)
+}
+
+@test "--auto finds a layout whose lines are a job with that very step" {
+	run "$MUSTER" plan --auto --cluster dgx-h100:1 templates/jobs/demo.ini "${small[@]}"
+	echo "$output"
+	[[ $status -eq 0 ]]
+	[[ $output == *"Best layout of "*" on dgx-h100:1, 8 devices"*"Runners-up"*"Looked at "*"[parallel]"* ]]
+	# Its lines, pasted.
+	sed -n '/^The best as a job/,$p' <<<"$output" | tail -n +3 >"$BATS_TEST_TMPDIR/lines"
+	words=()
+	section=""
+	while IFS= read -r line; do
+		case $line in
+		\[*\]) section=${line#[}; section=${section%]} ;;
+		*=*) words+=("$section.$(tr -d ' ' <<<"$line")") ;;
+		esac
+	done <"$BATS_TEST_TMPDIR/lines"
+	found=$("$MUSTER" plan --auto --json --cluster dgx-h100:1 templates/jobs/demo.ini "${small[@]}" | of 'd["best"]["step_seconds"]["total"]')
+	planned=$("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${small[@]}" "${words[@]}" | of 'd["step_seconds"]["total"]')
+	echo "found $found, planned $planned"
+	[[ -n $found && $found == "$planned" ]]
+}
+
+@test "what a word gives stays, what the file gives does not; a file may keep its own" {
+	tp=$("$MUSTER" plan --auto --json --cluster dgx-h100:1 templates/jobs/demo.ini "${small[@]}" parallel.tp=4 | of 'd["best"]["layout"]["tp"]')
+	[[ $tp -eq 4 ]]
+	printf '[parallel]\nauto = yes\ntp = 2\npp = 2\n' >"$BATS_TEST_TMPDIR/kept.ini"
+	layout=$("$MUSTER" plan --json --cluster dgx-h100:1 "$BATS_TEST_TMPDIR/kept.ini" "${small[@]}" | of '[d["best"]["layout"][k] for k in ("tp", "pp")]')
+	[[ $layout == "[2, 2]" ]]
+	printf '[parallel]\ntp = auto\npp = 2\n' >"$BATS_TEST_TMPDIR/one.ini"
+	layout=$("$MUSTER" plan --json --cluster dgx-h100:1 "$BATS_TEST_TMPDIR/one.ini" "${small[@]}" | of '[d["best"]["layout"][k] for k in ("pp", "zero", "micro")]')
+	[[ $layout == "[2, 0, 4]" ]]
+}
+
+@test "a run decides what its job leaves open, and its folder holds the decision" {
+	printf 'a text to learn by heart, and then some more of it\n%.0s' {1..200} >"$BATS_TEST_TMPDIR/text"
+	"$MUSTER" data pack "$BATS_TEST_TMPDIR/text" -o "$BATS_TEST_TMPDIR/data"
+	printf '[parallel]\nauto = yes\ndp = 2\n[batch]\nglobal = 8\n[model]\nlayers = 2\nhidden = 32\nseq = 32\n' >"$BATS_TEST_TMPDIR/open.ini"
+	run "$MUSTER" run "$BATS_TEST_TMPDIR/open.ini" job.steps=2 launch.devices=2 data.path="$BATS_TEST_TMPDIR/data" job.run_dir="$BATS_TEST_TMPDIR/runs"
+	echo "$output"
+	[[ $status -eq 0 ]]
+	[[ $output == *"muster: chose tp 1 × dp 2 × pp 1"* ]]
+	grep -qx 'dp = 2' "$BATS_TEST_TMPDIR/runs/open/job.ini"
+	grep -qx 'auto = no' "$BATS_TEST_TMPDIR/runs/open/job.ini"
+	! grep -E '= auto$' <(sed -n '/^\[parallel\]/,/^\[precision\]/p; /^\[batch\]/,/^\[optimizer\]/p' "$BATS_TEST_TMPDIR/runs/open/job.ini") || false
+}
+
+@test "--gpus shows each size, in text, as JSON and drawn" {
+	run "$MUSTER" plan --gpus 8..32 --cluster dgx-h100 --svg "$BATS_TEST_TMPDIR/s.svg" templates/jobs/demo.ini "${small[@]}"
+	echo "$output"
+	[[ $status -eq 0 ]]
+	[[ $(grep -cE '^ +(8|16|32) ' <<<"$output") -eq 3 ]]
+	[[ $output == *" 100 % "* ]]
+	head -c 4 "$BATS_TEST_TMPDIR/s.svg" | grep -q '<svg'
+	[[ $(grep -c '<circle' "$BATS_TEST_TMPDIR/s.svg") -eq 3 ]]
+	tail -1 "$BATS_TEST_TMPDIR/s.svg" | grep -qx '</svg>'
+	sizes=$("$MUSTER" plan --gpus 8..32 --json --cluster dgx-h100 templates/jobs/demo.ini "${small[@]}" | of '[p["devices"] for p in d["points"]]')
+	[[ $sizes == "[8, 16, 32]" ]]
+}
+
+@test "bad ranges and machines of one size are refused" {
+	for range in 0..8 8..4 x 8.. 8...16 9999999; do
+		run "$MUSTER" plan --gpus "$range" --cluster dgx-h100 templates/jobs/demo.ini
+		[[ $status -eq 2 ]]
+		[[ $output == "muster: --gpus "*": write numbers of devices such as 64..4096"* ]]
+	done
+	run "$MUSTER" plan --gpus 8..16 --cluster local templates/jobs/demo.ini
+	[[ $status -eq 2 && $output == *"is a machine of one size"* ]]
+	run "$MUSTER" plan --auto --schedule templates/jobs/demo.ini
+	[[ $status -eq 2 ]]
+}
+
+@test "a plan that does not fit says by how much, on which rank, because of what, and three that do" {
+	run "$MUSTER" plan templates/jobs/175b.ini parallel.pp=8
+	echo "$output"
+	[[ $status -eq 3 ]]
+	[[ $output == "muster: rank 0 (tp 0, dp 0, pp 0) needs "*" GiB, "*" GiB more than the 80 GiB of a device of dgx-h100:128: activations "*" GiB, optimizer state "*"; nearest that fit: "*" a step); or "*" a step); or "*" a step)" ]]
+}
+
+@test "nothing that fits is said to be so, with what comes nearest" {
+	run "$MUSTER" plan --auto --cluster dgx-h100:1 templates/jobs/175b.ini
+	echo "$output"
+	[[ $status -eq 3 ]]
+	[[ $output == "muster: nothing fits dgx-h100:1: even tp "*" needs "*" on a device that has 80 GiB; "* ]]
+}
