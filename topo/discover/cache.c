@@ -132,7 +132,8 @@ int cache_write(const struct cache_key *key, const struct cluster *c, struct err
 	}
 	for (int i = 0; i < key->nodes->n; i++)
 		json_array_append_new(list, json_pack("[s, s]", key->nodes->names[i], key->boots[i]));
-	json_t *doc = json_pack("{s:s, s:f, s:s, s:o, s:o}", "format", FORMAT, "asked", clock_wall_s(), "share", key->share, "nodes", list, "cluster", cluster);
+	json_t *doc = json_pack("{s:s, s:f, s:s, s:o, s:o}", "format", FORMAT, "asked", clock_wall_s(), "share", key->share,
+				"nodes", list, "cluster", cluster);
 	char *text = doc ? json_dumps(doc, JSON_COMPACT) : NULL;
 	json_decref(doc);
 	int rc = text ? file_replace(path, text, strlen(text), e) : err_set(e, ERR_NOMEM, "%s: no memory for it", path);

@@ -239,7 +239,8 @@ static void set_leaves(struct told_list *l, const struct entry *nodes, const boo
 /* Keeps the switches above the cluster's nodes and numbers them, and the domains, anew. */
 static int keep_used(struct told_list *l, struct cluster *c, struct err *e)
 {
-	int kept = 0, domains = 0, top = 0, *number_of = calloc((size_t)l->n + 1, sizeof *number_of), *domain_of = calloc((size_t)l->n + 1, sizeof *domain_of);
+	int kept = 0, domains = 0, top = 0;
+	int *number_of = calloc((size_t)l->n + 1, sizeof *number_of), *domain_of = calloc((size_t)l->n + 1, sizeof *domain_of);
 	for (int i = 0; number_of && domain_of && i < c->n_nodes; i++)
 		for (int at = c->nodes[i].leaf; at >= 0 && !l->at[at].used; at = l->at[at].s.parent)
 			l->at[at].used = true;

@@ -1,9 +1,10 @@
 /*
  * scontrol — what Slurm's controller says of nodes and switches, read from the text of its command.
  *
- * Written for the text of Slurm 22.05 to 25.05: `scontrol --oneliner show node` and `scontrol show topology`, of the plugins
- * tree (SwitchName=… Level=… Nodes=… Switches=…) and block (BlockName=… BlockIndex=… Nodes=…). Keys that are not known are passed over, those
- * that are missing are unknown; whatever the text holds, the answer is a description or an error.
+ * Tried with Slurm 22.05; written after the source of newer ones: `scontrol --oneliner show node` and `scontrol show topology`
+ * of the plugins tree (SwitchName=… Level=… Nodes=… Switches=…) and block (BlockName=… BlockIndex=… Nodes=…). Keys that are
+ * not known are passed over, those that are missing are unknown; whatever the text holds, the answer is a description or an
+ * error.
  */
 #ifndef MUSTER_TOPO_DISCOVER_SCONTROL_H
 #define MUSTER_TOPO_DISCOVER_SCONTROL_H
@@ -24,9 +25,9 @@ struct slurm_node {
 /* *nodes is to be freed; lines of no node are passed over. */
 int scontrol_nodes(const char *text, struct slurm_node **nodes, int *n, struct err *e);
 
-/* Hangs c's nodes on the switches that hold them, and keeps those switches alone that do. Blocks become leaves; those of
- * nodes whose devices have an NVLink port beyond the node (`joins`: by index of the node) become domains as well. No topology in the text: nothing
- * changes. The nodes come with no leaf and no domain. */
+/* Hangs c's nodes on the switches that hold them, and keeps those switches alone that do. Blocks become leaves, and domains of
+ * those nodes whose devices have NVLink beyond the node (`joins`: by index of the node, NULL: none). No topology in the text:
+ * nothing changes. The nodes come with no leaf and no domain. */
 int scontrol_topology(const char *text, const bool *joins, struct cluster *c, struct err *e);
 
 /* GPUs of a Gres or TRES text, "gpu:h100:8(S:0-1),nic:2" or SLURM_GPUS_PER_NODE's "h100:2"; type may be NULL. */

@@ -61,8 +61,8 @@ void svg_stack(struct svg *s, struct svg_box b, double round, const char *fill, 
 
 void svg_line(struct svg *s, double x1, double y1, double x2, double y2, double width, const char *stroke)
 {
-	buf_printf(s->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"%.1f\" stroke-linecap=\"round\"/>\n",
-		   x1, y1, x2, y2, stroke, width);
+	buf_printf(s->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" ", x1, y1, x2, y2);
+	buf_printf(s->out, "stroke=\"%s\" stroke-width=\"%.1f\" stroke-linecap=\"round\"/>\n", stroke, width);
 }
 
 static double put_key(struct svg *s, double x, double y, const char *fill, const char *meaning, bool line)

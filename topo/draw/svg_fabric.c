@@ -54,10 +54,11 @@ static void put_box(struct svg *s, const struct group *g, struct svg_box b, doub
 static void put_mini(struct svg *s, int devices, double x, double y, double w)
 {
 	int columns = devices < 4 ? devices : 4, rows = (devices + columns - 1) / columns;
+	double top = y + (MINI_H - 5) / 2.0 - rows * (MINI_DOT + 1) / 2.0;
 	svg_rect(s, (struct svg_box){ x, y, w, MINI_H - 5 }, 3, "#fff", SVG_EDGE);
 	for (int i = 0; i < devices; i++)
-		svg_rect(s, (struct svg_box){ x + 5 + i % columns * (MINI_DOT + 2), y + (MINI_H - 5) / 2.0 - rows * (MINI_DOT + 1) / 2.0 + i / columns * (MINI_DOT + 1.5),
-					      MINI_DOT, MINI_DOT }, 1.5, SVG_DEVICE, NULL);
+		svg_rect(s, (struct svg_box){ x + 5 + i % columns * (MINI_DOT + 2), top + i / columns * (MINI_DOT + 1.5), MINI_DOT, MINI_DOT }, 1.5,
+			 SVG_DEVICE, NULL);
 }
 
 /* Every node of the group, where they fit in `w`: their box, else one of no width. */
@@ -82,7 +83,8 @@ static void put_minis(struct tree *t, const struct group *g, struct svg_box b)
 	int fit = (int)((b.w - 8) / each), rows = (g->n + fit - 1) / fit, across = (g->n + rows - 1) / rows;
 	for (int i = 0; i < g->n; i++) {
 		int row = i / across, in_row = g->n - row * across < across ? g->n - row * across : across;
-		put_mini(t->s, devices, b.x + b.w / 2 - in_row * each / 2 + i % across * each + 3, b.y + 52 + row * MINI_H + (MINI_ROWS - rows) * MINI_H / 2.0, each - 6);
+		double y = b.y + 52 + row * MINI_H + (MINI_ROWS - rows) * MINI_H / 2.0;
+		put_mini(t->s, devices, b.x + b.w / 2 - in_row * each / 2 + i % across * each + 3, y, each - 6);
 	}
 }
 
@@ -143,7 +145,8 @@ static void put_switch(struct tree *t, const struct group *g, double centre, dou
 	group_count(t->s->c, g, &nodes, &devices);
 	svg_text(t->s, centre, y + 22, "on", (int)(b.w / 8.2), name);
 	if (b.w > 120)
-		svg_words(t->s, centre, y + 40, "onsmall", "%s%d node%s, %d device%s", g->n > 1 ? "each " : "", nodes, human_s(nodes), devices, human_s(devices));
+		svg_words(t->s, centre, y + 40, "onsmall", "%s%d node%s, %d device%s", g->n > 1 ? "each " : "", nodes, human_s(nodes), devices,
+			  human_s(devices));
 }
 
 static void put_domain(struct tree *t, const struct group *g, double x, double w)

@@ -104,6 +104,9 @@ static void put_cores(struct card *d, int domain, struct svg_box b)
 {
 	const char *cpus = NULL;
 	char text[256];
+	bool told = !d->wires;
+	for (int i = 0; !told && i < d->k->devices; i++)
+		told = d->k->parts[i].numa >= 0;
 	/* What each device of it names; slots of cores each have their own. */
 	for (int i = 0; d->k->parts && i < d->k->devices; i++)
 		if (domain_of(d, d->k->parts[i].numa) == domain && *d->k->parts[i].cpus) {
@@ -113,7 +116,10 @@ static void put_cores(struct card *d, int domain, struct svg_box b)
 			}
 			cpus = d->k->parts[i].cpus;
 		}
-	snprintf(text, sizeof text, cpus ? "NUMA %d, cores %s" : "NUMA %d", domain, cpus);
+	if (!domain && !told)
+		snprintf(text, sizeof text, "NUMA domains not told");
+	else
+		snprintf(text, sizeof text, cpus ? "NUMA %d, cores %s" : "NUMA %d", domain, cpus);
 	svg_rect(d->s, b, 6, "#e3e8ee", NULL);
 	svg_text(d->s, b.x + b.w / 2, b.y + b.h / 2 + 5, "small", (int)(b.w / 7.5), text);
 }
@@ -305,7 +311,7 @@ static double put_grid(struct card *d)
 				 SVG_DEVICE, NULL);
 		count_in(d, n, &devices, &nics);
 		if (d->k->n_nics)
-			put_row_nics(d, n, panel, panel.y + panel.h - CPU_H - NIC_H - 16, nics);
+			put_row_nics(d, n, (struct svg_box){ panel.x + 8, panel.y, w - 16, height }, panel.y + height - CPU_H - NIC_H - 16, nics);
 		put_cores(d, n, (struct svg_box){ panel.x + 6, panel.y + panel.h - CPU_H - 6, w - 12, CPU_H });
 	}
 	return height;
