@@ -6,9 +6,9 @@
 
 #include <stdlib.h>
 
-/* Operands lie one behind the other in so much memory and round again, so that most come from where a step's come from: beyond the
- * second-level cache, as a model and its activations do not fit there. */
-enum { ARENA = 16 << 20, ALIGN = 4096, TOKENS = 8192, ROPE_DIM = 32, BATCHES_MOST = 512 };
+/* Operands lie one behind the other in so much memory of each sort and round again, so that they come from where a step's come from:
+ * partly from beyond the caches, as weights, gradients and activations of even a small model are some 100 MB. */
+enum { ARENA = 24 << 20, ALIGN = 4096, TOKENS = 8192, ROPE_DIM = 32, BATCHES_MOST = 512 };
 
 /* A batch of calls takes so long at least: clocks and barriers are nothing beside it. */
 #define BATCH_SECONDS 5e-4

@@ -29,9 +29,9 @@ const struct bench_plan_job bench_plan_jobs[] = {
 	{ "llama", LLAMA, "parallel.dp=8 parallel.zero=1" },
 	{ "mixtral", MIXTRAL, "" },
 	{ "mixtral", MIXTRAL, "parallel.dp=2 parallel.ep=2" },
-	{ "mixtral", MIXTRAL, "parallel.dp=4 parallel.ep=4" },
+	{ "mixtral", MIXTRAL, "parallel.dp=4 parallel.ep=4 model.capacity=1" },
 	{ "mixtral", MIXTRAL, "parallel.dp=2" },
 	{ "mixtral", MIXTRAL, "parallel.tp=2 parallel.pp=2" },
-	{ "mixtral", MIXTRAL, "parallel.pp=2 parallel.dp=2 parallel.ep=2" },
+	{ "mixtral", MIXTRAL, "parallel.pp=2 parallel.dp=2 parallel.ep=2 model.capacity=1" },
 };
 const int bench_plan_n_jobs = sizeof bench_plan_jobs / sizeof *bench_plan_jobs;
