@@ -246,6 +246,16 @@ $(BUILD)/tests/bench/place: $(BUILD)/obj/tests/bench/place.o $(call archives,$(P
 	@mkdir -p $(@D)
 	$(link) $(call syslibs,$(PLAN_ROOMS) $(TOPO_ROOMS) base)
 
+# Searching layouts: every configuration, and branch and bound; seconds and counts.
+.PHONY: bench-search
+bench-search: setup
+	@$(MAKE) --no-print-directory $(BUILD)/tests/bench/search
+	$(BUILD)/tests/bench/search
+
+$(BUILD)/tests/bench/search: $(BUILD)/obj/tests/bench/search.o $(call archives,$(PLAN_ROOMS) $(TOPO_ROOMS) base)
+	@mkdir -p $(@D)
+	$(link) $(call syslibs,$(PLAN_ROOMS) $(TOPO_ROOMS) base)
+
 # --- Install ----------------------------------------------------------------------
 
 .PHONY: install
@@ -268,6 +278,7 @@ help:
 	@echo 'make bench      speed, as shares of what this machine can do'
 	@echo 'make bench-comm the collectives beside those of Open MPI, where it is installed'
 	@echo 'make bench-schedules  each pipeline schedule'"'"'s bubble, simulated and measured'
+	@echo 'make bench-search  how long a search takes, exhaustive and bounded, up to 100,000 devices'
 	@echo 'make bench-place  how long placement takes, up to 100,000 devices'
 	@echo 'make bench-network  TCP between network namespaces beside a plain stream (root)'
 	@echo 'make install    into PREFIX=/usr/local (DESTDIR is honoured)'

@@ -15,6 +15,8 @@
 /* A misfit of so many times the room is no surprise to anybody. */
 #define NEARLY 1.5
 enum { STEPS = 256, ROOM = 4 * SEARCH_FINALISTS };
+/* Placing many ranks takes its time: finalists of so many ranks together, and a few at the least. */
+enum { RANKS_MOST = 40 * 1024, FINALISTS_LEAST = 2 };
 
 /* The best of each layout so far, in order. */
 struct board {
@@ -205,7 +207,9 @@ int search_run(const struct job *job, const struct cluster *c, const struct sear
 	int rc = s && h && room ? space_open(job, c, s, e) : err_set(e, ERR_NOMEM, "no memory to search layouts; close other programs");
 	memset(out, 0, sizeof *out);
 	if (!rc) {
+		int some = s->devices * FINALISTS_LEAST < RANKS_MOST ? RANKS_MOST / s->devices : FINALISTS_LEAST;
 		int most = ask->finalists < SEARCH_FINALISTS ? ask->finalists : SEARCH_FINALISTS;
+		most = some < most ? some : most;
 		h->ask = ask;
 		h->best = (struct board){ room, 0, most };
 		h->misfits = (struct board){ room + SEARCH_FINALISTS, 0, SEARCH_MISFITS };

@@ -3,7 +3,7 @@
  *
  * Exact: branch and bound over the whole space (space.h), whose bounds no configuration below undercuts, finds the FINALISTS fastest
  * layouts (degrees and schedule, each with its best ways) by the closed forms of time and memory (eval.h). These are built as whole plans,
- * placed and with their schedules simulated, and ordered by what that says. Where two take equally long the simpler one is better; the
+ * placed and with their schedules simulated, and ordered by what that says; of the largest clusters fewer, since placing them takes longest. Where two take equally long the simpler one is better; the
  * same job and cluster always give the same answer.
  */
 #ifndef MUSTER_PLAN_SEARCH_SEARCH_H

@@ -96,7 +96,7 @@ static void list_micro(struct space *s)
 		return;
 	}
 	for (int micro = 1; micro <= MICRO_MOST && micro <= s->job->batch.global; micro++)
-		if (s->job->batch.global % micro == 0 && (round_number(micro) || micro < 8))
+		if (s->job->batch.global % micro == 0 && ((micro & (micro - 1)) == 0 || micro < 6))
 			add(&s->micro, micro);
 }
 
