@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Of more lines of stages than these, the first and the last are shown. */
-enum { BAR = 20, LAYERS_LEAST = 9, STAGES_FIRST = 12, STAGES_LAST = 4 };
+enum { BAR = 20, FULL_BAR = 60, LAYERS_LEAST = 9, STAGES_FIRST = 8, STAGES_LAST = 3 };
 
 /* Nine columns. */
 static const char *seconds(double s, char out[HUMAN])
@@ -185,6 +185,31 @@ static void print_stage(const struct plan *p, int from, int to, int wide, struct
 	buf_puts(out, "\n");
 }
 
+/* The fullest rank's memory in one bar, a letter a part: what is in the way of a larger job. */
+static void print_fullest(const struct plan *p, struct buf *out)
+{
+	static const char letters[FIT_PARTS] = { 'p', 'g', 'o', 'a', 'b', 's' };
+	const struct plan_rank *r = plan_largest(p, 0);
+	double filled = 0;
+	int drawn = 0;
+	char part[HUMAN];
+	for (int pp = 1; pp < p->layout.pp; pp++)
+		r = plan_largest(p, pp)->total > r->total ? plan_largest(p, pp) : r;
+	buf_printf(out, "  fullest, pp %d  ", r->at.pp);
+	for (int i = 0; i < FIT_PARTS; i++) {
+		filled += fit_part(r, i);
+		for (; drawn < (int)lround(FULL_BAR * fmin(1, filled / p->memory)); drawn++)
+			buf_add(out, &letters[i], 1);
+	}
+	for (; drawn < FULL_BAR; drawn++)
+		buf_puts(out, "·");
+	buf_puts(out, "\n                ");
+	for (int i = 0, said = 0; i < FIT_PARTS; i++)
+		if (fit_part(r, i) > 0.5 * p->memory / FULL_BAR)
+			buf_printf(out, "%s%s %s", said++ ? ", " : "", fit_part_name(i), human_bytes(fit_part(r, i), part));
+	buf_printf(out, "; free %s\n", human_bytes(p->memory - r->total, part));
+}
+
 static void print_memory(const struct job *job, const struct plan *p, struct buf *out)
 {
 	char has[HUMAN];
@@ -205,6 +230,8 @@ static void print_memory(const struct job *job, const struct plan *p, struct buf
 			buf_puts(out, "  …\n");
 		}
 	}
+	if (p->memory > 0)
+		print_fullest(p, out);
 	/* How many rows come to a rank is the router's choice (agent/model/moe.h). */
 	if (p->shape.experts && job->model.capacity > 0)
 		buf_printf(out, "  for equal loads of the experts; those of unequal ones are at most %g times as much\n", job->model.capacity);
