@@ -45,6 +45,19 @@ static void no_err_loses_the_text_only(void **state)
 	assert_int_equal(err_prefix(NULL, "x"), -1);
 }
 
+static void terminals_are_not_commanded(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	err_set(&e, ERR_USAGE, "%s", "a\033[2J\xc2\x9b" "2Jb\x7f\r\n\tüß");
+	assert_string_equal(e.text, "a?[2J??2Jb??\n\tüß");
+	err_prefix(&e, "%s", "\033c");
+	assert_string_equal(e.text, "?c: a?[2J??2Jb??\n\tüß");
+	errno = EIO;
+	err_errno(&e, ERR_IO, "%s", "\a.json");
+	assert_string_equal(e.text, "?.json: Input/output error");
+}
+
 static void long_texts_are_cut_not_overrun(void **state)
 {
 	(void)state;
@@ -79,6 +92,7 @@ int main(void)
 		cmocka_unit_test(errno_is_appended_as_it_was_on_entry),
 		cmocka_unit_test(prefix_puts_context_in_front_and_keeps_the_code),
 		cmocka_unit_test(no_err_loses_the_text_only),
+		cmocka_unit_test(terminals_are_not_commanded),
 		cmocka_unit_test(long_texts_are_cut_not_overrun),
 		cmocka_unit_test(every_code_has_a_word_of_its_own),
 	};
