@@ -60,9 +60,11 @@ int file_write_full(int fd, const void *data, size_t n)
 
 int file_slurp(const char *path, size_t most, struct buf *out, struct err *e)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* Not to wait for somebody who writes into a pipe; once there is one, reads wait for what is written. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return err_errno(e, errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open", path);
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 	int rc = -1;
 	size_t before = out->len;
 	for (size_t total = 0;;) {
@@ -122,6 +124,12 @@ static int sync_parent(const char *path, struct err *e)
 int file_replace(const char *path, const void *data, size_t n, struct err *e)
 {
 	char tmp[PATH_MAX];
+	struct stat st;
+	if (!*path)
+		return err_set(e, ERR_IO, "the name of the file to write is empty; name one");
+	if (!stat(path, &st) && !S_ISREG(st.st_mode))
+		return err_set(e, ERR_IO, "%s: it is a %s, which a file would take the place of; name a file", path,
+			       S_ISDIR(st.st_mode) ? "folder" : "device or pipe");
 	int len = snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)getpid());
 	if (len >= (int)sizeof tmp)
 		return err_set(e, ERR_IO, "%s: the path is too long; choose a shorter one", path);

@@ -18,11 +18,12 @@ int file_read_full(int fd, void *data, size_t n);
 int file_write_full(int fd, const void *data, size_t n);
 int file_pread_full(int fd, void *data, size_t n, off_t at);
 
-/* Appends the file to `out`; refuses one larger than `most` bytes. */
+/* Appends the file to `out`; refuses one larger than `most` bytes. A pipe that nobody writes to is empty. */
 int file_slurp(const char *path, size_t most, struct buf *out, struct err *e);
 
 /* Writes to a temporary neighbour, fsyncs it, renames it to `path` and fsyncs
- * the folder: after a crash `path` holds the old text or the new one. */
+ * the folder: after a crash `path` holds the old text or the new one. A folder, device or
+ * pipe of that name is left alone, and refused. */
 int file_replace(const char *path, const void *data, size_t n, struct err *e);
 
 /* fsyncs a folder, so that names made or removed in it last. */

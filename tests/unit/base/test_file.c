@@ -110,6 +110,27 @@ static void slurp_refuses_what_is_too_large_or_not_there(void **state)
 	buf_fini(&b);
 }
 
+static void what_is_no_file_is_neither_waited_for_nor_replaced(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	struct buf b = BUF_INIT;
+	struct stat st;
+	const char *path = in_dir("pipe");
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(file_slurp(path, 10, &b, NULL), 0);
+	assert_int_equal(b.len, 0);
+	assert_int_equal(file_replace(path, "text", 4, &e), -1);
+	assert_non_null(strstr(e.text, "pipe: it is a device or pipe"));
+	assert_int_equal(stat(path, &st), 0);
+	assert_true(S_ISFIFO(st.st_mode));
+	unlink(path);
+	assert_int_equal(file_replace(in_dir(""), "text", 4, &e), -1);
+	assert_non_null(strstr(e.text, "a folder"));
+	assert_int_equal(file_replace("", "text", 4, &e), -1);
+	assert_non_null(strstr(e.text, "name one"));
+}
+
 static void folders_are_made_on_the_way_and_private(void **state)
 {
 	(void)state;
@@ -184,6 +205,7 @@ int main(void)
 		cmocka_unit_test(a_replacement_that_fails_leaves_the_old_file_and_nothing_else),
 		cmocka_unit_test(a_link_under_the_temporary_name_is_not_followed),
 		cmocka_unit_test(slurp_refuses_what_is_too_large_or_not_there),
+		cmocka_unit_test(what_is_no_file_is_neither_waited_for_nor_replaced),
 		cmocka_unit_test(folders_are_made_on_the_way_and_private),
 		cmocka_unit_test(full_reads_gather_pieces_and_name_an_early_end),
 		cmocka_unit_test(pread_reads_at_its_place),
