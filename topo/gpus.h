@@ -31,9 +31,8 @@ struct gpu_model {
 const struct gpu_model *gpu_named(const char *name);
 /* By PCI ids. */
 const struct gpu_model *gpu_of_pci(int vendor, int device);
-/* By what a driver calls it ("NVIDIA H100 80GB HBM3"): the row with the most words in it. Between rows of equal words that
- * of nearest memory (bytes; 0 is unknown: the first). */
-const struct gpu_model *gpu_called(const char *text, double memory);
+/* By what a driver calls it ("NVIDIA H100 80GB HBM3"): the row with the most words in it. */
+const struct gpu_model *gpu_called(const char *text);
 /* By the architecture alone: the first row of that vendor. What is built of it in several forms is the commonest one, so
  * only lanes and their bandwidth are sure. */
 const struct gpu_model *gpu_of_arch(int vendor, int arch);

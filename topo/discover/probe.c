@@ -31,7 +31,7 @@ static void __attribute__((format(printf, 2, 3))) unsaid(struct node_kind *k, co
 
 static const struct gpu_model *model_of(const struct nvml_gpu *g)
 {
-	const struct gpu_model *m = gpu_called(g->name, g->memory);
+	const struct gpu_model *m = gpu_called(g->name);
 	if (!m)
 		m = gpu_of_pci(g->vendor, g->id);
 	return m ? m : gpu_of_arch(PCI_NVIDIA, g->arch);

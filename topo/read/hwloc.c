@@ -264,7 +264,7 @@ static int add_pci(struct walk *w, const struct xml *x, int place, const struct 
 	listen(x, &s);
 	const struct gpu_model *model = gpu_of_pci((int)vendor, (int)device);
 	if (!model && s.model)
-		model = gpu_called(s.model, s.memory);
+		model = gpu_called(s.model);
 	if (is_gpu(class, vendor, model, &s))
 		return add_gpu(w, x, place, at, &s, model);
 	if (!strcmp(word(x, "subtype"), "NVSwitch") || (class == 0x0680 && vendor == PCI_NVIDIA))

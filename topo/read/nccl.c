@@ -81,7 +81,7 @@ static const struct gpu_model *model_of(struct host_reader *r, const struct xml 
 	int arch = gcn ? gcn_of(gcn) : gpu ? atoi(word(gpu, "sm")) : 0;
 	bool usual = !vendor || vendor == 0xffff || vendor == PCI_NVIDIA || vendor == PCI_AMD;
 	if (!m && arch > 0 && usual) {
-		const char *grace = !r->arm || gcn ? NULL : arch == 90 ? "GH200-96GB" : arch == 100 ? "GB200-186GB" : NULL;
+		const char *grace = !r->arm || gcn ? NULL : arch == 90 ? "GH200-96GB" : arch == 100 ? "GB200-186GB" : arch == 103 ? "GB300-288GB" : NULL;
 		m = grace ? gpu_named(grace) : gpu_of_arch(gcn ? PCI_AMD : PCI_NVIDIA, arch);
 		if (m)
 			machine_unsaid(r->m, "the GPUs' exact model: it is taken for the commonest of its architecture");

@@ -228,7 +228,7 @@ static void read_name(struct smi_table *t, const char *line)
 	for (size_t len = strlen(name); len && name[len - 1] == ' ';)
 		name[--len] = '\0';
 	machine_text(t->label, sizeof t->label, name);
-	t->model = gpu_called(name, 0);
+	t->model = gpu_called(name);
 }
 
 static int read_lines(struct smi_table *t, char *text)
