@@ -44,6 +44,9 @@ static void print_best(const struct job *job, const struct cluster *c, const str
 	buf_puts(out, "; ");
 	print_room(f->memory, f->leaf.limit, out);
 	buf_puts(out, " on the fullest device\n");
+	double days = f->time.total * (double)job->job.steps / 86400;
+	if (days >= 0.1)
+		buf_printf(out, "  %lld steps take %.1f days, without failures and checkpoints: the plan of these lines has them\n", (long long)job->job.steps, days);
 	if (world < all)
 		buf_printf(out, "  It leaves %d of the %d devices unused: no layout that uses more of them is faster.\n", all - world, all);
 }

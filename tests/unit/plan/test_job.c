@@ -363,6 +363,34 @@ static void time_limits_are_read_as_slurm_reads_them(void **state)
 		assert_int_equal(job_time_seconds(cases[i].text), cases[i].seconds);
 }
 
+static void open_keys_are_kept_open(void **state)
+{
+	struct job job, back;
+	struct err e = ERR_INIT;
+	struct buf text = BUF_INIT;
+	(void)state;
+	/* All that is not given; alone they would contradict each other. */
+	assert_int_equal(job_parse("[parallel]\nauto = yes\ntp = 4\nsp = yes\n[recompute]\nevery = 3\n", "open.ini", &job, &e), 0);
+	assert_int_equal(job.open, OPEN_ALL & ~(OPEN_TP | OPEN_SP | OPEN_EVERY));
+	job_write(&job, &text);
+	assert_int_equal(job_parse(buf_str(&text), "back.ini", &back, &e), 0);
+	assert_memory_equal(&job, &back, sizeof job);
+	buf_fini(&text);
+	/* Single ones, by their word; a later word closes one. */
+	const char *words[] = { "parallel.pp=auto", "parallel.schedule=auto", "offload.optimizer=auto", "batch.micro=auto", "parallel.pp=2" };
+	assert_int_equal(job_load(NULL, words, 5, &job, &e), 0);
+	assert_int_equal(job.open, OPEN_SCHEDULE | OPEN_OPTIMIZER | OPEN_MICRO);
+	assert_int_equal(job.parallel.pp, 2);
+	/* Others cannot be left open, and a parameter server leaves nothing. */
+	const char *layers[] = { "model.layers=auto" }, *server[] = { "parallel.sync=server", "parallel.dp=auto" };
+	assert_int_equal(job_load(NULL, layers, 1, &job, &e), -1);
+	assert_int_equal(job_load(NULL, server, 2, &job, &e), -1);
+	assert_non_null(strstr(e.text, "leaves nothing to decide"));
+	const char *all[JOB_OPEN_MOST];
+	assert_int_equal(job_load(NULL, all, job_open_words(all), &job, &e), 0);
+	assert_int_equal(job.open, OPEN_ALL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -378,6 +406,7 @@ int main(void)
 		cmocka_unit_test(broken_files_are_refused_with_one_line),
 		cmocka_unit_test(the_templates_are_right),
 		cmocka_unit_test(written_jobs_read_back_the_same),
+		cmocka_unit_test(open_keys_are_kept_open),
 		cmocka_unit_test(a_bit_of_noise_never_crashes),
 		cmocka_unit_test(the_help_names_every_key),
 		cmocka_unit_test(time_limits_are_read_as_slurm_reads_them),
