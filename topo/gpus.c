@@ -172,6 +172,20 @@ const struct gpu_model *gpu_called(const char *text)
 	return best;
 }
 
+const struct gpu_model *gpu_typed(const char *type)
+{
+	const struct gpu_model *called = gpu_called(type), *begun = NULL;
+	size_t len = strlen(type);
+	for (int i = 0; !called && len && i < MODELS; i++) {
+		if (strncasecmp(models[i].name, type, len))
+			continue;
+		if (models[i].name[len] == '-')
+			return &models[i];
+		begun = begun ? begun : &models[i];
+	}
+	return called ? called : begun;
+}
+
 void gpu_fill(const struct gpu_model *m, struct node_kind *k)
 {
 	snprintf(k->device, sizeof k->device, "%s", m->name);

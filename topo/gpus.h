@@ -33,6 +33,8 @@ const struct gpu_model *gpu_named(const char *name);
 const struct gpu_model *gpu_of_pci(int vendor, int device);
 /* By what a driver calls it ("NVIDIA H100 80GB HBM3"): the row with the most words in it. */
 const struct gpu_model *gpu_called(const char *text);
+/* By what a Slurm site calls it in Gres or a feature: the driver's name with underscores, or how ours begins, "a100": the first such row. */
+const struct gpu_model *gpu_typed(const char *type);
 /* By the architecture alone: the first row of that vendor. What is built of it in several forms is the commonest one, so
  * only lanes and their bandwidth are sure. */
 const struct gpu_model *gpu_of_arch(int vendor, int arch);

@@ -110,25 +110,15 @@ static void share(struct node_kind *k, int devices)
 	k->devices = devices;
 }
 
-/* The first model whose name begins with what Slurm calls the type: "h100" is an H100-SXM5-80GB. */
-static const struct gpu_model *model_of(const char *type)
-{
-	const struct gpu_model *m;
-	for (int i = 0; *type && (m = gpu_at(i)); i++)
-		if (!strncasecmp(m->name, type, strlen(type)))
-			return m;
-	return NULL;
-}
-
 /* Of the type in Gres, else of a feature that names one, as sites write: "ib,h100". */
 static const struct gpu_model *model_told(const struct slurm_node *t)
 {
 	char word[sizeof t->features];
-	const struct gpu_model *m = model_of(t->gpu);
+	const struct gpu_model *m = gpu_typed(t->gpu);
 	for (const char *at = t->features; !m && !*t->gpu && *at;) {
 		size_t len = strcspn(at, ",");
 		snprintf(word, sizeof word, "%.*s", (int)len, at);
-		m = len > 1 ? model_of(word) : NULL;
+		m = len > 1 ? gpu_typed(word) : NULL;
 		at += len + (at[len] == ',');
 	}
 	return m;

@@ -85,6 +85,21 @@ static void drivers_names_are_understood(void **state)
 	}
 }
 
+static void slurms_types_are_understood(void **state)
+{
+	(void)state;
+	static const char *const rows[][2] = {
+		{ "h100", "H100-SXM5-80GB" }, { "a10", "A10" }, { "l4", "L4" }, { "L40", "L40" }, { "mi250", "MI250" }, { "mi300", "MI300X" },
+		{ "a100-pcie", "A100-PCIe-80GB" }, { "tesla_v100-sxm2-16gb", "V100-SXM2-16GB" }, { "nvidia_a100-sxm4-40gb", "A100-SXM4-40GB" },
+		{ "rtx_3090", "RTX-3090" }, { "gh200", "GH200-96GB" }, { "", NULL }, { "gpu", NULL }, { "ib", NULL },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const struct gpu_model *m = gpu_typed(rows[i][0]);
+		if ((m != NULL) != (rows[i][1] != NULL) || (m && strcmp(m->name, rows[i][1])))
+			fail_msg("\"%s\" is taken for %s", rows[i][0], m ? m->name : "nothing");
+	}
+}
+
 static void an_architecture_tells_its_lanes(void **state)
 {
 	(void)state;
@@ -102,6 +117,7 @@ int main(void)
 		cmocka_unit_test(each_row_is_found_by_its_name_and_ids),
 		cmocka_unit_test(figures_hang_together),
 		cmocka_unit_test(drivers_names_are_understood),
+		cmocka_unit_test(slurms_types_are_understood),
 		cmocka_unit_test(an_architecture_tells_its_lanes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
