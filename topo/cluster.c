@@ -122,21 +122,32 @@ static bool ends_in(const char *text, size_t len, const char *end)
 	return len > n && !memcmp(text + len - n, end, n);
 }
 
-/* A PATH[:NODES]: what holds a '/' or ends in what files of machines end in. A number after the last colon is no part of the path. */
-static bool is_file(const char *spec, size_t *path, long *nodes)
+static bool ends_as_file(const char *text, size_t len)
 {
-	const char *colon = strrchr(spec, ':');
-	*nodes = colon ? nodes_in(colon + 1, strlen(colon + 1)) : -1;
-	*path = *nodes > 0 ? (size_t)(colon - spec) : strlen(spec);
-	return strchr(spec, '/') || ends_in(spec, *path, ".xml") || ends_in(spec, *path, ".json") || ends_in(spec, *path, ".txt");
+	return ends_in(text, len, ".xml") || ends_in(text, len, ".json") || ends_in(text, len, ".txt");
 }
 
-static int open_file(const char *spec, size_t len, long nodes, int devices, struct cluster *out, struct err *e)
+/* A PATH[:NODES]: what holds a '/' or ends in what files of machines end in; *path is how much of it is PATH. A number after the last colon is
+ * no part of the path, nor is anything there that follows such an ending. */
+static bool is_file(const char *spec, size_t *path)
 {
+	const char *colon = strrchr(spec, ':');
+	size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
+	bool counted = colon && ((digits && !colon[1 + digits]) || (!strpbrk(colon, "./") && ends_as_file(spec, (size_t)(colon - spec))));
+	*path = counted ? (size_t)(colon - spec) : strlen(spec);
+	return strchr(spec, '/') || ends_as_file(spec, *path);
+}
+
+static int open_file(const char *spec, size_t len, int devices, struct cluster *out, struct err *e)
+{
+	long nodes = spec[len] ? nodes_in(spec + len + 1, strlen(spec + len + 1)) : 0;
+	if (nodes < 0)
+		return err_set(e, ERR_USAGE, "cluster \"%.200s\": \"%.100s\" is no number of nodes; give one from 1 to %d", spec, spec + len + 1,
+			       NODES_MOST);
 	char *path = strndup(spec, len);
 	if (!path)
 		return err_set(e, ERR_NOMEM, "cluster %.100s: no memory", spec);
-	int result = topo_read_file(path, nodes > 0 ? (int)nodes : 0, devices, out, e);
+	int result = topo_read_file(path, (int)nodes, devices, out, e);
 	free(path);
 	return result;
 }
@@ -150,8 +161,7 @@ int cluster_open(const char *spec, int devices, struct cluster *out, struct err 
 	if (!strcmp(spec, "slurm"))
 		return cluster_slurm(out, e);
 	size_t path;
-	long nodes;
-	if (is_file(spec, &path, &nodes))
-		return open_file(spec, path, nodes, devices, out, e);
+	if (is_file(spec, &path))
+		return open_file(spec, path, devices, out, e);
 	return cluster_preset(spec, out, e);
 }

@@ -4,7 +4,6 @@
 #include "topo/read/machine.h"
 #include "topo/read/read.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,14 +30,24 @@ static struct spot below(const struct spot *s, const char *array, size_t i)
 	return b;
 }
 
+/* Whether UTF-8 holds what a terminal or a picture obeys or chokes on: control characters of ASCII and U+0080 to U+009F, breaks of lines and
+ * directions (U+2028 to U+202E, U+2066 to U+2069), U+FFFE and U+FFFF, which XML cannot hold. */
+static bool has_controls(const char *text)
+{
+	for (const unsigned char *c = (const unsigned char *)text; *c; c++)
+		if (*c < ' ' || *c == 0x7f || (*c == 0xc2 && c[1] < 0xa0) || (*c == 0xe2 && c[1] == 0x80 && c[2] >= 0xa8 && c[2] <= 0xae) ||
+		    (*c == 0xe2 && c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9) || (*c == 0xef && c[1] == 0xbf && c[2] >= 0xbe))
+			return true;
+	return false;
+}
+
 static int take_text(const struct spot *s, const struct field *f, const json_t *v, char *to)
 {
 	const char *text = json_string_value(v);
 	if (!text || json_string_length(v) != strlen(text) || strlen(text) >= f->size)
 		return refused(s, f->key, "it must be text, and not longer than names are");
-	for (const char *c = text; *c; c++)
-		if (iscntrl((unsigned char)*c))
-			return refused(s, f->key, "it holds control characters");
+	if (has_controls(text))
+		return refused(s, f->key, "it holds control characters");
 	if (f->needed && !*text)
 		return refused(s, f->key, "it is empty; give a name");
 	memcpy(to, text, strlen(text) + 1);

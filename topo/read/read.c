@@ -15,6 +15,8 @@ enum { FORMATS = sizeof formats / sizeof *formats };
 
 int topo_read_text(const struct topo_text *in, struct cluster *out, struct err *e)
 {
+	if (!in->len)
+		return err_set(e, ERR_USAGE, "%s: it is empty; give the description of a machine", in->file);
 	for (int i = 0; i < FORMATS; i++)
 		if (formats[i]->sniff(in))
 			return formats[i]->read(in, out, e);

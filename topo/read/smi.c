@@ -138,6 +138,7 @@ static int read_header(struct smi_table *t, const char *line, int number)
 		c->nic = gpu ? -1 : t->nics++;
 	}
 	t->numa = strstr(at, "NUMA Affinity") != NULL;
+	t->gpu_numa = t->numa && strstr(at, "GPU NUMA ID") != NULL;
 	size_t n = (size_t)t->gpus;
 	t->near = calloc(n * (size_t)t->n + 1, sizeof *t->near);
 	t->lanes = calloc(n * n + 1, sizeof *t->lanes);
@@ -146,6 +147,14 @@ static int read_header(struct smi_table *t, const char *line, int number)
 	if (!t->near || !t->lanes || !t->seen || !t->found)
 		return err_set(t->e, ERR_NOMEM, "%s: no memory for its matrix", t->file);
 	return 0;
+}
+
+static int words_in(const char *line)
+{
+	int n = 0;
+	for (size_t len; (len = word_at(&line)) > 0; line += len)
+		n++;
+	return n;
 }
 
 /* A kernel cpu list, or a number of NUMA domain. */
@@ -157,11 +166,14 @@ static bool is_list(const char *at, size_t len)
 static int read_affinities(struct smi_table *t, int gpu, const char *at, int number)
 {
 	struct found_gpu *g = &t->found[gpu];
-	size_t len = word_at(&at);
+	size_t len = word_at(&at), first = len;
 	g->numa = -1;
-	if (is_list(at, len) && len < sizeof g->cpus)
-		snprintf(g->cpus, sizeof g->cpus, "%.*s", (int)len, at);
-	at += len;
+	/* Of three columns the first may be blank, for a GPU whose cores this process may not use. */
+	if (t->gpu_numa && words_in(at) == 2)
+		first = 0;
+	if (is_list(at, first) && first < sizeof g->cpus)
+		snprintf(g->cpus, sizeof g->cpus, "%.*s", (int)first, at);
+	at += first;
 	len = word_at(&at);
 	if (!t->numa || !is_list(at, len) || strcspn(at, "-,") < len)
 		return 0;

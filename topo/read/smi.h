@@ -21,6 +21,7 @@ struct smi_table {
 	struct smi_column *columns; /* of the matrix alone */
 	int n, gpus, nics;
 	bool numa;              /* a column of NUMA affinity follows that of CPUs */
+	bool gpu_numa;          /* and then one of the GPU's own memory, which is never blank */
 	enum link_kind *near;   /* [gpus × n]: in the order of GPUs, then adapters, set when known */
 	int *lanes;             /* [gpus × gpus] */
 	bool *seen;             /* [gpus] */

@@ -241,6 +241,15 @@ static void a_file_of_one_node_may_be_taken_many_times(void **state)
 	struct err e = ERR_INIT;
 	assert_int_equal(cluster_open("tests/machines/nccl-trays.xml:2", 0, &c, &e), -1);
 	assert_non_null(strstr(e.text, "leave the number away"));
+	static const char *const none[] = { "tests/machines/hwloc-3.xml:0", "tests/machines/hwloc-3.xml:70000", "tests/machines/hwloc-3.xml:", "hwloc-3.xml:4x",
+					    "./it:0" };
+	for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+		assert_int_equal(cluster_open(none[i], 0, &c, &e), -1);
+		if (e.code != ERR_USAGE || !strstr(e.text, "no number of nodes; give one from 1 to 65536"))
+			fail_msg("%s: %s", none[i], e.text);
+	}
+	assert_int_equal(cluster_open("./a:b/none.xml", 0, &c, &e), -1);
+	assert_non_null(strstr(e.text, "./a:b/none.xml: cannot open"));
 	assert_int_equal(cluster_open("tests/machines/none.xml", 0, &c, &e), -1);
 	assert_non_null(strstr(e.text, "tests/machines/none.xml"));
 }
@@ -290,6 +299,17 @@ static struct cluster taken(const char *text)
 	if (topo_read_text(&in, &c, &e))
 		fail_msg("%s\n%s", text, e.text);
 	return c;
+}
+
+static void a_gpu_without_cores_keeps_its_numa_domain(void **state)
+{
+	(void)state;
+	struct cluster c = taken("\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \tSYS\t44-51\t0\t\tN/A\nGPU1\tSYS\t X \t\t1\t\tN/A\n");
+	assert_string_equal(c.kinds[0].parts[0].cpus, "44-51");
+	assert_int_equal(c.kinds[0].parts[0].numa, 0);
+	assert_string_equal(c.kinds[0].parts[1].cpus, "");
+	assert_int_equal(c.kinds[0].parts[1].numa, 1);
+	cluster_free(&c);
 }
 
 static void a_table_of_links_tells_a_mesh_from_a_switch(void **state)
@@ -457,7 +477,8 @@ static void what_is_broken_is_refused_with_its_place(void **state)
 	static const struct {
 		const char *text, *why;
 	} rows[] = {
-		{ "", "no description" },
+		{ "", "it is empty" },
+		{ " ", "no description" },
 		{ "hello", "no description" },
 		{ "<svg/>", "no description" },
 		{ "<topology>", "it:1" },
@@ -497,6 +518,9 @@ static void what_is_broken_is_refused_with_its_place(void **state)
 		{ KINDS(", \"memory\": -1"), "\"memory\": it must be a number" },
 		{ KINDS(", \"switched\": 1"), "true or false" },
 		{ KINDS(", \"device\": \"\\u001b[2J\""), "control characters" },
+		{ KINDS(", \"device\": \"\xc2\x9b" "2J\""), "control characters" },
+		{ KINDS(", \"device\": \"a\\u202eb\""), "control characters" },
+		{ KINDS(", \"device\": \"\\uffff\""), "control characters" },
 		{ KINDS(", \"parts\": [{}]"), "an entry for each device" },
 		{ KINDS(", \"parts\": [{\"nic\": 0}, {}]"), "kinds[0].parts[0]: \"nic\": it is no place" },
 		{ KINDS(", \"parts\": [{}, {\"numa\": 1}]"), "kinds[0].parts[1]: \"numa\"" },
@@ -591,6 +615,7 @@ int main(void)
 		cmocka_unit_test(trays_in_one_dump_are_nodes_of_one_domain),
 		cmocka_unit_test(a_file_of_one_node_may_be_taken_many_times),
 		cmocka_unit_test(hwlocs_synthetic_machines_are_read_as_hwloc_does),
+		cmocka_unit_test(a_gpu_without_cores_keeps_its_numa_domain),
 		cmocka_unit_test(a_table_of_links_tells_a_mesh_from_a_switch),
 		cmocka_unit_test(links_that_old_hwloc_counts_twice_are_counted_once),
 		cmocka_unit_test(a_gpu_below_several_domains_is_next_to_none),
