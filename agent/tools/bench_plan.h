@@ -14,7 +14,7 @@
 #include <stdbool.h>
 
 struct bench_plan_job {
-	const char *model;  /* what it is called; forms of one model are held against one another */
+	const char *model;  /* what it is called; forms of one name compute the same and are held against one another */
 	const char *words;  /* that all forms of it share */
 	const char *layout; /* and those of this one */
 };

@@ -83,16 +83,18 @@ static void print_best(const struct bench_plan_form *forms, int n)
 	for (int i = 0; i < n; i++) {
 		const struct bench_plan_form *chosen = &forms[i], *best = chosen;
 		bool seen = false;
+		int alike = 0;
 		for (int j = 0; j < n; j++) {
 			const struct bench_plan_form *f = &forms[j];
 			if (strcmp(f->job->model, forms[i].job->model))
 				continue;
 			seen |= j < i;
+			alike++;
 			chosen = f->predicted.total < chosen->predicted.total ? f : chosen;
 			best = f->measured.total < best->measured.total ? f : best;
 		}
-		if (!seen && (i + 1 < n))
-			printf("%-8s the fastest as predicted, %s, loses %.1f %% to the fastest\n", chosen->job->model,
+		if (!seen && alike > 1)
+			printf("%-11s the fastest as predicted, %s, loses %.1f %% to the fastest\n", chosen->job->model,
 			       short_words(chosen->job->layout, words, sizeof words), 100 * (chosen->measured.total / best->measured.total - 1));
 	}
 }
@@ -101,10 +103,10 @@ void bench_plan_print(const struct bench_plan_form *forms, int n, bool all_parts
 {
 	struct errors time = errors_of(forms, n, bench_plan_time_error), memory = errors_of(forms, n, bench_plan_memory_error);
 	char words[128], a[HUMAN], b[HUMAN];
-	printf("%-8s %-42s %6s %10s %10s %7s %10s %10s %7s\n", "model", "layout", "agents", "predicted", "measured", "", "predicted", "measured", "");
+	printf("%-11s %-42s %6s %10s %10s %7s %10s %10s %7s\n", "model", "layout", "agents", "predicted", "measured", "", "predicted", "measured", "");
 	for (int i = 0; i < n; i++) {
 		const struct bench_plan_form *f = &forms[i];
-		printf("%-8s %-42s %6d %8.1fms %8.1fms %+6.1f%% %10s %10s %+6.1f%%\n", f->job->model, short_words(f->job->layout, words, sizeof words),
+		printf("%-11s %-42s %6d %8.1fms %8.1fms %+6.1f%% %10s %10s %+6.1f%%\n", f->job->model, short_words(f->job->layout, words, sizeof words),
 		       f->world, 1e3 * f->predicted.total, 1e3 * f->measured.total, 100 * bench_plan_time_error(f),
 		       human_bytes(f->predicted_bytes, a), human_bytes(f->measured_bytes, b), 100 * bench_plan_memory_error(f));
 		if (all_parts)
