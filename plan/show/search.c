@@ -102,7 +102,7 @@ static void print_front(const struct search *s, struct buf *out)
 	if (s->n_front < 2)
 		return;
 	double best = s->front[s->n_front - 1].time.total;
-	buf_puts(out, "\nMemory against time: nothing smaller is as fast\n     memory       step\n");
+	buf_puts(out, "\nMemory against time, by closed forms: nothing smaller is as fast\n     memory       step\n");
 	for (int i = 0; i < s->n_front; i++) {
 		const struct eval_leaf *l = &s->front[i];
 		char time[HUMAN], memory[HUMAN];
