@@ -267,8 +267,10 @@ static bool irregular(const struct yard *y)
 static int refine(struct yard *y, struct err *e)
 {
 	struct placement *p = y->out;
-	if (y->devices <= PLACE_EXACT)
+	if (y->devices <= PLACE_EXACT) {
+		p->proven = true;
 		return exact_best(y->c, y->l, y->t, y->w, y->best, &p->cost, e);
+	}
 	if (y->world > REFINED_MOST || !irregular(y))
 		return 0;
 	int weighed = exact_refine(y->c, y->l, y->t, y->w, REFINED_BUDGET / y->world, y->best, &p->cost, e);
@@ -296,8 +298,10 @@ static void place_fixed(struct yard *y)
 	fill_cyclic(y);
 	consider(y);
 	fill_whole(y);
+	consider(y);
 	memcpy(y->best, y->slots, (size_t)y->world * sizeof *y->best);
 	exact_weigh(y->w, y->slots, y->t, &y->out->cost);
+	y->out->fixed = true;
 }
 
 /* --- What it comes to ------------------------------------------------------------------------ */
@@ -334,6 +338,7 @@ static int see_links(struct yard *y, struct err *e)
 		*links = (struct place_links){ .inside = LINK_SELF, .rails = y->c->rails, .bytes = traffic_bytes(y->t, kind) };
 		weigh_kind(y->w, y->best, kind, y->t, &links->span, &sum);
 		links->seconds = sum.worst;
+		links->waited = (1 - y->t->hidden[kind]) * sum.worst;
 		for (int lead = 0; n > 1 && lead < y->world; lead++) {
 			if (!group_leads(y->l, kind, lead))
 				continue;
@@ -355,9 +360,14 @@ static int list_spares(struct yard *y, struct err *e)
 	memset(y->used, 0, (size_t)y->c->n_nodes * sizeof *y->used);
 	for (int r = 0; r < y->world; r++)
 		y->used[y->best[r].node] = true;
-	for (int i = 0; i < y->c->n_nodes; i++)
-		if (!y->used[i] && cluster_kind(y->c, i)->devices > 0)
-			p->spares[p->n_spares++] = i;
+	p->idle = y->devices - y->world;
+	for (int i = 0; i < y->c->n_nodes; i++) {
+		int devices = cluster_kind(y->c, i)->devices;
+		if (y->used[i] || devices == 0)
+			continue;
+		p->spares[p->n_spares++] = i;
+		p->idle -= devices;
+	}
 	fill_block(y);
 	p->is_block = !memcmp(y->slots, y->best, (size_t)y->world * sizeof *y->slots);
 	return 0;

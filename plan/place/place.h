@@ -37,14 +37,18 @@ struct place_links {
 	bool fabric;           /* some are on different nodes of one NVLink fabric */
 	bool rails;            /* neighbours across nodes are at adapters of the same place; where the cluster has rails */
 	double bytes, seconds; /* of a rank in a step */
+	double waited;         /* what shows of the seconds: the cost's share */
 };
 
 struct placement {
 	struct place_links links[GROUP_KINDS];
 	struct place_cost cost, block, worst; /* of this map; of Slurm's block order; of the worst map that was weighed, cyclic order among them */
 	bool is_block;              /* it is Slurm's order */
+	bool fixed;                 /* it was asked for, whatever it costs */
+	bool proven;                /* no map costs less */
 	int *spares, n_spares;      /* nodes without a rank */
-	int weighed;                /* maps */
+	int idle;                   /* devices without one on nodes that have some */
+	int weighed;                /* maps; without those of a proof */
 };
 
 /* slots: of each rank, [layout_world]. fixed: block order, with tensor-parallel groups inside nodes where there is room; for ranks whose

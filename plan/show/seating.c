@@ -46,29 +46,53 @@ static double bandwidth_of(const struct place_links *l)
 	return l->hops ? l->span.across.bandwidth : l->span.inside.bandwidth;
 }
 
-static void print_head(const struct plan *p, struct buf *out)
+/* What this map is among all. */
+static void print_note(const struct placement *s, struct buf *out)
 {
-	const struct placement *s = &p->place;
-	char mine[HUMAN], block[HUMAN], worst[HUMAN];
-	human_seconds(s->worst.total, worst);
-	buf_printf(out, "\nPlacement: about %s of transfers show in a step", human_seconds(s->cost.total, mine));
-	if (s->is_block)
-		buf_printf(out, " in Slurm's block order, %s in the worst order tried\n", worst);
+	if (s->fixed)
+		buf_printf(out, "Slurm's block order%s, as the job's settings ask\n", s->is_block ? "" : " of whole tp groups");
+	else if (s->proven)
+		buf_printf(out, "%sno map costs less\n", s->is_block ? "Slurm's block order: " : "");
 	else
-		buf_printf(out, "; in Slurm's block order %s, in the worst order tried %s\n", human_seconds(s->block.total, block), worst);
+		buf_printf(out, s->is_block ? "Slurm's block order: none of %d tried costs less\n" : "the best of %d tried\n", s->weighed);
 }
 
-static void print_spares(const struct cluster *c, const struct plan *p, struct buf *out)
+static void print_costs(const struct placement *s, struct buf *out)
 {
-	const struct placement *s = &p->place;
-	if (!s->n_spares)
-		return;
-	buf_puts(out, "  free: ");
-	for (int i = 0; i < s->n_spares && i < SPARES_NAMED; i++)
-		buf_printf(out, "%s%s", i ? ", " : "", c->nodes[s->spares[i]].name);
-	if (s->n_spares > SPARES_NAMED)
-		buf_printf(out, " and %d more nodes", s->n_spares - SPARES_NAMED);
-	buf_puts(out, "\n");
+	char time[HUMAN];
+	buf_printf(out, "\nPlacement: about how long transfers keep ranks waiting in a step\n  this map             %9s  ", human_seconds(s->cost.total, time));
+	print_note(s, out);
+	if (!s->is_block)
+		buf_printf(out, "  Slurm's block order  %9s\n", human_seconds(s->block.total, time));
+	buf_printf(out, "  the worst tried      %9s\n", human_seconds(s->worst.total, time));
+}
+
+static void print_groups(const struct cluster *c, const struct placement *s, struct buf *out)
+{
+	buf_printf(out, "  %-14s %5s %5s  %-22s %9s %8s %8s\n", "group of", "ranks", "nodes", "over", "bandwidth", "a step", "waited");
+	for (int k = 0; k < GROUP_KINDS; k++) {
+		const struct place_links *l = &s->links[k];
+		char over[96], rate[HUMAN], time[HUMAN], waited[HUMAN];
+		if (!moves(l))
+			continue;
+		name_links(c, l, over, sizeof over);
+		buf_printf(out, "  %-14s %5d %5d  %-22s %9s %8s %8s\n", group_word((enum group_kind)k), l->span.ranks, l->span.nodes, over,
+			   human_count(bandwidth_of(l), "B/s", rate), human_seconds(l->seconds, time), human_seconds(l->waited, waited));
+	}
+}
+
+static void print_spares(const struct cluster *c, const struct placement *s, struct buf *out)
+{
+	if (s->n_spares) {
+		buf_printf(out, "  spare node%s: ", human_s(s->n_spares));
+		for (int i = 0; i < s->n_spares && i < SPARES_NAMED; i++)
+			buf_printf(out, "%s%s", i ? ", " : "", c->nodes[s->spares[i]].name);
+		if (s->n_spares > SPARES_NAMED)
+			buf_printf(out, " and %d more", s->n_spares - SPARES_NAMED);
+		buf_puts(out, "\n");
+	}
+	if (s->idle)
+		buf_printf(out, "  %d device%s free on nodes that hold ranks\n", s->idle, s->idle == 1 ? " stays" : "s stay");
 }
 
 void seating_print(const struct cluster *c, const struct plan *p, struct buf *out)
@@ -78,18 +102,9 @@ void seating_print(const struct cluster *c, const struct plan *p, struct buf *ou
 		kinds += moves(&p->place.links[k]);
 	if (!kinds || (c->n_nodes == 1 && !c->kinds[0].links))
 		return;
-	print_head(p, out);
-	buf_printf(out, "  %-15s %5s %6s  %-31s %10s %9s\n", "group of", "ranks", "nodes", "over", "each", "a step");
-	for (int k = 0; k < GROUP_KINDS; k++) {
-		const struct place_links *l = &p->place.links[k];
-		char over[96], rate[HUMAN], time[HUMAN];
-		if (!moves(l))
-			continue;
-		name_links(c, l, over, sizeof over);
-		buf_printf(out, "  %-15s %5d %6d  %-31s %10s %9s\n", group_word((enum group_kind)k), l->span.ranks, l->span.nodes, over,
-			   human_count(bandwidth_of(l), "B/s", rate), human_seconds(l->seconds, time));
-	}
-	print_spares(c, p, out);
+	print_costs(&p->place, out);
+	print_groups(c, &p->place, out);
+	print_spares(c, &p->place, out);
 }
 
 json_t *seating_json(const struct cluster *c, const struct plan *p)
@@ -100,10 +115,10 @@ json_t *seating_json(const struct cluster *c, const struct plan *p)
 		const struct place_links *l = &s->links[k];
 		if (moves(l))
 			json_array_append_new(groups, json_pack(
-				"{s:s, s:i, s:i, s:i, s:s, s:i, s:b, s:b, s:f, s:f, s:f, s:f}", "kind", group_word((enum group_kind)k), "ranks", l->span.ranks,
+				"{s:s, s:i, s:i, s:i, s:s, s:i, s:b, s:b, s:f, s:f, s:f, s:f, s:f}", "kind", group_word((enum group_kind)k), "ranks", l->span.ranks,
 				"nodes", l->span.nodes, "per_node", l->span.per_node, "inside", l->inside == LINK_SELF ? "" : link_word(l->inside),
 				"hops", l->hops, "rails", (int)l->rails, "fabric", (int)l->fabric, "bandwidth", bandwidth_of(l), "latency",
-				l->hops ? l->span.across.latency : l->span.inside.latency, "bytes", l->bytes, "seconds", l->seconds));
+				l->hops ? l->span.across.latency : l->span.inside.latency, "bytes", l->bytes, "seconds", l->seconds, "waited", l->waited));
 	}
 	for (int i = 0; i < s->n_spares; i++)
 		json_array_append_new(spares, json_string(c->nodes[s->spares[i]].name));

@@ -379,7 +379,17 @@ static void named_devices_keep_their_order(void **state)
 	assert_int_equal(place_ranks(&c, &l, &t, true, s.slots, &s.p, &e), 0);
 	for (int r = 0; r < 8; r++)
 		assert_int_equal(s.slots[r].device, r);
-	assert_true(s.p.is_block && s.p.cost.total == s.p.block.total);
+	assert_true(s.p.fixed && s.p.is_block && s.p.cost.total == s.p.block.total);
+	placement_free(&s.p);
+	/* Groups in whole nodes may cost more than block order, and than all else that was tried. */
+	l = grid(3, 1, 4, 1, 1);
+	t.ops[GROUP_TP][0].times = 0;
+	cluster_free(&c);
+	c = machines_alike(MACHINE_HALF, 4);
+	machines_tree(&c, 3, 64, false); /* the fourth node is beyond a narrow uplink */
+	assert_int_equal(place_ranks(&c, &l, &t, true, s.slots, &s.p, &e), 0);
+	assert_true(s.p.cost.total > s.p.block.total && s.p.worst.total == s.p.cost.total);
+	assert_int_equal(s.p.idle, 4);
 	placement_free(&s.p);
 	cluster_free(&c);
 }

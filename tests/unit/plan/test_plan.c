@@ -476,6 +476,9 @@ static void a_thousand_ranks_fit_a_page(void **state)
 		lines += *s == '\n';
 	assert_true(lines < 60);
 	assert_non_null(strstr(buf_str(&text), "  n8 … n15                               1  0-7       0-7       64-127\n"));
+	const char *mine = strstr(buf_str(&text), "  this map             "), *note = strstr(buf_str(&text), "  Slurm's block order: none of ");
+	assert_true(mine && note && note < strchr(mine, '\n'));
+	assert_null(strstr(buf_str(&text), "\n  Slurm's block order  ")); /* not said twice */
 	assert_non_null(strstr(buf_str(&text), "\nPredicted run\n  95000 steps      "));
 	assert_non_null(strstr(buf_str(&text), "  failures         one of each node in 6300 hours, about "));
 	plan_free(&p);
@@ -493,9 +496,11 @@ static void the_picture_says_why_ranks_sit_where_they_do(void **state)
 	plan_print(&job, &c, &p, &text);
 	/* Ranks, and below them their GPUs: round the ring of double NVLinks. */
 	assert_non_null(strstr(buf_str(&text), "│ 0 1 2 3 4 5 6 7 │\n    │ 0 3 2 1 5 6 7 4 │\n"));
-	assert_non_null(strstr(buf_str(&text), "in Slurm's block order"));
-	assert_non_null(strstr(buf_str(&text), "  tp                  8      1  NVLink "));
-	assert_non_null(strstr(buf_str(&text), "  free: node1\n"));
+	assert_non_null(strstr(buf_str(&text), "  the best of "));
+	assert_non_null(strstr(buf_str(&text), "\n  Slurm's block order  "));
+	assert_non_null(strstr(buf_str(&text), "\n  the worst tried      "));
+	assert_non_null(strstr(buf_str(&text), "  tp                 8     1  NVLink "));
+	assert_non_null(strstr(buf_str(&text), "  spare node: node1\n"));
 	json_t *j = plan_json(&job, &c, &p), *place = json_object_get(j, "placement"), *tp = json_array_get(json_object_get(place, "groups"), 0);
 	assert_string_equal(json_string_value(json_object_get(place, "order")), "placed");
 	assert_true(json_real_value(json_object_get(place, "seconds")) < json_real_value(json_object_get(place, "block_seconds")));
@@ -503,6 +508,37 @@ static void the_picture_says_why_ranks_sit_where_they_do(void **state)
 	assert_string_equal(json_string_value(json_object_get(tp, "kind")), "tp");
 	assert_string_equal(json_string_value(json_object_get(tp, "inside")), "NVL");
 	json_decref(j);
+	plan_free(&p);
+	buf_fini(&text);
+	cluster_free(&c);
+}
+
+static void the_picture_says_what_was_asked_for_and_what_stays_free(void **state)
+{
+	struct buf text = BUF_INIT;
+	struct cluster c;
+	(void)state;
+	assert_int_equal(cluster_open("dgx-1:2", 0, &c, NULL), 0);
+	struct job job = job_of(NULL, "parallel.tp=3 parallel.dp=4 model.heads=6 model.hidden=384 model.ffn=768 model.vocab=300 parallel.zero=1 "
+				"parallel.zero_shard=node");
+	struct plan p = plan_of(&job, &c);
+	plan_print(&job, &c, &p, &text);
+	assert_non_null(strstr(buf_str(&text), "Slurm's block order of whole tp groups, as the job's settings ask\n"));
+	assert_non_null(strstr(buf_str(&text), "  4 devices stay free on nodes that hold ranks\n"));
+	double waited = 0;
+	for (int k = 0; k < GROUP_KINDS; k++)
+		waited += p.place.links[k].bytes > 0 ? p.place.links[k].waited : 0;
+	assert_true(fabs(waited / p.place.cost.total - 1) < 1e-9); /* the table adds up to its head */
+	plan_free(&p);
+	buf_fini(&text);
+	cluster_free(&c);
+	/* Few enough devices for all maps. */
+	assert_int_equal(cluster_open("dgx-1:1", 0, &c, NULL), 0);
+	job = job_of(NULL, "parallel.tp=8 parallel.dp=1 model.heads=8 model.hidden=512 model.seq=512");
+	p = plan_of(&job, &c);
+	text = (struct buf)BUF_INIT;
+	plan_print(&job, &c, &p, &text);
+	assert_non_null(strstr(buf_str(&text), "  no map costs less\n"));
 	plan_free(&p);
 	buf_fini(&text);
 	cluster_free(&c);
@@ -584,6 +620,7 @@ int main(void)
 		cmocka_unit_test(the_picture_shows_where_every_rank_sits),
 		cmocka_unit_test(a_thousand_ranks_fit_a_page),
 		cmocka_unit_test(the_picture_says_why_ranks_sit_where_they_do),
+		cmocka_unit_test(the_picture_says_what_was_asked_for_and_what_stays_free),
 		cmocka_unit_test(a_table_of_folded_ranks_names_them_all),
 		cmocka_unit_test(the_json_holds_the_whole_plan),
 	};
