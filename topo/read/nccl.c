@@ -121,6 +121,18 @@ static double latency_of(const struct xml *pci)
 	return latency;
 }
 
+/* Whether a port that is no PCI device here was read before: in a container it stands below every CPU, and is one all the same. */
+static bool stood_before(struct host_reader *r, const char *name)
+{
+	for (int i = 0; i < r->m->n_nics; i++)
+		if (!r->m->nics[i].bus[0] && !strcmp(r->m->nics[i].name, name)) {
+			r->m->nics[i].place = r->m->nics[i].numa = -1;
+			machine_unsaid(r->m, "where some network adapters are");
+			return true;
+		}
+	return false;
+}
+
 /* A port that NCCL sends by. */
 static int add_net(struct host_reader *r, const struct xml *pci, const struct xml *net, int place, int numa)
 {
@@ -128,6 +140,8 @@ static int add_net(struct host_reader *r, const struct xml *pci, const struct xm
 	double mbits = strtod(word(net, "speed"), NULL);
 	machine_bus(pci ? word(pci, "busid") : "", n.bus);
 	machine_text(n.name, sizeof n.name, word(net, "name"));
+	if (!pci && n.name[0] && stood_before(r, n.name))
+		return 0;
 	if (!strncmp(n.name, "mlx", 3))
 		n.latency = NIC_INFINIBAND_LATENCY; /* Ethernet, but RoCE */
 	if (mbits > 0 && mbits <= SPEED_MOST)

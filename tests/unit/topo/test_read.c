@@ -365,6 +365,19 @@ static void a_gpu_below_several_domains_is_next_to_none(void **state)
 	cluster_free(&c);
 }
 
+static void a_port_below_every_cpu_is_one(void **state)
+{
+	(void)state;
+#define CPU(n) "<cpu numaid=\"" n "\"><nic><net name=\"eth0\" speed=\"10000\"/></nic><pci busid=\"0" n "\" class=\"0x0302\"><gpu dev=\"" n "\" sm=\"90\"/></pci></cpu>"
+	struct cluster c = taken("<system>" CPU("0") CPU("1") "</system>");
+	assert_int_equal(c.kinds[0].n_nics, 1);
+	assert_float_equal(c.kinds[0].net_bandwidth, 1.25e9 / 2, 1);
+	assert_int_equal(c.kinds[0].nics[0].numa, -1);
+	assert_int_equal(c.kinds[0].parts[1].nic, 0);
+	assert_non_null(strstr(c.kinds[0].unsaid, "where some network adapters are"));
+	cluster_free(&c);
+}
+
 static void gpus_are_known_by_their_architecture(void **state)
 {
 	(void)state;
@@ -619,6 +632,7 @@ int main(void)
 		cmocka_unit_test(a_table_of_links_tells_a_mesh_from_a_switch),
 		cmocka_unit_test(links_that_old_hwloc_counts_twice_are_counted_once),
 		cmocka_unit_test(a_gpu_below_several_domains_is_next_to_none),
+		cmocka_unit_test(a_port_below_every_cpu_is_one),
 		cmocka_unit_test(gpus_are_known_by_their_architecture),
 		cmocka_unit_test(slots_of_a_machine_without_gpus_are_as_many_as_asked),
 		cmocka_unit_test(json_is_read_back_as_it_was_written),
