@@ -11,6 +11,7 @@
  *     many         4294967295 GPUs
  *     none         no GPU
  *     endless      names without a NUL
+ *     rude         names with escape sequences
  *     wild         addresses, link states and types that make no sense
  */
 #include <stdio.h>
@@ -160,6 +161,8 @@ int nvmlDeviceGetName(struct nvml_device *d, char *text, unsigned size)
 	(void)d;
 	if (word("endless"))
 		memset(text, 'A', size);
+	else if (word("rude"))
+		snprintf(text, size, "GPU\033[2J\xff");
 	else
 		snprintf(text, size, "%s", machine()->gpu);
 	return SUCCESS;

@@ -4,6 +4,8 @@
  */
 #include "topo/discover/nvml.h"
 
+#include "topo/read/machine.h"
+
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -125,7 +127,7 @@ static int read_gpu(const struct api *a, unsigned index, device_t *d, struct nvm
 	if (a->name(*d, name, sizeof name - 1) != SUCCESS)
 		name[0] = '\0';
 	name[sizeof name - 1] = '\0';
-	snprintf(g->name, sizeof g->name, "%.*s", (int)sizeof g->name - 1, name);
+	machine_text(g->name, sizeof g->name, name);
 	if (a->memory(*d, &memory) == SUCCESS)
 		g->memory = (double)memory.total;
 	if (a->capability && a->capability(*d, &major, &minor) == SUCCESS && major > 0 && major < 1000 && minor >= 0 && minor < 10)

@@ -199,6 +199,9 @@ static void lying_drivers_do_no_harm(void **state)
 	assert_int_equal(reads("dgx-h100,endless", &h, NULL), 0);
 	assert_int_equal(strlen(h.gpus[0].name), TOPO_NAME - 1);
 	nvml_free(&h);
+	assert_int_equal(reads("strange,rude", &h, NULL), 0);
+	assert_string_equal(h.gpus[0].name, "GPU_[2J_");
+	nvml_free(&h);
 	assert_int_equal(reads("dgx-h100,wild", &h, NULL), 0);
 	assert_int_equal(h.n, 8);
 	assert_int_equal(h.gpus[0].arch, 0);
