@@ -218,6 +218,8 @@ static int take_kind(const struct spot *s, const json_t *o, struct node_kind *k)
 	int n = 0;
 	if (take_object(s, fields_kind, o, k))
 		return -1;
+	if (!k->device[0])
+		snprintf(k->device, sizeof k->device, "device");
 	if (take_array(s, o, "nics", fields_nic, sizeof *k->nics, -1, MACHINE_NICS, &k->nics, &k->n_nics) ||
 	    take_array(s, o, "parts", fields_device, sizeof *k->parts, k->devices, MACHINE_CORES, &k->parts, &n) || take_links(s, o, k))
 		return -1;
@@ -267,6 +269,8 @@ static int take_run(const struct spot *s, const json_t *o, struct cluster *c, lo
 		return refused(s, node.kind >= c->n_kinds ? "kind" : "leaf", "there is none of that number");
 	if (!text)
 		return refused(s, "names", "it must be a list of names, such as \"node[0-31]\"");
+	if (has_controls(text) || strchr(text, ' '))
+		return refused(s, "names", "it holds control characters or blanks");
 	if (hostlist_expand(text, &names, &why))
 		return refused(s, "names", why.text);
 	struct cluster_node *more = NULL;
@@ -310,7 +314,11 @@ static int take_cluster(const struct spot *s, const json_t *doc, struct cluster 
 	const char *format = json_string_value(json_object_get(doc, "format"));
 	if (!format || strcmp(format, JSON_FORMAT))
 		return refused(s, "format", "it must be \"" JSON_FORMAT "\": what muster topo --json writes");
-	return take_object(s, fields, doc, c) || take_kinds(s, doc, c) || take_switches(s, doc, c) || take_nodes(s, doc, c) ? -1 : 0;
+	if (take_object(s, fields, doc, c))
+		return -1;
+	if (!c->name[0])
+		machine_file_name(c->name, s->file);
+	return take_kinds(s, doc, c) || take_switches(s, doc, c) || take_nodes(s, doc, c) ? -1 : 0;
 }
 
 int topo_json_read(const char *file, const char *text, size_t len, struct cluster *out, struct err *e)

@@ -16,14 +16,19 @@ void machine_text(char *out, size_t size, const char *text)
 			*c = '_';
 }
 
+void machine_file_name(char out[TOPO_NAME], const char *file)
+{
+	const char *slash = strrchr(file, '/');
+	machine_text(out, TOPO_NAME, slash ? slash + 1 : file);
+	char *dot = strrchr(out, '.');
+	if (dot && dot > out)
+		*dot = '\0';
+}
+
 void machine_init(struct machine *m, const char *file)
 {
 	*m = (struct machine){ .file = file };
-	const char *slash = strrchr(file, '/');
-	machine_text(m->name, sizeof m->name, slash ? slash + 1 : file);
-	char *dot = strrchr(m->name, '.');
-	if (dot && dot > m->name)
-		*dot = '\0';
+	machine_file_name(m->name, file);
 }
 
 void machine_fini(struct machine *m)

@@ -98,6 +98,8 @@ int machine_finish(const struct machine *m, int devices, struct node_kind *out, 
 double machine_payload(double bandwidth);
 /* A name that came from outside, cut to fit; '_' for all that is no printable ASCII. */
 void machine_text(char *out, size_t size, const char *text);
+/* A file's name without folder and ending. */
+void machine_file_name(char out[TOPO_NAME], const char *file);
 /* Words of 32 bits in hex, the highest first, parted by commas ("000000ff,ffff0000", "0xff,,0x0"), as a kernel cpu list; ""
  * when it is no such mask or the list does not fit. */
 void machine_mask(const char *mask, char out[TOPO_CPUS]);

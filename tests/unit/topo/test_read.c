@@ -480,6 +480,18 @@ static void json_by_hand_is_read(void **state)
 	cluster_free(&c);
 }
 
+static void what_json_need_not_say_has_a_default(void **state)
+{
+	(void)state;
+	struct cluster c = taken("{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"n\"}]}");
+	assert_string_equal(c.name, "it");
+	assert_string_equal(c.kinds[0].device, "device");
+	assert_int_equal(c.nodes[0].kind, 0);
+	assert_int_equal(c.nodes[0].leaf, -1);
+	assert_int_equal(c.nodes[0].domain, -1);
+	cluster_free(&c);
+}
+
 #define KINDS(inside) "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2" inside "}], \"nodes\": [{\"names\": \"n\"}]}"
 #define SYSTEM(inside) "<system version=\"1\"><cpu numaid=\"0\">" inside "</cpu></system>"
 #define GPU_ROWS "GPU0 X NV1 0-3\nGPU1 NV1 X 0-3\n"
@@ -542,6 +554,8 @@ static void what_is_broken_is_refused_with_its_place(void **state)
 		{ KINDS(", \"links\": [[0, 0], [0, 0]]"), "no place in link_types" },
 		{ KINDS(", \"link_types\": [{\"kind\": \"X\"}], \"links\": [[0, 0]]"), "a row for each device" },
 		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"n[0-\"}]}", "nodes[0]: \"names\"" },
+		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"n\\u001bc\"}]}", "control characters" },
+		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"a b\"}]}", "blanks" },
 		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"n\", \"kind\": 1}]}", "\"kind\"" },
 		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 65536}], \"nodes\": [{\"names\": \"n[0-9999]\"}]}", "more nodes" },
 		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"switches\": [{\"parent\": 0}]}", "stands before" },
@@ -638,6 +652,7 @@ int main(void)
 		cmocka_unit_test(json_is_read_back_as_it_was_written),
 		cmocka_unit_test(json_of_many_nodes_is_short),
 		cmocka_unit_test(json_by_hand_is_read),
+		cmocka_unit_test(what_json_need_not_say_has_a_default),
 		cmocka_unit_test(what_is_broken_is_refused_with_its_place),
 		cmocka_unit_test(cut_files_are_refused),
 		cmocka_unit_test(deep_and_wide_documents_are_refused),
