@@ -4,6 +4,7 @@
 #include "plan/search/config.h"
 #include "plan/search/near.h"
 
+#include <math.h>
 #include <string.h>
 
 bool fit_on_cpu(const struct node_kind *k)
@@ -11,12 +12,16 @@ bool fit_on_cpu(const struct node_kind *k)
 	return !strcmp(k->device, "cpu");
 }
 
+/* Of a GPU's memory a job's tensors never get all: the runtime's context and the libraries' workspaces, about half a GiB; NCCL's
+ * buffers, some MiB for each of its channels and peers; and a card of "80 GB" has 79.1 to 79.6 GiB by nvidia-smi. */
+#define GPU_RUNTIME (2.0 * 1024 * 1024 * 1024)
+
 double fit_limit(const struct node_kind *k, int agents)
 {
 	/* CPU agents share what their node has, however many of its slots are used. */
 	if (fit_on_cpu(k) && k->memory > 0)
 		return k->memory / (agents > 0 ? agents : 1);
-	return k->device_memory;
+	return k->device_memory > 0 && !fit_on_cpu(k) ? fmax(k->device_memory - GPU_RUNTIME, k->device_memory / 2) : k->device_memory;
 }
 
 static const struct { const char *name; size_t offset; } parts[FIT_PARTS] = {
@@ -83,7 +88,7 @@ static int refuse_memory(const struct job *job, const struct cluster *c, const s
 	fit_hint(job, c, &p->layout, &hint);
 	plan_print_at(&p->layout, &r->at, &at);
 	print_parts(r, &made);
-	err_set(e, ERR_NOFIT, "rank %d (%s) needs %s, %s more than the %s of a device of %s: %s; %s", layout_rank(&p->layout, r->at), buf_str(&at),
+	err_set(e, ERR_NOFIT, "rank %d (%s) needs %s, %s more than the %s that a device of %s leaves it: %s; %s", layout_rank(&p->layout, r->at), buf_str(&at),
 		human_bytes(r->total, need), human_bytes(r->total - limit, over), human_bytes(limit, has), c->name, buf_str(&made), buf_str(&hint));
 	buf_fini(&made);
 	buf_fini(&at);

@@ -20,7 +20,7 @@ int plan_fill_dp(const struct job *job, const struct cluster *c, const struct la
 
 /* Whether the agents of such a node compute in its own memory. */
 bool fit_on_cpu(const struct node_kind *k);
-/* Bytes a rank may use when a node holds `agents` of them; 0: unknown. */
+/* Bytes a rank may use when a node holds `agents` of them: of a GPU, less what its runtime takes; 0: unknown. */
 double fit_limit(const struct node_kind *k, int agents);
 /* A rank's bytes by part, and what a part is called. */
 enum { FIT_PARTS = 6 };

@@ -184,7 +184,7 @@ static int refuse(const struct hunt *h, const struct cluster *c, struct err *e)
 		return err_set(e, ERR_NOFIT, "no layout of the job's model and batch goes with what is fixed and the %d devices of %s; leave more keys to muster "
 			       "(parallel.auto, or --auto), or change batch.global", plan_devices(c), c->name);
 	config_print(&h->least.config, &words);
-	err_set(e, ERR_NOFIT, "nothing fits %s: even %s needs %s on a device that has %s; use more or larger devices, or a smaller model or model.seq",
+	err_set(e, ERR_NOFIT, "nothing fits %s: even %s needs %s, and a device leaves a rank %s; use more or larger devices, or a smaller model or model.seq",
 		c->name, buf_str(&words), human_bytes(h->least.rank.total, needs), human_bytes(h->least.limit, has));
 	buf_fini(&words);
 	return -1;
