@@ -1,6 +1,7 @@
 #include "plan/cost/cost.h"
 
 #include "plan/memory.h"
+#include "plan/place/traffic.h"
 
 #include <math.h>
 
@@ -14,6 +15,7 @@ struct shard {
 	double rows;           /* that go through a feed-forward part: of a mixture top × n */
 	double experts;        /* here; 1 of a dense layer */
 	double sum, half;      /* seconds of an all-reduce of [n, c] over tp; of a gather or a reduce-scatter */
+	struct traffic_sizes size;
 	bool sp, hides;        /* transfers behind the backward products */
 	bool dense;            /* no mixture, whose rows are gathered and summed whole, beside nothing */
 };
@@ -26,14 +28,14 @@ static struct shard shard_of(const struct cost_case *c)
 	double n = (double)job->batch.micro * (double)m->seq / l->cp, f = (double)m->ffn / l->tp, width = cost_width(c);
 	double kv = fmax(1, (double)m->kv_heads / l->tp); /* ranks that share a head hold a copy each */
 	bool sp = job->parallel.sp && l->tp > 1;
+	struct traffic_sizes size = traffic_sizes_of(job, m, l);
 	return (struct shard){
 		.n = n, .s = sp ? n / l->tp : n, .c = (double)m->hidden, .width = width,
 		.q = (double)(m->heads * m->head_dim) / l->tp, .kv = kv * (double)m->head_dim,
 		.f = f, .up = m->gated ? 2 * f : f, .vocab = (double)m->vocab / l->tp,
 		.heads = (double)job->batch.micro * (double)m->heads / l->tp,
 		.rows = m->experts ? n * (double)m->top : n, .experts = m->experts ? (double)m->experts / l->ep : 1,
-		.sum = span_all_reduce(&c->spans[GROUP_TP], width * n * (double)m->hidden),
-		.half = span_gather(&c->spans[GROUP_TP], width * n * (double)m->hidden),
+		.sum = span_all_reduce(&c->spans[GROUP_TP], size.stream), .half = span_gather(&c->spans[GROUP_TP], size.stream), .size = size,
 		.sp = sp, .hides = c->engine->hides_tp && job->parallel.overlap && l->tp > 1, .dense = !m->experts,
 	};
 }
@@ -142,7 +144,7 @@ static void set_layer(const struct cost_case *c, const struct shard *h, struct l
 static double ring_left(const struct cost_case *c, const struct shard *h, double attention, double factor)
 {
 	int cp = c->layout->cp;
-	double all = (cp - 1) * span_hop(&c->spans[GROUP_CP], factor * 2 * h->kv * h->n * h->width);
+	double all = (cp - 1) * span_hop(&c->spans[GROUP_CP], factor * h->size.keys);
 	return cp > 1 ? machine_exposed(c->machine, all, attention * (cp - 1) / cp) : 0;
 }
 
@@ -224,7 +226,7 @@ static void add_layers(const struct cost_case *c, const struct shard *h, const s
 	double redone = (stage->layer_hi + every - 1) / every - (stage->layer_lo + every - 1) / every;
 	struct layer y;
 	set_layer(c, h, &y);
-	double cp = ring_left(c, h, y.attention, 1), ep = span_all_to_all(&c->spans[GROUP_EP], h->rows * h->c * h->width);
+	double cp = ring_left(c, h, y.attention, 1), ep = span_all_to_all(&c->spans[GROUP_EP], h->size.rows);
 	double weight = products(&y, COST_PRODUCT_WEIGHT) + accumulated(c, h);
 	t->fwd = layers * (products(&y, COST_PRODUCT_FWD) + y.attention + passes_of(c, h, PHASE_FORWARD));
 	t->bwd = layers * (products(&y, COST_PRODUCT_INPUT) + weight + y.gradient + passes_of(c, h, PHASE_BACKWARD));

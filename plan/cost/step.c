@@ -2,6 +2,7 @@
 
 #include "plan/cost/pipe.h"
 #include "plan/model/zero.h"
+#include "plan/place/traffic.h"
 
 #include <math.h>
 #include <string.h>
@@ -39,11 +40,9 @@ void cost_add(struct cost_pass *sum, const struct cost_pass *t)
 	sum->ep_bwd += t->ep_bwd;
 }
 
-/* Bytes of the stream of a micro-batch on one rank. */
 static double message(const struct cost_case *c)
 {
-	double tokens = (double)c->job->batch.micro * (double)c->shape->seq / c->layout->cp / (c->job->parallel.sp ? c->layout->tp : 1);
-	return cost_width(c) * tokens * (double)c->shape->hidden;
+	return traffic_sizes_of(c->job, c->shape, c->layout).message;
 }
 
 double cost_hop(const struct cost_case *c)

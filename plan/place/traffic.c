@@ -15,10 +15,10 @@ static void put(struct traffic *t, enum group_kind kind, int i, double bytes, do
 }
 
 /* Elements of a pipeline rank's parameters, of experts or of the rest. */
-static double elements_of(const struct model_shape *m, const struct layout *l, const struct stage *stages, int pp, enum zero_class class)
+static double elements_of(const struct model_shape *m, const struct layout *l, bool sp, const struct stage *stages, int pp, enum zero_class class)
 {
 	struct stage chunks[LAYOUT_CHUNKS_MOST];
-	struct share share = layout_share(l, (struct coords){ .pp = pp }, false, stages, chunks);
+	struct share share = layout_share(l, (struct coords){ .pp = pp }, sp, stages, chunks);
 	double sum = 0;
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		if (zero_class(kind) == class)
@@ -26,34 +26,54 @@ static double elements_of(const struct model_shape *m, const struct layout *l, c
 	return sum;
 }
 
-/* Layers of the pipeline rank with most. */
-static double most_layers(const struct layout *l, const struct stage *stages)
+/* Of a pipeline rank: its layers, those of them that recompute, and whether it holds the embedding and the head. */
+struct work {
+	int layers, redone, ends;
+};
+
+/* Of the rank with most. */
+static struct work most_work(const struct job *job, const struct layout *l, const struct stage *stages)
 {
-	int most = 0;
+	struct work most = { 0, 0, 0 };
+	int every = (int)job->recompute.every;
 	for (int pp = 0; pp < l->pp; pp++) {
-		int layers = 0;
+		struct work w = { 0, 0, 0 };
 		for (int c = 0; c < l->chunks; c++) {
 			const struct stage *s = &stages[layout_stage(l, pp, c)];
-			layers += s->layer_hi - s->layer_lo;
+			w.layers += s->layer_hi - s->layer_lo;
+			w.redone += (s->layer_hi + every - 1) / every - (s->layer_lo + every - 1) / every;
+			w.ends += s->first + s->last;
 		}
-		most = layers > most ? layers : most;
+		if (w.layers > most.layers || (w.layers == most.layers && w.ends > most.ends))
+			most = w;
 	}
+	if (job->recompute.mode == RECOMPUTE_NONE)
+		most.redone = 0;
 	return most;
 }
 
-static void passes(const struct job *job, const struct model_shape *m, const struct layout *l, double layers, int micros, struct traffic *t)
+struct traffic_sizes traffic_sizes_of(const struct job *job, const struct model_shape *m, const struct layout *l)
 {
 	double width = job->precision.dtype == DTYPE_FP32 ? 4 : 2;
-	double n = (double)job->batch.micro * (double)m->seq / l->cp, rows = m->experts ? n * (double)m->top : n;
-	double kv = (double)(m->kv_heads * m->head_dim) / l->tp, each = layers * micros;
-	bool full = job->recompute.mode == RECOMPUTE_FULL;
-	double again = full ? 1.0 / (double)job->recompute.every : 0, attention = job->recompute.mode == RECOMPUTE_NONE ? 0 : 1.0 / (double)job->recompute.every;
-	put(t, GROUP_TP, 0, width * n * (double)m->hidden, each * (4 + 2 * again + (job->parallel.sp ? 1 : 0)));
-	put(t, GROUP_CP, 0, 2 * kv * n * width, each * (l->cp - 1) * (1 + attention));
-	put(t, GROUP_CP, 1, 4 * kv * n * width, each * (l->cp - 1));
-	if (m->experts)
-		put(t, GROUP_EP, 0, rows * (double)m->hidden * width, each * (4 + 2 * again));
-	put(t, GROUP_PP, 0, width * n * (double)m->hidden / (job->parallel.sp ? l->tp : 1), 2.0 * micros * l->chunks);
+	double tokens = (double)job->batch.micro * (double)m->seq / l->cp, stream = width * tokens * (double)m->hidden;
+	double heads = fmax(1, (double)m->kv_heads / l->tp);
+	return (struct traffic_sizes){
+		.stream = stream, .keys = 2 * heads * (double)m->head_dim * tokens * width, .rows = m->experts ? stream * (double)m->top : 0,
+		.message = stream / (job->parallel.sp ? l->tp : 1),
+	};
+}
+
+static void passes(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages, int micros, struct traffic *t)
+{
+	struct traffic_sizes size = traffic_sizes_of(job, m, l);
+	struct work w = most_work(job, l, stages);
+	bool sp = job->parallel.sp;
+	double whole = job->recompute.mode == RECOMPUTE_FULL ? w.redone : 0; /* layers of which all is recomputed */
+	put(t, GROUP_TP, 0, size.stream, micros * (w.layers * (sp ? 5 : 4) + whole * (sp ? 1.5 : 1) + w.ends));
+	put(t, GROUP_CP, 0, size.keys, (double)micros * (l->cp - 1) * (w.layers + w.redone));
+	put(t, GROUP_CP, 1, 2 * size.keys, (double)micros * (l->cp - 1) * w.layers);
+	put(t, GROUP_EP, 0, size.rows, m->experts ? micros * (4 * w.layers + 2 * whole) : 0);
+	put(t, GROUP_PP, 0, size.message, 2.0 * micros * l->chunks);
 }
 
 static void replicas(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages, int micros,
@@ -63,7 +83,7 @@ static void replicas(const struct job *job, const struct model_shape *m, const s
 	double width = job->precision.dtype == DTYPE_FP32 ? 4 : 2, elements = 0;
 	int zero = (int)job->parallel.zero;
 	for (int pp = 0; pp < l->pp; pp++)
-		elements = fmax(elements, elements_of(m, l, stages, pp, class));
+		elements = fmax(elements, elements_of(m, l, job->parallel.sp, stages, pp, class));
 	put(t, kind, 0, F32 * elements, zero ? zero > 1 ? 0.5 * micros : 0.5 : 1);
 	put(t, kind, 1, width * elements, !zero ? 0 : zero < 3 ? 0.5 : micros); /* forward and backward, half an all-reduce each */
 }
@@ -72,7 +92,7 @@ void traffic_of(const struct job *job, const struct model_shape *m, const struct
 		struct traffic *out)
 {
 	*out = (struct traffic){ 0 };
-	passes(job, m, l, most_layers(l, stages), micros, out);
+	passes(job, m, l, stages, micros, out);
 	out->hidden[GROUP_DP] = out->hidden[GROUP_EDP] = REPLICAS_HIDDEN;
 	replicas(job, m, l, stages, micros, ZERO_DENSE, out);
 	if (m->experts)

@@ -1,11 +1,13 @@
 /*
  * traffic — what each kind of group moves in a step of the job.
  *
- * Bytes of one operation, and how many of it a rank takes part in, one after the other; of the rank with most to do. The formulas are those
- * of the cost model (plan/cost/):
- *   tp     an all-reduce of [tokens, hidden] after attention and after the feed-forward part, forward and backward; again where a
- *          layer is recomputed; sequence parallelism gathers two inputs again in the backward pass, half an all-reduce each
- *   cp     keys and values of the rank's tokens to the next rank, cp - 1 times; twice as much in the backward pass
+ * Bytes of one operation, and how many of it a rank takes part in, one after the other; of the rank with most to do. The cost model
+ * (plan/cost/) takes its sizes from here and charges as many of each:
+ *   tp     an all-reduce of [tokens, hidden] after attention and after the feed-forward part, forward and backward, and one for
+ *          the embedding and one for the head; sequence parallelism gathers two inputs again in the backward pass, half an all-reduce
+ *          each. Where a layer is recomputed, its forward pass's again, but for the last transfer
+ *   cp     keys and values of the rank's tokens to the next rank, cp - 1 times; twice as much in the backward pass. Ranks that share a
+ *          key-value head hold a copy each
  *   ep     the rows of the experts' tokens out and back, forward and backward
  *   dp     the gradients' all-reduce, fp32; under ZeRO half of it, and gathers of the parameters (for each micro-batch under ZeRO 3)
  *   pp     activations to the next stage, gradients back
@@ -18,7 +20,16 @@
 #include "plan/model/model.h"
 #include "plan/place/span.h"
 
-enum { TRAFFIC_OPS = 3 };
+/* Bytes of one transfer for a micro-batch. */
+struct traffic_sizes {
+	double stream;  /* [tokens, hidden]: what tp sums */
+	double keys;    /* a rank's keys and values, which go round cp's ring */
+	double rows;    /* what a rank sends to experts */
+	double message; /* to the next stage; of one tp rank's own rows under sequence parallelism */
+};
+struct traffic_sizes traffic_sizes_of(const struct job *job, const struct model_shape *m, const struct layout *l);
+
+enum { TRAFFIC_OPS = 2 };
 
 struct traffic_op {
 	double bytes, times;

@@ -1,4 +1,6 @@
-/* What groups move in a step, by hand. */
+/* What groups move in a step: by hand, and as the cost model charges it. */
+#include "plan/cost/devices.h"
+#include "plan/cost/step.h"
 #include "plan/place/traffic.h"
 
 #include <math.h>
@@ -10,30 +12,42 @@
 
 #include <cmocka.h>
 
+enum { MICROS = 3 };
+
+struct case_of {
+	struct job job;
+	struct model_shape shape;
+	struct layout layout;
+	struct stage stages[16];
+	struct traffic traffic;
+};
+
 /* Four layers of 64, 2 heads of 32 with one for keys and values, 16 tokens, micro-batches of 2, three of them. */
-static struct traffic traffic(const char *more)
+static struct case_of open_case(const char *more)
 {
 	const char *words[24] = {
 		"model.family=llama", "model.layers=4", "model.hidden=64", "model.heads=2", "model.kv_heads=1", "model.vocab=100", "model.seq=16",
 		"model.ffn=128", "batch.micro=2", "batch.global=48", "precision.dtype=bf16",
 	};
 	char copy[300];
-	struct job job;
-	struct model_shape m;
-	struct stage stages[16];
-	struct traffic t;
+	struct case_of x;
 	struct err e = ERR_INIT;
 	int n = 11;
 	snprintf(copy, sizeof copy, "%s", more);
 	for (char *w = strtok(copy, " "); w; w = strtok(NULL, " "))
 		words[n++] = w;
-	if (job_load(NULL, words, n, &job, &e))
+	if (job_load(NULL, words, n, &x.job, &e))
 		fail_msg("%s", e.text);
-	model_shape(&job, &m);
-	struct layout l = layout_of(&job, (int)job.parallel.dp);
-	assert_int_equal(layout_stages(&m, layout_n_stages(&l), "", NULL, stages, &e), 0);
-	traffic_of(&job, &m, &l, stages, 3, &t);
-	return t;
+	model_shape(&x.job, &x.shape);
+	x.layout = layout_of(&x.job, (int)x.job.parallel.dp);
+	assert_int_equal(layout_stages(&x.shape, layout_n_stages(&x.layout), "", NULL, x.stages, &e), 0);
+	traffic_of(&x.job, &x.shape, &x.layout, x.stages, MICROS, &x.traffic);
+	return x;
+}
+
+static struct traffic traffic(const char *more)
+{
+	return open_case(more).traffic;
 }
 
 static void must_move(const struct traffic *t, enum group_kind kind, int op, double bytes, double times)
@@ -47,11 +61,11 @@ static void tensor_groups_sum_the_residual_stream(void **state)
 {
 	(void)state;
 	struct traffic t = traffic("parallel.tp=2 parallel.dp=1");
-	must_move(&t, GROUP_TP, 0, 2 * 2 * 16 * 64, 4 * 3 * 4);
+	must_move(&t, GROUP_TP, 0, 2 * 2 * 16 * 64, 3 * (4 * 4 + 2)); /* and the embedding's, and the head's */
 	t = traffic("parallel.tp=2 parallel.dp=1 parallel.sp=yes recompute.mode=full recompute.every=2");
-	must_move(&t, GROUP_TP, 0, 2 * 2 * 16 * 64, 4 * 3 * (4 + 1 + 1));
+	must_move(&t, GROUP_TP, 0, 2 * 2 * 16 * 64, 3 * (4 * (4 + 1) + 2 * 1.5 + 2)); /* two layers again, without their last scatter */
 	t = traffic("parallel.tp=2 parallel.dp=1 parallel.cp=2 parallel.pp=2 precision.dtype=fp32");
-	must_move(&t, GROUP_TP, 0, 4 * 2 * 8 * 64, 2 * 3 * 4); /* half of the tokens, half of the layers */
+	must_move(&t, GROUP_TP, 0, 4 * 2 * 8 * 64, 3 * (2 * 4 + 1)); /* half of the tokens, half of the layers */
 }
 
 static void context_rings_pass_keys_and_values_on(void **state)
@@ -60,6 +74,8 @@ static void context_rings_pass_keys_and_values_on(void **state)
 	struct traffic t = traffic("parallel.cp=4 parallel.dp=1");
 	must_move(&t, GROUP_CP, 0, 2 * 32 * 2 * 4 * 2, 4 * 3 * 3);
 	must_move(&t, GROUP_CP, 1, 2 * 2 * 32 * 2 * 4 * 2, 4 * 3 * 3);
+	t = traffic("parallel.cp=4 parallel.tp=2 parallel.dp=1"); /* one head, of which both tp ranks hold a copy */
+	must_move(&t, GROUP_CP, 0, 2 * 32 * 2 * 4 * 2, 4 * 3 * 3);
 }
 
 static void stages_pass_activations_and_gradients(void **state)
@@ -102,6 +118,85 @@ static void experts_have_rows_and_replicas_of_their_own(void **state)
 	assert_true(traffic_bytes(&t, GROUP_EP) == 0 && traffic_bytes(&t, GROUP_EDP) == 0);
 }
 
+/* --- Beside the cost model ---------------------------------------------------------------------- */
+
+/* Links of so many bytes a second and no latency, groups all on one node. */
+static void even_links(const struct layout *l, double bandwidth, struct span spans[GROUP_KINDS])
+{
+	for (int kind = 0; kind < GROUP_KINDS; kind++) {
+		int n = group_size(l, kind);
+		spans[kind] = (struct span){ .ranks = n, .nodes = 1, .per_node = n, .inside = { bandwidth, 0 } };
+	}
+}
+
+/* Seconds of transfers that a step's passes have, of the rank with most; replicas: of its replicas' exchange. Nothing hides. */
+static double charged(const struct case_of *x, double bandwidth, double *replicas)
+{
+	struct cluster c;
+	struct machine machine;
+	struct cost_units units;
+	struct span spans[GROUP_KINDS];
+	struct cost_sum sum = { 0 };
+	double most = 0;
+	assert_int_equal(cluster_open("dgx-h100:1", 0, &c, NULL), 0);
+	machine_of(&c.kinds[0], true, 1, &machine);
+	machine.hides = 0;
+	even_links(&x->layout, bandwidth, spans);
+	cost_units_of(&x->shape, &x->layout, x->job.parallel.sp, &units);
+	struct cost_case cost = { .job = &x->job, .shape = &x->shape, .layout = &x->layout, .stages = x->stages, .units = &units, .spans = spans,
+				  .machine = &machine, .engine = &ENGINE_MUSTER, .micros = MICROS };
+	for (int pp = 0; pp < x->layout.pp; pp++) {
+		struct cost_rank r = { .scale = 1 };
+		for (int chunk = 0; chunk < x->layout.chunks; chunk++) {
+			const struct stage *s = &x->stages[layout_stage(&x->layout, pp, chunk)];
+			struct cost_pass t = cost_pass_of(&cost, s);
+			cost_add(&r.pass, &t);
+			r.layers += s->layer_hi - s->layer_lo;
+			r.first |= s->first;
+			r.last |= s->last;
+		}
+		const struct cost_pass *t = &r.pass;
+		most = fmax(most, MICROS * (t->tp_fwd + t->tp_bwd + t->cp_fwd + t->cp_bwd + t->ep_fwd + t->ep_bwd + t->again));
+		cost_sum_add(&cost, &r, &sum);
+	}
+	*replicas = sum.dp;
+	cluster_free(&c);
+	return most;
+}
+
+static void the_cost_model_charges_as_much(void **state)
+{
+	static const char *const cases[] = {
+		"parallel.tp=2", "parallel.tp=2 parallel.sp=yes", "parallel.tp=2 parallel.pp=2", "parallel.tp=2 parallel.pp=2 parallel.schedule=interleaved",
+		"parallel.tp=2 recompute.mode=full", "parallel.tp=2 parallel.sp=yes recompute.mode=full recompute.every=2", "parallel.cp=4",
+		"parallel.tp=2 parallel.cp=2", "parallel.cp=2 recompute.mode=selective", "parallel.cp=2 recompute.mode=full precision.dtype=fp32",
+		"parallel.tp=2 parallel.cp=2 model.kv_heads=2", "model.layers=5 parallel.tp=2 recompute.mode=full recompute.every=2",
+		"model.family=mixtral model.experts=4 parallel.dp=4 parallel.ep=2", "model.family=mixtral model.experts=4 parallel.dp=4 parallel.ep=4 recompute.mode=full",
+		"model.family=mixtral model.experts=4 parallel.dp=4 parallel.ep=2 parallel.tp=2 parallel.zero=1",
+		"parallel.dp=4", "parallel.dp=4 parallel.zero=1", "parallel.dp=4 parallel.zero=2", "parallel.dp=4 parallel.zero=3 precision.dtype=fp32",
+		"parallel.dp=2 parallel.cp=2 parallel.pp=2", "parallel.pp=2 parallel.dp=2 model.tie_head=yes",
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char words[200];
+		struct span spans[GROUP_KINDS];
+		double exchange, none;
+		snprintf(words, sizeof words, "parallel.overlap=no %s%s", strstr(cases[i], "dp=") ? "" : "parallel.dp=1 ", cases[i]);
+		struct case_of x = open_case(words);
+		even_links(&x.layout, 1e6, spans);
+		double passes = charged(&x, 1e6, &exchange) - charged(&x, 1e30, &none), mine = 0;
+		for (int kind = GROUP_TP; kind <= GROUP_EP; kind++)
+			mine += traffic_seconds(&x.traffic, kind, &spans[kind]);
+		double replicas = traffic_seconds(&x.traffic, GROUP_DP, &spans[GROUP_DP]) + traffic_seconds(&x.traffic, GROUP_EDP, &spans[GROUP_EDP]) +
+				  traffic_seconds(&x.traffic, GROUP_TIE, &spans[GROUP_TIE]);
+		/* All but the loss's sums of a number a token. */
+		if (fabs(mine - passes) > 0.02 * passes + 1e-9)
+			fail_msg("%s: passes %g s, charged %g s", cases[i], mine, passes);
+		if (fabs(replicas - exchange) > 1e-6 * exchange + 1e-9)
+			fail_msg("%s: replicas %g s, charged %g s", cases[i], replicas, exchange);
+	}
+}
+
 static void seconds_are_those_of_the_links(void **state)
 {
 	struct traffic t = { 0 };
@@ -124,6 +219,7 @@ int main(void)
 		cmocka_unit_test(stages_pass_activations_and_gradients),
 		cmocka_unit_test(replicas_sum_gradients_and_gather_parameters),
 		cmocka_unit_test(experts_have_rows_and_replicas_of_their_own),
+		cmocka_unit_test(the_cost_model_charges_as_much),
 		cmocka_unit_test(seconds_are_those_of_the_links),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
