@@ -55,6 +55,8 @@ double svg_kind(struct svg *s, const struct node_kind *k, int nodes, double y);
 
 /* svg_links.c: the devices of a kind inside a box. Where each device's centre is goes to at[2 × i], at[2 × i + 1]. */
 void svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, double *at);
+/* Switches' fabrics as bars with wires to their devices: inside b. */
+bool svg_has_hub(const struct node_kind *k);
 void svg_hub(struct svg *s, const struct node_kind *k, struct svg_box b, const double *at);
 void svg_device(struct svg *s, const struct node_kind *k, int device, struct svg_box b);
 double svg_width_of(const struct topo_link *l);

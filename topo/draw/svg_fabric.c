@@ -151,7 +151,7 @@ static void put_switch(struct tree *t, const struct group *g, double centre, dou
 
 static void put_domain(struct tree *t, const struct group *g, double x, double w)
 {
-	struct svg_box b = { x + 2, t->bottom - 34, w - 4, NODES_H + 46 };
+	struct svg_box b = { x + 6, t->bottom - 34, w - 12, NODES_H + 46 };
 	char name[96], rate[HUMAN];
 	double most = 0;
 	int nodes, devices;

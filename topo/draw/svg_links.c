@@ -93,18 +93,87 @@ void svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, double
 		svg_device(s, k, i, (struct svg_box){ at[2 * i] - 48, at[2 * i + 1] - 24, 96, 48 });
 }
 
+/* The fabric of switches that a device has a port to, by the first device on it; -1: none. */
+static int hub_of(const struct node_kind *k, int device)
+{
+	for (int i = 0; i < k->devices; i++)
+		if (i != device && cluster_link(k, device, i).kind == LINK_NVSWITCH)
+			return i < device ? i : device;
+	return k->switched ? 0 : -1;
+}
+
+bool svg_has_hub(const struct node_kind *k)
+{
+	for (int i = 0; k->links && !k->switched && i < k->devices; i++)
+		if (hub_of(k, i) >= 0)
+			return true;
+	return k->switched;
+}
+
+/* How far a fabric's devices reach to the left and right. */
+static void reach(const struct node_kind *k, const double *at, int hub, double *left, double *right)
+{
+	*left = *right = at[2 * hub];
+	for (int i = 0; i < k->devices; i++)
+		if (hub_of(k, i) == hub) {
+			*left = fmin(*left, at[2 * i]);
+			*right = fmax(*right, at[2 * i]);
+		}
+}
+
+/* How many fabrics' bars must lie above each other, as their devices are mixed: all or none. */
+static int levels_of(const struct node_kind *k, const double *at)
+{
+	int n = 0;
+	bool mixed = false;
+	for (int hub = 0; hub < k->devices; hub++) {
+		double left, right;
+		if (hub_of(k, hub) != hub)
+			continue;
+		n++;
+		reach(k, at, hub, &left, &right);
+		for (int i = 0; i < k->devices; i++)
+			mixed |= hub_of(k, i) >= 0 && hub_of(k, i) != hub && at[2 * i] > left && at[2 * i] < right;
+	}
+	return mixed ? n : 1;
+}
+
+/* A device's link to another one of its fabric. */
+static struct topo_link port_of(const struct node_kind *k, int device)
+{
+	for (int i = 0; i < k->devices; i++)
+		if (i != device && hub_of(k, i) == hub_of(k, device))
+			return cluster_link(k, device, i);
+	return (struct topo_link){ .lanes = 0 };
+}
+
+static void put_port(struct svg *s, const struct node_kind *k, int device, double from, double tag, const double *at)
+{
+	struct topo_link l = port_of(k, device);
+	svg_line(s, at[2 * device], from, at[2 * device], at[2 * device + 1], svg_width_of(&l), SVG_DIRECT);
+	if (l.lanes && k->devices <= 16)
+		svg_words(s, at[2 * device] + 22, tag, "tag", "× %d", l.lanes);
+}
+
 void svg_hub(struct svg *s, const struct node_kind *k, struct svg_box b, const double *at)
 {
+	int levels = levels_of(k, at), level = 0;
 	char rate[HUMAN];
-	struct topo_link l = k->devices > 1 ? cluster_link(k, 0, 1) : (struct topo_link){ .lanes = 0 };
 	s->hub = true;
-	for (int i = 0; i < k->devices; i++) {
-		struct topo_link mine = cluster_link(k, i, i ? 0 : k->devices > 1);
-		svg_line(s, at[2 * i], b.y + b.h, at[2 * i], at[2 * i + 1], svg_width_of(&mine), SVG_DIRECT);
-		if (mine.lanes && k->devices <= 16)
-			svg_words(s, at[2 * i] + 22, b.y + b.h + 22, "tag", "× %d", mine.lanes);
+	for (int hub = 0; hub < k->devices; hub++) {
+		if (hub_of(k, hub) != hub)
+			continue;
+		double left, right, h = b.h / levels;
+		reach(k, at, hub, &left, &right);
+		left = k->switched ? b.x : fmax(b.x, left - 66);
+		right = k->switched ? b.x + b.w : fmin(b.x + b.w, right + 66);
+		struct svg_box bar = { left, b.y + level * h, right - left, levels > 1 ? h - 4 : h };
+		for (int i = 0; i < k->devices; i++)
+			if (hub_of(k, i) == hub)
+				put_port(s, k, i, bar.y + bar.h, b.y + b.h + 22, at);
+		svg_rect(s, bar, 10, SVG_DIRECT, NULL);
+		svg_words(s, bar.x + bar.w / 2, bar.y + bar.h / 2 + 6, "on", "%s: %s a device, each way",
+			  port_of(k, hub).kind == LINK_NVSWITCH ? "NVSwitch" : "fabric", human_count(k->link_bandwidth, "B/s", rate));
+		level += levels > 1;
 	}
-	svg_rect(s, b, 10, SVG_DIRECT, NULL);
-	svg_words(s, b.x + b.w / 2, b.y + b.h / 2 + 6, "on", "%s: %s a device, each way", l.kind == LINK_NVSWITCH ? "NVSwitch" : "fabric",
-		  human_count(k->link_bandwidth, "B/s", rate));
 }

@@ -188,7 +188,8 @@ static void put_row_hub(struct card *d)
 
 static double put_rows(struct card *d)
 {
-	double top = d->b.y + (d->k->switched ? HUB_H + WIRE - 12 : 0), y = top + 12, width[MOST];
+	bool hub = svg_has_hub(d->k);
+	double top = d->b.y + (hub ? HUB_H + WIRE - 12 : 0), y = top + 12, width[MOST];
 	double height = 12 + DEVICE_H + (d->k->n_nics ? WIRE + NIC_H : 0) + 14 + CPU_H + 6;
 	struct svg_box panels[DOMAINS];
 	lay_panels(d, top, height, panels);
@@ -205,7 +206,7 @@ static double put_rows(struct card *d)
 	}
 	for (int i = 0; i < d->k->devices; i++)
 		svg_device(d->s, d->k, i, (struct svg_box){ d->at[2 * i] - width[i] / 2, y, width[i], DEVICE_H });
-	if (d->k->switched)
+	if (hub)
 		put_row_hub(d);
 	return top + height - d->b.y;
 }
@@ -339,7 +340,7 @@ double svg_kind(struct svg *s, const struct node_kind *k, int nodes, double y)
 	put_head(&d, y + lift, nodes);
 	d.wires = k->parts && k->devices <= MOST && strcmp(k->device, "cpu");
 	double height = !d.wires ? put_grid(&d) : !k->switched && has_direct(k) && k->devices <= 16 ? put_ring(&d) : put_rows(&d);
-	if (!k->switched && has_direct(k)) {
+	if (!k->switched && (has_direct(k) || (d.wires && svg_has_hub(k)))) {
 		struct buf links = BUF_INIT;
 		links_summary(k, &links);
 		svg_words(s, d.b.x, d.b.y + height + 24, "sub", "%s", buf_str(&links));

@@ -300,6 +300,33 @@ static void a_picture_holds_every_part(void **state)
 	cluster_free(&c);
 }
 
+/* Two pairs, each on a switch of its own, with their devices in turns or not. */
+static void every_fabric_of_switches_is_a_bar(void **state)
+{
+	(void)state;
+	for (int apart = 1; apart <= 2; apart++) {
+		struct cluster c;
+		struct buf out = BUF_INIT;
+		int bars = 0, ports = 0;
+		boxes(1, 1, &c);
+		for (int i = 0; i < 16; i++) {
+			int x = i / 4, y = i % 4;
+			bool one = apart == 2 ? x / 2 == y / 2 : x % 2 == y % 2;
+			c.kinds[0].links[i] = (struct topo_link){ .kind = x == y ? LINK_SELF : one ? LINK_NVSWITCH : LINK_SYS, .lanes = one && x != y ? 18 : 0,
+								  .bandwidth = one ? 450e9 : 16e9 };
+		}
+		draw_cluster_svg(&c, &out);
+		for (const char *at = buf_str(&out); (at = strstr(at, ">NVSwitch: ")); at++)
+			bars++;
+		for (const char *at = buf_str(&out); (at = strstr(at, "× 18<")); at++)
+			ports++;
+		assert_int_equal(bars, 2);
+		assert_int_equal(ports, 4);
+		buf_fini(&out);
+		cluster_free(&c);
+	}
+}
+
 static void pictures_of_hostile_names_stay_xml(void **state)
 {
 	(void)state;
@@ -365,6 +392,7 @@ int main(void)
 		cmocka_unit_test(hostile_clusters_are_drawn_harmlessly),
 		cmocka_unit_test(a_picture_holds_every_part),
 		cmocka_unit_test(what_has_no_end_is_cut),
+		cmocka_unit_test(every_fabric_of_switches_is_a_bar),
 		cmocka_unit_test(pictures_of_hostile_names_stay_xml),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
