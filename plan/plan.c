@@ -134,6 +134,25 @@ static int check_mates(const struct job *job, const struct cluster *c, const str
 	return 0;
 }
 
+bool plan_guesses(const struct cluster *c, char out[PLAN_GUESSES])
+{
+	*out = '\0';
+	for (int i = 0; i < c->n_kinds && !*out; i++) {
+		const struct node_kind *k = &c->kinds[i];
+		if (k->device_flops <= 0 && !k->measured)
+			snprintf(out, PLAN_GUESSES, "nothing is known of how fast %.40s's devices (%.40s) compute: all times are guesses, good for comparing layouts at most; write "
+				 "device_flops, device_bandwidth and device_memory into what muster topo --json prints of it, and plan for that file", k->name, k->device);
+	}
+	return *out;
+}
+
+static void warn_guesses(struct plan *p, const struct cluster *c)
+{
+	char guesses[PLAN_GUESSES];
+	if (plan_guesses(c, guesses))
+		warn(p, "%s", guesses);
+}
+
 static void warn_idle(const struct job *job, struct plan *p)
 {
 	if (job->parallel.zero && p->layout.dp * p->layout.cp == 1)
@@ -151,6 +170,7 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 		return -1;
 	warn_crossing(p, c);
 	warn_idle(job, p);
+	warn_guesses(p, c);
 	if (schedule_build(job->parallel.schedule, &p->layout, p->shares[p->pace].micros, &p->schedule, e) ||
 	    schedule_check(&p->schedule, e))
 		return -1;

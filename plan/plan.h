@@ -55,7 +55,7 @@ struct plan {
 	double *seconds;          /* what costs points into */
 	struct plan_time time;
 	double memory;            /* bytes that a rank may use; 0: unknown */
-	char warning[512];        /* what is legal and yet unwise about it, or "" */
+	char warning[1024];       /* what is legal and yet unwise about it, or "" */
 };
 
 /* Decides and checks everything; ERR_NOFIT (with the part that does not fit and the nearest degrees that do) when the
@@ -66,6 +66,10 @@ struct plan {
  * enough devices to leave a node's remainder unused. Where such a group must cross, `warning` says so. */
 int plan_build(const struct job *job, const struct cluster *cluster, struct plan *out, struct err *e);
 void plan_free(struct plan *p);
+
+/* Whether a plan's times rest on nothing known of the cluster's devices, and the words for it. */
+enum { PLAN_GUESSES = 384 };
+bool plan_guesses(const struct cluster *c, char out[PLAN_GUESSES]);
 
 /* Sets plan->ranks' bytes (memory.c) and plan->time (cost.c, which says how). */
 void plan_memory(const struct job *job, const struct cluster *cluster, struct plan *p);

@@ -121,6 +121,9 @@ void search_print(const struct job *job, const struct cluster *c, const struct s
 	char count[HUMAN];
 	buf_printf(out, "Best layout of %s on %s, %d device%s\n\n", job->job.name, c->name, plan_devices(c), human_s(plan_devices(c)));
 	print_best(job, c, &s->found[0], out);
+	char guesses[PLAN_GUESSES];
+	if (plan_guesses(c, guesses))
+		buf_printf(out, "\nWarning: %s\n", guesses);
 	print_runners_up(s, out);
 	print_misfits(s, out);
 	print_front(s, out);

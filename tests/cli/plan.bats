@@ -94,3 +94,19 @@ setup() {
 	[[ $status -eq 3 ]]
 	[[ $output == "muster: nothing fits dgx-h100:1: even tp "*" needs "*", and a device leaves a rank 78 GiB; "* ]]
 }
+
+@test "times that rest on nothing known of the devices are said to be guesses" {
+	cat >"$BATS_TEST_TMPDIR/smi.txt" <<-'EOF'
+	        GPU0    GPU1    CPU Affinity    NUMA Affinity
+	GPU0     X      NV4     0-7     0
+	GPU1    NV4      X      0-7     0
+	EOF
+	for words in "" --auto; do
+		run "$MUSTER" plan $words --cluster "$BATS_TEST_TMPDIR/smi.txt" templates/jobs/demo.ini parallel.tp=1 parallel.pp=1 data.path=x job.device=cuda
+		echo "$output"
+		[[ $status -eq 0 ]]
+		[[ $output == *"Warning: nothing is known of how fast smi's devices (GPU) compute: all times are guesses"* ]]
+	done
+	run "$MUSTER" plan templates/jobs/demo.ini data.path=x
+	[[ $output != *guesses* ]]
+}
