@@ -3,6 +3,7 @@
 #include "plan/place/exact.h"
 #include "plan/place/fold.h"
 #include "plan/place/homes.h"
+#include "plan/place/links.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -304,52 +305,7 @@ static void place_fixed(struct yard *y)
 	y->out->fixed = true;
 }
 
-/* --- What it comes to ------------------------------------------------------------------------ */
-
-static int nic_of(const struct cluster *c, struct cluster_slot s)
-{
-	const struct node_kind *k = cluster_kind(c, s.node);
-	return k->parts && k->parts[s.device].nic >= 0 ? k->parts[s.device].nic : s.device;
-}
-
-static void see_neighbours(const struct cluster *c, struct cluster_slot a, struct cluster_slot b, struct place_links *links)
-{
-	if (a.node == b.node) {
-		enum link_kind kind = cluster_link(cluster_kind(c, a.node), a.device, b.device).kind;
-		links->inside = kind < links->inside ? kind : links->inside;
-	} else if (cluster_joined(c, a.node, b.node)) {
-		links->fabric = true;
-	} else {
-		int hops = cluster_hops(c, a.node, b.node);
-		links->hops = hops > links->hops ? hops : links->hops;
-		links->rails &= nic_of(c, a) == nic_of(c, b);
-	}
-}
-
-static int see_links(struct yard *y, struct err *e)
-{
-	int *ranks = malloc((size_t)y->world * sizeof *ranks);
-	struct weigh_sum sum;
-	if (!ranks)
-		return err_set(e, ERR_NOMEM, "no memory for the groups of %d ranks; close other programs", y->world);
-	for (int kind = 0; kind < GROUP_KINDS; kind++) {
-		struct place_links *links = &y->out->links[kind];
-		int n = group_size(y->l, kind);
-		*links = (struct place_links){ .inside = LINK_SELF, .rails = y->c->rails, .bytes = traffic_bytes(y->t, kind) };
-		weigh_kind(y->w, y->best, kind, y->t, &links->span, &sum);
-		links->seconds = sum.worst;
-		links->waited = (1 - y->t->hidden[kind]) * sum.worst;
-		for (int lead = 0; n > 1 && lead < y->world; lead++) {
-			if (!group_leads(y->l, kind, lead))
-				continue;
-			group_ranks(y->l, kind, lead, ranks);
-			for (int i = 0; i + 1 < n; i++)
-				see_neighbours(y->c, y->best[ranks[i]], y->best[ranks[i + 1]], links);
-		}
-	}
-	free(ranks);
-	return 0;
-}
+/* --- What stays free --------------------------------------------------------------------------- */
 
 static int list_spares(struct yard *y, struct err *e)
 {
@@ -415,7 +371,9 @@ int place_ranks(const struct cluster *c, const struct layout *l, const struct tr
 	else if (!rc)
 		rc = place_all(&y, e);
 	if (!rc)
-		rc = see_links(&y, e) || list_spares(&y, e) ? -1 : 0;
+		rc = list_spares(&y, e);
+	if (!rc)
+		links_of(c, l, t, y.w, slots, p.links);
 	yard_close(&y);
 	if (rc)
 		placement_free(&p);

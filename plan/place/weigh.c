@@ -65,13 +65,15 @@ void weigh_close(struct weigh *w)
 
 /* --- One group ------------------------------------------------------------------------ */
 
-/* A group in the order of its ring, and what passes over its flows: either they are added, or their shares are taken. */
+/* A group in the order of its ring, and what passes over its flows: they are shown, or added, or their shares are taken. */
 struct group {
 	struct weigh *w;
 	const struct cluster_slot *slots;
 	const int *ranks;
 	int n;
 	bool adding;
+	weigh_see *see; /* NULL: they are not shown */
+	void *with;
 	struct span *span;
 };
 
@@ -89,7 +91,12 @@ static void worst(struct span_link *l, double bandwidth, double latency)
 static void flow(struct group *g, int from, int to, double weight)
 {
 	struct load_way way;
-	load_way(g->w->load, g->slots[g->ranks[from]], g->slots[g->ranks[to]], &way);
+	struct cluster_slot a = g->slots[g->ranks[from]], b = g->slots[g->ranks[to]];
+	if (g->see) {
+		g->see(g->with, a, b);
+		return;
+	}
+	load_way(g->w->load, a, b, &way);
 	if (g->adding)
 		load_add(g->w->load, &way, weight);
 	else
@@ -117,6 +124,13 @@ static void count_units(const struct group *g, int *units, int *least)
 	}
 }
 
+/* From a run to the next, [next, next + theirs): side by side. */
+static void cross(struct group *g, int i, int mine, int next, int theirs, int side)
+{
+	for (int a = 0; a < mine; a++)
+		flow(g, i + a, next + (int)((int64_t)a * theirs / mine), (double)side / mine);
+}
+
 static void ring(struct group *g)
 {
 	int units, least;
@@ -129,8 +143,8 @@ static void ring(struct group *g)
 		for (int a = i; a < end && mine > 1; a++)
 			if (a + 1 < end || mine > 2 || units == 1)
 				flow(g, a, a + 1 < end ? a + 1 : i, 1);
-		for (int a = 0; a < mine && units > 1; a++)
-			flow(g, i + a, next + (int)((int64_t)a * theirs / mine), (double)least / mine);
+		if (units > 1)
+			cross(g, i, mine, next, theirs, least);
 	}
 }
 
@@ -223,13 +237,27 @@ static void all_to_all(struct group *g)
 		s->across = (struct span_link){ (double)(g->n - s->per_node) / g->n / fmax(across, inside), net_latency(g, 0) };
 }
 
+static void show_all_to_all(struct group *g)
+{
+	for (int i = 0, end; i < g->n; i = end) {
+		end = run_end(g, i);
+		for (int a = i; a < end; a++)
+			for (int b = i; b < end; b++)
+				if (a != b)
+					flow(g, a, b, 1);
+		int next = end < g->n ? end : 0;
+		if (end - i < g->n)
+			cross(g, i, end - i, next, run_end(g, next) - next, 1);
+	}
+}
+
 static void flows(struct group *g, enum group_kind kind)
 {
 	const struct layout *l = &g->w->layout;
 	switch (kind) {
 	case GROUP_CP: hops(g, true); break;
 	case GROUP_PP: hops(g, l->chunks > 1 && !l->vee); break;
-	case GROUP_EP: all_to_all(g); break;
+	case GROUP_EP: g->see ? show_all_to_all(g) : all_to_all(g); break;
 	default: ring(g);
 	}
 }
@@ -332,5 +360,16 @@ void weigh_kind(struct weigh *w, const struct cluster_slot *slots, enum group_ki
 			sum->worst = seconds;
 			*span = one;
 		}
+	}
+}
+
+void weigh_flows(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind, weigh_see *see, void *with)
+{
+	int size = group_size(&w->layout, kind), groups = list_groups(w, slots, kind, size);
+	struct span span = { 0 };
+	struct group g = { .w = w, .slots = slots, .n = size, .see = see, .with = with, .span = &span };
+	for (int i = 0; i < groups; i++) {
+		g.ranks = &w->ranks[i * size];
+		flows(&g, kind);
 	}
 }

@@ -28,4 +28,8 @@ void weigh_close(struct weigh *w);
 void weigh_kind(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind, const struct traffic *t, struct span *span,
 		struct weigh_sum *sum);
 
+/* Shows every flow of the groups of a kind; of an all-to-all those inside units, and between units such as a ring would have. */
+typedef void weigh_see(void *with, struct cluster_slot from, struct cluster_slot to);
+void weigh_flows(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind, weigh_see *see, void *with);
+
 #endif

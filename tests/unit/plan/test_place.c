@@ -151,6 +151,30 @@ static void a_dead_link_is_gone_round(void **state)
 	cluster_free(&c);
 }
 
+static void what_groups_run_over_is_what_their_rings_take(void **state)
+{
+	struct seating s;
+	struct traffic t = usual();
+	struct err e = ERR_INIT;
+	struct layout l = grid(4, 1, 2, 1, 1);
+	(void)state;
+	struct cluster c = machines_alike(MACHINE_DGX1_DEAD, 1);
+	assert_int_equal(place_ranks(&c, &l, &t, true, s.slots, &s.p, &e), 0);
+	assert_int_equal(s.p.links[GROUP_TP].inside, LINK_PHB); /* the ring of 0 to 3 closes over the dead link */
+	placement_free(&s.p);
+	cluster_free(&c);
+	/* Two ranks a node: each goes on to its like on the next, on its own rail. */
+	c = machines_alike(MACHINE_H100, 2);
+	machines_tree(&c, 2, 1, true);
+	l = grid(4, 1, 4, 1, 1);
+	assert_int_equal(place_ranks(&c, &l, &t, true, s.slots, &s.p, &e), 0);
+	assert_int_equal(s.p.links[GROUP_DP].span.per_node, 2);
+	assert_true(s.p.links[GROUP_DP].rails && s.p.links[GROUP_DP].hops == 1);
+	assert_int_equal(s.p.links[GROUP_DP].inside, LINK_NVSWITCH);
+	placement_free(&s.p);
+	cluster_free(&c);
+}
+
 static void a_node_with_a_dead_link_stays_free_where_one_may(void **state)
 {
 	struct seating s;
@@ -596,6 +620,7 @@ int main(void)
 		cmocka_unit_test(four_on_a_dgx1_are_joined_by_nvlink_and_their_copies_by_two),
 		cmocka_unit_test(several_dgx1_are_each_laid_as_one_is),
 		cmocka_unit_test(a_dead_link_is_gone_round),
+		cmocka_unit_test(what_groups_run_over_is_what_their_rings_take),
 		cmocka_unit_test(a_node_with_a_dead_link_stays_free_where_one_may),
 		cmocka_unit_test(a_dgx2_needs_no_order),
 		cmocka_unit_test(sixteen_dgx_h100_on_a_narrow_spine_keep_what_is_heavy_below_a_leaf),

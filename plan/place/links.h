@@ -1,0 +1,13 @@
+/*
+ * links — what each kind of group runs over, in words that people know: struct place_links of a map. For plan/place/.
+ */
+#ifndef MUSTER_PLAN_PLACE_LINKS_H
+#define MUSTER_PLAN_PLACE_LINKS_H
+
+#include "plan/place/place.h"
+#include "plan/place/weigh.h"
+
+void links_of(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, const struct cluster_slot *slots,
+	      struct place_links out[GROUP_KINDS]);
+
+#endif
