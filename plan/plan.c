@@ -140,8 +140,8 @@ bool plan_guesses(const struct cluster *c, char out[PLAN_GUESSES])
 	for (int i = 0; i < c->n_kinds && !*out; i++) {
 		const struct node_kind *k = &c->kinds[i];
 		if (k->device_flops <= 0 && !k->measured)
-			snprintf(out, PLAN_GUESSES, "nothing is known of how fast %.40s's devices (%.40s) compute: all times are guesses, good for comparing layouts at most; write "
-				 "device_flops, device_bandwidth and device_memory into what muster topo --json prints of it, and plan for that file", k->name, k->device);
+			snprintf(out, PLAN_GUESSES, "nothing is known of how fast %.40s's devices (%.40s) compute: all times are guesses, good for comparing layouts at most; name "
+				 "the \"device\" in what muster topo --json prints of it (A100-SXM4-80GB), or its device_flops, device_bandwidth and device_memory, and plan for that file", k->name, k->device);
 	}
 	return *out;
 }

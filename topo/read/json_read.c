@@ -1,3 +1,4 @@
+#include "topo/gpus.h"
 #include "topo/hostlist.h"
 #include "topo/internal.h"
 #include "topo/read/json.h"
@@ -213,6 +214,17 @@ static int check_parts(const struct spot *s, const struct node_kind *k)
 	return 0;
 }
 
+/* What the document leaves out of a device that is known by its name. */
+static void know_device(struct node_kind *k)
+{
+	const struct gpu_model *m = gpu_named(k->device);
+	if (!m)
+		return;
+	k->device_flops = k->device_flops > 0 ? k->device_flops : m->flops;
+	k->device_memory = k->device_memory > 0 ? k->device_memory : m->memory;
+	k->device_bandwidth = k->device_bandwidth > 0 ? k->device_bandwidth : m->bandwidth;
+}
+
 static int take_kind(const struct spot *s, const json_t *o, struct node_kind *k)
 {
 	int n = 0;
@@ -220,6 +232,7 @@ static int take_kind(const struct spot *s, const json_t *o, struct node_kind *k)
 		return -1;
 	if (!k->device[0])
 		snprintf(k->device, sizeof k->device, "device");
+	know_device(k);
 	if (take_array(s, o, "nics", fields_nic, sizeof *k->nics, -1, MACHINE_NICS, &k->nics, &k->n_nics) ||
 	    take_array(s, o, "parts", fields_device, sizeof *k->parts, k->devices, MACHINE_CORES, &k->parts, &n) || take_links(s, o, k))
 		return -1;

@@ -476,6 +476,9 @@ static void json_by_hand_is_read(void **state)
 	assert_int_equal(c.kinds[0].parts[0].numa, -1);
 	assert_int_equal(c.kinds[0].parts[3].nic, -1);
 	assert_float_equal(c.switches[1].up, 1e11, 1);
+	/* What an L40S is need not be said. */
+	assert_float_equal(c.kinds[0].device_flops, 362e12, 1e12);
+	assert_true(c.kinds[0].device_memory > 40e9 && c.kinds[0].device_bandwidth > 8e11 && c.kinds[1].device_flops <= 0);
 	assert_float_equal(c.kinds[1].link_bandwidth, 4.5e11, 1);
 	cluster_free(&c);
 }
