@@ -5,7 +5,9 @@
  * last argument. On failure the err holds a code, for programs, and a text,
  * for people: it names the object, the cause and the remedy. Libraries return
  * errors; only a main and the supervisor print them. Outputs are set only
- * after success. A NULL err is allowed and loses the text.
+ * after success. A NULL err is allowed and loses the text. Texts hold names and
+ * words from outside and end on terminals: each is one line, made plain as by
+ * human_plain.
  */
 #ifndef MUSTER_BASE_ERR_H
 #define MUSTER_BASE_ERR_H

@@ -1,6 +1,5 @@
 #include "agent/tools/tools.h"
 
-#include "base/human.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -76,9 +75,7 @@ int tool_usage(const struct tool *t, const char *fmt, ...)
 int tool_fail(const struct tool *t, const struct err *e)
 {
 	char command[64];
-	struct err shown = *e; /* may quote a file from elsewhere */
-	human_plain(shown.text);
-	fprintf(stderr, "muster %s: %s\n", command_of(t, command), shown.text);
+	fprintf(stderr, "muster %s: %s\n", command_of(t, command), e->text);
 	return e->code == ERR_USAGE ? TOOL_USAGE : TOOL_FAILED;
 }
 
