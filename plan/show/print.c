@@ -205,7 +205,7 @@ static void print_fullest(const struct plan *p, struct buf *out)
 		buf_puts(out, "·");
 	buf_puts(out, "\n                ");
 	for (int i = 0, said = 0; i < FIT_PARTS; i++)
-		if (fit_part(r, i) > 0.5 * p->memory / FULL_BAR)
+		if (fit_part(r, i) > 0.05 * r->total)
 			buf_printf(out, "%s%s %s", said++ ? ", " : "", fit_part_name(i), human_bytes(fit_part(r, i), part));
 	buf_printf(out, "; free %s\n", human_bytes(p->memory - r->total, part));
 }

@@ -49,7 +49,7 @@ static void print_checkpoints(const struct job *job, const struct outlook *o, st
 	else
 		buf_printf(out, "  %-16s none before the end", "checkpoints");
 	if (t->total > 1.001 * o->best.total)
-		buf_printf(out, "; checkpoint.every = %" PRId64 ": %s in all", o->best.every, span_of(o->best.total, total));
+		buf_printf(out, "; best is checkpoint.every = %" PRId64 ", %s in all", o->best.every, span_of(o->best.total, total));
 	buf_puts(out, "\n");
 }
 
