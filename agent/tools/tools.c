@@ -1,6 +1,5 @@
 #include "agent/tools/tools.h"
 
-
 #include <errno.h>
 #include <getopt.h>
 #include <jansson.h>

@@ -1,7 +1,6 @@
 #include "topo/discover/command.h"
 
 #include "base/clock.h"
-#include "base/human.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -163,6 +162,5 @@ int command_run(const struct command *c, struct buf *out, struct err *e)
 	if (!status)
 		return 0;
 	ch.complaint[strcspn(ch.complaint, "\n")] = '\0';
-	human_plain(ch.complaint);
 	return err_set(e, ERR_UNSUPPORTED, "%s failed: %s", c->argv[0], *ch.complaint ? ch.complaint : "without a word");
 }

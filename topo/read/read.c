@@ -15,11 +15,16 @@ enum { FORMATS = sizeof formats / sizeof *formats };
 
 int topo_read_text(const struct topo_text *in, struct cluster *out, struct err *e)
 {
-	if (!in->len)
+	struct topo_text t = *in;
+	if (!strncmp(t.text, "\xef\xbb\xbf", 3)) { /* the mark with which editors say UTF-8 */
+		t.text += 3;
+		t.len -= 3;
+	}
+	if (!t.len)
 		return err_set(e, ERR_USAGE, "%s: it is empty; give the description of a machine", in->file);
 	for (int i = 0; i < FORMATS; i++)
-		if (formats[i]->sniff(in))
-			return formats[i]->read(in, out, e);
+		if (formats[i]->sniff(&t))
+			return formats[i]->read(&t, out, e);
 	char names[160] = "";
 	size_t used = 0;
 	for (int i = 0; i < FORMATS; i++)

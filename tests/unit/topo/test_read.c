@@ -493,6 +493,9 @@ static void what_json_need_not_say_has_a_default(void **state)
 	assert_int_equal(c.nodes[0].leaf, -1);
 	assert_int_equal(c.nodes[0].domain, -1);
 	cluster_free(&c);
+	c = taken("\xef\xbb\xbf{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"n\"}]}");
+	assert_int_equal(cluster_devices(&c), 2);
+	cluster_free(&c);
 }
 
 #define KINDS(inside) "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2" inside "}], \"nodes\": [{\"names\": \"n\"}]}"
