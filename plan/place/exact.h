@@ -1,5 +1,5 @@
 /*
- * exact — the best map of few ranks, by branch and bound; and, for more, what exchanging pairs of ranks gains.
+ * exact — the best map of few ranks, by branch and bound.
  *
  * Ranks are placed one after the other. Groups whose ranks all have their devices are weighed: whatever follows can only add to what flows on
  * their links, so their seconds bound the map's from below, and so do, for the other groups, those over the best links that there are. Of
@@ -9,17 +9,9 @@
 #define MUSTER_PLAN_PLACE_EXACT_H
 
 #include "plan/place/place.h"
-#include "plan/place/weigh.h"
-
-/* Seconds of a whole map. */
-void exact_weigh(struct weigh *w, const struct cluster_slot *slots, const struct traffic *t, struct place_cost *out);
 
 /* slots: a map, replaced by the best one; of those that cost the same it stays. *cost: its cost, and of the best one. */
 int exact_best(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, struct cluster_slot *slots,
 	       struct place_cost *cost, struct err *e);
-
-/* Exchanges ranks with each other and with free devices as long as that helps, weighing at most `budget` maps; how many it has. */
-int exact_refine(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, int budget, struct cluster_slot *slots,
-		 struct place_cost *cost, struct err *e);
 
 #endif

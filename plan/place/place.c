@@ -4,8 +4,8 @@
 #include "plan/place/fold.h"
 #include "plan/place/homes.h"
 #include "plan/place/links.h"
+#include "plan/place/refine.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,7 +68,7 @@ static void consider(struct yard *y)
 	struct place_cost cost;
 	struct placement *p = y->out;
 	int broken = broken_leaves(y);
-	exact_weigh(y->w, y->slots, y->t, &cost);
+	place_weigh(y->w, y->slots, y->t, &cost);
 	if (!p->weighed || place_better(&p->worst, &cost))
 		p->worst = cost;
 	if (!p->weighed)
@@ -274,7 +274,7 @@ static int refine(struct yard *y, struct err *e)
 	}
 	if (y->world > REFINED_MOST || !irregular(y))
 		return 0;
-	int weighed = exact_refine(y->c, y->l, y->t, y->w, REFINED_BUDGET / y->world, y->best, &p->cost, e);
+	int weighed = refine_map(y->c, y->l, y->t, y->w, REFINED_BUDGET / y->world, y->best, &p->cost, e);
 	p->weighed += weighed > 0 ? weighed : 0;
 	return weighed < 0 ? -1 : 0;
 }
@@ -301,7 +301,7 @@ static void place_fixed(struct yard *y)
 	fill_whole(y);
 	consider(y);
 	memcpy(y->best, y->slots, (size_t)y->world * sizeof *y->best);
-	exact_weigh(y->w, y->slots, y->t, &y->out->cost);
+	place_weigh(y->w, y->slots, y->t, &y->out->cost);
 	y->out->fixed = true;
 }
 
@@ -386,15 +386,4 @@ void placement_free(struct placement *p)
 {
 	free(p->spares);
 	*p = (struct placement){ 0 };
-}
-
-int place_cost_of(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots, const struct traffic *t,
-		  struct place_cost *out, struct err *e)
-{
-	struct weigh *w;
-	if (weigh_open(c, l, &w, e))
-		return -1;
-	exact_weigh(w, slots, t, out);
-	weigh_close(w);
-	return 0;
 }

@@ -17,17 +17,11 @@
 #define MUSTER_PLAN_PLACE_PLACE_H
 
 #include "base/err.h"
-#include "plan/place/traffic.h"
+#include "plan/place/cost.h"
 
 #include <stdbool.h>
 
 enum { PLACE_EXACT = 8 };
-
-struct place_cost {
-	double total; /* seconds of a step's traffic that show: over all kinds, the slowest group's */
-	double mean;  /* the mean group's */
-	double seconds[GROUP_KINDS]; /* all of them, the slowest group's */
-};
 
 /* What a kind of group runs over. */
 struct place_links {
@@ -56,11 +50,5 @@ struct placement {
 int place_ranks(const struct cluster *c, const struct layout *l, const struct traffic *t, bool fixed, struct cluster_slot *slots,
 		struct placement *out, struct err *e);
 void placement_free(struct placement *p);
-
-/* Of any map. */
-int place_cost_of(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots, const struct traffic *t,
-		  struct place_cost *out, struct err *e);
-/* Whether a is less than b. */
-bool place_better(const struct place_cost *a, const struct place_cost *b);
 
 #endif

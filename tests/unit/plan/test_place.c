@@ -2,7 +2,6 @@
 #include "machines.h"
 
 #include "base/philox.h"
-#include "plan/place/exact.h"
 #include "plan/place/fold.h"
 #include "plan/place/homes.h"
 #include "plan/place/place.h"
@@ -488,7 +487,7 @@ static void try_all(struct brute *b, int rank)
 {
 	if (rank == b->world) {
 		struct place_cost cost;
-		exact_weigh(b->w, b->now, b->t, &cost);
+		place_weigh(b->w, b->now, b->t, &cost);
 		if (!b->maps++ || place_better(&cost, &b->best))
 			b->best = cost;
 		return;

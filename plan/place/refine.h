@@ -1,0 +1,13 @@
+/*
+ * refine — what exchanging single ranks makes of a map. For plan/place/.
+ */
+#ifndef MUSTER_PLAN_PLACE_REFINE_H
+#define MUSTER_PLAN_PLACE_REFINE_H
+
+#include "plan/place/cost.h"
+
+/* Exchanges ranks with each other and with free devices as long as that helps, weighing at most `budget` maps; how many it has. */
+int refine_map(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, int budget, struct cluster_slot *slots,
+	       struct place_cost *cost, struct err *e);
+
+#endif
