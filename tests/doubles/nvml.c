@@ -112,6 +112,7 @@ const char *nvmlErrorString(int code);
 int nvmlDeviceGetCount_v2(unsigned *n);
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct nvml_device **out);
 int nvmlDeviceGetName(struct nvml_device *d, char *text, unsigned size);
+int nvmlDeviceGetUUID(struct nvml_device *d, char *text, unsigned size);
 int nvmlDeviceGetMemoryInfo(struct nvml_device *d, struct memory *out);
 int nvmlDeviceGetPciInfo_v3(struct nvml_device *d, struct pci *out);
 int nvmlDeviceGetCudaComputeCapability(struct nvml_device *d, int *major, int *minor);
@@ -165,6 +166,12 @@ int nvmlDeviceGetName(struct nvml_device *d, char *text, unsigned size)
 		snprintf(text, size, "GPU\033[2J\xff");
 	else
 		snprintf(text, size, "%s", machine()->gpu);
+	return SUCCESS;
+}
+
+int nvmlDeviceGetUUID(struct nvml_device *d, char *text, unsigned size)
+{
+	snprintf(text, size, "GPU-%c0000000-0000", 'a' + (int)(d - devices));
 	return SUCCESS;
 }
 

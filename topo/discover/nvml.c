@@ -51,6 +51,7 @@ struct api {
 	int (*memory)(device_t d, struct memory *out);
 	int (*pci)(device_t d, struct pci *out);
 	/* Optional. */
+	int (*uuid)(device_t d, char *text, unsigned size);
 	int (*capability)(device_t d, int *major, int *minor);
 	int (*link_state)(device_t d, unsigned link, unsigned *active);
 	int (*link_remote)(device_t d, unsigned link, struct pci *out);
@@ -72,6 +73,7 @@ static const struct symbol {
 	{ "nvmlDeviceGetName", offsetof(struct api, name), true },
 	{ "nvmlDeviceGetMemoryInfo", offsetof(struct api, memory), true },
 	{ "nvmlDeviceGetPciInfo_v3", offsetof(struct api, pci), true },
+	{ "nvmlDeviceGetUUID", offsetof(struct api, uuid), false },
 	{ "nvmlDeviceGetCudaComputeCapability", offsetof(struct api, capability), false },
 	{ "nvmlDeviceGetNvLinkState", offsetof(struct api, link_state), false },
 	{ "nvmlDeviceGetNvLinkRemotePciInfo_v2", offsetof(struct api, link_remote), false },
@@ -128,6 +130,8 @@ static int read_gpu(const struct api *a, unsigned index, device_t *d, struct nvm
 		name[0] = '\0';
 	name[sizeof name - 1] = '\0';
 	machine_text(g->name, sizeof g->name, name);
+	if (!a->uuid || a->uuid(*d, g->uuid, sizeof g->uuid - 1) != SUCCESS)
+		g->uuid[0] = '\0';
 	if (a->memory(*d, &memory) == SUCCESS)
 		g->memory = (double)memory.total;
 	if (a->capability && a->capability(*d, &major, &minor) == SUCCESS && major > 0 && major < 1000 && minor >= 0 && minor < 10)
@@ -241,17 +245,19 @@ static int read_all(const struct api *a, struct nvml_host *h, struct err *e)
 	return 0;
 }
 
-/* Whether the list names that number; -1: it is no list of numbers. */
-static int names(const char *list, int index)
+/* Whether the list names it, by its number or by how its UUID begins; "-1" ends the list, as it does CUDA's. -1: it is no list of such. */
+static int names(const char *list, const struct nvml_gpu *g)
 {
 	int found = 0;
 	for (const char *at = list;; at++) {
-		char *end;
-		long n = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : -1;
-		if (n < 0 || (*end != ',' && *end))
-			return -1;
-		found |= n == index;
-		at = end;
+		size_t len = strcspn(at, ","), digits = strspn(at, "0123456789");
+		if (digits && digits == len)
+			found |= strtol(at, NULL, 10) == g->index;
+		else if (len > 4 && !strncmp(at, "GPU-", 4))
+			found |= !strncmp(at, g->uuid, len);
+		else
+			return len == 2 && !strncmp(at, "-1", 2) ? found : -1;
+		at += len;
 		if (!*at)
 			return found;
 	}
@@ -260,10 +266,10 @@ static int names(const char *list, int index)
 int nvml_keep(struct nvml_host *h, const char *visible)
 {
 	int kept = 0, old[NVML_GPUS_MOST];
-	if (!visible || names(visible, 0) < 0)
+	if (!visible || !h->n || names(visible, &h->gpus[0]) < 0)
 		return 0;
 	for (int i = 0; i < h->n; i++)
-		if (names(visible, h->gpus[i].index))
+		if (names(visible, &h->gpus[i]))
 			old[kept++] = i;
 	for (int i = 0; i < kept; i++)
 		h->gpus[i] = h->gpus[old[i]];

@@ -17,6 +17,7 @@ enum { NVML_GPUS_MOST = 64, NVML_LINKS_MOST = 64 };
 struct nvml_gpu {
 	int index;            /* the driver's number for it */
 	char name[TOPO_NAME]; /* "NVIDIA H100 80GB HBM3" */
+	char uuid[96];        /* "GPU-…", or "" */
 	char bus[16];         /* "0000:1b:00.0" */
 	int vendor, id;       /* PCI */
 	int arch;             /* compute capability × 10; 0 is unknown */
@@ -42,8 +43,8 @@ struct nvml_host {
 int nvml_read(const char *library, struct nvml_host *out, struct err *e);
 void nvml_free(struct nvml_host *h);
 
-/* Keeps those that `visible` names, as CUDA_VISIBLE_DEVICES does: numbers parted by commas, in the driver's order. NULL, and what
- * is no such list (UUIDs, say), keeps all. 0, or -1 when none is left. */
+/* Keeps those that `visible` names, as CUDA_VISIBLE_DEVICES does: numbers, or how UUIDs begin, parted by commas, in the
+ * driver's order; "-1" ends them. NULL, and what is no such list (parts of GPUs, say: "MIG-…"), keeps all. 0, or -1 when none is left. */
 int nvml_keep(struct nvml_host *h, const char *visible);
 
 #endif

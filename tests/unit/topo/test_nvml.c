@@ -139,14 +139,15 @@ static void only_visible_gpus_are_kept(void **state)
 		const char *visible, *kept;
 	} rows[] = {
 		{ NULL, "01234567" }, { "0,3", "03" }, { "7", "7" }, { "3,0", "03" }, { "1,1,99", "1" }, { "4,5,6,7", "4567" },
-		{ "GPU-4711", "01234567" }, { "", "01234567" }, { "0,", "01234567" }, { "-1", "01234567" }, { "NoDevFiles", "01234567" },
+		{ "GPU-b0000000-0000", "1" }, { "GPU-c,GPU-a", "02" }, { "GPU-4711", "" }, { "GPU-", "" }, { "MIG-4711", "01234567" },
+		{ "", "01234567" }, { "0,", "01234567" }, { "-1", "" }, { "2,-1,3", "2" }, { "NoDevFiles", "01234567" },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct nvml_host all, h;
 		char kept[16] = "";
 		assert_int_equal(reads("dgx-1", &all, NULL), 0);
 		assert_int_equal(reads("dgx-1", &h, NULL), 0);
-		assert_int_equal(nvml_keep(&h, rows[i].visible), 0);
+		assert_int_equal(nvml_keep(&h, rows[i].visible), *rows[i].kept ? 0 : -1);
 		for (int g = 0; g < h.n; g++) {
 			snprintf(kept + g, 2, "%d", h.gpus[g].index);
 			for (int o = 0; o < h.n; o++)
