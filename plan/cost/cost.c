@@ -31,6 +31,7 @@ static void set_costs(const struct cost_case *c, struct plan *p, struct cost_ran
 {
 	int stages = layout_n_stages(&p->layout);
 	double *forward = p->seconds, *input = forward + stages, *weight = input + stages, wait = cost_wait(c);
+	bool splits = schedule_splits(c->job->parallel.schedule);
 	for (int s = 0; s < stages; s++) {
 		int pp, chunk;
 		layout_holder(&p->layout, s, &pp, &chunk);
@@ -44,6 +45,8 @@ static void set_costs(const struct cost_case *c, struct plan *p, struct cost_ran
 		forward[s] = r->scale * cost_forward(&t) + wait;
 		weight[s] = r->scale * t.weight;
 		input[s] = r->scale * cost_backward(&t) - weight[s] + wait;
+		forward[s] += cost_meeting(c, forward[s]);
+		input[s] += cost_meeting(c, input[s] + (splits ? 0 : weight[s]));
 	}
 	p->costs.hop = cost_hop(c);
 	struct cost_sharing sharing = cost_sharing(c);

@@ -59,6 +59,11 @@ double cost_wait(const struct cost_case *c)
 	       (whole ? span_gather(&c->spans[GROUP_TP], message(c)) : 0);
 }
 
+double cost_meeting(const struct cost_case *c, double pass)
+{
+	return c->layout->pp > 1 && c->machine->crowd > 1 ? span_meeting(&c->spans[GROUP_PP], pass) : 0;
+}
+
 /* --- The replicas' transfers, the optimizer ------------------------------------------- */
 
 void cost_units_of(const struct model_shape *m, const struct layout *l, bool sp, struct cost_units *out)
@@ -260,12 +265,17 @@ static const struct cost_pass *pass_of(const struct cost_case *c, const struct s
 
 static void take_rank(const struct cost_case *c, int pp, struct passes *known, struct cost_rank *r, struct pipe_rank *times)
 {
-	double wait = cost_wait(c);
+	double wait = cost_wait(c), down = 0, up = 0;
+	bool splits = schedule_splits(c->job->parallel.schedule);
 	*r = (struct cost_rank){ .scale = c->scale ? c->scale[pp] : 1 };
 	for (int chunk = 0; chunk < c->layout->chunks; chunk++) {
 		const struct stage *s = &c->stages[layout_stage(c->layout, pp, chunk)];
 		const struct cost_pass *t = pass_of(c, s, known);
-		double both = r->scale * (cost_forward(t) + cost_backward(t));
+		double forward = r->scale * cost_forward(t), backward = r->scale * cost_backward(t);
+		double first = cost_meeting(c, forward), second = cost_meeting(c, backward - (splits ? r->scale * t->weight : 0));
+		double both = r->scale * (cost_forward(t) + cost_backward(t)) + first + second;
+		down += first;
+		up += second;
 		cost_add(&r->pass, t);
 		r->layers += s->layer_hi - s->layer_lo;
 		r->first |= s->first;
@@ -276,9 +286,9 @@ static void take_rank(const struct cost_case *c, int pp, struct passes *known, s
 	}
 	times->first += 2 * wait;
 	times->last += 2 * wait;
-	times->forward = r->scale * cost_forward(&r->pass) + c->layout->chunks * wait;
+	times->forward = r->scale * cost_forward(&r->pass) + c->layout->chunks * wait + down;
 	times->weight = r->scale * r->pass.weight;
-	times->input = r->scale * cost_backward(&r->pass) - times->weight + c->layout->chunks * wait;
+	times->input = r->scale * cost_backward(&r->pass) - times->weight + c->layout->chunks * wait + up;
 }
 
 void cost_step(const struct cost_case *c, struct plan_time *out)
@@ -286,15 +296,13 @@ void cost_step(const struct cost_case *c, struct plan_time *out)
 	struct passes known = { .n = 0 };
 	struct pipe pipe = { 0 };
 	struct cost_sum sum = { 0 };
-	double busy = 0;
 	for (int pp = 0; pp < c->layout->pp; pp++) {
 		struct cost_rank r;
 		struct pipe_rank times;
 		take_rank(c, pp, &known, &r, &times);
 		pipe_add(&pipe, &times);
 		cost_sum_add(c, &r, &sum);
-		busy += r.scale * (cost_forward(&r.pass) + cost_backward(&r.pass));
 	}
 	double alone = pipe_time(&pipe, c->job->parallel.schedule, c->layout->chunks, c->micros, cost_hop(c));
-	cost_sum_parts(c, &sum, cost_shared(c, busy, alone), out);
+	cost_sum_parts(c, &sum, cost_shared(c, pipe.sum.forward + pipe.sum.input + pipe.sum.weight, alone), out);
 }

@@ -27,6 +27,10 @@ void cost_add(struct cost_pass *sum, const struct cost_pass *t);
 /* A message between two stages on its way; 0 where the ranks wait for it, and then cost_wait is what each of a pass's two takes of its rank. */
 double cost_hop(const struct cost_case *c);
 double cost_wait(const struct cost_case *c);
+/* What a pass of so many seconds costs besides where more agents than cores share a node: its rank sleeps until the
+ * neighbour's message comes and then wants a core that others are busy on. As measured of ranks that wait for one another
+ * (struct measured, its meetings); 0 where each has its own. */
+double cost_meeting(const struct cost_case *c, double pass);
 
 /* Agents that share their node's cores: what a pass keeps busy of them, and how many pipeline ranks are on a node; 0, 0: a device each. */
 struct cost_sharing {
@@ -35,7 +39,7 @@ struct cost_sharing {
 };
 struct cost_sharing cost_sharing(const struct cost_case *c);
 /* The pipeline's time there: the table's, longer where a pass alone asks for more than all cores, but at least that of all ranks' work. busy: seconds of
- * one micro-batch on all pipeline ranks; alone: of the table where each has its own, which this is where agents have a device each. */
+ * one micro-batch on all pipeline ranks, their meetings too; alone: of the table where each has its own, which this is where agents have a device each. */
 double cost_shared(const struct cost_case *c, double busy, double alone);
 
 /* One pipeline rank's share of a step: layers and ends of all its chunks, their passes over a micro-batch. */

@@ -125,12 +125,15 @@ static bool complete(struct eval *v, struct eval_kind *kind, int pp, double wait
 	add_copies(&one, k->head, splits);
 	add_copies(&end, k->tail, splits);
 	double weight = k->scale * all.weight;
+	/* Of its chunks each as their mean. */
+	double down = cost_meeting(&v->cost, k->scale * cost_forward(&all) / chunks);
+	double up = cost_meeting(&v->cost, (k->scale * cost_backward(&all) - (splits ? weight : 0)) / chunks);
 	kind->example = pp;
 	kind->cost = (struct cost_rank){ .layers = k->layers, .first = k->first, .last = k->last, .scale = k->scale, .pass = all };
 	kind->pipe = (struct pipe_rank){
-		.forward = k->scale * cost_forward(&all) + chunks * wait, .weight = weight,
-		.input = k->scale * cost_backward(&all) - weight + chunks * wait,
-		.first = k->scale * both(&one) + 2 * wait, .last = k->scale * both(&end) + 2 * wait,
+		.forward = k->scale * cost_forward(&all) + chunks * wait + chunks * down, .weight = weight,
+		.input = k->scale * cost_backward(&all) - weight + chunks * wait + chunks * up,
+		.first = k->scale * both(&one) + 2 * wait + down + up, .last = k->scale * both(&end) + 2 * wait + down + up,
 	};
 	kind->state = state_of(v, k->layers, k->first, k->last);
 	return kind->state >= 0;
@@ -159,15 +162,6 @@ static struct eval_key key_at(struct eval *v, int pp)
 		k.head = c ? k.head : k.tail;
 	}
 	return k;
-}
-
-/* Seconds of one micro-batch on all ranks. */
-static double busy_of_all(const struct eval *v)
-{
-	double busy = 0;
-	for (int k = 0; k < v->n_kinds; k++)
-		busy += v->kinds[k].n * v->kinds[k].key.scale * both(&v->kinds[k].cost.pass);
-	return busy;
 }
 
 bool eval_line(struct eval *v, enum job_schedule schedule, int chunks, bool activations)
@@ -206,7 +200,8 @@ bool eval_line(struct eval *v, enum job_schedule schedule, int chunks, bool acti
 		v->kind_of[pp] = k;
 		pipe_add(&v->pipe, &v->kinds[k].pipe);
 	}
-	v->whole = cost_shared(&v->cost, busy_of_all(v), pipe_time(&v->pipe, schedule, chunks, v->cost.micros, cost_hop(&v->cost)));
+	v->whole = cost_shared(&v->cost, v->pipe.sum.forward + v->pipe.sum.input + v->pipe.sum.weight,
+			       pipe_time(&v->pipe, schedule, chunks, v->cost.micros, cost_hop(&v->cost)));
 	v->counted = v->has_sum = false;
 	return true;
 }

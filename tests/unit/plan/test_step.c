@@ -2,6 +2,7 @@
 #include "tests/unit/plan/tables.h"
 
 #include "plan/cost/devices.h"
+#include "plan/cost/measured.h"
 #include "plan/cost/pipe.h"
 #include "plan/cost/step.h"
 
@@ -9,6 +10,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,6 +88,91 @@ static void a_plan_has_the_same_parts(void **state)
 	}
 	cluster_free(&cluster);
 	report("plans of 175b", &all, 0.02, 0.06);
+}
+
+/* --- Cores that agents share ------------------------------------------------------------------------------ */
+
+/* This host as if it had so many cores, every operation at a flat rate; ranks that wait for one another lose `meeting` seconds by a clock, four of them
+ * on two cores. 0: not measured. */
+static void open_host(int cores, double meeting, struct cluster *c)
+{
+	struct measured_machine m = { .agents = 1, .threads = 1 };
+	struct measured_exchange x = { .op = MEASURED_MEETING, .group = 4, .crowd = 4, .n = 1, .bytes = { 1 }, .seconds = { meeting } };
+	assert_int_equal(cluster_open("local", 4, c, NULL), 0);
+	c->kinds[0].cores = cores;
+	c->kinds[0].device_memory = c->kinds[0].memory = 0;
+	m.machine.rates[COST_PRODUCT_FWD] = m.machine.rates[COST_MOVED] = (struct cost_curve){ 1, { 1 }, { 1e10 } };
+	free(c->kinds[0].measured);
+	c->kinds[0].measured = calloc(1, sizeof *c->kinds[0].measured);
+	assert_non_null(c->kinds[0].measured);
+	c->kinds[0].measured->cores = cores;
+	measured_add_machine(c->kinds[0].measured, &m);
+	if (meeting > 0)
+		measured_add_exchange(c->kinds[0].measured, &x);
+}
+
+/* Of a model of four layers' pipeline, 8 micro-batches: the plan's, simulated; in *form in closed form. */
+static double shared_step(int cores, double meeting, const char *layout, double *form)
+{
+	const char *words[12] = { "job.device=cpu", "launch.threads=1", "launch.calibration=none", "model.layers=4", "model.hidden=128", "model.seq=64",
+				  "batch.micro=1", "batch.global=8", "parallel.dp=1" };
+	char list[128];
+	struct cluster cluster;
+	struct job job;
+	struct plan plan;
+	struct plan_time t;
+	struct cost_units units;
+	struct machine machine;
+	struct span spans[GROUP_KINDS];
+	struct err e = ERR_INIT;
+	int n = 9;
+	snprintf(list, sizeof list, "%s", layout);
+	for (char *rest = list, *word; (word = strtok_r(rest, " ", &rest));)
+		words[n++] = word;
+	open_host(cores, meeting, &cluster);
+	if (job_load(NULL, words, n, &job, &e) || plan_build(&job, &cluster, &plan, &e))
+		fail_msg("%s: %s", layout, e.text);
+	for (int kind = 0; kind < GROUP_KINDS; kind++)
+		spans[kind] = plan.place.links[kind].span;
+	machine_of_plan(&job, &cluster, &plan, &machine);
+	machine_links(&machine, spans);
+	cost_units_of(&plan.shape, &plan.layout, job.parallel.sp, &units);
+	cost_step(&(struct cost_case){ .job = &job, .shape = &plan.shape, .layout = &plan.layout, .stages = plan.stages, .units = &units, .spans = spans,
+				       .machine = &machine, .engine = &ENGINE_MUSTER, .micros = plan.micros, .mates = plan.ranks[0].mates }, &t);
+	double total = plan.time.total;
+	*form = t.total;
+	plan_free(&plan);
+	cluster_free(&cluster);
+	return total;
+}
+
+/* What a meeting of a second costs more than none. */
+static double lost(int cores, const char *layout, double *form)
+{
+	double before, after, simulated = shared_step(cores, 1, layout, &after) - shared_step(cores, 0, layout, &before);
+	*form = after - before;
+	return simulated;
+}
+
+static void ranks_that_share_cores_lose_by_meeting(void **state)
+{
+	double form;
+	(void)state;
+	/* One after the other: each of 8 micro-batches' passes on 4 ranks, there and back, on half of the cores: half as long as a clock shows where all are busy. */
+	assert_float_equal(lost(2, "parallel.pp=4 parallel.schedule=naive", &form), 8 * 4 * 2 * 0.5, 1e-6);
+	assert_float_equal(form, 8 * 4 * 2 * 0.5, 1e-6);
+	/* Side by side on two cores: half as long again at best. */
+	static const char *const layouts[] = { "parallel.pp=4 parallel.schedule=gpipe", "parallel.pp=4", "parallel.pp=4 parallel.schedule=zb-h1" };
+	for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+		double simulated = lost(2, layouts[i], &form);
+		print_message("%s: %.3g s, in closed form %.3g s\n", layouts[i], simulated, form);
+		assert_true(simulated >= 16 - 1e-6 && simulated <= 16 * 1.6);
+		assert_true(form >= 16 - 1e-6 && fabs(form / simulated - 1) < 0.25);
+	}
+	/* With a core each there is nothing to lose, nor where a pipeline has one rank. */
+	assert_float_equal(lost(4, "parallel.pp=4", &form), 0, 1e-12);
+	assert_float_equal(form, 0, 1e-12);
+	assert_float_equal(lost(2, "parallel.pp=1", &form), 0, 1e-12);
 }
 
 /* The form's view of these stages. */
@@ -182,6 +269,7 @@ int main(void)
 		cmocka_unit_test(equal_stages_are_exact),
 		cmocka_unit_test(uneven_stages_are_near),
 		cmocka_unit_test(a_plan_has_the_same_parts),
+		cmocka_unit_test(ranks_that_share_cores_lose_by_meeting),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
