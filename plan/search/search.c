@@ -1,6 +1,7 @@
 #include "plan/search/search.h"
 
 #include "base/human.h"
+#include "plan/cost/devices.h"
 #include "plan/search/fit.h"
 #include "plan/search/walk.h"
 
@@ -119,6 +120,7 @@ static void look(void *arg, const struct eval_leaf *leaf)
 static void build(const struct job *job, const struct cluster *c, struct search_found *f, bool *built)
 {
 	struct job mine = *job;
+	struct machine machine;
 	struct plan p;
 	f->time = f->leaf.time;
 	f->memory = f->leaf.rank.total;
@@ -126,7 +128,9 @@ static void build(const struct job *job, const struct cluster *c, struct search_
 	*built = !plan_build(&mine, c, &p, NULL);
 	if (!*built)
 		return;
+	machine_of_plan(&mine, c, &p, &machine);
 	f->time = p.time;
+	f->crowd = machine.crowd;
 	f->memory = 0;
 	f->nodes = 0;
 	for (int i = 0; i < p.world; i++) {
@@ -144,6 +148,29 @@ static bool ahead(const struct search_found *a, const struct search_found *b)
 	return config_order(&a->leaf.config, &b->leaf.config) < 0;
 }
 
+/* Of two that may as well take equally long. */
+static bool surer(const struct search_found *a, const struct search_found *b)
+{
+	double one = fmax(1, a->crowd), other = fmax(1, b->crowd);
+	int weight = config_weight(&a->leaf.config) - config_weight(&b->leaf.config);
+	if (one < other || one > other)
+		return one < other;
+	return one > 1 && weight ? weight < 0 : ahead(a, b);
+}
+
+static void prefer_surer(struct search *s)
+{
+	int near = 0;
+	double most = s->n ? s->found[0].time.total * (1 + SEARCH_DOUBT) : 0;
+	for (; near < s->n && s->found[near].time.total <= most; near++) {
+		struct search_found f = s->found[near];
+		int at = near;
+		for (; at > 0 && surer(&f, &s->found[at - 1]); at--)
+			s->found[at] = s->found[at - 1];
+		s->found[at] = f;
+	}
+}
+
 /* Those that cannot be built as whole plans, where nodes are not as alike as the closed forms take them, fall out. */
 static void finish(const struct job *job, const struct cluster *c, const struct board *best, int most, struct search *out)
 {
@@ -158,6 +185,7 @@ static void finish(const struct job *job, const struct cluster *c, const struct 
 			out->found[at] = out->found[at - 1];
 		out->found[at] = f;
 	}
+	prefer_surer(out);
 }
 
 /* The front's points, thinned to as many as there is room for; the fastest stays. */

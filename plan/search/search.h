@@ -5,6 +5,11 @@
  * layouts (degrees and schedule, each with its best ways) by the closed forms of time and memory (eval.h). These are built as whole plans,
  * placed and with their schedules simulated, and ordered by what that says; of the largest clusters fewer, since placing them takes longest. Where two take equally long the simpler one is better; the
  * same job and cluster always give the same answer.
+ *
+ * On processors whose agents share cores, what they lose by waiting for their turn is less sure than the rest of a
+ * prediction. So of the finalists that are predicted to take at most SEARCH_DOUBT longer than the fastest those come first whose
+ * threads ask for no more cores than their node has, then those that ask for the fewest, of these the simpler ones: the first
+ * may be predicted that much slower than the next. Where no agents share cores, on GPUs always, this changes nothing.
  */
 #ifndef MUSTER_PLAN_SEARCH_SEARCH_H
 #define MUSTER_PLAN_SEARCH_SEARCH_H
@@ -20,6 +25,7 @@ struct search_found {
 	struct plan_time time;  /* of the whole plan; of a finalist that could not be built and of others the leaf's */
 	double memory;          /* bytes of the plan's largest rank */
 	int nodes;              /* that it uses */
+	double crowd;           /* threads of a node's agents over its cores, where these are processors (struct machine) */
 };
 
 struct search {
@@ -39,6 +45,8 @@ struct search_ask {
 	int finalists;   /* SEARCH_FINALISTS at most */
 };
 #define SEARCH_SLOWEST 1.3
+/* The mean error of predictions on calibrated processors (muster bench plan) is 3 to 4 %. */
+#define SEARCH_DOUBT 0.03
 
 /* ERR_NOFIT, with the least that is missing, when nothing fits. */
 int search_run(const struct job *job, const struct cluster *c, const struct search_ask *ask, struct search *out, struct err *e);

@@ -20,6 +20,18 @@ static bool open_to(const struct space *s, uint32_t bit)
 	return s->job->open & bit;
 }
 
+/* Agents that have cores of their own, on all nodes. */
+static int devices_apart(const struct job *job, const struct cluster *c)
+{
+	int sum = 0, threads = speeds_threads(job, 0) > 0 ? speeds_threads(job, 0) : 1;
+	for (int i = 0; i < c->n_nodes; i++) {
+		const struct node_kind *k = cluster_kind(c, i);
+		int own = k->cores > 0 && k->cores / threads < k->devices ? k->cores / threads : k->devices;
+		sum += !fit_on_cpu(k) ? k->devices : own > 1 ? own : 1;
+	}
+	return sum;
+}
+
 /* --- Degrees -------------------------------------------------------------------------------------- */
 
 static bool cuts_tp(const struct model_shape *m, int tp)
@@ -151,6 +163,7 @@ int space_open(const struct job *job, const struct cluster *c, struct space *out
 	s->job = job;
 	s->cluster = c;
 	s->devices = plan_devices(c);
+	s->apart = devices_apart(job, c);
 	s->named = speeds_devices(job);
 	s->box = s->devices;
 	for (int i = 0; i < c->n_nodes; i++) {
@@ -201,8 +214,9 @@ void space_dp(const struct space *s, int tp, int cp, int ep, int pp, int micro, 
 	int largest = most / ep * ep;
 	while (largest > ep && shares % largest)
 		largest -= ep;
+	bool sharing = s->apart < s->devices;
 	for (int dp = ep; dp <= largest; dp += ep)
-		if (shares % dp == 0 && (4 * dp >= 3 * most || dp == largest))
+		if (shares % dp == 0 && (4 * dp >= 3 * most || dp == largest || (sharing && 4 * (int64_t)dp * tp * cp * pp >= 3 * (int64_t)s->apart)))
 			add(out, dp);
 }
 

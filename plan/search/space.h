@@ -3,7 +3,8 @@
  * the others the job's own.
  *
  * All of them keep to the rules of plan/job/check*.c. Left out is what cannot win: tensor parallelism that leaves more than a quarter of
- * the devices idle, replicas on less than three quarters of those that could be had where more are possible, ZeRO without replicas, schedules without a pipeline, naive and gpipe.
+ * the devices idle, replicas on less than three quarters of those that could be had where more are possible (where more agents
+ * than a node's cores could be had: of the cores), ZeRO without replicas, schedules without a pipeline, naive and gpipe.
  */
 #ifndef MUSTER_PLAN_SEARCH_SPACE_H
 #define MUSTER_PLAN_SEARCH_SPACE_H
@@ -34,6 +35,7 @@ struct space {
 	const struct cluster *cluster;
 	struct model_shape shape;
 	int devices;           /* of the cluster */
+	int apart;             /* those that agents can take without sharing cores */
 	int box;               /* devices of the smallest node */
 	int domain;            /* devices of the first node and of those that share its fabric */
 	int named;             /* devices that launch.speeds names; 0: all are alike */

@@ -48,7 +48,8 @@ static void print_best(const struct job *job, const struct cluster *c, const str
 	if (days >= 0.1)
 		buf_printf(out, "  %lld steps take %.1f days, without failures and checkpoints: the plan of these lines has them\n", (long long)job->job.steps, days);
 	if (world < all)
-		buf_printf(out, "  It leaves %d of the %d devices unused: no layout that uses more of them is faster.\n", all - world, all);
+		buf_printf(out, "  It leaves %d of the %d devices unused: no layout that uses more of them is %s.\n", all - world, all,
+			   strcmp(k->device, "cpu") ? "faster" : "surely faster");
 }
 
 static void print_row(const struct search_found *f, double best, struct buf *out)

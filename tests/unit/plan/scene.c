@@ -1,6 +1,7 @@
 #include "tests/unit/plan/scene.h"
 
 #include "plan/cost/devices.h"
+#include "plan/cost/measured.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -94,4 +95,24 @@ struct plan_time predict_on(const struct run *r, const struct setting *s, const 
 struct plan_time predict(const struct run *r, const struct setting *s)
 {
 	return predict_on(r, s, NULL);
+}
+
+void open_host(int cores, int slots, double meeting, struct cluster *c)
+{
+	struct measured_machine m = { .agents = 1, .threads = 1 };
+	struct measured_exchange x = { .op = MEASURED_MEETING, .group = 4, .crowd = 4, .n = 1, .bytes = { 1 }, .seconds = { meeting } };
+	assert_int_equal(cluster_open("local", slots, c, NULL), 0);
+	struct node_kind *k = &c->kinds[0];
+	free(k->measured);
+	k->measured = calloc(1, sizeof *k->measured);
+	assert_non_null(k->measured);
+	k->cores = k->measured->cores = cores;
+	k->device_memory = k->memory = 64e9;
+	k->link_bandwidth = 1e9;
+	k->link_latency = 1e-5;
+	m.machine.rates[COST_PRODUCT_FWD] = (struct cost_curve){ 1, { 1 }, { 1e11 } };
+	m.machine.rates[COST_MOVED] = (struct cost_curve){ 1, { 1 }, { 1e10 } };
+	measured_add_machine(k->measured, &m);
+	if (meeting > 0)
+		measured_add_exchange(k->measured, &x);
 }

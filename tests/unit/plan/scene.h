@@ -32,4 +32,8 @@ void open_scene(struct scene *x, const struct run *r, const struct setting *s, c
 struct plan_time predict_on(const struct run *r, const struct setting *s, const struct machine *machine);
 struct plan_time predict(const struct run *r, const struct setting *s);
 
+/* This host as if it had so many cores and slots, every operation at a flat rate; agents that wait for one another on cores that they share lose `meeting`
+ * seconds by a clock, in groups of four of four. 0: not measured. */
+void open_host(int cores, int slots, double meeting, struct cluster *c);
+
 #endif

@@ -1,8 +1,8 @@
 /* The closed forms of a step's time against the simulated tables: equal where they say so, and how near they are elsewhere. */
+#include "tests/unit/plan/scene.h"
 #include "tests/unit/plan/tables.h"
 
 #include "plan/cost/devices.h"
-#include "plan/cost/measured.h"
 #include "plan/cost/pipe.h"
 #include "plan/cost/step.h"
 
@@ -92,25 +92,6 @@ static void a_plan_has_the_same_parts(void **state)
 
 /* --- Cores that agents share ------------------------------------------------------------------------------ */
 
-/* This host as if it had so many cores, every operation at a flat rate; ranks that wait for one another lose `meeting` seconds by a clock, four of them
- * on two cores. 0: not measured. */
-static void open_host(int cores, double meeting, struct cluster *c)
-{
-	struct measured_machine m = { .agents = 1, .threads = 1 };
-	struct measured_exchange x = { .op = MEASURED_MEETING, .group = 4, .crowd = 4, .n = 1, .bytes = { 1 }, .seconds = { meeting } };
-	assert_int_equal(cluster_open("local", 4, c, NULL), 0);
-	c->kinds[0].cores = cores;
-	c->kinds[0].device_memory = c->kinds[0].memory = 0;
-	m.machine.rates[COST_PRODUCT_FWD] = m.machine.rates[COST_MOVED] = (struct cost_curve){ 1, { 1 }, { 1e10 } };
-	free(c->kinds[0].measured);
-	c->kinds[0].measured = calloc(1, sizeof *c->kinds[0].measured);
-	assert_non_null(c->kinds[0].measured);
-	c->kinds[0].measured->cores = cores;
-	measured_add_machine(c->kinds[0].measured, &m);
-	if (meeting > 0)
-		measured_add_exchange(c->kinds[0].measured, &x);
-}
-
 /* Of a model of four layers' pipeline, 8 micro-batches: the plan's, simulated; in *form in closed form. */
 static double shared_step(int cores, double meeting, const char *layout, double *form)
 {
@@ -129,7 +110,7 @@ static double shared_step(int cores, double meeting, const char *layout, double 
 	snprintf(list, sizeof list, "%s", layout);
 	for (char *rest = list, *word; (word = strtok_r(rest, " ", &rest));)
 		words[n++] = word;
-	open_host(cores, meeting, &cluster);
+	open_host(cores, 4, meeting, &cluster);
 	if (job_load(NULL, words, n, &job, &e) || plan_build(&job, &cluster, &plan, &e))
 		fail_msg("%s: %s", layout, e.text);
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
