@@ -29,7 +29,7 @@ void load_clear(struct load *l);
 int load_unit(const struct load *l, int node);
 int load_units(const struct load *l);
 
-enum { LOAD_WAY_MOST = 40 };
+enum { LOAD_LEVELS = 64, LOAD_WAY_MOST = 2 * (1 + LOAD_LEVELS) }; /* levels of switches above these are no bound */
 struct load_way {
 	bool across;               /* between units, over the network */
 	bool direct;               /* a wire between these two alone; else one port is all that a device has for all others */

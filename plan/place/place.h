@@ -11,7 +11,8 @@
  *     (fold.h), the most promising of them weighed, nodes in their order and with the odd ones last (homes.h); inside a node whose
  *     links differ the ranks of a box are dealt to the devices as fits the links best;
  *   - and what exchanging single ranks makes of the best one, where machines are irregular and small (refine.h).
- * So no map is worse than Slurm's. Nodes that stay unused are the odd ones of their leaf, or a leaf's rest. The same input gives the same map.
+ * So no map is worse than Slurm's, but one that is asked for (`fixed`) may be. Nodes that stay unused are the odd ones of their leaf, or a
+ * leaf's rest. The same input gives the same map.
  */
 #ifndef MUSTER_PLAN_PLACE_PLACE_H
 #define MUSTER_PLAN_PLACE_PLACE_H

@@ -100,6 +100,27 @@ static void leaves_share_their_uplinks(void **state)
 	cluster_free(&c);
 }
 
+/* Two stems of switches, as deep as Slurm's may be here, that meet in one top: the last uplink is the narrow one. */
+static void high_trees_bound_to_their_top(void **state)
+{
+	enum { HIGH = 60 };
+	struct span s[GROUP_KINDS];
+	struct layout l = { .tp = 8, .cp = 1, .dp = 2, .pp = 1, .ep = 1, .chunks = 1 };
+	(void)state;
+	struct cluster c = machines_alike(MACHINE_H100, 2);
+	c.n_switches = 2 * HIGH + 1;
+	c.switches = calloc((size_t)c.n_switches, sizeof *c.switches);
+	assert_non_null(c.switches);
+	for (int i = 0; i < 2 * HIGH; i++)
+		c.switches[i] = (struct cluster_switch){ .parent = i + 2 < 2 * HIGH ? i + 2 : 2 * HIGH, .up = i + 2 < 2 * HIGH ? 0 : 8e9 };
+	c.switches[2 * HIGH].parent = -1;
+	c.nodes[0].leaf = 0;
+	c.nodes[1].leaf = 1;
+	spans_block(&c, &l, s);
+	near_to(s[GROUP_DP].across.bandwidth, 1e9); /* eight rings' flows over it */
+	cluster_free(&c);
+}
+
 static void other_rails_meet_above_the_leaf(void **state)
 {
 	struct span s[GROUP_KINDS];
@@ -278,6 +299,7 @@ int main(void)
 		cmocka_unit_test(a_group_inside_a_node_has_its_links),
 		cmocka_unit_test(devices_share_an_adapter),
 		cmocka_unit_test(leaves_share_their_uplinks),
+		cmocka_unit_test(high_trees_bound_to_their_top),
 		cmocka_unit_test(other_rails_meet_above_the_leaf),
 		cmocka_unit_test(nodes_of_a_fabric_are_one),
 		cmocka_unit_test(ways_through_the_cpu_are_shared),
