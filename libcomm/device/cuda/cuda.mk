@@ -14,7 +14,7 @@ ifneq ($(filter-out 10% 11%,$(filter 1% 2%,$(CUDA_VERSION))),)
 CUDA_SO := $(BUILD)/libmuster-cuda.so
 endif
 
-CUDA_SRC    := base/err.c libcomm/op.c libcomm/reduce.c libcomm/device/cuda/cuda.c $(if $(NCCL_HEADER),libcomm/device/cuda/nccl.c)
+CUDA_SRC    := base/err.c base/human.c libcomm/op.c libcomm/reduce.c libcomm/device/cuda/cuda.c $(if $(NCCL_HEADER),libcomm/device/cuda/nccl.c)
 CUDA_CFLAGS := -isystem $(CUDA_HOME)/include -fPIC -fvisibility=hidden $(if $(NCCL_HEADER),-DHAVE_NCCL)
 
 $(BUILD)/obj/cuda/%.o: %.c
