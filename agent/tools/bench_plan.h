@@ -29,16 +29,18 @@ struct bench_plan_form {
 	int world;
 	struct plan_time predicted, measured; /* measured.total: the median step; its other parts: means */
 	double predicted_bytes, measured_bytes; /* of the rank with most */
+	double speed;       /* of matrix products just before its turns, over the calibration's: mean; 0: not known */
 	double seconds[BENCH_PLAN_STEPS];
 	int n;
 };
 
 double bench_plan_time_error(const struct bench_plan_form *f);   /* relative */
+/* The same with measured times brought to the speed that the machine was calibrated at: virtual ones change theirs from minute to minute. */
+double bench_plan_paired_error(const struct bench_plan_form *f);
 double bench_plan_memory_error(const struct bench_plan_form *f);
 
-/* speed: of matrix products now over the calibration's, 0: not known. */
-void bench_plan_print(const struct bench_plan_form *forms, int n, bool parts, double speed);
+void bench_plan_print(const struct bench_plan_form *forms, int n, bool parts);
 /* A new reference. */
-json_t *bench_plan_json(const struct bench_plan_form *forms, int n, double speed);
+json_t *bench_plan_json(const struct bench_plan_form *forms, int n);
 
 #endif

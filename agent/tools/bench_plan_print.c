@@ -27,6 +27,11 @@ double bench_plan_time_error(const struct bench_plan_form *f)
 	return f->predicted.total / f->measured.total - 1;
 }
 
+double bench_plan_paired_error(const struct bench_plan_form *f)
+{
+	return f->predicted.total / (f->measured.total * (f->speed > 0 ? f->speed : 1)) - 1;
+}
+
 double bench_plan_memory_error(const struct bench_plan_form *f)
 {
 	return f->predicted_bytes / f->measured_bytes - 1;
@@ -99,24 +104,25 @@ static void print_best(const struct bench_plan_form *forms, int n)
 	}
 }
 
-void bench_plan_print(const struct bench_plan_form *forms, int n, bool all_parts, double speed)
+void bench_plan_print(const struct bench_plan_form *forms, int n, bool all_parts)
 {
 	struct errors time = errors_of(forms, n, bench_plan_time_error), memory = errors_of(forms, n, bench_plan_memory_error);
+	struct errors paired = errors_of(forms, n, bench_plan_paired_error);
 	char words[128], a[HUMAN], b[HUMAN];
-	printf("%-11s %-42s %6s %10s %10s %7s %10s %10s %7s\n", "model", "layout", "agents", "predicted", "measured", "", "predicted", "measured", "");
+	printf("%-11s %-42s %6s %10s %10s %7s %6s %7s %10s %10s %7s\n", "model", "layout", "agents", "predicted", "measured", "", "speed", "paired",
+	       "predicted", "measured", "");
 	for (int i = 0; i < n; i++) {
 		const struct bench_plan_form *f = &forms[i];
-		printf("%-11s %-42s %6d %8.1fms %8.1fms %+6.1f%% %10s %10s %+6.1f%%\n", f->job->model, short_words(f->job->layout, words, sizeof words),
-		       f->world, 1e3 * f->predicted.total, 1e3 * f->measured.total, 100 * bench_plan_time_error(f),
-		       human_bytes(f->predicted_bytes, a), human_bytes(f->measured_bytes, b), 100 * bench_plan_memory_error(f));
+		printf("%-11s %-42s %6d %8.1fms %8.1fms %+6.1f%% %6.2f %+6.1f%% %10s %10s %+6.1f%%\n", f->job->model, short_words(f->job->layout, words, sizeof words),
+		       f->world, 1e3 * f->predicted.total, 1e3 * f->measured.total, 100 * bench_plan_time_error(f), f->speed,
+		       100 * bench_plan_paired_error(f), human_bytes(f->predicted_bytes, a), human_bytes(f->measured_bytes, b), 100 * bench_plan_memory_error(f));
 		if (all_parts)
 			print_parts(f);
 	}
 	printf("\ntime     off by %.1f %% in the mean, %.1f %% at most\n", 100 * time.mean, 100 * time.most);
+	printf("paired   off by %.1f %% in the mean, %.1f %% at most: at the calibration's speed of matrix products\n", 100 * paired.mean, 100 * paired.most);
 	printf("memory   off by %.1f %% in the mean, %.1f %% at most\n", 100 * memory.mean, 100 * memory.most);
 	print_best(forms, n);
-	if (speed > 0)
-		printf("\nmatrix products ran at %.2f of what the calibration found\n", speed);
 }
 
 /* --- For programs ------------------------------------------------------------------------------------------- */
@@ -135,18 +141,20 @@ static json_t *time_json(const struct plan_time *t)
 	return o;
 }
 
-json_t *bench_plan_json(const struct bench_plan_form *forms, int n, double speed)
+json_t *bench_plan_json(const struct bench_plan_form *forms, int n)
 {
 	json_t *list = json_array();
 	struct errors time = errors_of(forms, n, bench_plan_time_error), memory = errors_of(forms, n, bench_plan_memory_error);
+	struct errors paired = errors_of(forms, n, bench_plan_paired_error);
 	for (int i = 0; i < n; i++) {
 		const struct bench_plan_form *f = &forms[i];
-		json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:o, s:o, s:f, s:f, s:f, s:f, s:f}", "model", f->job->model, "layout",
+		json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "model", f->job->model, "layout",
 						      f->job->layout, "agents", f->world, "predicted", time_json(&f->predicted), "measured",
-						      time_json(&f->measured), "best_s", f->seconds[0], "error", bench_plan_time_error(f), "predicted_bytes",
+						      time_json(&f->measured), "best_s", f->seconds[0], "error", bench_plan_time_error(f), "speed", f->speed, "paired_error",
+						      bench_plan_paired_error(f), "predicted_bytes",
 						      f->predicted_bytes, "measured_bytes", f->measured_bytes, "memory_error",
 						      bench_plan_memory_error(f)));
 	}
-	return json_pack("{s:o, s:{s:f, s:f}, s:{s:f, s:f}, s:f}", "forms", list, "time", "mean", time.mean, "most", time.most, "memory", "mean",
-			 memory.mean, "most", memory.most, "speed", speed);
+	return json_pack("{s:o, s:{s:f, s:f}, s:{s:f, s:f}, s:{s:f, s:f}}", "forms", list, "time", "mean", time.mean, "most", time.most, "paired", "mean",
+			 paired.mean, "most", paired.most, "memory", "mean", memory.mean, "most", memory.most);
 }

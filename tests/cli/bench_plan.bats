@@ -39,6 +39,8 @@ small="model.layers=2 model.hidden=32 model.vocab=64 model.seq=32 batch.micro=1 
 		        parts = f[side]
 		        assert abs(sum(s for name, s in parts.items() if name != "step_s") - parts["step_s"]) < 1e-9, parts
 		        assert parts["compute_s"] > 0
+		    paired = f["predicted"]["step_s"] / (f["measured"]["step_s"] * f["speed"]) - 1
+		    assert f["speed"] > 0 and abs(f["paired_error"] - paired) < 1e-6, f
 		    assert abs(f["memory_error"]) < 0.05 and f["best_s"] <= f["measured"]["step_s"], f
 		assert d["forms"][1]["predicted"]["recompute_s"] > 0 and d["forms"][1]["measured"]["recompute_s"] > 0
 	PY
