@@ -1,9 +1,8 @@
 /* The readers of machines' descriptions, against what a person reads in the files. */
-#include "topo/internal.h"
-#include "topo/json.h"
+#include "tests/unit/topo/taken.h"
+
 #include "topo/read/read.h"
 
-#include "base/buf.h"
 #include "base/file.h"
 
 #include <hwloc.h>
@@ -184,15 +183,6 @@ static void our_own_machines_are_read_right(void **state)
 	}
 }
 
-static struct cluster opened(const char *spec)
-{
-	struct cluster c;
-	struct err e = ERR_INIT;
-	if (cluster_open(spec, 0, &c, &e))
-		fail_msg("%s: %s", spec, e.text);
-	return c;
-}
-
 static void bandwidths_are_those_of_the_links(void **state)
 {
 	(void)state;
@@ -289,16 +279,6 @@ static void hwlocs_synthetic_machines_are_read_as_hwloc_does(void **state)
 		hwloc_free_xmlbuffer(t, xml);
 		hwloc_topology_destroy(t);
 	}
-}
-
-static struct cluster taken(const char *text)
-{
-	struct cluster c;
-	struct err e = ERR_INIT;
-	const struct topo_text in = { .file = "it", .text = text, .len = strlen(text) };
-	if (topo_read_text(&in, &c, &e))
-		fail_msg("%s\n%s", text, e.text);
-	return c;
 }
 
 static void a_gpu_without_cores_keeps_its_numa_domain(void **state)
@@ -416,229 +396,6 @@ static void slots_of_a_machine_without_gpus_are_as_many_as_asked(void **state)
 	hwloc_topology_destroy(t);
 }
 
-static void json_is_read_back_as_it_was_written(void **state)
-{
-	(void)state;
-	static const char *const specs[] = { "dgx-1", "dgx-h100:40+dgx-a100:2", "gb200-nvl72:37", "pcie-l40s:3", "mi300x", "local",
-					     "tests/machines/hwloc-3.xml:3", "tests/machines/nccl-trays.xml", "tests/machines/smi-dead.txt",
-					     "tests/machines/cluster.json" };
-	for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-		struct cluster c = opened(specs[i]), back;
-		struct buf text = BUF_INIT, again = BUF_INIT;
-		struct err e = ERR_INIT;
-		if (topo_json_write(&c, &text, &e) || topo_json_read("it", text.data, text.len, &back, &e) || topo_json_write(&back, &again, &e))
-			fail_msg("%s: %s", specs[i], e.text);
-		assert_string_equal(buf_str(&text), buf_str(&again));
-		assert_int_equal(back.n_nodes, c.n_nodes);
-		assert_int_equal(back.rails, c.rails);
-		assert_memory_equal(back.nodes, c.nodes, (size_t)c.n_nodes * sizeof *c.nodes);
-		for (int k = 0; k < c.n_kinds; k++) {
-			size_t n = (size_t)c.kinds[k].devices;
-			if (c.kinds[k].links)
-				assert_memory_equal(back.kinds[k].links, c.kinds[k].links, n * n * sizeof *c.kinds[k].links);
-			if (c.kinds[k].parts)
-				assert_memory_equal(back.kinds[k].parts, c.kinds[k].parts, n * sizeof *c.kinds[k].parts);
-			assert_true(back.kinds[k].net_bandwidth == c.kinds[k].net_bandwidth && back.kinds[k].memory == c.kinds[k].memory);
-		}
-		buf_fini(&text);
-		buf_fini(&again);
-		cluster_free(&c);
-		cluster_free(&back);
-	}
-}
-
-static void json_of_many_nodes_is_short(void **state)
-{
-	(void)state;
-	struct cluster c = opened("dgx-h100:12500"), back;
-	struct buf text = BUF_INIT;
-	assert_int_equal(topo_json_write(&c, &text, NULL), 0);
-	assert_true(text.len < 120000); /* 391 leaves, a line of nodes each */
-	assert_non_null(strstr(buf_str(&text), "\"node[12480-12499]\""));
-	assert_int_equal(topo_json_read("it", text.data, text.len, &back, NULL), 0);
-	assert_int_equal(cluster_devices(&back), 100000);
-	buf_fini(&text);
-	cluster_free(&c);
-	cluster_free(&back);
-}
-
-static void json_by_hand_is_read(void **state)
-{
-	(void)state;
-	struct cluster c = opened("tests/machines/cluster.json");
-	assert_int_equal(c.n_nodes, 7);
-	assert_int_equal(cluster_devices(&c), 5 * 4 + 2 * 2);
-	assert_string_equal(c.nodes[3].name, "a11");
-	assert_string_equal(c.nodes[4].name, "login");
-	assert_int_equal(cluster_hops(&c, 0, 4), 1);
-	assert_int_equal(cluster_hops(&c, 0, 5), 2);
-	assert_true(cluster_joined(&c, 5, 6));
-	assert_int_equal(c.kinds[0].parts[0].numa, -1);
-	assert_int_equal(c.kinds[0].parts[3].nic, -1);
-	assert_float_equal(c.switches[1].up, 1e11, 1);
-	/* What an L40S is need not be said. */
-	assert_float_equal(c.kinds[0].device_flops, 362e12, 1e12);
-	assert_true(c.kinds[0].device_memory > 40e9 && c.kinds[0].device_bandwidth > 8e11 && c.kinds[1].device_flops <= 0);
-	assert_float_equal(c.kinds[1].link_bandwidth, 4.5e11, 1);
-	cluster_free(&c);
-}
-
-static void what_json_need_not_say_has_a_default(void **state)
-{
-	(void)state;
-	struct cluster c = taken("{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"n\"}]}");
-	assert_string_equal(c.name, "it");
-	assert_string_equal(c.kinds[0].device, "device");
-	assert_int_equal(c.nodes[0].kind, 0);
-	assert_int_equal(c.nodes[0].leaf, -1);
-	assert_int_equal(c.nodes[0].domain, -1);
-	cluster_free(&c);
-	c = taken("\xef\xbb\xbf{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"n\"}]}");
-	assert_int_equal(cluster_devices(&c), 2);
-	cluster_free(&c);
-}
-
-#define KINDS(inside) "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2" inside "}], \"nodes\": [{\"names\": \"n\"}]}"
-#define SYSTEM(inside) "<system version=\"1\"><cpu numaid=\"0\">" inside "</cpu></system>"
-#define GPU_ROWS "GPU0 X NV1 0-3\nGPU1 NV1 X 0-3\n"
-
-static void what_is_broken_is_refused_with_its_place(void **state)
-{
-	(void)state;
-	static const struct {
-		const char *text, *why;
-	} rows[] = {
-		{ "", "it is empty" },
-		{ " ", "no description" },
-		{ "hello", "no description" },
-		{ "<svg/>", "no description" },
-		{ "<topology>", "it:1" },
-		{ "<topology>\n<object type=\"Machine\">\n", "it:3" },
-		{ "<topology>\n<object type=\"Machine\"\n</topology>", "it:3" },
-		{ "<topology/>", "neither a GPU nor a core" },
-		{ "<!DOCTYPE topology [<!ENTITY a \"b\">]><topology>&a;</topology>", "entities" },
-		{ "<!DOCTYPE topology [<!ENTITY % a SYSTEM \"/etc/passwd\"> %a;]><topology/>", "entities" },
-		{ "<!DOCTYPE topology SYSTEM \"hwloc2.dtd\"><topology>&a;</topology>", "entity" },
-		{ "<topology><object type=\"PU\"/><distances2 name=\"NVLinkBandwidth\" nbobjs=\"0\"/></topology>", "no objects" },
-		{ "<topology><object type=\"PU\"/>\n<distances2 name=\"NVLinkBandwidth\" nbobjs=\"2\"><indexes>1</indexes></distances2></topology>",
-		  "it:2: matrix of distances: fewer objects" },
-		{ "<topology><object type=\"PU\"/><distances2 name=\"NVLinkBandwidth\" nbobjs=\"1\"><indexes>1</indexes><u64values>x</u64values></distances2>"
-		  "</topology>", "no number" },
-		{ "<topology><object type=\"PU\"/><distances2 name=\"NVLinkBandwidth\" nbobjs=\"1\"><indexes>1</indexes><u64values>1 2</u64values>"
-		  "</distances2></topology>", "more values" },
-		{ "<system version=\"1\"/>", "no <cpu>" },
-		{ "<graphs version=\"1\"/>", "NCCL_TOPO_DUMP_FILE" },
-		{ SYSTEM(""), "names no GPU" },
-		{ "<system version=\"1\">\n<cpu>\n</cpu></system>", "it:2: <cpu>: it has no numaid" },
-		{ "<system version=\"1\"><cpu numaid=\"99999\"/></system>", "no number of a NUMA domain" },
-		{ SYSTEM("\n<pci busid=\"0000:00:16.0\"/>"), "it:2: <pci>: it has no class" },
-		{ SYSTEM("<pci busid=\"0000:00:16.0\" class=\"0x030200\"><gpu dev=\"0\" sm=\"80\"><nvlink target=\"0\" count=\"-1\"/></gpu></pci>"), "its count" },
-		{ "GPU0 GPU1 CPU Affinity\nGPU0 X NV1 0-3\n", "row of GPU1 is missing" },
-		{ "GPU0 GPU1 CPU Affinity\nGPU0 X NV1\nGPU1 NV1\n", "it:3: fewer entries" },
-		{ "GPU0 GPU1 CPU Affinity\nGPU0 NV1 X\nGPU1 NV1 X\n", "it:2: its X" },
-		{ "GPU0 GPU1 CPU Affinity\nGPU0 X FOO\nGPU1 NV1 X\n", "it:2: fewer entries than columns, or one that is none" },
-		{ "GPU0 GPU1 CPU Affinity\nGPU0 X NV99\nGPU1 NV1 X\n", "it:2" },
-		{ "GPU0 GPU1 CPU Affinity\n" GPU_ROWS "GPU1 NV1 X 0-3\n", "it:4: a row of a GPU" },
-		{ "GPU0 GPU1 CPU Affinity NUMA Affinity\nGPU0 X SYS 0-3 99999999\nGPU1 SYS X 0 0\n", "NUMA affinity" },
-		{ "{", "it:1" },
-		{ "{}", "\"format\"" },
-		{ "{\"format\": \"muster cluster 1\"}", "\"kinds\"" },
-		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"devices\": 1}]}", "kinds[0]: \"name\": it is missing" },
-		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"\", \"devices\": 1}]}", "it is empty" },
-		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 0}]}", "kinds[0]: \"devices\": it must be a whole number from 1" },
-		{ KINDS(", \"memory\": -1"), "\"memory\": it must be a number" },
-		{ KINDS(", \"switched\": 1"), "true or false" },
-		{ KINDS(", \"device\": \"\\u001b[2J\""), "control characters" },
-		{ KINDS(", \"device\": \"\xc2\x9b" "2J\""), "control characters" },
-		{ KINDS(", \"device\": \"a\\u202eb\""), "control characters" },
-		{ KINDS(", \"device\": \"\\uffff\""), "control characters" },
-		{ KINDS(", \"parts\": [{}]"), "an entry for each device" },
-		{ KINDS(", \"parts\": [{\"nic\": 0}, {}]"), "kinds[0].parts[0]: \"nic\": it is no place" },
-		{ KINDS(", \"parts\": [{}, {\"numa\": 1}]"), "kinds[0].parts[1]: \"numa\"" },
-		{ KINDS(", \"link_types\": [{\"kind\": \"X\"}], \"links\": [[0, 0], [0, 0]]"), "the diagonal" },
-		{ KINDS(", \"link_types\": [{\"kind\": \"Y\"}], \"links\": [[0, 0], [0, 0]]"), "kinds[0].link_types[0]: \"kind\": it must be one of" },
-		{ KINDS(", \"links\": [[0, 0], [0, 0]]"), "no place in link_types" },
-		{ KINDS(", \"link_types\": [{\"kind\": \"X\"}], \"links\": [[0, 0]]"), "a row for each device" },
-		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"n[0-\"}]}", "nodes[0]: \"names\"" },
-		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"n\\u001bc\"}]}", "control characters" },
-		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"a b\"}]}", "blanks" },
-		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"n\", \"kind\": 1}]}", "\"kind\"" },
-		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 65536}], \"nodes\": [{\"names\": \"n[0-9999]\"}]}", "more nodes" },
-		{ "{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"switches\": [{\"parent\": 0}]}", "stands before" },
-	};
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct cluster c;
-		struct err e = ERR_INIT;
-		const struct topo_text in = { .file = "it", .text = rows[i].text, .len = strlen(rows[i].text) };
-		if (!topo_read_text(&in, &c, &e))
-			fail_msg("taken: %s", rows[i].text);
-		if (e.code != ERR_USAGE || strncmp(e.text, "it:", 3) || !strstr(e.text, rows[i].why))
-			fail_msg("%s\nis refused with \"%s\", without \"%s\"", rows[i].text, e.text, rows[i].why);
-	}
-}
-
-/* A file cut at any byte is refused, or read as what is left of a table that still is one. */
-static void cut_files_are_refused(void **state)
-{
-	(void)state;
-	static const char *const files[] = { "hwloc-3.xml", "hwloc-1.xml", "nccl-dump.xml", "cluster.json" };
-	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-		char path[128];
-		struct buf text = BUF_INIT;
-		snprintf(path, sizeof path, "tests/machines/%s", files[i]);
-		assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
-		const char *end = strrchr(buf_str(&text), files[i][0] == 'c' ? '}' : '>');
-		for (size_t len = 0; len < (size_t)(end - text.data); len += 7) {
-			struct cluster c;
-			struct err e = ERR_INIT;
-			char *cut = strndup(text.data, len);
-			const struct topo_text in = { .file = "it", .text = cut, .len = len };
-			assert_int_equal(topo_read_text(&in, &c, &e), -1);
-			assert_int_equal(e.code, ERR_USAGE);
-			free(cut);
-		}
-		buf_fini(&text);
-	}
-}
-
-static void deep_and_wide_documents_are_refused(void **state)
-{
-	(void)state;
-	struct buf deep = BUF_INIT, wide = BUF_INIT;
-	struct cluster c;
-	struct err e = ERR_INIT;
-	for (int i = 0; i < 200; i++)
-		buf_puts(&deep, i ? "<object>" : "<topology>");
-	buf_puts(&wide, "<topology><object");
-	for (int i = 0; i < 100; i++)
-		buf_printf(&wide, " a%d=\"\"", i);
-	buf_puts(&wide, "/></topology>");
-	const struct topo_text in = { .file = "it", .text = buf_str(&deep), .len = deep.len };
-	assert_int_equal(topo_read_text(&in, &c, &e), -1);
-	assert_non_null(strstr(e.text, "deeper"));
-	const struct topo_text in2 = { .file = "it", .text = buf_str(&wide), .len = wide.len };
-	assert_int_equal(topo_read_text(&in2, &c, &e), -1);
-	assert_non_null(strstr(e.text, "attributes"));
-	buf_fini(&deep);
-	buf_fini(&wide);
-}
-
-static void more_devices_than_a_machine_has_are_refused(void **state)
-{
-	(void)state;
-	struct buf text = BUF_INIT;
-	struct cluster c;
-	struct err e = ERR_INIT;
-	buf_puts(&text, "<system version=\"1\"><cpu numaid=\"0\">");
-	for (int i = 0; i < 1025; i++)
-		buf_printf(&text, "<pci busid=\"%04x:00:00.0\" class=\"0x030200\"/>", i);
-	buf_puts(&text, "</cpu></system>");
-	const struct topo_text in = { .file = "it", .text = buf_str(&text), .len = text.len };
-	assert_int_equal(topo_read_text(&in, &c, &e), -1);
-	assert_non_null(strstr(e.text, "more than 1024 devices"));
-	buf_fini(&text);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -655,14 +412,6 @@ int main(void)
 		cmocka_unit_test(a_port_below_every_cpu_is_one),
 		cmocka_unit_test(gpus_are_known_by_their_architecture),
 		cmocka_unit_test(slots_of_a_machine_without_gpus_are_as_many_as_asked),
-		cmocka_unit_test(json_is_read_back_as_it_was_written),
-		cmocka_unit_test(json_of_many_nodes_is_short),
-		cmocka_unit_test(json_by_hand_is_read),
-		cmocka_unit_test(what_json_need_not_say_has_a_default),
-		cmocka_unit_test(what_is_broken_is_refused_with_its_place),
-		cmocka_unit_test(cut_files_are_refused),
-		cmocka_unit_test(deep_and_wide_documents_are_refused),
-		cmocka_unit_test(more_devices_than_a_machine_has_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
