@@ -61,7 +61,8 @@ void memory_sizes_of(const struct job *job, const struct model_shape *m, const s
 	*out = s;
 }
 
-int memory_again(const struct memory_sizes *s, int lo, int hi)
+/* Layers of [lo, hi) that recompute. */
+static int memory_again(const struct memory_sizes *s, int lo, int hi)
 {
 	return s->every ? (hi + s->every - 1) / s->every - (lo + s->every - 1) / s->every : 0;
 }

@@ -28,8 +28,6 @@ struct memory_sizes {
 /* split: backward passes come in two halves (schedule_splits). */
 void memory_sizes_of(const struct job *job, const struct model_shape *m, const struct layout *l, int tp_rank, bool split, struct memory_sizes *out);
 
-/* Layers of [lo, hi) that recompute. */
-int memory_again(const struct memory_sizes *s, int lo, int hi);
 /* One micro-batch of a chunk in a slot. */
 double memory_slot(const struct memory_sizes *s, const struct stage *stage);
 /* Of it, what waits in host memory. */

@@ -36,7 +36,7 @@ int plan_groups(const struct cluster *c, int tp)
 	return n;
 }
 
-bool plan_room(const struct cluster *c, const struct layout *l)
+static bool plan_room(const struct cluster *c, const struct layout *l)
 {
 	return (int64_t)l->tp * l->cp * l->dp * l->pp <= plan_devices(c);
 }

@@ -209,7 +209,8 @@ int calibration_parse(const char *text, size_t n, const char *name, struct calib
 	return rc;
 }
 
-void calibration_default(char *path, size_t size)
+/* $XDG_CONFIG_HOME/muster/calibration.json, or below ~/.config; "" when neither is set. */
+static void calibration_default(char *path, size_t size)
 {
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 	*path = '\0';

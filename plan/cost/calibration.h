@@ -65,9 +65,6 @@ int calibration_parse(const char *text, size_t n, const char *name, struct calib
 int calibration_begin(const char *word, char *path, size_t size, struct calibration *out, struct err *e);
 int calibration_save(const struct calibration *c, const char *path, struct err *e);
 
-/* $XDG_CONFIG_HOME/muster/calibration.json, or below ~/.config; "" when neither is set. */
-void calibration_default(char *path, size_t size);
-
 /* Puts the measured figures and, where there are machines or exchanges, a copy of `measured` into the kinds of a cluster that is this host, or like it, and says so in its `figures`. word:
  * [launch] calibration. transport: [network] backend. `auto` passes over a file that is missing, damaged or another machine's; a
  * named one is refused then: ERR_USAGE. Presets keep their figures. */

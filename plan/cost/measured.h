@@ -55,7 +55,6 @@ struct measured {
 	struct measured_exchange exchanges[MEASURED_EXCHANGES];
 };
 
-const char *measured_op_word(enum measured_op op);
 const char *measured_transport_word(enum measured_transport transport);
 
 /* Replaces what is there of the same kind; what has no room is left out. */

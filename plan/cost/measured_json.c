@@ -12,11 +12,6 @@ static const char *const ops[] = {
 static const char *const transports[] = { [MEASURED_SHM] = "shm", [MEASURED_TCP] = "tcp" };
 static const char *const storages[] = { "fp32", "bf16" };
 
-const char *measured_op_word(enum measured_op op)
-{
-	return ops[op];
-}
-
 const char *measured_transport_word(enum measured_transport transport)
 {
 	return transports[transport];

@@ -11,10 +11,9 @@
 
 #include <stdbool.h>
 
-/* plan.c: devices of the cluster; tp groups that fit inside its nodes; whether there are enough devices. */
+/* plan.c: devices of the cluster; tp groups that fit inside its nodes. */
 int plan_devices(const struct cluster *c);
 int plan_groups(const struct cluster *c, int tp);
-bool plan_room(const struct cluster *c, const struct layout *l);
 /* plan.c: the largest dp for l's other degrees that the devices hold, the global batch divides by and ep divides; ep at least. */
 int plan_fill_dp(const struct job *job, const struct cluster *c, const struct layout *l);
 

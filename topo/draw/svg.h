@@ -59,6 +59,5 @@ void svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, double
 bool svg_has_hub(const struct node_kind *k);
 void svg_hub(struct svg *s, const struct node_kind *k, struct svg_box b, const double *at);
 void svg_device(struct svg *s, const struct node_kind *k, int device, struct svg_box b);
-double svg_width_of(const struct topo_link *l);
 
 #endif

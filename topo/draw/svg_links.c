@@ -13,7 +13,7 @@ static bool direct(const struct topo_link *l)
 	return l->kind == LINK_NVLINK || l->kind == LINK_XGMI;
 }
 
-double svg_width_of(const struct topo_link *l)
+static double svg_width_of(const struct topo_link *l)
 {
 	double w = 2 + 1.5 * (l->lanes > 0 ? l->lanes : 1);
 	return w > 8 ? 8 : w;

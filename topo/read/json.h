@@ -26,7 +26,4 @@ struct field {
 /* Each ends with a key of NULL. */
 extern const struct field fields_kind[], fields_device[], fields_nic[], fields_link[], fields_node[], fields_switch[];
 
-/* Appends to a list of names, as Slurm writes them: n[0-7,9],login. -1 for a name that holds ",[]". */
-int json_names(const struct cluster_node *nodes, int n, struct buf *out);
-
 #endif

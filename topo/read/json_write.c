@@ -163,7 +163,8 @@ static bool follows(const char *name, const char *next, int digits)
 	return own && !strcmp(want, next);
 }
 
-int json_names(const struct cluster_node *nodes, int n, struct buf *out)
+/* Appends to a list of names, as Slurm writes them: n[0-7,9],login. -1 for a name that holds ",[]". */
+static int json_names(const struct cluster_node *nodes, int n, struct buf *out)
 {
 	for (int i = 0; i < n;) {
 		const char *name = nodes[i].name;

@@ -18,7 +18,8 @@ static int step(const struct machine *m, int at, int *passed, double *bandwidth)
 	return p->parent;
 }
 
-enum link_kind near_places(const struct machine *m, int a, int b, double *bandwidth)
+/* The worst bridge on the way between two places, and in *bandwidth the narrowest link (0: not told). */
+static enum link_kind near_places(const struct machine *m, int a, int b, double *bandwidth)
 {
 	int from_a = 0, from_b = 0;
 	*bandwidth = 0;
@@ -63,7 +64,7 @@ struct topo_link near_gpus(const struct machine *m, int a, int b)
 	return l;
 }
 
-enum link_kind near_nic(const struct machine *m, int gpu, int nic)
+static enum link_kind near_nic(const struct machine *m, int gpu, int nic)
 {
 	double unused;
 	if (m->near)

@@ -4,12 +4,8 @@
 
 #include "topo/read/machine.h"
 
-/* The worst bridge on the way between two places, and in *bandwidth the narrowest link (0: not told). */
-enum link_kind near_places(const struct machine *m, int a, int b, double *bandwidth);
-
-/* Between GPUs, and between a GPU and an adapter, over PCIe. */
+/* Between GPUs over PCIe. */
 struct topo_link near_gpus(const struct machine *m, int a, int b);
-enum link_kind near_nic(const struct machine *m, int gpu, int nic);
 
 /* Every device's adapter: the nearest of those that are not far slower than the fastest; among equally near ones the devices
  * take turns. order[i] is the GPU that device i is. Fills nic and nic_link. */
