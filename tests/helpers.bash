@@ -4,6 +4,16 @@ top=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 MUSTER=${MUSTER:-$top/build/muster}
 losses=$top/build/tests/tools/losses
 
+# $lacking: why no cluster of one's own can be started here, by which tests skip; empty when one can.
+look_for_slurm() {
+	export lacking=""
+	local program
+	for program in slurmctld slurmd munged; do
+		command -v $program >/dev/null || lacking="$program is not installed"
+	done
+	[[ $(id -u) -eq 0 ]] || lacking="slurmd needs root"
+}
+
 # Packs a small text once a file: $data is its prefix.
 make_data() {
 	data=$BATS_FILE_TMPDIR/text

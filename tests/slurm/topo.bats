@@ -4,12 +4,7 @@
 load ../helpers
 
 setup_file() {
-	export lacking=""
-	local program
-	for program in slurmctld slurmd munged; do
-		command -v $program >/dev/null || lacking="$program is not installed"
-	done
-	[[ $(id -u) -eq 0 ]] || lacking="slurmd needs root"
+	look_for_slurm
 	[[ -z $lacking ]] || return 0
 	cluster=$(mktemp -d /tmp/slurm.XXXXXX)
 	export cluster
