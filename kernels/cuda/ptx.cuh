@@ -1,0 +1,140 @@
+/*
+ * ptx — every instruction that CUDA C++ has no word for, and dynamic shared memory.
+ *
+ * Kernels use these functions only, so that a double of this file (tests/gpu/emulator) can run them on a processor. All
+ * are for sm_80 and later. Meaning and layouts: PTX ISA 8.x, sections "cp.async", "ldmatrix" and "Matrix Fragments for
+ * mma.m16n8k16"; l is the lane, l / 4 its group, l % 4 its place in the group.
+ */
+#ifndef MUSTER_CUDA_PTX_CUH
+#define MUSTER_CUDA_PTX_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#include <cuda_runtime.h>
+
+#include <stdint.h>
+
+/* The block's dynamic shared memory, 128-byte aligned; every call gives the same start. */
+template <class T>
+__device__ __forceinline__ T *dynamic_shared()
+{
+	extern __shared__ __align__(128) unsigned char shared_bytes[];
+	return reinterpret_cast<T *>(shared_bytes);
+}
+
+__device__ __forceinline__ uint32_t shared_address(const void *p)
+{
+	return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* --- copies from global to shared memory that go on while the thread does --- */
+
+/* 16 bytes, both ends 16-byte aligned; zeros, with nothing read, unless `real`. */
+__device__ __forceinline__ void copy_async16(void *shared, const void *global, bool real)
+{
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+		     :: "r"(shared_address(shared)), "l"(global), "r"(real ? 16 : 0) : "memory");
+}
+
+/* Those of this thread since the last commit are one group. */
+__device__ __forceinline__ void copy_async_commit()
+{
+	asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Until at most the LEFT newest groups of this thread are under way. What other threads copied: after a barrier. */
+template <int LEFT>
+__device__ __forceinline__ void copy_async_wait()
+{
+	asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
+}
+
+/* --- matrices of 8 rows of 16 bytes, from shared memory into a warp's registers --- */
+
+/* Four of them: `row` of lanes 8i … 8i + 7 are the rows of matrix i. r[i]: elements 2 (l % 4) and the next of its row l / 4. */
+__device__ __forceinline__ void load_matrix4(uint32_t (&r)[4], const void *row)
+{
+	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+		     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)) : "memory");
+}
+
+/* The same of the transposed matrices. r[i]: elements l / 4 of its rows 2 (l % 4) and the next. */
+__device__ __forceinline__ void load_matrix4_trans(uint32_t (&r)[4], const void *row)
+{
+	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+		     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)) : "memory");
+}
+
+/* --- products of a warp --- */
+
+/*
+ * d[16,8] += a[16,16] · b[16,8], sums in fp32. Each register of a and b holds two neighbouring elements, the first in its
+ * low half; columns and rows k below are the first of two.
+ *     a[0], a[1]: rows l / 4, l / 4 + 8, k = 2 (l % 4);  a[2], a[3]: the same rows, k + 8
+ *     b0, b1: column l / 4, k = 2 (l % 4) and k + 8
+ *     d[0], d[1]: row l / 4, columns 2 (l % 4) and the next;  d[2], d[3]: row l / 4 + 8
+ */
+template <class T>
+__device__ __forceinline__ void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+
+template <>
+__device__ __forceinline__ void multiply_add<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+		     "{%0, %1, %2, %3};"
+		     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+template <>
+__device__ __forceinline__ void multiply_add<__half>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+		     "{%0, %1, %2, %3};"
+		     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* --- numbers --- */
+
+/* 2^x, 2 ulp; 0 below the smallest normal number, NaN of NaN. */
+__device__ __forceinline__ float exp2_fast(float x)
+{
+	float y;
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+}
+
+/* Two numbers rounded to the nearest even, `first` in the low half. */
+template <class T>
+__device__ __forceinline__ uint32_t pack2(float first, float second);
+
+template <>
+__device__ __forceinline__ uint32_t pack2<__nv_bfloat16>(float first, float second)
+{
+	uint32_t r;
+	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
+	return r;
+}
+
+template <>
+__device__ __forceinline__ uint32_t pack2<__half>(float first, float second)
+{
+	uint32_t r;
+	asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
+	return r;
+}
+
+/* Two fp8 numbers, `first` in the low byte, what is too large becomes the largest. In hardware from sm_89 on. */
+__device__ __forceinline__ uint16_t pack2_e4m3(float first, float second)
+{
+	return __nv_cvt_float2_to_fp8x2(make_float2(first, second), __NV_SATFINITE, __NV_E4M3);
+}
+
+__device__ __forceinline__ uint16_t pack2_e5m2(float first, float second)
+{
+	return __nv_cvt_float2_to_fp8x2(make_float2(first, second), __NV_SATFINITE, __NV_E5M2);
+}
+
+#endif
