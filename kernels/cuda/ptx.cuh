@@ -30,22 +30,22 @@ __device__ __forceinline__ uint32_t shared_address(const void *p)
 
 /* --- copies from global to shared memory that go on while the thread does --- */
 
-/* 16 bytes, both ends 16-byte aligned; zeros, with nothing read, unless `real`. */
-__device__ __forceinline__ void copy_async16(void *shared, const void *global, bool real)
+/* 16 bytes, both ends 16-byte aligned; zeros, with nothing read, unless `there`. */
+__device__ __forceinline__ void cp_async16_zfill(void *shared, const void *global, bool there)
 {
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-		     :: "r"(shared_address(shared)), "l"(global), "r"(real ? 16 : 0) : "memory");
+		     :: "r"(shared_address(shared)), "l"(global), "r"(there ? 16 : 0) : "memory");
 }
 
 /* Those of this thread since the last commit are one group. */
-__device__ __forceinline__ void copy_async_commit()
+__device__ __forceinline__ void cp_async_commit()
 {
 	asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
 /* Until at most the LEFT newest groups of this thread are under way. What other threads copied: after a barrier. */
 template <int LEFT>
-__device__ __forceinline__ void copy_async_wait()
+__device__ __forceinline__ void cp_async_wait()
 {
 	asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
 }
@@ -53,14 +53,14 @@ __device__ __forceinline__ void copy_async_wait()
 /* --- matrices of 8 rows of 16 bytes, from shared memory into a warp's registers --- */
 
 /* Four of them: `row` of lanes 8i … 8i + 7 are the rows of matrix i. r[i]: elements 2 (l % 4) and the next of its row l / 4. */
-__device__ __forceinline__ void load_matrix4(uint32_t (&r)[4], const void *row)
+__device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], const void *row)
 {
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
 		     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)) : "memory");
 }
 
 /* The same of the transposed matrices. r[i]: elements l / 4 of its rows 2 (l % 4) and the next. */
-__device__ __forceinline__ void load_matrix4_trans(uint32_t (&r)[4], const void *row)
+__device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row)
 {
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
 		     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)) : "memory");
@@ -72,34 +72,34 @@ __device__ __forceinline__ void load_matrix4_trans(uint32_t (&r)[4], const void 
  * d[16,8] += a[16,16] · b[16,8], sums in fp32. Each register of a and b holds two neighbouring elements, the first in its
  * low half; columns and rows k below are the first of two.
  *     a[0], a[1]: rows l / 4, l / 4 + 8, k = 2 (l % 4);  a[2], a[3]: the same rows, k + 8
- *     b0, b1: column l / 4, k = 2 (l % 4) and k + 8
+ *     b[0], b[1]: column l / 4, k = 2 (l % 4) and k + 8
  *     d[0], d[1]: row l / 4, columns 2 (l % 4) and the next;  d[2], d[3]: row l / 4 + 8
  */
 template <class T>
-__device__ __forceinline__ void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+__device__ __forceinline__ void mma_16816(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 
 template <>
-__device__ __forceinline__ void multiply_add<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+__device__ __forceinline__ void mma_16816<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
 	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
 		     "{%0, %1, %2, %3};"
 		     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 template <>
-__device__ __forceinline__ void multiply_add<__half>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+__device__ __forceinline__ void mma_16816<__half>(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
 	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
 		     "{%0, %1, %2, %3};"
 		     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 /* --- numbers --- */
 
 /* 2^x, 2 ulp; 0 below the smallest normal number, NaN of NaN. */
-__device__ __forceinline__ float exp2_fast(float x)
+__device__ __forceinline__ float exp2_approx(float x)
 {
 	float y;
 	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
