@@ -168,6 +168,8 @@ struct job {
  * override it, a later word an earlier one. All checks that need no cluster are made; of a job with open keys those of the
  * model's sizes alone. A job without a name gets the file's, without folder and ".ini". */
 int job_load(const char *path, const char *const *words, int n_words, struct job *out, struct err *e);
+/* The same without a file. */
+int job_words(const char *const *words, int n, struct job *out, struct err *e);
 /* The same from text, for the agent and the fuzzer; `name` stands for the file in errors. */
 int job_parse(const char *text, const char *name, struct job *out, struct err *e);
 /* The words that open every key a search may decide, "parallel.tp=auto" and so on, for job_load: how many (JOB_OPEN_MOST at most). */

@@ -54,6 +54,11 @@ const char *job_shown(const char *text, char out[JOB_SHOWN]);
 /* The first byte of s[0, n) that is not part of printable UTF-8 text, or NULL. Tabs are printable. */
 const char *job_unprintable(const char *s, size_t n);
 
+/* Cuts blanks off both ends of s[0, *n): where it begins now. */
+const char *job_trim(const char *s, size_t *n);
+/* As much of from[0, n) as to[size] holds, and a NUL behind it. */
+void job_copy(char *to, size_t size, const char *from, size_t n);
+
 /* -1 when there is none. */
 int job_key_find(const char *section, const char *name);
 int job_key_at(size_t offset);
@@ -75,6 +80,12 @@ void job_hint_section(const char *section, struct buf *out);
 void job_hint_key(const char *section, const char *name, struct buf *out);
 /* The word of the list that is nearest to `text`, or NULL when none is near. */
 const char *job_nearest(const char *text, const char *const *words);
+
+/* A job as it is read: every default; a key's value from a line of src (as in job_source); words, which override what the file
+ * has given, and then all checks. */
+void job_defaults(struct job *job);
+int job_set(struct job *job, struct job_source *src, int key, int line, const char *value, struct err *e);
+int job_take_words(struct job *job, struct job_source *src, const char *const *words, int n, struct err *e);
 
 /* Contradictions between keys that are each right. */
 int job_check(const struct job *job, const struct job_source *src, struct err *e);

@@ -58,3 +58,27 @@ const char *job_unprintable(const char *s, size_t n)
 	}
 	return NULL;
 }
+
+static bool blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+const char *job_trim(const char *s, size_t *n)
+{
+	while (*n && blank(*s)) {
+		s++;
+		--*n;
+	}
+	while (*n && blank(s[*n - 1]))
+		--*n;
+	return s;
+}
+
+void job_copy(char *to, size_t size, const char *from, size_t n)
+{
+	if (n > size - 1)
+		n = size - 1;
+	memcpy(to, from, n);
+	to[n] = '\0';
+}
