@@ -14,6 +14,7 @@ static const struct backend {
 } backends[] = {
 	{ "cpu", sizeof(float), cpu_fill, NULL },
 	{ "plain", sizeof(float), plain_fill, NULL },
+	{ "cuda", sizeof(float), NULL, NULL }, /* kernels/device.c opens it */
 	/* for tests and measurements */
 	{ "plain64", sizeof(double), plain64_fill, NULL },
 	{ "cpu-v4", sizeof(float), cpu_fill, "v4" },
@@ -34,20 +35,42 @@ static const struct backend *backend_find(const char *name, size_t len)
 
 static int scratch_reserve(struct kern *k, struct err *e)
 {
-	k->scratch = mmap(NULL, (size_t)k->threads * KERN_SCRATCH, PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (k->scratch == MAP_FAILED)
+	void *p = mmap(NULL, (size_t)k->threads * KERN_SCRATCH, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
 		return err_errno(e, ERR_NOMEM, "backend %s: cannot reserve %zu MiB of address space for scratch; "
 				 "use fewer threads or raise ulimit -v", k->ops.name, (size_t)k->threads * (KERN_SCRATCH >> 20));
+	k->scratch = p;
 	return 0;
+}
+
+/* By the processor's threads, with scratch for each. */
+static int open_host(struct kern *k, const struct backend *b, const char *storage, struct err *e)
+{
+	if (b->fill(k, b->variant, e) < 0 || scratch_reserve(k, e) < 0)
+		return -1;
+	return storage ? narrow_open(k, storage, e) : 0;
+}
+
+static int open_cuda(struct kern *k, const char *storage, int device, struct err *e)
+{
+	if (storage && strcmp(storage, "bf16") && strcmp(storage, "fp16"))
+		return err_set(e, ERR_USAGE, "backend cuda:%s: no such storage type of this backend; use bf16 or fp16", storage);
+	return cuda_open(k, storage, device, e);
 }
 
 int kern_open(const char *backend, int threads, struct kern **out, struct err *e)
 {
+	return kern_open_device(backend, threads, 0, out, e);
+}
+
+int kern_open_device(const char *backend, int threads, int device, struct kern **out, struct err *e)
+{
 	size_t len = strcspn(backend, ":");
+	const char *storage = backend[len] ? backend + len + 1 : NULL;
 	const struct backend *b = backend_find(backend, len);
 	if (!b)
-		return err_set(e, ERR_USAGE, "backend '%s': there is none of that name; use cpu or plain, "
+		return err_set(e, ERR_USAGE, "backend '%s': there is none of that name; use cpu, cuda or plain, "
 			       "with :bf16 or :fp16 behind it for storage of 2 bytes", backend);
 	if (threads < 1 || threads > THREADS_MAX)
 		return err_set(e, ERR_USAGE, "backend %s: %d threads; use 1 to %d", backend, threads, THREADS_MAX);
@@ -57,18 +80,12 @@ int kern_open(const char *backend, int threads, struct kern **out, struct err *e
 	k->threads = threads;
 	k->element = b->element;
 	k->ops.name = b->name;
-	if (b->fill(k, b->variant, e) < 0 || scratch_reserve(k, e) < 0)
-		goto free_kern;
-	if (backend[len] && narrow_open(k, backend + len + 1, e) < 0)
-		goto close_kern;
+	if ((b->fill ? open_host(k, b, storage, e) : open_cuda(k, storage, device, e)) < 0) {
+		kern_close(k);
+		return -1;
+	}
 	*out = k;
 	return 0;
-close_kern:
-	kern_close(k);
-	return -1;
-free_kern:
-	free(k);
-	return -1;
 }
 
 void kern_close(struct kern *k)
@@ -77,7 +94,10 @@ void kern_close(struct kern *k)
 		return;
 	narrow_close(k);
 	kern_free_all(k);
-	munmap(k->scratch, (size_t)k->threads * KERN_SCRATCH);
+	if (k->device)
+		k->device->close(k);
+	if (k->scratch)
+		munmap(k->scratch, (size_t)k->threads * KERN_SCRATCH);
 	free(k);
 }
 
@@ -98,31 +118,54 @@ size_t kern_width(const struct kern *k)
 
 enum { PATTERN = 1021 };
 
-static void fill_pattern(struct kern *k, void *p, int64_t count)
+/* Numbers that repeat: the first ones are stored by the backend, the others are copies of those. */
+static void fill_pattern(struct kern *k, void *p, int64_t count, float *numbers)
 {
-	double x[PATTERN];
-	float narrower[PATTERN];
-	for (int i = 0; i < PATTERN; i++) {
-		x[i] = (double)((uint64_t)i * 2654435761u % PATTERN) / PATTERN - 0.5;
-		narrower[i] = (float)x[i];
-	}
-	for (int64_t at = 0; at < count; at += PATTERN) {
-		int64_t n = count - at < PATTERN ? count - at : PATTERN;
-		if (k->element == sizeof *x)
-			memcpy((double *)p + at, x, (size_t)n * sizeof *x);
-		else
-			k->ops.narrow(k, (char *)p + (size_t)at * k->element, narrower, n, NULL, 0);
+	int64_t made = count < PATTERN ? count : PATTERN;
+	k->ops.narrow(k, p, numbers, made, NULL, 0);
+	for (int64_t n; made < count; made += n) {
+		n = count - made < made ? count - made : made;
+		kern_copy(k, (char *)p + (size_t)made * k->element, p, (size_t)n * k->element);
 	}
 }
 
-/* The fastest product counts: what else runs on the machine only slows the others. */
+/* In the kern's memory: floats, or doubles where those are the storage. */
+static float *pattern(struct kern *k)
+{
+	double x[PATTERN];
+	float single[PATTERN];
+	for (int i = 0; i < PATTERN; i++) {
+		x[i] = (double)((uint64_t)i * 2654435761u % PATTERN) / PATTERN - 0.5;
+		single[i] = (float)x[i];
+	}
+	float *p = kern_alloc(k, sizeof x);
+	if (p && k->element == sizeof *x)
+		kern_put(k, p, x, sizeof x);
+	else if (p)
+		kern_put(k, p, single, sizeof single);
+	return p;
+}
+
+/* Products that are measured together: on a device so many that waiting for them does not count. */
+enum { GEMM_QUEUED = 8 };
+
+/* The fastest product counts: what else runs on the machine only slows the others. The first one is not measured on a device,
+ * where it looks for the way that suits the size. */
 static double gemm_best(struct kern *k, void *const m[3], int64_t n, double seconds)
 {
+	int queued = kern_on_host(k) ? 1 : GEMM_QUEUED;
 	double end = clock_s() + seconds, best = 0;
-	do {
-		double start = clock_s();
+	if (!kern_on_host(k))
 		k->ops.linear_fwd(k, m[0], m[1], m[2], NULL, n, n, n);
-		double rate = 2.0 * (double)n * (double)n * (double)n / (clock_s() - start);
+	do {
+		if (kern_sync(k, NULL) < 0)
+			return 0;
+		double start = clock_s();
+		for (int i = 0; i < queued; i++)
+			k->ops.linear_fwd(k, m[0], m[1], m[2], NULL, n, n, n);
+		if (kern_sync(k, NULL) < 0)
+			return 0;
+		double rate = 2.0 * (double)n * (double)n * (double)n * queued / (clock_s() - start);
 		best = rate > best ? rate : best;
 	} while (clock_s() < end);
 	return best;
@@ -131,13 +174,15 @@ static double gemm_best(struct kern *k, void *const m[3], int64_t n, double seco
 double kern_gemm_flops(struct kern *k, int64_t n, double seconds)
 {
 	void *m[3];
+	float *numbers = pattern(k);
 	double best = 0;
 	int made = 0;
-	while (made < 3 && (m[made] = kern_alloc(k, (size_t)(n * n) * k->element)))
-		fill_pattern(k, m[made++], n * n);
+	while (numbers && made < 3 && (m[made] = kern_alloc(k, (size_t)(n * n) * k->element)))
+		fill_pattern(k, m[made++], n * n, numbers);
 	if (made == 3)
 		best = gemm_best(k, m, n, seconds);
 	while (made)
 		kern_free(k, m[--made]);
+	kern_free(k, numbers);
 	return best;
 }

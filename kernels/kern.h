@@ -18,6 +18,30 @@
 struct block;  /* one kern_alloc */
 struct narrow; /* a storage type of 2 bytes over the backend */
 
+/*
+ * What a backend on a device does in place of the host's own memory. Calls are queued in the order of the ops, and what
+ * goes wrong shows up in `get`, `sync` and `recorded`. ops.h says what each means.
+ */
+struct kern_device {
+	void *(*alloc)(struct kern *k, size_t bytes); /* zeroed; NULL: no memory */
+	void (*free)(struct kern *k, void *p);
+	void (*zero)(struct kern *k, void *p, size_t bytes);
+	void (*put)(struct kern *k, void *to, const void *from, size_t bytes);
+	int (*get)(struct kern *k, void *to, const void *from, size_t bytes, struct err *e);
+	void (*copy)(struct kern *k, void *to, const void *from, size_t bytes);
+	int (*sync)(struct kern *k, struct err *e);
+	void *(*stream)(struct kern *k);
+	void *(*host_alloc)(struct kern *k, size_t bytes);
+	void (*host_free)(struct kern *k, void *p);
+	uint64_t (*side_copy)(struct kern *k, void *to, const void *from, size_t bytes);
+	void (*side_wait)(struct kern *k, uint64_t ticket);
+	bool (*record)(struct kern *k);
+	int (*recorded)(struct kern *k, struct kern_tape **out, struct err *e);
+	void (*replay)(struct kern *k, struct kern_tape *t);
+	void (*tape_free)(struct kern *k, struct kern_tape *t);
+	void (*close)(struct kern *k); /* after all memory was freed */
+};
+
 struct kern {
 	struct ops ops;
 	const char *isa;       /* the instruction set it uses, such as "v3"; "base": any processor's */
@@ -27,6 +51,8 @@ struct kern {
 	struct block *blocks;
 	size_t bytes, peak;    /* kern_alloc'ed now, and at most */
 	struct narrow *narrow; /* NULL: the backend's own storage type */
+	const struct kern_device *device; /* NULL: the host */
+	void *state;           /* of the device's backend */
 };
 
 /* The scratch of thread t; neighbours lie one after the other. */
@@ -43,6 +69,15 @@ void kern_free_all(struct kern *k);
 int plain_fill(struct kern *k, const char *variant, struct err *e);
 int plain64_fill(struct kern *k, const char *variant, struct err *e);
 int cpu_fill(struct kern *k, const char *variant, struct err *e);
+
+/* Ops that host backends have in common: those made of others, and the places of experts' rows. */
+void kern_composed(struct ops *o);
+void kern_places(struct ops *o);
+
+/* Opens "cuda" out of libmuster-cuda.so, which exports cuda_open_fn under the name muster_kern_cuda. storage: NULL (fp32), "bf16" or
+ * "fp16". It sets k's table of ops, element, device, state and isa. size: of struct kern, which both must know alike. */
+typedef int cuda_open_fn(struct kern *k, size_t size, const char *storage, int device, struct err *e);
+int cuda_open(struct kern *k, const char *storage, int device, struct err *e);
 
 /* Makes an opened fp32 backend store in `storage`, "bf16" or "fp16". */
 int narrow_open(struct kern *k, const char *storage, struct err *e);

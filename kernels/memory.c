@@ -1,4 +1,4 @@
-/* Memory of the CPU backends: zeroed pages from the kernel for what is large, huge where it offers them. */
+/* Memory of a kern: of its device, or zeroed pages from the kernel for what is large, huge where it offers them. */
 #include "kernels/kern.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ struct block {
 	struct block *next;
 	void *p;
 	size_t bytes;   /* as asked for */
-	void *map;      /* NULL when it came from the heap */
+	void *map;      /* NULL when it came from the heap, or from a device */
 	size_t map_len;
 };
 
@@ -37,12 +37,19 @@ static bool block_heap(struct block *b, size_t bytes)
 	return b->p != NULL;
 }
 
+static bool block_take(struct kern *k, struct block *b, size_t bytes)
+{
+	if (k->device)
+		return (b->p = k->device->alloc(k, bytes)) != NULL;
+	return bytes >= huge ? block_map(b, bytes) : block_heap(b, bytes);
+}
+
 void *kern_alloc(struct kern *k, size_t bytes)
 {
 	struct block *b = calloc(1, sizeof *b);
 	if (!b)
 		return NULL;
-	if (bytes > SIZE_MAX / 2 || !(bytes >= huge ? block_map(b, bytes) : block_heap(b, bytes))) {
+	if (bytes > SIZE_MAX / 2 || !block_take(k, b, bytes)) {
 		free(b);
 		return NULL;
 	}
@@ -55,9 +62,11 @@ void *kern_alloc(struct kern *k, size_t bytes)
 	return b->p;
 }
 
-static void block_release(struct block *b)
+static void block_release(struct kern *k, struct block *b)
 {
-	if (b->map)
+	if (k->device)
+		k->device->free(k, b->p);
+	else if (b->map)
 		munmap(b->map, b->map_len);
 	else
 		free(b->p);
@@ -72,7 +81,7 @@ void kern_free(struct kern *k, void *p)
 			continue;
 		*at = b->next;
 		k->bytes -= b->bytes;
-		block_release(b);
+		block_release(k, b);
 		return;
 	}
 }
@@ -88,8 +97,78 @@ size_t kern_peak(const struct kern *k)
 	return k->peak;
 }
 
+bool kern_on_host(const struct kern *k)
+{
+	return !k->device;
+}
+
 void kern_zero(struct kern *k, void *p, size_t bytes)
 {
-	(void)k;
-	memset(p, 0, bytes);
+	if (k->device)
+		k->device->zero(k, p, bytes);
+	else
+		memset(p, 0, bytes);
+}
+
+void kern_copy(struct kern *k, void *to, const void *from, size_t bytes)
+{
+	if (k->device)
+		k->device->copy(k, to, from, bytes);
+	else
+		memcpy(to, from, bytes);
+}
+
+void kern_put(struct kern *k, void *to, const void *from, size_t bytes)
+{
+	if (k->device)
+		k->device->put(k, to, from, bytes);
+	else
+		memcpy(to, from, bytes);
+}
+
+int kern_get(struct kern *k, void *to, const void *from, size_t bytes, struct err *e)
+{
+	if (k->device)
+		return k->device->get(k, to, from, bytes, e);
+	memcpy(to, from, bytes);
+	return 0;
+}
+
+int kern_sync(struct kern *k, struct err *e)
+{
+	return k->device ? k->device->sync(k, e) : 0;
+}
+
+void *kern_stream(struct kern *k)
+{
+	return k->device ? k->device->stream(k) : NULL;
+}
+
+void *kern_host_alloc(struct kern *k, size_t bytes)
+{
+	if (k->device)
+		return k->device->host_alloc(k, bytes);
+	return aligned_alloc(ALIGN, bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN);
+}
+
+void kern_host_free(struct kern *k, void *p)
+{
+	if (k->device)
+		k->device->host_free(k, p);
+	else
+		free(p);
+}
+
+uint64_t kern_side_copy(struct kern *k, void *to, const void *from, size_t bytes)
+{
+	if (k->device)
+		return k->device->side_copy(k, to, from, bytes);
+	memcpy(to, from, bytes);
+	return 0;
+}
+
+void kern_side_wait(struct kern *k, uint64_t ticket)
+{
+	if (k->device)
+		k->device->side_wait(k, ticket);
 }

@@ -5,14 +5,15 @@
  * (`void *` here: fp32, bf16 or fp16); statistics, losses, gradients of weights,
  * tables and optimizer state are always fp32 (`float *`), and every sum is
  * accumulated in fp32 or wider. n counts tokens, b sequences. "sets" overwrites
- * an output, "adds" accumulates into it. No op allocates or fails: scratch belongs
- * to the kern. A row (a token's logits, its ffn, what its experts give) has at most 512 Ki elements.
+ * an output, "adds" accumulates into it. All arrays lie in the kern's memory, which may be a
+ * device's, unless "host" is said. On a device a call queues the op and returns. No op allocates
+ * or fails: scratch belongs to the kern. A row (a token's logits, its ffn, what its experts give) has at most 512 Ki elements.
  *
  * The plain backend ("plain", kernels/plain/) is the specification: loops one
  * can read, sums in double. Every other backend is held against it by
  * tests/conform.
  *
- * Each op gives the same bits for the same inputs and the same number of threads.
+ * Each op gives the same bits for the same inputs, the same alignment of its arrays and the same number of threads.
  *
  * To add an op: (1) a line here with its shapes, (2) its loops in
  * kernels/plain/, (3) its fast form in the other backends, (4) its row in
@@ -28,7 +29,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct kern; /* an opened backend: threads, scratch, later a stream. One thread at a time uses it. */
+struct kern; /* an opened backend: threads and scratch, or a device and its stream. One thread at a time uses it. */
+struct kern_tape; /* calls that were noted, for kern_replay */
 
 /* Dropout: element i of the global tensor is kept when word i % 4 of philox4(key, i / 4), as a number in [0, 1), is at
  * least p. Kept ones are multiplied by 1 / (1 - p), the others become 0. The same whatever part of the tensor an op sees. */
@@ -79,15 +81,29 @@ struct rope_shape {
 	int64_t seq;          /* rows of the tables; token i of n uses row i % seq */
 };
 
-/* One slice of the flat parameter buffer for the optimizer. */
+/* A stretch of parameters that the optimizer updates. Lists of them are the host's. */
+struct update {
+	float *p;
+	const float *g;
+	float *m, *v;          /* moments; v: adamw's alone */
+	int64_t count;
+	float weight_decay;
+	/* NULL, or the storage form of p, which is set too: rounded to the nearest even, or, when `random`, as `narrow` does with
+	 * this key and first. */
+	void *stored;
+	bool random;
+	struct philox_key key;
+	uint64_t first;
+};
+
 struct adamw_args {
-	float lr, beta1, beta2, eps, weight_decay;
+	float lr, beta1, beta2, eps;
 	float grad_scale;      /* multiplies the gradient first: clipping */
 	int64_t step;          /* from 1, for the bias correction */
 };
 
 struct sgd_args {
-	float lr, momentum, weight_decay;
+	float lr, momentum;
 	float grad_scale;
 	int64_t step; /* from 1 */
 };
@@ -104,6 +120,21 @@ struct ops {
 	/* dw[out,in] += dyᵀ · x; dbias[out] += column sums of dy (NULL to skip). */
 	void (*linear_bwd_weight)(struct kern *k, float *dw, float *dbias, const void *dy, const void *x,
 				  int64_t n, int64_t in, int64_t out);
+
+	/* GELU fused with the product before it: pre[n,out] = x · wᵀ + bias (bias may be NULL), y = gelu(pre). Sets both. */
+	void (*linear_gelu_fwd)(struct kern *k, void *y, void *pre, const void *x, const void *w, const void *bias,
+				int64_t n, int64_t in, int64_t out);
+	/* And with that after it, going back: dpre[n,in] = (dy[n,out] · w[out,in]) * gelu'(pre[n,in]). Sets dpre. */
+	void (*linear_gelu_bwd)(struct kern *k, void *dpre, const void *dy, const void *w, const void *pre,
+				int64_t n, int64_t in, int64_t out);
+	/* Grouped products, linear_fwd, _bwd_input and _bwd_weight of each group: group i has rows[i] (host) rows of x and y, one
+	 * group behind the other, and its weights begin at element i * stride of w, of dw. */
+	void (*grouped_fwd)(struct kern *k, void *y, const void *x, const void *w, int64_t stride, const int64_t *rows, int groups,
+			    int64_t in, int64_t out);
+	void (*grouped_bwd_input)(struct kern *k, void *dx, const void *dy, const void *w, int64_t stride, const int64_t *rows,
+				  int groups, int64_t in, int64_t out);
+	void (*grouped_bwd_weight)(struct kern *k, float *dw, int64_t stride, const void *dy, const void *x, const int64_t *rows,
+				   int groups, int64_t in, int64_t out);
 
 	/* sum = x + r when r is not NULL (then sum must not be NULL; sum may be x), else the input is x.
 	 * y = (input - mean) * rstd * w + bias. mean, rstd: [n], kept for the backward pass. */
@@ -167,6 +198,19 @@ struct ops {
 	void (*route_bwd)(struct kern *k, float *dlogits, const float *dweights, const int32_t *chosen, const float *weights,
 			  const float *probs, const float *lse, const float *aux, float z, int64_t n, int64_t e, int64_t top,
 			  bool before);
+	/* choices [pieces, e] is set: how often the tokens of each piece chose each expert; `length` tokens a piece, n in all. */
+	void (*route_count)(struct kern *k, int64_t *choices, const int32_t *chosen, int64_t n, int64_t e, int64_t top, int64_t length);
+	/* at[n,top] is set: 0 where kept, -1 where the choice, counted in order of tokens, goes beyond `most` of its expert in its
+	 * piece. before [pieces, e]: choices that count as taken already; NULL: none. */
+	void (*route_drop)(struct kern *k, int64_t *at, const int32_t *chosen, const int64_t *before, int64_t n, int64_t e, int64_t top,
+			   int64_t length, int64_t most);
+	/* Rows by expert, within one by token. counts [e] is set to the choices kept; at[n,top] becomes the row of each choice, those
+	 * < 0 stay; from[row] the token of each row, set for the rows that there are. */
+	void (*route_place)(struct kern *k, int64_t *counts, int64_t *at, int64_t *from, const int32_t *chosen, int64_t n, int64_t e,
+			    int64_t top);
+	/* *loss += aux * sum over t, x of load[t / seq, x] probs[t,x] + z * sum over t of lse[t]²; in double. */
+	void (*route_loss)(struct kern *k, double *loss, const float *load, const float *probs, const float *lse, int64_t n, int64_t e,
+			   int64_t seq, double aux, double z);
 	/* y[i] = x[from[i]] for i of n; from < 0: zeros. */
 	void (*gather_rows)(struct kern *k, void *y, const void *x, const int64_t *from, int64_t n, int64_t c);
 	/* y[i y_row + j] = x[i x_row + j] for i of n, j of c: a block of columns. */
@@ -189,6 +233,8 @@ struct ops {
 			 const int32_t *targets, int64_t n, int64_t v, int32_t lo);
 	void (*xent_grad)(struct kern *k, void *logits, const float *sum, const int32_t *targets,
 			  float scale, int64_t n, int64_t v, int32_t lo);
+	/* *loss += the sum over i of log(sum[i]) - target[i], in double. */
+	void (*xent_loss)(struct kern *k, double *loss, const float *sum, const float *target, int64_t n);
 
 	/* y += x (fp32 sum of activations), count elements. */
 	void (*add)(struct kern *k, void *y, const void *x, int64_t count);
@@ -202,34 +248,70 @@ struct ops {
 	 * (element first + i of the key's stream decides; Gupta et al., arXiv 1502.02551). */
 	void (*widen)(struct kern *k, float *y, const void *x, int64_t count);
 	void (*narrow)(struct kern *k, void *y, const float *x, int64_t count, const struct philox_key *key, uint64_t first);
-	/* Sum of squares, in double; not finite when an element is not. */
-	double (*sqnorm)(struct kern *k, const float *x, int64_t count);
-	/* AdamW (Loshchilov and Hutter, arXiv 1711.05101): decoupled decay p -= lr * weight_decay * p. */
-	void (*adamw)(struct kern *k, float *p, const float *g, float *m, float *v, int64_t count,
-		      const struct adamw_args *a);
+	/* *sum += the sum of squares, in double; not finite when an element is not. */
+	void (*sqnorm)(struct kern *k, double *sum, const float *x, int64_t count);
+	/* AdamW (Loshchilov and Hutter, arXiv 1711.05101): decoupled decay p -= lr * weight_decay * p. n updates, which share nothing. */
+	void (*adamw)(struct kern *k, const struct update *u, int n, const struct adamw_args *a);
 	/* SGD with momentum (PyTorch's form): g' = scale g + decay p; m = momentum m + g' (m = g' at step 1); p -= lr m. */
-	void (*sgd)(struct kern *k, float *p, const float *g, float *m, int64_t count, const struct sgd_args *a);
+	void (*sgd)(struct kern *k, const struct update *u, int n, const struct sgd_args *a);
 };
 
-/* One list of backends: "plain", "cpu" (later "cuda"), each in storage fp32, or with ":bf16" or ":fp16" behind its name in
- * that one. threads >= 1. Storage of 2 bytes on a processor takes KERN_NARROW_LANE bytes of scratch a thread, from
- * kern_open on, whatever the shapes; kern_peak counts it. For tests and measurements also "cpu-v2", "cpu-v3", "cpu-v4",
- * the same built for one level of x86-64 (refused where the processor lacks it), and "plain64": plain on doubles, where
- * every void * and float * of the ops points at doubles. */
+/* One list of backends: "plain", "cpu", "cuda", each in storage fp32, or with ":bf16" or ":fp16" behind its name in
+ * that one. threads >= 1; of cuda they do not count. Storage of 2 bytes on a processor takes KERN_NARROW_LANE bytes of
+ * scratch a thread, from kern_open on, whatever the shapes; kern_peak counts it. For tests and measurements also "cpu-v2",
+ * "cpu-v3", "cpu-v4", the same built for one level of x86-64 (refused where the processor lacks it), and "plain64": plain on
+ * doubles, where every void * and float * of the ops points at doubles.
+ *
+ * cuda is in libmuster-cuda.so, which lies beside the running program. device: which of the devices that this process sees;
+ * kern_open takes the first. Processors have no devices. */
 enum { KERN_NARROW_LANE = 16 << 20 };
 int kern_open(const char *backend, int threads, struct kern **out, struct err *e);
+int kern_open_device(const char *backend, int threads, int device, struct kern **out, struct err *e);
+/* Waits for what is queued. */
 void kern_close(struct kern *k);
 const struct ops *kern_ops(const struct kern *k);
 int kern_threads(const struct kern *k);
 /* Bytes of a storage element: 4 or 2 (8 of plain64). */
 size_t kern_width(const struct kern *k);
 
-/* Memory of the backend's device, zeroed, 64-byte aligned or better; huge pages where they help. */
+/* --- Memory. On the host it is plain memory and everything below is done when it returns. --- */
+
+/* Whether the host may read and write the kern's memory itself, and an op is done when it returns. */
+bool kern_on_host(const struct kern *k);
+/* The kern's memory, zeroed, 64-byte aligned or better (256 on a device); huge pages where they help. NULL: there is no more. */
 void *kern_alloc(struct kern *k, size_t bytes);
+/* After the ops and side copies that are queued. */
 void kern_free(struct kern *k, void *p);
-void kern_zero(struct kern *k, void *p, size_t bytes);
 /* Largest sum of kern_alloc'ed bytes so far. */
 size_t kern_peak(const struct kern *k);
+
+/* In the order of the ops: zeros; a copy inside the kern's memory, of parts that do not overlap; a copy from the host's memory,
+ * which may be used again at once. */
+void kern_zero(struct kern *k, void *p, size_t bytes);
+void kern_copy(struct kern *k, void *to, const void *from, size_t bytes);
+void kern_put(struct kern *k, void *to, const void *from, size_t bytes);
+/* A copy to the host's memory after what is queued, for which it waits. The first error of anything that was queued. */
+int kern_get(struct kern *k, void *to, const void *from, size_t bytes, struct err *e);
+/* Waits for what is queued. The first error of any of it; an error stays. */
+int kern_sync(struct kern *k, struct err *e);
+/* The stream on which ops are queued, for comm_stream; NULL on the host. */
+void *kern_stream(struct kern *k);
+
+/* Memory of the host from and to which the device copies at full speed. NULL: there is none. */
+void *kern_host_alloc(struct kern *k, size_t bytes);
+void kern_host_free(struct kern *k, void *p);
+/* Copies beside the ops, between the kern's memory and that of kern_host_alloc, in order among themselves. One begins after the ops
+ * queued so far. Its ticket is for kern_side_wait: what is queued after that comes after the copy. */
+uint64_t kern_side_copy(struct kern *k, void *to, const void *from, size_t bytes);
+void kern_side_wait(struct kern *k, uint64_t ticket);
+
+/* Ops, kern_copy and kern_zero between kern_record and kern_recorded are noted instead of carried out; kern_replay queues
+ * them all, any number of times, with the arguments of then (what they point at on the host was read then). No other call of the
+ * kern, and no kern_alloc or kern_free, between the two. A tape ends before its kern does. */
+bool kern_record(struct kern *k);   /* false: this backend does not record; carry on without */
+int kern_recorded(struct kern *k, struct kern_tape **out, struct err *e);
+void kern_replay(struct kern *k, struct kern_tape *t);
+void kern_tape_free(struct kern *k, struct kern_tape *t); /* takes NULL */
 
 /* Square matrix products of size n for about `seconds`: FLOP/s of the fastest one by the backend's own BLAS, with the
  * kern's threads. 0 when there is no memory for the matrices. */

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Pieces that lie side by side in all their buffers and have the same decay: one call updates them. */
+/* Pieces that lie side by side in all their buffers and have the same decay: one update. */
 struct run {
 	float *master, *grad;
 	int64_t at, count;
@@ -23,7 +23,7 @@ struct step {
 struct optimizer {
 	const char *name;
 	const char *moments[OPTIM_MOMENTS_MOST]; /* NULL: fewer */
-	void (*update)(struct optim *o, const struct run *r, const struct step *s);
+	void (*update)(struct optim *o, const struct step *s);
 };
 
 struct optim {
@@ -36,22 +36,31 @@ struct optim {
 	size_t bytes;    /* of a moment */
 	bool spilled;
 	struct run *runs;
+	struct update *updates; /* one a run */
 	int n_runs;
 };
 
-static double decay_of(const struct optim *o, const struct run *r)
+/* weight: what the decay is multiplied with. */
+static void set_updates(struct optim *o, double weight)
 {
-	return r->decay ? o->job->optimizer.weight_decay : 0;
+	for (int i = 0; i < o->n_runs; i++) {
+		const struct run *r = &o->runs[i];
+		o->updates[i] = (struct update){
+			.p = r->master, .g = r->grad, .m = o->moments[0] + r->at, .v = o->moments[1] ? o->moments[1] + r->at : NULL,
+			.count = r->count, .weight_decay = r->decay ? (float)(o->job->optimizer.weight_decay * weight) : 0,
+		};
+	}
 }
 
-static void adamw(struct optim *o, const struct run *r, const struct step *s)
+static void adamw(struct optim *o, const struct step *s)
 {
 	const struct adamw_args a = {
 		.lr = (float)(s->lr * s->share), .beta1 = (float)pow(o->job->optimizer.beta1, s->share),
-		.beta2 = (float)pow(o->job->optimizer.beta2, s->share), .eps = (float)o->job->optimizer.eps, .weight_decay = (float)decay_of(o, r), .grad_scale = (float)s->scale,
+		.beta2 = (float)pow(o->job->optimizer.beta2, s->share), .eps = (float)o->job->optimizer.eps, .grad_scale = (float)s->scale,
 		.step = s->number,
 	};
-	o->ops->adamw(o->kern, r->master, r->grad, o->moments[0] + r->at, o->moments[1] + r->at, r->count, &a);
+	set_updates(o, 1);
+	o->ops->adamw(o->kern, o->updates, o->n_runs, &a);
 }
 
 /* The moment of an unchanging gradient G grows to G / (1 - momentum), whatever the share; 1 of a whole step. */
@@ -60,14 +69,15 @@ static double sgd_weight(double momentum, double share)
 	return (1 - pow(momentum, share)) / (1 - momentum);
 }
 
-static void sgd(struct optim *o, const struct run *r, const struct step *s)
+static void sgd(struct optim *o, const struct step *s)
 {
 	double momentum = o->job->optimizer.momentum, weight = sgd_weight(momentum, s->share);
 	const struct sgd_args a = {
 		.lr = (float)(s->lr * s->share), .momentum = (float)pow(momentum, s->share),
-		.weight_decay = (float)(decay_of(o, r) * weight), .grad_scale = (float)(s->scale * weight), .step = s->number,
+		.grad_scale = (float)(s->scale * weight), .step = s->number,
 	};
-	o->ops->sgd(o->kern, r->master, r->grad, o->moments[0] + r->at, r->count, &a);
+	set_updates(o, weight);
+	o->ops->sgd(o->kern, o->updates, o->n_runs, &a);
 }
 
 static const struct optimizer optimizers[] = {
@@ -108,7 +118,8 @@ static int find_runs(struct optim *o, struct err *e)
 	int n;
 	const struct piece *pieces = store_pieces(o->store, &n);
 	o->runs = calloc((size_t)n + 1, sizeof *o->runs);
-	if (!o->runs)
+	o->updates = calloc((size_t)n + 1, sizeof *o->updates);
+	if (!o->runs || !o->updates)
 		return err_set(e, ERR_NOMEM, "optimizer: no memory for a table of %d pieces; close other programs", n);
 	for (int i = 0; i < n; i++) {
 		const struct piece *p = &pieces[i];
@@ -163,6 +174,7 @@ void optim_close(struct optim *o)
 		else
 			kern_free(o->kern, o->moments[i]);
 	free(o->runs);
+	free(o->updates);
 	free(o);
 }
 
@@ -174,7 +186,7 @@ int optim_norm(struct optim *o, struct comm *world, double loss_scale, double *n
 	for (int i = 0; i < n; i++) {
 		const struct piece *p = &pieces[i];
 		if (p->count_hi > p->count_lo)
-			sum += o->ops->sqnorm(o->kern, p->grad + p->count_lo, p->count_hi - p->count_lo);
+			o->ops->sqnorm(o->kern, &sum, p->grad + p->count_lo, p->count_hi - p->count_lo);
 	}
 	if (world && comm_size(world) > 1 && comm_all_reduce(world, &sum, &sum, 1, COMM_F64, COMM_SUM, e))
 		return -1;
@@ -189,18 +201,12 @@ static double clipped(const struct optim *o, double norm)
 	return clip > 0 && norm > clip ? clip / norm : 1;
 }
 
-static void update_all(struct optim *o, const struct step *s)
-{
-	for (int i = 0; i < o->n_runs; i++)
-		o->kind->update(o, &o->runs[i], s);
-}
-
 void optim_step(struct optim *o, double norm, double loss_scale, int64_t step)
 {
 	const struct step s = {
 		.lr = optim_lr(o->job, step), .scale = clipped(o, norm) / loss_scale, .number = step + 1, .share = 1,
 	};
-	update_all(o, &s);
+	o->kind->update(o, &s);
 }
 
 void optim_step_part(struct optim *o, double norm, double share, int64_t step, int64_t before)
@@ -208,5 +214,5 @@ void optim_step_part(struct optim *o, double norm, double share, int64_t step, i
 	const struct step s = {
 		.lr = optim_lr(o->job, step), .scale = clipped(o, norm) / share, .number = before + 1, .share = share,
 	};
-	update_all(o, &s);
+	o->kind->update(o, &s);
 }

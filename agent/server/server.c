@@ -81,7 +81,7 @@ static double own_norm(const struct server *s)
 	const struct piece *p = store_pieces(s->worker, &n);
 	double sum = 0;
 	for (int i = 0; i < n; i++)
-		sum += ops->sqnorm(s->kern, p[i].grad, p[i].count);
+		ops->sqnorm(s->kern, &sum, p[i].grad, p[i].count);
 	return sqrt(sum) / s->share;
 }
 

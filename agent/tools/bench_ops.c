@@ -191,15 +191,15 @@ static double copies(struct rig *r, const int64_t *d)
 /* What a step does to each parameter. */
 static double optimizer(struct rig *r, const int64_t *d)
 {
-	const struct adamw_args a = { .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .grad_scale = 1, .step = 9 };
+	const struct adamw_args a = { .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .grad_scale = 1, .step = 9 };
 	int64_t n = d[0] * d[1];
 	const float *grad = in32(r, n);
 	float *p = out32(r, n);
+	const struct update u = { .p = p, .g = grad, .m = out32(r, n), .v = out32(r, n), .count = n, .weight_decay = 0.1f,
+				  .stored = r->width < (int64_t)sizeof *p ? out(r, n) : NULL };
 	kern_zero(r->kern, out32(r, n), (size_t)n * sizeof *p);
-	r->sum += r->ops->sqnorm(r->kern, grad, n);
-	r->ops->adamw(r->kern, p, grad, out32(r, n), out32(r, n), n, &a);
-	if (r->width < (int64_t)sizeof *p)
-		r->ops->narrow(r->kern, out(r, n), p, n, NULL, 0);
+	r->ops->sqnorm(r->kern, &r->sum, grad, n);
+	r->ops->adamw(r->kern, &u, 1, &a);
 	return 28.0 * (double)n;
 }
 

@@ -59,6 +59,8 @@ int cpu_fill(struct kern *k, const char *variant, struct err *e)
 		return -1;
 	for (int i = 0; i < ISAS; i++)
 		if ((!variant || !strcmp(variant, isas[i].name)) && isas[i].enter(&k->ops)) {
+			kern_composed(&k->ops);
+			kern_places(&k->ops);
 			k->isa = isas[i].name;
 			return 0;
 		}

@@ -16,7 +16,7 @@ static double block_sum(const float *x, int64_t n)
 }
 
 /* Blocks of fixed size, added in their order: the same bits for any number of threads. */
-static double sqnorm(struct kern *k, const float *x, int64_t count)
+static void sqnorm(struct kern *k, double *sum, const float *x, int64_t count)
 {
 	double *sums = kern_scratch(k, 0), total = 0;
 	const int64_t most = (int64_t)(KERN_SCRATCH / sizeof *sums) * BLOCK;
@@ -28,19 +28,26 @@ static double sqnorm(struct kern *k, const float *x, int64_t count)
 		for (int64_t b = 0; b < blocks; b++)
 			total += sums[b];
 	}
-	return total;
+	*sum += total;
 }
 
-static void adamw(struct kern *k, float *p, const float *g, float *m, float *v, int64_t count,
-		  const struct adamw_args *a)
+static void store(struct kern *k, const struct update *u)
 {
+	if (u->stored)
+		k->ops.narrow(k, u->stored, u->p, u->count, u->random ? &u->key : NULL, u->first);
+}
+
+static void adamw_one(struct kern *k, const struct update *u, const struct adamw_args *a)
+{
+	float *p = u->p, *m = u->m, *v = u->v;
+	const float *g = u->g;
 	const float b1 = a->beta1, b2 = a->beta2, scale = a->grad_scale, eps = a->eps;
 	const float c1 = (float)(1 - (double)b1), c2 = (float)(1 - (double)b2);
 	const float unbias2 = (float)(1 / sqrt(1 - pow((double)b2, (double)a->step)));
 	const float rate = (float)((double)a->lr / (1 - pow((double)b1, (double)a->step)));
-	const float keep = (float)(1 - (double)a->lr * (double)a->weight_decay);
-	#pragma omp parallel for simd schedule(static) num_threads(cpu_team(k, count))
-	for (int64_t i = 0; i < count; i++) {
+	const float keep = (float)(1 - (double)a->lr * (double)u->weight_decay);
+	#pragma omp parallel for simd schedule(static) num_threads(cpu_team(k, u->count))
+	for (int64_t i = 0; i < u->count; i++) {
 		float gi = g[i] * scale;
 		float mi = m[i] * b1 + gi * c1;
 		float vi = v[i] * b2 + gi * gi * c2;
@@ -50,16 +57,34 @@ static void adamw(struct kern *k, float *p, const float *g, float *m, float *v, 
 	}
 }
 
-static void sgd(struct kern *k, float *p, const float *g, float *m, int64_t count, const struct sgd_args *a)
+static void adamw(struct kern *k, const struct update *u, int n, const struct adamw_args *a)
 {
-	const float scale = a->grad_scale, decay = a->weight_decay, lr = a->lr, momentum = a->momentum;
+	for (int i = 0; i < n; i++) {
+		adamw_one(k, &u[i], a);
+		store(k, &u[i]);
+	}
+}
+
+static void sgd_one(struct kern *k, const struct update *u, const struct sgd_args *a)
+{
+	float *p = u->p, *m = u->m;
+	const float *g = u->g;
+	const float scale = a->grad_scale, decay = u->weight_decay, lr = a->lr, momentum = a->momentum;
 	const bool first = a->step <= 1; /* what m holds does not count then, were it NaN */
-	#pragma omp parallel for simd schedule(static) num_threads(cpu_team(k, count))
-	for (int64_t i = 0; i < count; i++) {
+	#pragma omp parallel for simd schedule(static) num_threads(cpu_team(k, u->count))
+	for (int64_t i = 0; i < u->count; i++) {
 		float before = first ? 0 : momentum * m[i];
 		float mi = before + (g[i] * scale + p[i] * decay);
 		p[i] -= lr * mi;
 		m[i] = mi;
+	}
+}
+
+static void sgd(struct kern *k, const struct update *u, int n, const struct sgd_args *a)
+{
+	for (int i = 0; i < n; i++) {
+		sgd_one(k, &u[i], a);
+		store(k, &u[i]);
 	}
 }
 

@@ -104,8 +104,26 @@ static void route_bwd(struct kern *k, float *dlogits, const float *dweights, con
 	}
 }
 
+static void route_loss(struct kern *k, double *loss, const float *load, const float *probs, const float *lse, int64_t n, int64_t e,
+		       int64_t seq, double aux, double z)
+{
+	(void)k;
+	double balance = 0, squares = 0;
+	for (int64_t t = 0; t < n; t++) {
+		const float *shares = load + t / seq * e, *row = probs + t * e;
+		double sum = 0;
+		#pragma omp simd reduction(+ : sum)
+		for (int64_t x = 0; x < e; x++)
+			sum += (double)shares[x] * (double)row[x];
+		balance += sum;
+		squares += (double)lse[t] * (double)lse[t];
+	}
+	*loss += aux * balance + z * squares;
+}
+
 void CPU(route)(struct ops *o)
 {
 	o->route_fwd = route_fwd;
 	o->route_bwd = route_bwd;
+	o->route_loss = route_loss;
 }

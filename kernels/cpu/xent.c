@@ -79,9 +79,19 @@ static void xent_grad(struct kern *k, void *logitsv, const float *sum, const int
 	}
 }
 
+static void xent_loss(struct kern *k, double *loss, const float *sum, const float *target, int64_t n)
+{
+	(void)k;
+	double total = 0;
+	for (int64_t i = 0; i < n; i++)
+		total += log((double)sum[i]) - (double)target[i];
+	*loss += total;
+}
+
 void CPU(xent)(struct ops *o)
 {
 	o->xent_max = xent_max;
 	o->xent_exp = xent_exp;
 	o->xent_grad = xent_grad;
+	o->xent_loss = xent_loss;
 }

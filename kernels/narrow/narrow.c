@@ -42,11 +42,15 @@ static void table_fill(struct ops *o, const struct ops *wide, const char *name)
 		.name = name,
 		.route_fwd = wide->route_fwd,
 		.route_bwd = wide->route_bwd,
+		.route_loss = wide->route_loss,
+		.xent_loss = wide->xent_loss,
 		.accumulate = wide->accumulate,
 		.sqnorm = wide->sqnorm,
 		.adamw = wide->adamw,
 		.sgd = wide->sgd,
 	};
+	kern_composed(o);
+	kern_places(o);
 	narrow_linear(o);
 	narrow_norm(o);
 	narrow_elements(o);

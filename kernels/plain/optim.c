@@ -3,47 +3,66 @@
 
 #include <math.h>
 
-static double sqnorm(struct kern *k, const float *xf, int64_t count)
+static void sqnorm(struct kern *k, double *sum, const float *xf, int64_t count)
 {
 	(void)k;
 	const real *x = (const real *)xf;
-	double sum = 0;
+	double total = 0;
 	for (int64_t i = 0; i < count; i++)
-		sum += (double)x[i] * (double)x[i];
-	return sum;
+		total += (double)x[i] * (double)x[i];
+	*sum += total;
 }
 
-static void adamw(struct kern *k, float *pf, const float *gf, float *mf, float *vf, int64_t count,
-		  const struct adamw_args *a)
+static void store(struct kern *k, const struct update *u)
 {
-	(void)k;
-	real *ps = (real *)pf, *ms = (real *)mf, *vs = (real *)vf;
-	const real *gs = (const real *)gf;
+	if (u->stored)
+		k->ops.narrow(k, u->stored, u->p, u->count, u->random ? &u->key : NULL, u->first);
+}
+
+static void adamw_one(const struct update *u, const struct adamw_args *a)
+{
+	real *ps = (real *)u->p, *ms = (real *)u->m, *vs = (real *)u->v;
+	const real *gs = (const real *)u->g;
 	double unbias1 = 1 - pow((double)a->beta1, (double)a->step);
 	double unbias2 = 1 - pow((double)a->beta2, (double)a->step);
-	for (int64_t i = 0; i < count; i++) {
+	for (int64_t i = 0; i < u->count; i++) {
 		double g = (double)gs[i] * (double)a->grad_scale;
 		double m = (double)ms[i] * (double)a->beta1 + g * (1 - (double)a->beta1);
 		double v = (double)vs[i] * (double)a->beta2 + g * g * (1 - (double)a->beta2);
-		double p = (double)ps[i] * (1 - (double)a->lr * (double)a->weight_decay);
+		double p = (double)ps[i] * (1 - (double)a->lr * (double)u->weight_decay);
 		ps[i] = (real)(p - (double)a->lr * (m / unbias1) / (sqrt(v / unbias2) + (double)a->eps));
 		ms[i] = (real)m;
 		vs[i] = (real)v;
 	}
 }
 
-static void sgd(struct kern *k, float *pf, const float *gf, float *mf, int64_t count, const struct sgd_args *a)
+static void adamw(struct kern *k, const struct update *u, int n, const struct adamw_args *a)
 {
-	(void)k;
-	real *ps = (real *)pf, *ms = (real *)mf;
-	const real *gs = (const real *)gf;
-	for (int64_t i = 0; i < count; i++) {
+	for (int i = 0; i < n; i++) {
+		adamw_one(&u[i], a);
+		store(k, &u[i]);
+	}
+}
+
+static void sgd_one(const struct update *u, const struct sgd_args *a)
+{
+	real *ps = (real *)u->p, *ms = (real *)u->m;
+	const real *gs = (const real *)u->g;
+	for (int64_t i = 0; i < u->count; i++) {
 		double p = (double)ps[i];
-		double m = (double)gs[i] * (double)a->grad_scale + (double)a->weight_decay * p;
+		double m = (double)gs[i] * (double)a->grad_scale + (double)u->weight_decay * p;
 		if (a->step > 1)
 			m += (double)a->momentum * (double)ms[i];
 		ps[i] = (real)(p - (double)a->lr * m);
 		ms[i] = (real)m;
+	}
+}
+
+static void sgd(struct kern *k, const struct update *u, int n, const struct sgd_args *a)
+{
+	for (int i = 0; i < n; i++) {
+		sgd_one(&u[i], a);
+		store(k, &u[i]);
 	}
 }
 

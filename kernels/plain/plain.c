@@ -16,6 +16,8 @@ int PLAIN(fill)(struct kern *k, const char *variant, struct err *e)
 	PLAIN(xent)(o);
 	PLAIN(convert)(o);
 	PLAIN(optim)(o);
+	kern_composed(o);
+	kern_places(o);
 	k->isa = "base";
 	return 0;
 }

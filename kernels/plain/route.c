@@ -107,6 +107,20 @@ static void route_bwd(struct kern *k, float *dlogits, const float *dweights, con
 	}
 }
 
+static void route_loss(struct kern *k, double *loss, const float *loadf, const float *probsf, const float *lsef, int64_t n, int64_t e,
+		       int64_t seq, double aux, double z)
+{
+	(void)k;
+	const real *load = (const real *)loadf, *probs = (const real *)probsf, *lse = (const real *)lsef;
+	double balance = 0, squares = 0;
+	for (int64_t t = 0; t < n; t++) {
+		for (int64_t x = 0; x < e; x++)
+			balance += (double)load[t / seq * e + x] * (double)probs[t * e + x];
+		squares += (double)lse[t] * (double)lse[t];
+	}
+	*loss += aux * balance + z * squares;
+}
+
 static void gather_rows(struct kern *k, void *yv, const void *xv, const int64_t *from, int64_t n, int64_t c)
 {
 	(void)k;
@@ -166,6 +180,7 @@ void PLAIN(route)(struct ops *o)
 {
 	o->route_fwd = route_fwd;
 	o->route_bwd = route_bwd;
+	o->route_loss = route_loss;
 	o->gather_rows = gather_rows;
 	o->copy_rows = copy_rows;
 	o->combine_fwd = combine_fwd;

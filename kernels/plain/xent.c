@@ -1,4 +1,4 @@
-/* The three steps of the vocabulary-parallel cross-entropy (kernels/ops.h). */
+/* The three steps of the vocabulary-parallel cross-entropy (kernels/ops.h), and its loss. */
 #include "kernels/plain/plain.h"
 
 #include <math.h>
@@ -58,9 +58,20 @@ static void xent_grad(struct kern *k, void *logitsv, const float *sumf, const in
 	}
 }
 
+static void xent_loss(struct kern *k, double *loss, const float *sumf, const float *targetf, int64_t n)
+{
+	(void)k;
+	const real *sum = (const real *)sumf, *target = (const real *)targetf;
+	double total = 0;
+	for (int64_t i = 0; i < n; i++)
+		total += log((double)sum[i]) - (double)target[i];
+	*loss += total;
+}
+
 void PLAIN(xent)(struct ops *o)
 {
 	o->xent_max = xent_max;
 	o->xent_exp = xent_exp;
 	o->xent_grad = xent_grad;
+	o->xent_loss = xent_loss;
 }

@@ -86,13 +86,25 @@ static void sum_rows_run(const struct ops *o, struct kern *k, const struct dims 
 	o->sum_rows(k, p[0], p[1], d->n, d->c);
 }
 
-/* p g m v, m and v those of some steps. */
+static void sqnorm_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ ADD, 1, 1, DOUBLE };
+	a[1] = (struct arg){ IN, d->n, 3, SINGLE };
+}
+
+static void sqnorm_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->sqnorm(k, p[0], p[1], d->n);
+}
+
+/* p g m v stored, m and v those of some steps; with: stored, fused: and rounded at random. */
 static void adamw_args(const struct dims *d, struct arg *a)
 {
 	a[0] = (struct arg){ INOUT, d->n, 1, SINGLE };
 	a[1] = (struct arg){ IN, d->n, 0.3, SINGLE };
 	a[2] = (struct arg){ INOUT, d->n, 0.1, SINGLE };
 	a[3] = (struct arg){ INOUT, d->n, 0.1, SINGLE };
+	a[4] = (struct arg){ d->with ? SET : NONE, d->n, 1, STORED };
 }
 
 static void adamw_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
@@ -104,25 +116,57 @@ static void adamw_prepare(const struct ops *o, struct kern *k, const struct dims
 		v[i] = v[i] * v[i];
 }
 
-static void adamw_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+enum { UPDATES = 4 };
+
+/* Elements [at, at + count) of p; `single` and `stored` are the bytes of an element. */
+static struct update part(const struct dims *d, void **p, int64_t at, int64_t count, size_t single, size_t stored)
 {
-	struct adamw_args a = { 0.01f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.7f, 3 };
-	o->adamw(k, p[0], p[1], p[2], p[3], d->n, &a);
+	return (struct update){
+		.p = (void *)((char *)p[0] + (size_t)at * single), .g = (void *)((char *)p[1] + (size_t)at * single),
+		.m = (void *)((char *)p[2] + (size_t)at * single), .v = (void *)((char *)p[3] + (size_t)at * single),
+		.count = count, .weight_decay = 0.05f + 0.1f * (float)(at > 0), .stored = d->with ? (char *)p[4] + (size_t)at * stored : NULL,
+		.random = d->fused, .key = philox_key(5, PHILOX_ROUND, (uint64_t)at), .first = (uint64_t)at + 3,
+	};
 }
 
-/* p g m; n elements, lo steps done */
+/* Cuts the parameters into updates, of which one is empty. */
+static void parts(const struct dims *d, struct kern *k, void **p, struct update u[UPDATES])
+{
+	size_t stored = kern_width(k), single = stored > sizeof(float) ? stored : sizeof(float);
+	int64_t ends[UPDATES + 1] = { 0, d->n / 3, d->n / 3, d->n - d->n / 4, d->n };
+	for (int i = 0; i < UPDATES; i++)
+		u[i] = part(d, p, ends[i], ends[i + 1] - ends[i], single, stored);
+}
+
+static void adamw_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	struct adamw_args a = { 0.01f, 0.9f, 0.95f, 1e-8f, 0.7f, 3 };
+	struct update u[UPDATES];
+	parts(d, k, p, u);
+	o->adamw(k, u, UPDATES, &a);
+}
+
+/* p g m, and stored; n elements, lo steps done */
 static void sgd_args(const struct dims *d, struct arg *a)
 {
 	a[0] = (struct arg){ INOUT, d->n, 1, SINGLE };
 	a[1] = (struct arg){ IN, d->n, 0.3, SINGLE };
 	a[2] = (struct arg){ d->lo ? INOUT : SET, d->n, 0.1, SINGLE };
+	a[4] = (struct arg){ d->with ? SET : NONE, d->n, 1, STORED };
 }
 
 static void sgd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
 {
-	struct sgd_args a = { 0.1f, 0.9f, 0.05f, 0.7f, d->lo + 1 };
-	o->sgd(k, p[0], p[1], p[2], d->n, &a);
+	struct sgd_args a = { 0.1f, 0.9f, 0.7f, d->lo + 1 };
+	struct update u[UPDATES];
+	parts(d, k, p, u);
+	for (int i = 0; i < UPDATES; i++)
+		u[i].v = NULL;
+	o->sgd(k, u, UPDATES, &a);
 }
+
+#define UPDATE_DIMS { \
+	{ .n = 1 }, { .n = 17, .lo = 2, .with = true }, { .n = 70001, .lo = 1, .with = true, .fused = true }, { .n = 20000, .with = true } }
 
 static void accumulate_args(const struct dims *d, struct arg *a)
 {
@@ -189,7 +233,8 @@ const struct op_test element_ops[] = {
 	{ "widen", true, widen_args, NULL, widen_run, COUNT_DIMS },
 	{ "narrow", true, narrow_args, NULL, narrow_run, { { .n = 1 }, { .n = 17, .with = true }, { .n = 140001 } } },
 	{ "dropout", true, dropout_args, NULL, dropout_run, DROP_DIMS },
-	{ "sgd", true, sgd_args, NULL, sgd_run, { { .n = 1 }, { .n = 17, .lo = 2 }, { .n = 70001, .lo = 1 }, { .n = 20000 } } },
-	{ "adamw", true, adamw_args, adamw_prepare, adamw_run, COUNT_DIMS },
+	{ "sqnorm", true, sqnorm_args, NULL, sqnorm_run, COUNT_DIMS },
+	{ "sgd", true, sgd_args, NULL, sgd_run, UPDATE_DIMS },
+	{ "adamw", true, adamw_args, adamw_prepare, adamw_run, UPDATE_DIMS },
 	{ 0 }
 };

@@ -45,6 +45,79 @@ static void route_bwd_run(const struct ops *o, struct kern *k, const struct dims
 	{ .n = 1, .d = 1, .lo = 1 }, { .n = 7, .d = 4, .lo = 2, .with = true }, { .n = 300, .d = 8, .lo = 2, .fused = true }, \
 	{ .n = 65, .d = 129, .lo = 7, .with = true, .fused = true }, { .n = 70, .d = 64, .lo = 64 } }
 
+/* --- places: choices chosen / at chosen before / counts at from chosen; pieces of c tokens, with: limits --- */
+
+static int64_t pieces(const struct dims *d)
+{
+	return d->n / d->c;
+}
+
+static void count_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ PLACES, pieces(d) * d->d, 1, STORED };
+	a[1] = (struct arg){ TOKENS, d->n * d->lo, (double)d->d, STORED };
+}
+
+static void count_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->route_count(k, p[0], p[1], d->n, d->d, d->lo, d->c);
+}
+
+/* Two thirds of what the experts would take if all took the same, and one. */
+static int64_t limit(const struct dims *d)
+{
+	return d->c * d->lo * 2 / (3 * d->d) + 1;
+}
+
+static void drop_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ PLACES, d->n * d->lo, 1, STORED };
+	a[1] = (struct arg){ TOKENS, d->n * d->lo, (double)d->d, STORED };
+	a[2] = (struct arg){ ROWS, pieces(d) * d->d, (double)limit(d) + 1, STORED };
+}
+
+static void drop_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->route_drop(k, p[0], p[1], d->with ? p[2] : NULL, d->n, d->d, d->lo, d->c, limit(d));
+}
+
+static void place_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ PLACES, d->d, 1, STORED };
+	a[1] = (struct arg){ PLACES, d->n * d->lo, 1, STORED };
+	a[2] = (struct arg){ PLACES, d->n * d->lo, 1, STORED };
+	a[3] = (struct arg){ TOKENS, d->n * d->lo, (double)d->d, STORED };
+}
+
+static void place_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->route_drop(k, p[1], p[3], NULL, d->n, d->d, d->lo, d->c, d->with ? limit(d) : d->n * d->lo);
+}
+
+static void place_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->route_place(k, p[0], p[1], p[2], p[3], d->n, d->d, d->lo);
+}
+
+#define PLACE_DIMS { \
+	{ .n = 1, .d = 1, .lo = 1, .c = 1 }, { .n = 12, .d = 4, .lo = 2, .c = 6, .with = true }, { .n = 300, .d = 8, .lo = 2, .c = 300, .with = true }, \
+	{ .n = 2050, .d = 129, .lo = 7, .c = 205 }, { .n = 4000, .d = 64, .lo = 6, .c = 1000, .with = true } }
+
+/* --- loss load probs lse; sequences of c tokens --- */
+
+static void loss_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ ADD, 1, 1, DOUBLE };
+	a[1] = (struct arg){ IN, pieces(d) * d->d, 1, SINGLE };
+	a[2] = (struct arg){ IN, d->n * d->d, 1, SINGLE };
+	a[3] = (struct arg){ IN, d->n, 1, SINGLE };
+}
+
+static void loss_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->route_loss(k, p[0], p[1], p[2], p[3], d->n, d->d, d->c, 0.5, 0.25);
+}
+
 /* --- gather: y x from; from one in three: none --- */
 
 static void gather_args(const struct dims *d, struct arg *a)
@@ -148,6 +221,10 @@ static void combine_bwd_run(const struct ops *o, struct kern *k, const struct di
 const struct op_test expert_ops[] = {
 	{ "route_fwd", true, route_fwd_args, NULL, route_fwd_run, ROUTE_DIMS },
 	{ "route_bwd", true, route_bwd_args, route_bwd_prepare, route_bwd_run, ROUTE_DIMS },
+	{ "route_count", true, count_args, NULL, count_run, PLACE_DIMS },
+	{ "route_drop", true, drop_args, NULL, drop_run, PLACE_DIMS },
+	{ "route_place", true, place_args, place_prepare, place_run, PLACE_DIMS },
+	{ "route_loss", true, loss_args, NULL, loss_run, PLACE_DIMS },
 	{ "gather_rows", true, gather_args, gather_prepare, gather_run, GATHER_DIMS },
 	{ "copy_rows", true, copy_args, NULL, copy_run, COPY_DIMS },
 	{ "combine_fwd", true, combine_fwd_args, combine_fwd_prepare, combine_fwd_run, COMBINE_DIMS },

@@ -42,6 +42,96 @@ static void linear_bwd_weight_run(const struct ops *o, struct kern *k, const str
 	o->linear_bwd_weight(k, p[0], d->with ? p[1] : NULL, p[2], p[3], d->n, d->c, d->d);
 }
 
+/* --- linear with gelu: y pre x w bias / dpre dy w pre --- */
+
+static void linear_gelu_fwd_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, d->n * d->d, 1, STORED };
+	a[1] = (struct arg){ SET, d->n * d->d, 1, STORED };
+	a[2] = (struct arg){ IN, d->n * d->c, 1, STORED };
+	a[3] = (struct arg){ IN, d->d * d->c, 0.1, STORED };
+	a[4] = (struct arg){ IN, d->d, 1, STORED };
+}
+
+static void linear_gelu_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->linear_gelu_fwd(k, p[0], p[1], p[2], p[3], d->with ? p[4] : NULL, d->n, d->c, d->d);
+}
+
+static void linear_gelu_bwd_args(const struct dims *d, struct arg *a)
+{
+	linear_bwd_input_args(d, a);
+	a[3] = (struct arg){ IN, d->n * d->c, 1, STORED };
+}
+
+static void linear_gelu_bwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->linear_gelu_bwd(k, p[0], p[1], p[2], p[3], d->n, d->c, d->d);
+}
+
+/* --- grouped: y x w / dx dy w / dw dy x; n rows in lo groups, of which each third is empty; with: room between weights --- */
+
+enum { GROUPS_MOST = 16 };
+
+static int64_t group_stride(const struct dims *d)
+{
+	return d->c * d->d + (d->with ? 5 : 0);
+}
+
+static const int64_t *group_rows(const struct dims *d, int64_t rows[GROUPS_MOST])
+{
+	int64_t left = d->n;
+	for (int i = 0; i < d->lo; i++) {
+		rows[i] = i % 3 == 1 ? 0 : i + 1 == d->lo ? left : left / 3;
+		left -= rows[i];
+	}
+	rows[0] += left;
+	return rows;
+}
+
+static void grouped_fwd_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, d->n * d->d, 1, STORED };
+	a[1] = (struct arg){ IN, d->n * d->c, 1, STORED };
+	a[2] = (struct arg){ IN, d->lo * group_stride(d), 0.1, STORED };
+}
+
+static void grouped_fwd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	int64_t rows[GROUPS_MOST];
+	o->grouped_fwd(k, p[0], p[1], p[2], group_stride(d), group_rows(d, rows), d->lo, d->c, d->d);
+}
+
+static void grouped_bwd_input_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, d->n * d->c, 1, STORED };
+	a[1] = (struct arg){ IN, d->n * d->d, 1, STORED };
+	a[2] = (struct arg){ IN, d->lo * group_stride(d), 0.1, STORED };
+}
+
+static void grouped_bwd_input_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	int64_t rows[GROUPS_MOST];
+	o->grouped_bwd_input(k, p[0], p[1], p[2], group_stride(d), group_rows(d, rows), d->lo, d->c, d->d);
+}
+
+static void grouped_bwd_weight_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ ADD, d->lo * group_stride(d), 1, SINGLE };
+	a[1] = (struct arg){ IN, d->n * d->d, 1, STORED };
+	a[2] = (struct arg){ IN, d->n * d->c, 1, STORED };
+}
+
+static void grouped_bwd_weight_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	int64_t rows[GROUPS_MOST];
+	o->grouped_bwd_weight(k, p[0], group_stride(d), p[1], p[2], group_rows(d, rows), d->lo, d->c, d->d);
+}
+
+#define GROUPED_DIMS { \
+	{ .n = 1, .c = 1, .d = 1, .lo = 1 }, { .n = 37, .c = 65, .d = 3, .lo = 4, .with = true }, { .n = 200, .c = 64, .d = 96, .lo = 8 }, \
+	{ .n = 300, .c = 40, .d = 130, .lo = 16 }, { .n = 130, .c = 128, .d = 64, .lo = 2 } }
+
 #define LINEAR_DIMS { \
 	{ .n = 1, .c = 1, .d = 1, .with = true }, { .n = 1, .c = 96, .d = 130 }, { .n = 1, .c = 131, .d = 515, .with = true }, { .n = 37, .c = 65, .d = 3, .with = true }, \
 	{ .n = 128, .c = 128, .d = 128, .with = true }, { .n = 200, .c = 120, .d = 384 }, { .n = 250, .c = 7, .d = 1023, .with = true }, \
@@ -125,6 +215,11 @@ const struct op_test layer_ops[] = {
 	{ "linear_fwd", false, linear_fwd_args, NULL, linear_fwd_run, LINEAR_DIMS },
 	{ "linear_bwd_input", false, linear_bwd_input_args, NULL, linear_bwd_input_run, LINEAR_DIMS },
 	{ "linear_bwd_weight", false, linear_bwd_weight_args, NULL, linear_bwd_weight_run, LINEAR_DIMS },
+	{ "linear_gelu_fwd", false, linear_gelu_fwd_args, NULL, linear_gelu_fwd_run, LINEAR_DIMS },
+	{ "linear_gelu_bwd", false, linear_gelu_bwd_args, NULL, linear_gelu_bwd_run, LINEAR_DIMS },
+	{ "grouped_fwd", false, grouped_fwd_args, NULL, grouped_fwd_run, GROUPED_DIMS },
+	{ "grouped_bwd_input", false, grouped_bwd_input_args, NULL, grouped_bwd_input_run, GROUPED_DIMS },
+	{ "grouped_bwd_weight", false, grouped_bwd_weight_args, NULL, grouped_bwd_weight_run, GROUPED_DIMS },
 	{ "layernorm_fwd", true, norm_fwd_args, NULL, layernorm_fwd_run, NORM_DIMS },
 	{ "layernorm_bwd", true, norm_bwd_args, layernorm_bwd_prepare, layernorm_bwd_run, NORM_DIMS },
 	{ "rmsnorm_fwd", true, rmsnorm_fwd_args, NULL, rmsnorm_fwd_run, NORM_DIMS },

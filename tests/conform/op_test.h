@@ -8,11 +8,11 @@
 
 #include "kernels/ops.h"
 
-/* TOKENS are int32 and ROWS int64, both inputs; CHOICES are int32 that the op sets. */
-enum kind { NONE, IN, SET, ADD, INOUT, TOKENS, ROWS, CHOICES };
+/* TOKENS are int32 and ROWS int64, both inputs; CHOICES are int32 and PLACES int64 that the op sets or changes, -1 before. */
+enum kind { NONE, IN, SET, ADD, INOUT, TOKENS, ROWS, CHOICES, PLACES };
 
-/* Of numbers: in the storage type; fp32 in every storage; fp32, but computed from what was rounded on its way. */
-enum width { STORED, SINGLE, SINGLE_OF_STORED };
+/* Of numbers: in the storage type; fp32 in every storage; fp32, but computed from what was rounded on its way; float64 in every storage. */
+enum width { STORED, SINGLE, SINGLE_OF_STORED, DOUBLE };
 
 /* Random numbers of standard deviation `scale`; for TOKENS and ROWS in [0, scale). */
 struct arg {

@@ -115,6 +115,29 @@ static void xent_grad_run(const struct ops *o, struct kern *k, const struct dims
 	o->xent_grad(k, p[0], p[1], p[4], 0.25f, d->n, d->c, d->lo);
 }
 
+/* loss sum target */
+static void xent_loss_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ ADD, 1, 1, DOUBLE };
+	a[1] = (struct arg){ IN, d->n, 3, SINGLE };
+	a[2] = (struct arg){ IN, d->n, 3, SINGLE };
+}
+
+/* Sums of exponentials are at least 1. */
+static void xent_loss_prepare(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	(void)o;
+	(void)k;
+	double *sum = p[1];
+	for (int64_t i = 0; i < d->n; i++)
+		sum[i] = 1 + sum[i] * sum[i];
+}
+
+static void xent_loss_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
+{
+	o->xent_loss(k, p[0], p[1], p[2], d->n);
+}
+
 #define XENT_DIMS { \
 	{ .n = 1, .c = 1, .d = 1 }, { .n = 5, .c = 257, .d = 257 }, { .n = 70, .c = 300, .d = 900, .lo = 301 }, \
 	{ .n = 7, .c = 25129, .d = 50257 }, { .n = 7, .c = 25128, .d = 50257, .lo = 25129 }, { .n = 3, .c = 50257, .d = 50257 } }
@@ -127,5 +150,6 @@ const struct op_test token_ops[] = {
 	{ "xent_max", true, xent_max_args, NULL, xent_max_run, XENT_DIMS },
 	{ "xent_exp", true, xent_exp_args, xent_exp_prepare, xent_exp_run, XENT_DIMS },
 	{ "xent_grad", true, xent_grad_args, xent_grad_prepare, xent_grad_run, XENT_DIMS },
+	{ "xent_loss", true, xent_loss_args, xent_loss_prepare, xent_loss_run, { { .n = 1 }, { .n = 33 }, { .n = 9001 } } },
 	{ 0 }
 };

@@ -35,24 +35,38 @@ struct call {
 /* Of the numbers in argument i. */
 static const struct storage *arg_storage(const struct call *c, int i)
 {
+	if (c->args[i].width == DOUBLE)
+		return &storage_fp64;
 	return c->storage != &storage_fp64 && c->args[i].width != STORED ? &storage_fp32 : c->storage;
 }
+
+/* Of sums that are made in float64 of what was computed in fp32. */
+static const double double_tolerance = 1e-6;
 
 static double arg_tolerance(const struct call *c, int i)
 {
 	double stored = c->storage->tolerance;
-	return c->args[i].width == STORED ? stored : c->args[i].width == SINGLE ? storage_fp32.tolerance : 4 * stored;
+	switch (c->args[i].width) {
+	case STORED:
+		return stored;
+	case SINGLE:
+		return storage_fp32.tolerance;
+	case SINGLE_OF_STORED:
+		return 4 * stored;
+	default:
+		return double_tolerance;
+	}
 }
 
 static bool arg_whole(const struct arg *a)
 {
-	return a->kind == TOKENS || a->kind == ROWS || a->kind == CHOICES;
+	return a->kind == TOKENS || a->kind == ROWS || a->kind == CHOICES || a->kind == PLACES;
 }
 
 static size_t arg_bytes(const struct call *c, int i)
 {
 	const struct arg *a = &c->args[i];
-	size_t element = a->kind == ROWS ? sizeof(int64_t) : arg_whole(a) ? sizeof(int32_t) : arg_storage(c, i)->width;
+	size_t element = a->kind == ROWS || a->kind == PLACES ? sizeof(int64_t) : arg_whole(a) ? sizeof(int32_t) : arg_storage(c, i)->width;
 	return (size_t)a->count * element;
 }
 
@@ -103,8 +117,8 @@ static void call_random(struct call *c, uint64_t seed)
 		if (a->kind != NONE && !arg_whole(a))
 			random_numbers(c->p[i], a, key);
 		for (int64_t j = 0; arg_whole(a) && j < a->count; j++)
-			if (a->kind == ROWS)
-				((int64_t *)c->p[i])[j] = random_below(a, key, j);
+			if (a->kind == ROWS || a->kind == PLACES)
+				((int64_t *)c->p[i])[j] = a->kind == ROWS ? (int64_t)random_below(a, key, j) : -1;
 			else
 				((int32_t *)c->p[i])[j] = a->kind == TOKENS ? (int32_t)random_below(a, key, j) : -1;
 	}
@@ -138,6 +152,32 @@ static void call_keep(struct call *to, const struct call *from)
 	for (int i = 0; i < ARGS; i++)
 		if (to->args[i].kind != NONE)
 			memcpy(to->p[i], from->p[i], arg_bytes(to, i));
+}
+
+/* The arrays in the kern's memory, for one call of the op: its own where that is the host's. */
+static void run_there(const struct op_test *t, struct kern *k, const struct dims *d, struct call *c)
+{
+	void *there[ARGS] = { NULL };
+	struct err e = ERR_INIT;
+	if (kern_on_host(k)) {
+		t->run(kern_ops(k), k, d, c->p);
+		return;
+	}
+	for (int i = 0; i < ARGS; i++) {
+		if (c->args[i].kind == NONE)
+			continue;
+		there[i] = kern_alloc(k, arg_bytes(c, i) + PAD);
+		assert_non_null(there[i]);
+		kern_put(k, there[i], c->p[i], arg_bytes(c, i) + PAD);
+	}
+	t->run(kern_ops(k), k, d, there);
+	for (int i = 0; i < ARGS; i++) {
+		if (c->args[i].kind == NONE)
+			continue;
+		if (kern_get(k, c->p[i], there[i], arg_bytes(c, i) + PAD, &e) < 0)
+			fail_msg("%s: %s", t->name, e.text);
+		kern_free(k, there[i]);
+	}
 }
 
 static const char *where(const struct op_test *t, const struct dims *d, const char *backend, int threads, int arg)
@@ -176,7 +216,7 @@ static void check(const struct call *out, const struct call *in, const struct ca
 		for (int j = 0; j < PAD; j++)
 			if (((unsigned char *)out->p[i])[bytes + (size_t)j] != canary)
 				fail_msg("%s: wrote behind its end", at);
-		if (kind == CHOICES) {
+		if (kind == CHOICES || kind == PLACES) {
 			if (memcmp(out->p[i], ref->p[i], bytes))
 				fail_msg("%s: chose others", at);
 			continue;
@@ -213,9 +253,9 @@ static void run_threads(const struct op_test *t, const struct dims *d, const cha
 	call_copy(&in, master);
 	call_copy(&one, master);
 	call_copy(&two, master);
-	t->run(kern_ops(k), k, d, one.p);
+	run_there(t, k, d, &one);
 	check(&one, &in, ref, t, d, backend, threads);
-	t->run(kern_ops(k), k, d, two.p);
+	run_there(t, k, d, &two);
 	check_same(&one, &two, where(t, d, backend, threads, -1));
 	if (threads == 1)
 		call_keep(first, &one);

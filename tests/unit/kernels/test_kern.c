@@ -113,6 +113,57 @@ static void memory_that_is_not_there_is_null(void **state)
 	kern_close(k);
 }
 
+/* What devices do in the order of their ops is done at once. */
+static void the_host_copies_at_once(void **state)
+{
+	(void)state;
+	struct kern *k;
+	const char text[] = "sixteen letters";
+	char back[sizeof text];
+	assert_int_equal(kern_open("plain", 1, &k, NULL), 0);
+	char *p = kern_alloc(k, 2 * sizeof text), *host = kern_host_alloc(k, sizeof text);
+	assert_true(kern_on_host(k) && !kern_stream(k));
+	kern_put(k, p, text, sizeof text);
+	kern_copy(k, p + sizeof text, p, sizeof text);
+	kern_side_wait(k, kern_side_copy(k, host, p + sizeof text, sizeof text));
+	assert_string_equal(host, text);
+	kern_zero(k, p, sizeof text);
+	assert_int_equal(kern_get(k, back, p, sizeof back, NULL), 0);
+	assert_int_equal(back[0], 0);
+	assert_int_equal(kern_sync(k, NULL), 0);
+	kern_host_free(k, host);
+	kern_close(k);
+}
+
+static void the_host_has_no_tapes(void **state)
+{
+	(void)state;
+	struct kern *k;
+	struct kern_tape *tape = NULL;
+	struct err e = ERR_INIT;
+	assert_int_equal(kern_open("cpu", 1, &k, NULL), 0);
+	assert_false(kern_record(k));
+	assert_int_equal(kern_recorded(k, &tape, &e), -1);
+	assert_int_equal(e.code, ERR_INTERNAL);
+	kern_tape_free(k, tape);
+	kern_close(k);
+}
+
+/* The library lies beside the program; here there is none. */
+static void cuda_without_its_library_says_so(void **state)
+{
+	(void)state;
+	struct kern *k = NULL;
+	struct err e = ERR_INIT;
+	assert_int_equal(kern_open_device("cuda:bf16", 1, 3, &k, &e), -1);
+	assert_int_equal(e.code, ERR_UNSUPPORTED);
+	assert_non_null(strstr(e.text, "libmuster-cuda.so"));
+	assert_non_null(strstr(e.text, "device = cpu"));
+	assert_int_equal(kern_open("cuda:fp15", 1, &k, &e), -1);
+	assert_int_equal(e.code, ERR_USAGE);
+	assert_null(k);
+}
+
 static void products_have_a_rate(void **state)
 {
 	(void)state;
@@ -135,6 +186,9 @@ int main(void)
 		cmocka_unit_test(memory_is_zeroed_aligned_and_counted),
 		cmocka_unit_test(narrow_storage_counts_its_scratch),
 		cmocka_unit_test(memory_that_is_not_there_is_null),
+		cmocka_unit_test(the_host_copies_at_once),
+		cmocka_unit_test(the_host_has_no_tapes),
+		cmocka_unit_test(cuda_without_its_library_says_so),
 		cmocka_unit_test(products_have_a_rate),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

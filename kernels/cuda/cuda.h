@@ -1,0 +1,128 @@
+/*
+ * cuda — the backend for NVIDIA GPUs, in libmuster-cuda.so: what its files share.
+ *
+ * Host code is C (backend, memory, streams, tapes, matrix products), kernels are .cu files of one family of ops
+ * each. A family exports cuda_fill_<family>, which enters its ops into the table; its line in CUDA_FAMILIES
+ * makes the backend call it. An op queues kernels on the kern's stream by launch() of launch.cuh and returns; it neither
+ * allocates, nor waits, nor fails: what goes wrong becomes the kern's first error, which kern_get and kern_sync return.
+ *
+ * To add an op: its kernel in a family's .cu, its line in that family's fill. To add a family: a .cu, which the build finds
+ * by itself, and a line in CUDA_FAMILIES.
+ */
+#ifndef MUSTER_KERNELS_CUDA_CUDA_H
+#define MUSTER_KERNELS_CUDA_CUDA_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "kernels/kern.h"
+
+/* The families of ops whose kernels are there. */
+#define CUDA_FAMILIES(X)
+
+#define CUDA_DECLARE(family) void cuda_fill_##family(struct kern *k);
+CUDA_FAMILIES(CUDA_DECLARE)
+
+enum storage { STORE_FP32, STORE_BF16, STORE_FP16 };
+
+enum {
+	CUDA_ALIGN = 256,                  /* bytes: of every allocation and of the scratch */
+	CUDA_SCRATCH = 64 << 20,
+	CUDA_SHARED_FREE = 48 << 10        /* dynamic shared memory that needs no attribute */
+};
+
+/* Kernels that take more shared memory than CUDA_SHARED_FREE, and how much each may have by now. */
+enum { CUDA_KERNELS_MOST = 256 };
+struct cuda_allowed {
+	const void *kernel;
+	size_t shared;
+};
+
+struct cuda_pool;   /* memory.c */
+struct cuda_ring;   /* stream.c */
+struct cuda_side;   /* stream.c */
+struct cuda_blas;   /* blas.c */
+
+struct cuda_kern {
+	enum storage storage;
+	int device;
+	int sms;                 /* multiprocessors */
+	int cc;                  /* compute capability, as 90 */
+	size_t shared_most;      /* bytes of dynamic shared memory that a block can have */
+	cudaStream_t stream;     /* of the ops */
+	cudaStream_t side;       /* of kern_side_copy */
+	void *scratch;           /* CUDA_SCRATCH bytes, of the op that was queued last */
+
+	cudaError_t first_error; /* of anything queued or asked for; cudaSuccess: none */
+	const char *error_where; /* the op, or what else was done */
+	char error_more[160];    /* what its library says, "" for CUDA's own words */
+	const char *last_op;     /* queued last */
+
+	bool recording;          /* between kern_record and kern_recorded */
+	struct cuda_allowed allowed[CUDA_KERNELS_MOST];
+
+	struct cuda_pool *pool;
+	struct cuda_ring *ring;
+	struct cuda_side *copies;
+	struct cuda_blas *blas;
+};
+
+static inline struct cuda_kern *cuda_of(const struct kern *k)
+{
+	return (struct cuda_kern *)k->state;
+}
+
+/* Makes the kern's device this thread's. */
+void cuda_use(struct kern *k);
+
+/* Keeps the kern's first error. where: the op's name, a string that lasts. more: what a library says of it, or NULL. */
+void cuda_fail(struct kern *k, cudaError_t rc, const char *where, const char *more);
+static inline bool cuda_ok(struct kern *k, cudaError_t rc, const char *where)
+{
+	if (rc != cudaSuccess)
+		cuda_fail(k, rc, where, NULL);
+	return rc == cudaSuccess;
+}
+
+/* -1 with the first error's text, or 0. */
+int cuda_failed(const struct kern *k, struct err *e);
+
+/* The start of the kern's scratch, valid until the next op; NULL, and an error, for more than CUDA_SCRATCH bytes. Several
+ * arrays are carved from one call. */
+void *cuda_scratch(struct kern *k, size_t bytes, const char *op);
+
+/* Allows a kernel `shared` bytes of dynamic shared memory; false, and an error, where the device has less. */
+bool cuda_allow_shared(struct kern *k, const void *kernel, size_t shared, const char *op);
+
+/* Blocks for `work` units of which each block takes `per_block`: at least 1 where there is work, at most 2^31 - 1, so
+ * kernels over many units step by the grid. */
+static inline unsigned cuda_blocks(int64_t work, int64_t per_block)
+{
+	int64_t blocks = (work + per_block - 1) / per_block;
+	return blocks > INT32_MAX ? (unsigned)INT32_MAX : (unsigned)blocks;
+}
+
+/* The same, but no more than `each` blocks a multiprocessor: for kernels that step by the grid. */
+static inline unsigned cuda_blocks_most(const struct kern *k, int64_t work, int64_t per_block, int each)
+{
+	unsigned blocks = cuda_blocks(work, per_block), most = (unsigned)(cuda_of(k)->sms * each);
+	return blocks < most ? blocks : most;
+}
+
+/* Whether 16-byte accesses fit: the pointer, and rows of `row` elements of `width` bytes behind it. */
+static inline bool cuda_aligned(const void *p, int64_t row, size_t width)
+{
+	return (uintptr_t)p % 16 == 0 && (size_t)row * width % 16 == 0;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

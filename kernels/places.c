@@ -1,0 +1,49 @@
+/* Where the rows of a mixture of experts go: whole numbers, the same on every host backend. */
+#include "kernels/kern.h"
+
+#include <string.h>
+
+static void route_count(struct kern *k, int64_t *choices, const int32_t *chosen, int64_t n, int64_t e, int64_t top, int64_t length)
+{
+	(void)k;
+	memset(choices, 0, (size_t)(n / length * e) * sizeof *choices);
+	for (int64_t i = 0; i < n * top; i++)
+		choices[i / top / length * e + chosen[i]]++;
+}
+
+static void route_drop(struct kern *k, int64_t *at, const int32_t *chosen, const int64_t *before, int64_t n, int64_t e, int64_t top,
+		       int64_t length, int64_t most)
+{
+	int64_t *taken = kern_scratch(k, 0), piece = length * top;
+	for (int64_t i = 0; i < n * top; i++) {
+		if (i % piece == 0 && before)
+			memcpy(taken, before + i / piece * e, (size_t)e * sizeof *taken);
+		else if (i % piece == 0)
+			memset(taken, 0, (size_t)e * sizeof *taken);
+		at[i] = taken[chosen[i]]++ < most ? 0 : -1;
+	}
+}
+
+static void route_place(struct kern *k, int64_t *counts, int64_t *at, int64_t *from, const int32_t *chosen, int64_t n, int64_t e,
+			int64_t top)
+{
+	int64_t *next = kern_scratch(k, 0), row = 0;
+	memset(counts, 0, (size_t)e * sizeof *counts);
+	for (int64_t i = 0; i < n * top; i++)
+		counts[chosen[i]] += at[i] >= 0;
+	for (int64_t x = 0; x < e; row += counts[x++])
+		next[x] = row;
+	for (int64_t i = 0; i < n * top; i++) {
+		if (at[i] < 0)
+			continue;
+		at[i] = next[chosen[i]]++;
+		from[at[i]] = i / top;
+	}
+}
+
+void kern_places(struct ops *o)
+{
+	o->route_count = route_count;
+	o->route_drop = route_drop;
+	o->route_place = route_place;
+}
