@@ -1,0 +1,202 @@
+#include "tests/conform/op_check.h"
+
+#include "base/philox.h"
+#include "tests/conform/op_call.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct op_test *const op_families[] = { layer_ops, element_ops, token_ops, attention_ops, expert_ops, NULL };
+
+enum { THREADS_MOST = 3 };
+
+struct op_checker {
+	const char *backend;
+	const struct storage *storage;
+	struct kern *spec;                /* plain64 */
+	struct kern *k[THREADS_MOST];     /* with i + 1 threads */
+	int n;
+};
+
+/* One op at one choice of sizes, under way. */
+struct trial {
+	struct op_checker *c;
+	const struct op_test *t;
+	const struct dims *d;
+	const struct op_draw *draw;
+	int threads;
+	struct op_call master, ref;       /* numbers drawn, and what the specification makes of them */
+	struct op_call first;             /* what one thread makes of them */
+	char *why;
+};
+
+void op_checker_close(struct op_checker *c)
+{
+	if (!c)
+		return;
+	for (int i = 0; i < c->n; i++)
+		kern_close(c->k[i]);
+	kern_close(c->spec);
+	free(c);
+}
+
+/* plain has no threads, a device's do not count. */
+static int open_all(struct op_checker *c, struct err *e)
+{
+	int most = strncmp(c->backend, "plain", 5) ? THREADS_MOST : 1;
+	if (kern_open("plain64", 1, &c->spec, e))
+		return -1;
+	while (c->n < most) {
+		if (kern_open(c->backend, c->n + 1, &c->k[c->n], e))
+			return -1;
+		if (!kern_on_host(c->k[c->n++]))
+			most = 1;
+	}
+	return 0;
+}
+
+int op_checker_open(const char *backend, struct op_checker **out, struct err *e)
+{
+	struct op_checker *c = calloc(1, sizeof *c);
+	if (!c)
+		return err_set(e, ERR_NOMEM, "no memory for a checker");
+	c->backend = backend;
+	c->storage = storage_of(backend);
+	if (open_all(c, e)) {
+		op_checker_close(c);
+		return -1;
+	}
+	*out = c;
+	return 0;
+}
+
+/* --- What went wrong ---------------------------------------------------------------------- */
+
+__attribute__((format(printf, 3, 4)))
+static bool wrong(const struct trial *t, int arg, const char *fmt, ...)
+{
+	const struct dims *d = t->d;
+	char what[OP_CHECK_WHY / 2];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(what, sizeof what, fmt, ap);
+	va_end(ap);
+	snprintf(t->why, OP_CHECK_WHY, "%s %s, %d threads, argument %d (n %ld, c %ld, d %ld, lo %d, %ldx%ld over %ld, %d/%d heads of %d, shift %d): %s",
+		 t->c->backend, t->t->name, t->threads, arg, (long)d->n, (long)d->c, (long)d->d, (int)d->lo, (long)d->s.batch,
+		 (long)d->s.q_len, (long)d->s.k_len, d->s.heads, d->s.kv_heads, d->s.dim, t->draw->shift, what);
+	return false;
+}
+
+/* What is infinite must be the same infinity. */
+static double relative_error(const struct storage *s, const void *out, const double *ref, int64_t n)
+{
+	double diff = 0, norm = 0;
+	for (int64_t i = 0; i < n; i++) {
+		double x = storage_get(s, out, i);
+		if (isinf(ref[i]) && x == ref[i])
+			continue;
+		diff += (x - ref[i]) * (x - ref[i]);
+		norm += ref[i] * ref[i];
+	}
+	return norm > 0 ? sqrt(diff / norm) : sqrt(diff);
+}
+
+static bool check_arg(const struct trial *t, const struct op_call *out, const struct op_call *in, int i)
+{
+	const struct arg *a = &out->args[i];
+	size_t bytes = op_call_bytes(out, i);
+	if (!op_call_guarded(out, i))
+		return wrong(t, i, "wrote outside of it");
+	if (a->kind == CHOICES || a->kind == PLACES)
+		return !memcmp(out->p[i], t->ref.p[i], bytes) || wrong(t, i, "chose others");
+	if (a->kind == IN || a->kind == TOKENS || a->kind == ROWS)
+		return !memcmp(out->p[i], in->p[i], bytes) || wrong(t, i, "changed an input");
+	double error = relative_error(op_call_storage(out, i), out->p[i], t->ref.p[i], a->count);
+	return error <= op_call_tolerance(out, i) || wrong(t, i, "error %.3g", error);
+}
+
+/* Outputs near the reference, inputs untouched, guards alive. */
+static bool check(const struct trial *t, const struct op_call *out, const struct op_call *in)
+{
+	for (int i = 0; i < ARGS; i++)
+		if (out->args[i].kind != NONE && !check_arg(t, out, in, i))
+			return false;
+	return true;
+}
+
+static bool check_same(const struct trial *t, const struct op_call *a, const struct op_call *b, const char *whose)
+{
+	for (int i = 0; i < ARGS; i++)
+		if (a->args[i].kind != NONE && memcmp(a->p[i], b->p[i], op_call_bytes(a, i)))
+			return wrong(t, i, "%s differ", whose);
+	return true;
+}
+
+/* --- Running it ---------------------------------------------------------------------------- */
+
+/* The op on arrays of the kern's memory that begin as `in`; `out` is what they hold after it. */
+static bool run_in(const struct trial *t, struct kern *k, const struct op_call *in, bool taped, struct op_call *out)
+{
+	struct err e = ERR_INIT;
+	struct kern_tape *tape = NULL;
+	void *base[ARGS], *p[ARGS];
+	int rc = op_call_lend(in, k, base, p, &e);
+	if (!rc && taped)
+		taped = kern_record(k);
+	if (!rc)
+		t->t->run(kern_ops(k), k, t->d, p);
+	if (!rc && taped) {
+		rc = kern_recorded(k, &tape, &e);
+		if (!rc)
+			kern_replay(k, tape);
+	}
+	rc = rc || op_call_fetch(out, k, base, &e) ? -1 : 0;
+	kern_tape_free(k, tape);
+	op_call_return(k, base);
+	return !rc || wrong(t, -1, "%s", e.text);
+}
+
+static bool run_kern(struct trial *t, struct kern *k)
+{
+	struct op_call in, one, two;
+	op_call_init(&in, t->t, t->d, t->c->storage, t->draw->shift);
+	op_call_init(&one, t->t, t->d, t->c->storage, t->draw->shift);
+	op_call_init(&two, t->t, t->d, t->c->storage, t->draw->shift);
+	op_call_copy(&in, &t->master);
+	bool ok = run_in(t, k, &in, false, &one) && check(t, &one, &in) && run_in(t, k, &in, false, &two) &&
+		  check_same(t, &one, &two, "two runs");
+	if (ok && !kern_on_host(k))
+		ok = run_in(t, k, &in, true, &two) && check_same(t, &one, &two, "the op and its tape");
+	if (ok && t->threads == 1)
+		op_call_keep(&t->first, &one);
+	else if (ok && t->t->any_threads)
+		ok = check_same(t, &t->first, &one, "other numbers of threads");
+	op_call_fini(&in);
+	op_call_fini(&one);
+	op_call_fini(&two);
+	return ok;
+}
+
+bool op_check(struct op_checker *c, const struct op_test *t, const struct dims *d, const struct op_draw *draw, char why[OP_CHECK_WHY])
+{
+	struct trial r = { .c = c, .t = t, .d = d, .draw = draw, .why = why };
+	bool ok = true;
+	op_call_init(&r.master, t, d, &storage_fp64, 0);
+	op_call_init(&r.ref, t, d, &storage_fp64, 0);
+	op_call_init(&r.first, t, d, c->storage, draw->shift);
+	op_call_random(&r.master, draw->seed);
+	if (t->prepare)
+		t->prepare(kern_ops(c->spec), c->spec, d, r.master.p);
+	op_call_round(&r.master, &r.first);
+	op_call_copy(&r.ref, &r.master);
+	t->run(kern_ops(c->spec), c->spec, d, r.ref.p);
+	for (r.threads = 1; ok && r.threads <= c->n; r.threads++)
+		ok = run_kern(&r, c->k[r.threads - 1]);
+	op_call_fini(&r.master);
+	op_call_fini(&r.ref);
+	op_call_fini(&r.first);
+	return ok;
+}
