@@ -116,7 +116,10 @@ NVML_DOUBLE := $(BUILD)/tests/doubles/libnvidia-ml.so.1
 $(NVML_DOUBLE): tests/doubles/nvml.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -o $@ $<
-$(BUILD)/tests/unit/topo/test_nvml: | $(NVML_DOUBLE)
+$(BUILD)/tests/unit/topo/test_nvml $(BUILD)/tests/unit/topo/test_gpu_state: | $(NVML_DOUBLE)
+# NVIDIA's own header, where the toolkit has it: what is declared of the library is held to it.
+NVML_INCLUDE ?= $(CUDA_HOME)/include
+$(BUILD)/obj/tests/unit/topo/test_nvml_abi.o: CPPFLAGS += -isystem $(NVML_INCLUDE)
 
 # Small programs that the bats files use.
 TOOL_BIN := $(NVML_DOUBLE) $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))

@@ -52,6 +52,9 @@ struct topo_device {
 	char cpus[TOPO_CPUS];   /* nearest cores, a kernel cpu list, or "" */
 	int nic;                /* nearest adapter, index into nics */
 	enum link_kind nic_link;
+	int pcie, pcie_width;   /* generation and lanes that it and its slot can; 0: unknown */
+	int nvlink;             /* generation of its NVLinks; 0: none, or unknown */
+	bool mig;               /* parted (MIG): a process gets one instance of it */
 };
 
 struct topo_nic {

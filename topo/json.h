@@ -12,7 +12,8 @@
  *       "memory": …, "device_memory": …, "device_flops": …, "device_bandwidth": …, "link_bandwidth": …, "link_latency": …,
  *       "net_bandwidth": …, "net_latency": …,
  *       "switched": true, "unsaid": "",
- *       "parts": [ { "name": "GPU0", "bus": "0000:1b:00.0", "numa": 0, "cpus": "0-55", "nic": 0, "nic_link": "PXB" }, … ],
+ *       "parts": [ { "name": "GPU0", "bus": "0000:1b:00.0", "numa": 0, "cpus": "0-55", "nic": 0, "nic_link": "PXB",
+ *                    "pcie": 5, "pcie_width": 16, "nvlink": 4, "mig": false }, … ],
  *       "nics": [ { "name": "mlx5_0", "bus": "", "numa": 0, "bandwidth": 5e10 }, … ],
  *       "link_types": [ { "kind": "NVS", "lanes": 18, "bandwidth": 4.5e11, "latency": 2e-6 }, … ],
  *       "links": [ [0, 1, …], … ]            a row a device, the column is the other; place in link_types

@@ -13,12 +13,24 @@
  *     endless      names without a NUL
  *     rude         names with escape sequences
  *     wild         addresses, link states and types that make no sense
+ * and of how a GPU is at the moment:
+ *     mute         none of the calls below is supported
+ *     hang, crash  the driver's version is asked for and never comes; the process ends by SIGSEGV
+ *     uncorrected=I, remap-pending=I, remap-failed=I, retired=I, retire-pending=I, ecc-off=I, ecc-next=I
+ *     brake=I, hot=I, slowdown=I, capped=I, narrow=I, recover=I, link-down=I, no-links, prohibited=I, no-persistence
+ *     busy=I       a program of somebody holds 20 GiB
+ *     full=I       1 GiB is free
+ *     mig=I        two instances; mig-empty=I: none
+ *     mig-next=I   MIG after a reset
+ *     old          a driver of CUDA 11.4
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { SUCCESS = 0, INVALID = 2, NOT_SUPPORTED = 3, LOST = 15, UNKNOWN = 999 };
+enum { SUCCESS = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, LOST = 15, UNKNOWN = 999 };
 
 struct pci {
 	char legacy[16];
@@ -39,6 +51,17 @@ struct memory {
 	unsigned long long total, free, used;
 };
 
+struct memory_v2 {
+	unsigned version;
+	unsigned long long total, reserved, free, used;
+};
+
+struct process {
+	unsigned pid;
+	unsigned long long bytes;
+	unsigned instance, compute_instance;
+};
+
 static const struct machine {
 	const char *name, *gpu;
 	unsigned n, id;         /* GPUs; PCI device and vendor */
@@ -56,14 +79,16 @@ static const struct machine {
 	{ "pair", "NVIDIA A100 80GB PCIe", 4, 0x20b510de, 8, 0, 80, "0200" "2000" "0002" "0020", 0, 0 },
 	{ "strange", "NVIDIA Quantum 9000", 2, 0xffff10de, 42, 0, 1024, NULL, 0, 0 },
 };
+#define GIB (1ull << 30)
 enum { MACHINES = sizeof machines / sizeof *machines };
 
 static const unsigned char buses[16] = { 0x34, 0x36, 0x39, 0x3b, 0x57, 0x59, 0x5c, 0x5e, 0xb7, 0xb9, 0xbc, 0xbe, 0xe0, 0xe2, 0xe5, 0xe7 };
 
 struct nvml_device {
 	unsigned index;
+	int part; /* instance, from 1 on; 0: all of it */
 };
-static struct nvml_device devices[16];
+static struct nvml_device devices[16], parts[16][2];
 
 static const char *script(void)
 {
@@ -99,6 +124,13 @@ static const char *word(const char *name)
 	return NULL;
 }
 
+/* Whether the word is there for that GPU. */
+static int about(const char *name, const struct nvml_device *d)
+{
+	const char *at = word(name);
+	return at && !d->part && (unsigned)atoi(at) == d->index;
+}
+
 static int is_pair(const char *name, unsigned i, unsigned j)
 {
 	unsigned a, b;
@@ -121,6 +153,35 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(struct nvml_device *d, unsigned link, st
 int nvmlDeviceGetNvLinkRemoteDeviceType(struct nvml_device *d, unsigned link, unsigned *type);
 int nvmlDeviceGetP2PStatus(struct nvml_device *a, struct nvml_device *b, unsigned what, unsigned *status);
 int nvmlDeviceGetGpuFabricInfoV(struct nvml_device *d, struct fabric *out);
+
+#define SAYS(name, ...) int name(__attribute__((unused)) struct nvml_device *d, __VA_ARGS__)
+SAYS(nvmlDeviceGetMemoryInfo_v2, struct memory_v2 *out);
+SAYS(nvmlDeviceGetCurrPcieLinkGeneration, unsigned *n);
+SAYS(nvmlDeviceGetCurrPcieLinkWidth, unsigned *n);
+SAYS(nvmlDeviceGetMaxPcieLinkGeneration, unsigned *n);
+SAYS(nvmlDeviceGetMaxPcieLinkWidth, unsigned *n);
+SAYS(nvmlDeviceGetNvLinkVersion, unsigned link, unsigned *version);
+SAYS(nvmlDeviceGetNvLinkErrorCounter, unsigned link, unsigned which, unsigned long long *n);
+SAYS(nvmlDeviceGetEccMode, unsigned *now, unsigned *next);
+SAYS(nvmlDeviceGetTotalEccErrors, unsigned error, unsigned span, unsigned long long *n);
+SAYS(nvmlDeviceGetRetiredPages, unsigned cause, unsigned *n, unsigned long long *addresses);
+SAYS(nvmlDeviceGetRetiredPagesPendingStatus, unsigned *pending);
+SAYS(nvmlDeviceGetRemappedRows, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed);
+SAYS(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long *reasons);
+SAYS(nvmlDeviceGetTemperature, unsigned sensor, unsigned *celsius);
+SAYS(nvmlDeviceGetTemperatureThreshold, unsigned which, unsigned *celsius);
+SAYS(nvmlDeviceGetPowerUsage, unsigned *milliwatts);
+SAYS(nvmlDeviceGetEnforcedPowerLimit, unsigned *milliwatts);
+SAYS(nvmlDeviceGetPowerManagementDefaultLimit, unsigned *milliwatts);
+SAYS(nvmlDeviceGetPersistenceMode, unsigned *mode);
+SAYS(nvmlDeviceGetComputeMode, unsigned *mode);
+SAYS(nvmlDeviceGetMigMode, unsigned *now, unsigned *next);
+SAYS(nvmlDeviceGetMaxMigDeviceCount, unsigned *n);
+SAYS(nvmlDeviceGetMigDeviceHandleByIndex, unsigned index, struct nvml_device **out);
+SAYS(nvmlDeviceGetComputeRunningProcesses_v3, unsigned *n, struct process *out);
+int nvmlSystemGetDriverVersion(char *text, unsigned size);
+int nvmlSystemGetCudaDriverVersion_v2(int *version);
+int nvmlSystemGetProcessName(unsigned pid, char *text, unsigned size);
 
 int nvmlInit_v2(void)
 {
@@ -171,14 +232,18 @@ int nvmlDeviceGetName(struct nvml_device *d, char *text, unsigned size)
 
 int nvmlDeviceGetUUID(struct nvml_device *d, char *text, unsigned size)
 {
-	snprintf(text, size, "GPU-%c0000000-0000", 'a' + (int)(d - devices));
+	if (d->part)
+		snprintf(text, size, "MIG-%c%d000000-0000", 'a' + (int)d->index, d->part);
+	else
+		snprintf(text, size, "GPU-%c0000000-0000", 'a' + (int)d->index);
 	return SUCCESS;
 }
 
 int nvmlDeviceGetMemoryInfo(struct nvml_device *d, struct memory *out)
 {
-	(void)d;
-	out->total = (unsigned long long)(machine()->gib * 1024 * 1024 * 1024);
+	out->total = (unsigned long long)(machine()->gib * 1024 * 1024 * 1024) / (d->part ? 4 : 1);
+	out->free = about("full", d) ? GIB : out->total - (about("busy", d) ? 21 : 1) * GIB;
+	out->used = out->total - out->free;
 	return SUCCESS;
 }
 
@@ -235,8 +300,8 @@ int nvmlDeviceGetNvLinkState(struct nvml_device *d, unsigned link, unsigned *act
 	}
 	if (to < 0 && link >= (unsigned)m->ports)
 		return INVALID;
-	*active = 1;
-	if (to >= 0 && is_first(d->index, link))
+	*active = !word("no-links") && !(about("link-down", d) && link == 2);
+	if (*active && to >= 0 && is_first(d->index, link))
 		*active = !(is_pair("weak", d->index, (unsigned)to) || (is_pair("one-end", d->index, (unsigned)to) && d->index < (unsigned)to));
 	return SUCCESS;
 }
@@ -278,4 +343,200 @@ int nvmlDeviceGetGpuFabricInfoV(struct nvml_device *d, struct fabric *out)
 	out->clique = clique ? (unsigned)atoi(clique) : 1;
 	out->state = 3;
 	return SUCCESS;
+}
+
+/* --- How it is at the moment. --- */
+
+int nvmlSystemGetDriverVersion(char *text, unsigned size)
+{
+	if (word("hang"))
+		pause();
+	if (word("crash"))
+		raise(SIGSEGV);
+	snprintf(text, size, "%s", word("old") ? "470.57.02" : "580.65.06");
+	return SUCCESS;
+}
+
+int nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+	*version = word("old") ? 11040 : 13000;
+	return SUCCESS;
+}
+
+int nvmlSystemGetProcessName(unsigned pid, char *text, unsigned size)
+{
+	snprintf(text, size, "/usr/bin/somebody%u", pid % 10);
+	return SUCCESS;
+}
+
+static int told(void)
+{
+	return word("mute") ? NOT_SUPPORTED : SUCCESS;
+}
+
+static int tell(unsigned *out, unsigned n)
+{
+	*out = n;
+	return told();
+}
+
+SAYS(nvmlDeviceGetMemoryInfo_v2, struct memory_v2 *out)
+{
+	struct memory m;
+	if (out->version != (sizeof *out | 2u << 24))
+		return INVALID;
+	nvmlDeviceGetMemoryInfo(d, &m);
+	out->total = m.total;
+	out->reserved = GIB / 2;
+	out->free = m.free;
+	out->used = m.used - out->reserved;
+	return told();
+}
+
+SAYS(nvmlDeviceGetCurrPcieLinkGeneration, unsigned *n)
+{
+	(void)d;
+	return tell(n, 1); /* it idles */
+}
+
+SAYS(nvmlDeviceGetCurrPcieLinkWidth, unsigned *n)
+{
+	return tell(n, about("narrow", d) ? 8 : 16);
+}
+
+SAYS(nvmlDeviceGetMaxPcieLinkGeneration, unsigned *n)
+{
+	(void)d;
+	return tell(n, machine()->major >= 9 ? 5 : machine()->major == 8 ? 4 : 3);
+}
+
+SAYS(nvmlDeviceGetMaxPcieLinkWidth, unsigned *n)
+{
+	(void)d;
+	return tell(n, 16);
+}
+
+SAYS(nvmlDeviceGetNvLinkVersion, unsigned link, unsigned *version)
+{
+	static const unsigned by_major[] = { [7] = 2, [8] = 4, [9] = 6, [10] = 7 };
+	int major = machine()->major;
+	(void)d, (void)link;
+	return tell(version, major >= 7 && major <= 10 ? by_major[major] : 0);
+}
+
+SAYS(nvmlDeviceGetNvLinkErrorCounter, unsigned link, unsigned which, unsigned long long *n)
+{
+	*n = which == 1 && link == 3 && about("recover", d) ? 4 : 0;
+	return told();
+}
+
+SAYS(nvmlDeviceGetEccMode, unsigned *now, unsigned *next)
+{
+	*now = !about("ecc-off", d);
+	*next = *now && !about("ecc-next", d);
+	return told();
+}
+
+SAYS(nvmlDeviceGetTotalEccErrors, unsigned error, unsigned span, unsigned long long *n)
+{
+	*n = error == 1 ? (about("uncorrected", d) ? 3 + span : 0) : 10 * span;
+	return told();
+}
+
+SAYS(nvmlDeviceGetRetiredPages, unsigned cause, unsigned *n, unsigned long long *addresses)
+{
+	(void)addresses;
+	*n = about("retired", d) ? 31 + cause : 0;
+	return machine()->major > 7 ? NOT_SUPPORTED : *n ? 7 : SUCCESS;
+}
+
+SAYS(nvmlDeviceGetRetiredPagesPendingStatus, unsigned *pending)
+{
+	*pending = (unsigned)about("retire-pending", d);
+	return machine()->major > 7 ? NOT_SUPPORTED : told();
+}
+
+SAYS(nvmlDeviceGetRemappedRows, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed)
+{
+	*corrected = 0;
+	*uncorrected = (unsigned)about("remap-failed", d);
+	*pending = (unsigned)about("remap-pending", d);
+	*failed = (unsigned)about("remap-failed", d);
+	return machine()->major < 8 ? NOT_SUPPORTED : told();
+}
+
+SAYS(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long *reasons)
+{
+	*reasons = about("brake", d) ? 0x88 : about("hot", d) ? 0x48 : about("slowdown", d) ? 0x8 : 0x1;
+	return told();
+}
+
+SAYS(nvmlDeviceGetTemperature, unsigned sensor, unsigned *celsius)
+{
+	(void)sensor;
+	return tell(celsius, about("hot", d) ? 89 : 34);
+}
+
+SAYS(nvmlDeviceGetTemperatureThreshold, unsigned which, unsigned *celsius)
+{
+	return tell(celsius, which == 1 ? 87 : 92);
+}
+
+SAYS(nvmlDeviceGetPowerUsage, unsigned *milliwatts)
+{
+	(void)d;
+	return tell(milliwatts, 71234);
+}
+
+SAYS(nvmlDeviceGetEnforcedPowerLimit, unsigned *milliwatts)
+{
+	return tell(milliwatts, about("capped", d) ? 400000 : 700000);
+}
+
+SAYS(nvmlDeviceGetPowerManagementDefaultLimit, unsigned *milliwatts)
+{
+	(void)d;
+	return tell(milliwatts, 700000);
+}
+
+SAYS(nvmlDeviceGetPersistenceMode, unsigned *mode)
+{
+	(void)d;
+	return tell(mode, !word("no-persistence"));
+}
+
+SAYS(nvmlDeviceGetComputeMode, unsigned *mode)
+{
+	return tell(mode, about("prohibited", d) ? 2 : 0);
+}
+
+SAYS(nvmlDeviceGetMigMode, unsigned *now, unsigned *next)
+{
+	*now = about("mig", d) || about("mig-empty", d);
+	*next = *now || about("mig-next", d);
+	return machine()->major < 8 ? NOT_SUPPORTED : told();
+}
+
+SAYS(nvmlDeviceGetMaxMigDeviceCount, unsigned *n)
+{
+	return tell(n, about("mig", d) || about("mig-empty", d) ? 7 : 0);
+}
+
+SAYS(nvmlDeviceGetMigDeviceHandleByIndex, unsigned index, struct nvml_device **out)
+{
+	/* Places between instances are empty. */
+	if (!about("mig", d) || index % 2 || index > 2)
+		return NOT_FOUND;
+	*out = &parts[d->index][index / 2];
+	**out = (struct nvml_device){ .index = d->index, .part = 1 + (int)index / 2 };
+	return told();
+}
+
+SAYS(nvmlDeviceGetComputeRunningProcesses_v3, unsigned *n, struct process *out)
+{
+	unsigned room = *n;
+	*n = (unsigned)about("busy", d);
+	if (*n && room)
+		*out = (struct process){ .pid = 4711, .bytes = 20 * GIB, .instance = 0xffffffffu, .compute_instance = 0xffffffffu };
+	return *n > room ? 7 : told();
 }

@@ -10,9 +10,10 @@
 
 #include "base/err.h"
 #include "topo/cluster.h"
+#include "topo/discover/visible.h"
 
 #define NVML_LIBRARY "libnvidia-ml.so.1"
-enum { NVML_GPUS_MOST = 64, NVML_LINKS_MOST = 64 };
+enum { NVML_GPUS_MOST = 64, NVML_LINKS_MOST = 64, NVML_INSTANCES_MOST = 16, PCIE_MOST = 9, PCIE_WIDTH_MOST = 64 };
 
 struct nvml_gpu {
 	int index;            /* the driver's number for it */
@@ -24,6 +25,11 @@ struct nvml_gpu {
 	double memory;        /* bytes */
 	int ports;            /* NVLinks into NVSwitches that are up */
 	int down;             /* NVLinks that are there and not up */
+	int nvlink;           /* their generation; 0: unknown */
+	int pcie, pcie_width; /* generation and lanes that it and its slot can; 0: unknown. What they do now is less on an idle GPU */
+	bool mig;             /* parted: programs get instances of it, each one */
+	struct nvml_instance instances[NVML_INSTANCES_MOST];
+	int n_instances;
 };
 
 /* The NVLink fabric of several nodes that this one has joined (GB200 NVL72). Nodes of equal texts reach each other. */
@@ -43,8 +49,8 @@ struct nvml_host {
 int nvml_read(const char *library, struct nvml_host *out, struct err *e);
 void nvml_free(struct nvml_host *h);
 
-/* Keeps those that `visible` names, as CUDA_VISIBLE_DEVICES does: numbers, or how UUIDs begin, parted by commas, in the
- * driver's order; "-1" ends them. NULL, and what is no such list (parts of GPUs, say: "MIG-…"), keeps all. 0, or -1 when none is left. */
+/* Keeps those that `visible` names, in its order (visible.h), so that place i is CUDA's device i. Of one that is named by an instance the
+ * memory is that instance's. NULL keeps all. 0, or -1 when none is left. */
 int nvml_keep(struct nvml_host *h, const char *visible);
 
 #endif

@@ -91,17 +91,29 @@ static enum link_kind way(hwloc_obj_t a, hwloc_obj_t b)
 	return top->nodeset && hwloc_bitmap_weight(top->nodeset) <= 1 ? LINK_NODE : LINK_SYS;
 }
 
-static double port_rate(hwloc_obj_t o)
+/* One direction of a PCIe port, bytes/s: 2.5 GT/s a lane in the first generation, 8 from the third on, doubling; eight bits are sent as ten in
+ * the first two, 128 as 130 after them (PCI Express Base Specification 5.0, table 4-1). */
+static double pcie_rate(int generation, int lanes)
 {
+	static const double transfers[] = { 0, 2.5e9, 5e9 };
+	double rate = generation < 3 ? transfers[generation] * 0.8 : 8e9 * (1 << (generation - 3)) * 128 / 130;
+	return rate * lanes / 8;
+}
+
+/* What hwloc tells is the link's rate now, which falls while a GPU idles: what the port can is the driver's. */
+static double port_rate(const struct topo_device *d, hwloc_obj_t o)
+{
+	if (d->pcie > 0 && d->pcie_width > 0)
+		return pcie_rate(d->pcie, d->pcie_width);
 	double rate = o && o->type == HWLOC_OBJ_PCI_DEVICE ? (double)o->attr->pcidev.linkspeed * 1e9 : 0;
 	return rate > 0 ? rate : PORT_GUESS;
 }
 
 /* Of devices that hwloc does not show (NULL) the worst is taken. */
-static struct topo_link over_pcie(hwloc_obj_t a, hwloc_obj_t b)
+static struct topo_link over_pcie(const struct topo_device *x, hwloc_obj_t a, const struct topo_device *y, hwloc_obj_t b)
 {
 	enum link_kind kind = a && b ? way(a, b) : LINK_UNKNOWN;
-	double rate = port_rate(a) < port_rate(b) ? port_rate(a) : port_rate(b);
+	double rate = port_rate(x, a) < port_rate(y, b) ? port_rate(x, a) : port_rate(y, b);
 	rate *= PCIE_SHARE;
 	if ((kind == LINK_SYS || kind == LINK_UNKNOWN) && rate > SYS_BANDWIDTH)
 		rate = SYS_BANDWIDTH;
@@ -180,7 +192,7 @@ static void fill_links(struct node_kind *k, hwloc_obj_t const *pci)
 		for (int j = 0; j < k->devices; j++) {
 			struct topo_link *l = &k->links[i * k->devices + j];
 			if (i != j && l->kind == LINK_UNKNOWN)
-				*l = over_pcie(pci[i], pci[j]);
+				*l = over_pcie(&k->parts[i], pci[i], &k->parts[j], pci[j]);
 		}
 }
 

@@ -47,6 +47,8 @@ void draw_matrix(const struct node_kind *k, bool colour, struct buf *out);
 void link_name(const struct topo_link *l, char out[16]);
 /* What a kind's devices are joined by: "NVSwitch, 450 GB/s a device" or "" when it is not known. */
 void links_summary(const struct node_kind *k, struct buf *out);
+/* text.c: how a device is plugged in, "PCIe 5.0 × 16, NVLink 4"; nothing where it is not known. */
+void port_summary(const struct topo_device *d, struct buf *out);
 
 /* Escape sequences of a terminal, "" without colour. */
 enum ink { INK_NONE, INK_BOLD, INK_DIM, INK_DEVICE, INK_DIRECT, INK_NEAR, INK_FAR, INK_NIC, INK_WARN };

@@ -162,6 +162,22 @@ static void compare_links(struct pair *p)
 		buf_printf(p->out, ", and %d more pair%s", differ - PAIRS, human_s(differ - PAIRS));
 }
 
+static void compare_ports(struct pair *p)
+{
+	for (int i = 0; p->odd->parts && p->usual->parts && i < p->odd->devices; i++) {
+		int usual = match(p, i);
+		const struct topo_device *a = &p->odd->parts[i], *b = usual < 0 ? a : &p->usual->parts[usual];
+		char name[24];
+		if (a->pcie == b->pcie && a->pcie_width == b->pcie_width && a->nvlink == b->nvlink && a->mig == b->mig)
+			continue;
+		begin(p);
+		buf_printf(p->out, "%s has ", device_name(p->odd, i, name));
+		port_summary(a, p->out);
+		buf_puts(p->out, " where others have ");
+		port_summary(b, p->out);
+	}
+}
+
 static void compare_bytes(struct pair *p, const char *what, double odd, double usual)
 {
 	char a[HUMAN], b[HUMAN];
@@ -207,6 +223,7 @@ static void draw_one(const struct cluster *c, int kind, int usual, int like, int
 	compare_devices(&p, others);
 	if (p.odd->devices && !(is_cpu(p.odd) && !is_cpu(p.usual))) {
 		compare_links(&p);
+		compare_ports(&p);
 		compare_bytes(&p, "device memory", p.odd->device_memory, p.usual->device_memory);
 	}
 	compare_nics(&p);

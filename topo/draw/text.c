@@ -103,6 +103,39 @@ static void put_label(struct page *p, const char *label)
 	buf_printf(p->out, "  %s%-10s%s", on(p, INK_DIM), label, on(p, INK_NONE));
 }
 
+/* How the devices are plugged in, where all are alike in it; what differs stands beside each. */
+static bool ports_alike(const struct node_kind *k)
+{
+	for (int i = 1; k->parts && i < k->devices; i++)
+		if (k->parts[i].pcie != k->parts[0].pcie || k->parts[i].pcie_width != k->parts[0].pcie_width || k->parts[i].nvlink != k->parts[0].nvlink ||
+		    k->parts[i].mig != k->parts[0].mig)
+			return false;
+	return k->parts && k->devices;
+}
+
+void port_summary(const struct topo_device *d, struct buf *out)
+{
+	size_t before = out->len;
+	if (d->pcie && d->pcie_width)
+		buf_printf(out, "PCIe %d.0 × %d", d->pcie, d->pcie_width);
+	if (d->nvlink)
+		buf_printf(out, "%sNVLink %d", out->len > before ? ", " : "", d->nvlink);
+	if (d->mig)
+		buf_printf(out, "%sparted (MIG)", out->len > before ? ", " : "");
+}
+
+static void put_ports(struct page *p, const struct node_kind *k)
+{
+	struct buf text = BUF_INIT;
+	if (ports_alike(k))
+		port_summary(&k->parts[0], &text);
+	if (text.len) {
+		put_label(p, "ports");
+		buf_printf(p->out, "%s\n", buf_str(&text));
+	}
+	buf_fini(&text);
+}
+
 static void put_figures(struct page *p, const struct node_kind *k)
 {
 	char a[HUMAN], b[HUMAN], f[HUMAN];
@@ -110,6 +143,7 @@ static void put_figures(struct page *p, const struct node_kind *k)
 	buf_printf(p->out, "%s of memory, %s, %s\n", k->device_memory > 0 ? human_bytes(k->device_memory, a) : "unknown size",
 		   k->device_bandwidth > 0 ? human_count(k->device_bandwidth, "B/s", b) : "bandwidth not told",
 		   k->device_flops > 0 ? human_count(k->device_flops, "FLOP/s", f) : "compute not told");
+	put_ports(p, k);
 	struct buf links = BUF_INIT;
 	links_summary(k, &links);
 	if (links.len) {
@@ -194,6 +228,12 @@ static void put_device(struct page *p, const struct node_kind *k, int i, const c
 		buf_puts(p->out, "  ");
 		put_plain(p->out, d->bus);
 	}
+	struct buf port = BUF_INIT;
+	if (!ports_alike(k))
+		port_summary(d, &port);
+	if (port.len)
+		buf_printf(p->out, "  %s", buf_str(&port));
+	buf_fini(&port);
 	if (*d->cpus && strcmp(d->cpus, shared_cpus)) {
 		buf_puts(p->out, "  cores ");
 		put_plain(p->out, d->cpus);

@@ -138,9 +138,10 @@ static void only_visible_gpus_are_kept(void **state)
 	static const struct {
 		const char *visible, *kept;
 	} rows[] = {
-		{ NULL, "01234567" }, { "0,3", "03" }, { "7", "7" }, { "3,0", "03" }, { "1,1,99", "1" }, { "4,5,6,7", "4567" },
-		{ "GPU-b0000000-0000", "1" }, { "GPU-c,GPU-a", "02" }, { "GPU-4711", "" }, { "MIG-4711", "01234567" },
-		{ "", "01234567" }, { "0,", "01234567" }, { "-1", "" }, { "2,-1,3", "2" }, { "NoDevFiles", "01234567" },
+		{ NULL, "01234567" }, { "0,3", "03" }, { "7", "7" }, { "3,0", "30" }, { "1,1,99,2", "1" }, { "4,5,6,7", "4567" },
+		{ "GPU-b0000000-0000", "1" }, { "GPU-c,GPU-a", "20" }, { "GPU-,1", "" }, { "GPU-4711", "" }, { "MIG-4711", "" },
+		{ "", "" }, { "0,", "0" }, { ",0", "" }, { "-1", "" }, { "2,-1,3", "2" }, { "NoDevFiles", "" }, { "none", "" }, { "1x", "" },
+		{ "99999999999999999999", "" },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct nvml_host all, h;
@@ -161,6 +162,48 @@ static void only_visible_gpus_are_kept(void **state)
 	assert_int_equal(reads("dgx-1", &h, NULL), 0);
 	assert_int_equal(nvml_keep(&h, "8,9"), -1);
 	nvml_free(&h);
+}
+
+static void an_instance_names_its_gpu_and_ends_the_list(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *visible;
+		int n, gpu;
+	} rows[] = {
+		{ "MIG-d20", 1, 3 }, { "MIG-d20,0,1", 1, 3 }, { "0,MIG-d1,1", 2, 3 }, { "MIG-GPU-d0000000-0000/7/0", 1, 3 }, { "MIG-GPU-c0000000-0000/7/0", 0, 0 },
+		{ "MIG-e", 0, 0 }, { "MIG-GPU-/", 0, 0 },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct nvml_host h;
+		assert_int_equal(reads("dgx-h100,mig=3", &h, NULL), 0);
+		assert_true(h.gpus[3].mig && h.gpus[3].n_instances == 2 && !h.gpus[2].mig);
+		nvml_keep(&h, rows[i].visible);
+		assert_int_equal(h.n, rows[i].n);
+		if (h.n) {
+			assert_int_equal(h.gpus[h.n - 1].index, rows[i].gpu);
+			assert_true(h.gpus[h.n - 1].memory < 20e9 * 1.1);
+		}
+		nvml_free(&h);
+	}
+}
+
+static void ports_are_what_lasts_not_what_idles(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *machine;
+		int pcie, nvlink;
+	} rows[] = { { "dgx-1", 3, 2 }, { "dgx-h100", 5, 4 }, { "gb200", 5, 5 }, { "pair", 4, 3 }, { "dgx-h100,mute", 0, 0 } };
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct nvml_host h;
+		assert_int_equal(reads(rows[i].machine, &h, NULL), 0);
+		if (rows[i].pcie)
+			assert_int_equal(h.gpus[0].pcie_width, 16);
+		assert_int_equal(h.gpus[0].pcie, rows[i].pcie);
+		assert_int_equal(h.gpus[0].nvlink, rows[i].nvlink);
+		nvml_free(&h);
+	}
 }
 
 static void failing_drivers_are_errors(void **state)
@@ -267,6 +310,8 @@ int main(void)
 		cmocka_unit_test(a_lost_gpu_leaves_the_others),
 		cmocka_unit_test(peers_that_are_cut_off_are_counted),
 		cmocka_unit_test(only_visible_gpus_are_kept),
+		cmocka_unit_test(an_instance_names_its_gpu_and_ends_the_list),
+		cmocka_unit_test(ports_are_what_lasts_not_what_idles),
 		cmocka_unit_test(failing_drivers_are_errors),
 		cmocka_unit_test(lying_drivers_do_no_harm),
 		cmocka_unit_test(gpus_become_the_slots_of_this_host),

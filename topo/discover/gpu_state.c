@@ -1,0 +1,283 @@
+#include "topo/discover/gpu_state.h"
+
+#include "topo/discover/nvml_api.h"
+#include "topo/discover/visible.h"
+#include "topo/read/machine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef nvml_code_t one_figure(nvml_device_t, unsigned *);
+
+/* -1 where it is not told, or beyond what is believed. */
+static int figure(one_figure *call, nvml_device_t d, unsigned most)
+{
+	unsigned n = 0;
+	return call && call(d, &n) == NVML_OK && n <= most ? (int)n : -1;
+}
+
+static int some(int n)
+{
+	return n < 0 ? 0 : n;
+}
+
+static double watts(one_figure *call, nvml_device_t d)
+{
+	int n = figure(call, d, 10000000);
+	return n < 0 ? -1 : n / 1000.0;
+}
+
+static void text_of(nvml_code_t (*call)(nvml_device_t, char *, unsigned), nvml_device_t d, char *out, size_t size)
+{
+	char text[128] = "";
+	if (!call || call(d, text, sizeof text - 1) != NVML_OK)
+		text[0] = '\0';
+	text[sizeof text - 1] = '\0';
+	machine_text(out, size, text);
+}
+
+static void read_memory(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
+{
+	struct nvml_memory plain = { 0 };
+	struct nvml_memory_v2 whole = { .version = NVML_VERSION(struct nvml_memory_v2, 2) };
+	g->memory = g->memory_free = g->memory_reserved = -1;
+	if (a->memory_v2 && a->memory_v2(d, &whole) == NVML_OK) {
+		g->memory = (double)whole.total;
+		g->memory_free = (double)whole.free;
+		g->memory_reserved = (double)whole.reserved;
+	} else if (a->memory(d, &plain) == NVML_OK) {
+		g->memory = (double)plain.total;
+		g->memory_free = (double)plain.free;
+	}
+}
+
+static int64_t ecc_count(const struct nvml_api *a, nvml_device_t d, nvml_error_t error, nvml_span_t span)
+{
+	unsigned long long n = 0;
+	return a->ecc_errors && a->ecc_errors(d, error, span, &n) == NVML_OK && n < INT64_MAX ? (int64_t)n : -1;
+}
+
+static int pages(const struct nvml_api *a, nvml_device_t d, nvml_cause_t cause)
+{
+	unsigned n = 0; /* asks how many there are */
+	nvml_code_t code = a->retired ? a->retired(d, cause, &n, NULL) : NVML_NOT_PERMITTED;
+	return (code == NVML_OK || code == NVML_NOT_ENOUGH_ROOM) && n < 100000 ? (int)n : -1;
+}
+
+static void read_errors(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
+{
+	unsigned now = 0, next = 0, corrected, uncorrected, pending, failed;
+	g->ecc = g->ecc_next = -1;
+	if (a->ecc && a->ecc(d, &now, &next) == NVML_OK) {
+		g->ecc = now == NVML_ON;
+		g->ecc_next = next == NVML_ON;
+	}
+	g->corrected = ecc_count(a, d, NVML_CORRECTED, NVML_SINCE_LOAD);
+	g->uncorrected = ecc_count(a, d, NVML_UNCORRECTED, NVML_SINCE_LOAD);
+	g->corrected_ever = ecc_count(a, d, NVML_CORRECTED, NVML_EVER);
+	g->uncorrected_ever = ecc_count(a, d, NVML_UNCORRECTED, NVML_EVER);
+	int one = pages(a, d, NVML_RETIRED_SINGLE), two = pages(a, d, NVML_RETIRED_DOUBLE);
+	g->retired = one < 0 && two < 0 ? -1 : some(one) + some(two);
+	g->retire_pending = figure(a->retire_pending, d, 1);
+	g->remapped = g->remap_pending = g->remap_failed = -1;
+	if (a->remapped && a->remapped(d, &corrected, &uncorrected, &pending, &failed) == NVML_OK && corrected < 1000000 && uncorrected < 1000000) {
+		g->remapped = (int)(corrected + uncorrected);
+		g->remap_pending = pending != 0;
+		g->remap_failed = failed != 0;
+	}
+}
+
+static void add(int64_t *sum, const struct nvml_api *a, nvml_device_t d, unsigned link, nvml_counter_t which)
+{
+	unsigned long long n = 0;
+	if (a->link_errors && a->link_errors(d, link, which, &n) == NVML_OK && n < INT64_MAX / NVML_LINKS_MOST)
+		*sum = (*sum < 0 ? 0 : *sum) + (int64_t)n;
+}
+
+static void read_links(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
+{
+	g->link_replays = g->link_recoveries = g->link_crc = -1;
+	for (unsigned link = 0; a->link_state && link < NVML_LINKS_MOST; link++) {
+		unsigned active = 0;
+		size_t len = strlen(g->links_down);
+		if (a->link_state(d, link, &active) != NVML_OK)
+			continue;
+		g->links++;
+		g->links_up += active == NVML_ON;
+		if (active != NVML_ON && len < sizeof g->links_down - 4)
+			snprintf(g->links_down + len, sizeof g->links_down - len, "%s%u", len ? "," : "", link);
+		add(&g->link_replays, a, d, link, NVML_REPLAYS);
+		add(&g->link_recoveries, a, d, link, NVML_RECOVERIES);
+		add(&g->link_crc, a, d, link, NVML_CRC_FLITS);
+		add(&g->link_crc, a, d, link, NVML_CRC_DATA);
+	}
+}
+
+static void read_slow(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
+{
+	unsigned long long bits = 0;
+	g->slow_told = (a->slow && a->slow(d, &bits) == NVML_OK) || (a->slow_v1 && a->slow_v1(d, &bits) == NVML_OK);
+	if (!g->slow_told)
+		return;
+	g->slow |= bits & NVML_SLOW_POWER_CAP ? GPU_SLOW_POWER_CAP : 0;
+	g->slow |= bits & (NVML_SLOW_SW_THERMAL | NVML_SLOW_HW_THERMAL) ? GPU_SLOW_THERMAL : 0;
+	g->slow |= bits & NVML_SLOW_POWER_BRAKE ? GPU_SLOW_POWER_BRAKE : 0;
+	/* The hardware's general bit goes with those of heat and power, which say more. */
+	if (bits & NVML_SLOW_HARDWARE && !(g->slow & (GPU_SLOW_THERMAL | GPU_SLOW_POWER_BRAKE)))
+		g->slow |= GPU_SLOW_HARDWARE;
+}
+
+static void read_condition(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
+{
+	unsigned celsius = 0;
+	read_slow(a, d, g);
+	g->temperature = a->temperature && a->temperature(d, NVML_TEMPERATURE, &celsius) == NVML_OK && celsius < 1000 ? (int)celsius : -1;
+	g->temperature_slow = a->temperature_limit && a->temperature_limit(d, NVML_SLOWDOWN_AT, &celsius) == NVML_OK && celsius < 1000 ? (int)celsius : -1;
+	g->power = watts(a->power, d);
+	g->power_limit = watts(a->power_limit, d);
+	g->power_default = watts(a->power_default, d);
+	g->persistence = figure(a->persistence, d, 1);
+	g->compute = figure(a->compute_mode, d, 16);
+	g->pcie = some(figure(a->pcie, d, PCIE_MOST));
+	g->pcie_width = some(figure(a->pcie_width, d, PCIE_WIDTH_MOST));
+	g->pcie_most = some(figure(a->pcie_most, d, PCIE_MOST));
+	g->pcie_width_most = some(figure(a->pcie_width_most, d, PCIE_WIDTH_MOST));
+}
+
+static void read_processes(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
+{
+	struct nvml_process list[GPU_PROCESSES_MOST];
+	unsigned n = GPU_PROCESSES_MOST;
+	g->n_processes = -1;
+	if (!a->processes || a->processes(d, &n, list) != NVML_OK || n > GPU_PROCESSES_MOST)
+		return;
+	g->n_processes = (int)n;
+	for (unsigned i = 0; i < n; i++) {
+		char name[256] = "";
+		struct gpu_process *p = &g->processes[i];
+		p->pid = (int)list[i].pid;
+		p->bytes = list[i].bytes == (unsigned long long)-1 ? -1 : (double)list[i].bytes;
+		if (!a->process_name || a->process_name(list[i].pid, name, sizeof name - 1) != NVML_OK)
+			name[0] = '\0';
+		name[sizeof name - 1] = '\0';
+		const char *slash = strrchr(name, '/');
+		machine_text(p->name, sizeof p->name, slash ? slash + 1 : name);
+	}
+}
+
+static void read_gpu(const struct nvml_api *a, unsigned index, nvml_device_t *d, struct gpu_state *g)
+{
+	struct nvml_pci pci = { .domain = 0 };
+	struct err why = ERR_INIT;
+	char what[32];
+	g->index = (int)index;
+	g->mig = g->mig_next = g->n_processes = -1;
+	snprintf(what, sizeof what, "GPU %u", index);
+	nvml_code_t code = a->handle(index, d);
+	if (code == NVML_OK)
+		code = a->pci(*d, &pci);
+	if (code != NVML_OK) {
+		nvml_failed(a, what, code, &why);
+		snprintf(g->trouble, sizeof g->trouble, "%.*s", (int)sizeof g->trouble - 1, why.text);
+		return;
+	}
+	nvml_bus(&pci, g->bus);
+	text_of(a->name, *d, g->name, sizeof g->name);
+	text_of(a->uuid, *d, g->uuid, sizeof g->uuid);
+	read_memory(a, *d, g);
+	read_errors(a, *d, g);
+	read_links(a, *d, g);
+	read_condition(a, *d, g);
+	read_processes(a, *d, g);
+}
+
+/* Its instances, of which the names are for visible_pick. */
+static int read_parts(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g, struct nvml_instance *parts)
+{
+	unsigned now = 0, next = 0, most = 0;
+	int n = 0;
+	if (*g->trouble || !a->mig || a->mig(d, &now, &next) != NVML_OK)
+		return 0;
+	g->mig = now == NVML_ON;
+	g->mig_next = next == NVML_ON;
+	if (!g->mig || !a->mig_most || !a->mig_handle || a->mig_most(d, &most) != NVML_OK)
+		return 0;
+	for (unsigned i = 0; i < most && n < NVML_INSTANCES_MOST; i++) {
+		nvml_device_t part;
+		if (a->mig_handle(d, i, &part) != NVML_OK)
+			continue;
+		text_of(a->uuid, part, parts[n].uuid, sizeof parts[n].uuid);
+		n++;
+	}
+	g->instances = n;
+	return n;
+}
+
+static int read_all(const struct nvml_api *a, const char *visible, struct gpu_states *s, struct err *e)
+{
+	struct gpu_id ids[NVML_GPUS_MOST];
+	int picked[NVML_GPUS_MOST], part[NVML_GPUS_MOST];
+	unsigned n = 0;
+	nvml_code_t code = a->count(&n);
+	if (code != NVML_OK)
+		return nvml_failed(a, "number of GPUs", code, e);
+	if (!n)
+		return err_set(e, ERR_NOTFOUND, "NVIDIA driver: names no GPU that this process may use");
+	if (n > NVML_GPUS_MOST)
+		return err_set(e, ERR_UNSUPPORTED, "NVIDIA driver: names %u GPUs, more than the %d that muster takes", n, NVML_GPUS_MOST);
+	struct nvml_instance (*parts)[NVML_INSTANCES_MOST] = calloc(n, sizeof *parts);
+	struct gpu_state *all = calloc(n, sizeof *all);
+	s->gpus = calloc(n, sizeof *s->gpus);
+	if (!parts || !all || !s->gpus) {
+		free(parts);
+		free(all);
+		return err_set(e, ERR_NOMEM, "NVIDIA driver: no memory for %u GPUs", n);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		nvml_device_t d = NULL;
+		read_gpu(a, i, &d, &all[i]);
+		ids[i] = (struct gpu_id){ .index = (int)i, .uuid = all[i].uuid, .instances = parts[i], .n_instances = read_parts(a, d, &all[i], parts[i]) };
+	}
+	s->n = visible_pick(visible, ids, (int)n, picked, part);
+	s->hidden = (int)n - s->n;
+	for (int i = 0; i < s->n; i++)
+		s->gpus[i] = all[picked[i]];
+	free(parts);
+	free(all);
+	return 0;
+}
+
+int gpu_states_read(const char *library, const char *visible, struct gpu_states *out, struct err *e)
+{
+	struct nvml_api a;
+	struct gpu_states s = { .n = 0 };
+	char driver[80] = "";
+	if (nvml_open(library, &a, e))
+		return -1;
+	if (a.driver && a.driver(driver, sizeof driver - 1) == NVML_OK)
+		machine_text(s.driver, sizeof s.driver, driver);
+	if (!a.cuda || a.cuda(&s.cuda) != NVML_OK || s.cuda < 0 || s.cuda > 1000000)
+		s.cuda = 0;
+	int rc = read_all(&a, visible, &s, e);
+	nvml_close(&a);
+	if (rc)
+		gpu_states_free(&s);
+	else
+		*out = s;
+	return rc;
+}
+
+void gpu_states_free(struct gpu_states *s)
+{
+	free(s->gpus);
+	*s = (struct gpu_states){ .n = 0 };
+}
+
+const struct gpu_state *gpu_state_at(const struct gpu_states *s, const char *bus)
+{
+	for (int i = 0; i < s->n; i++)
+		if (!strcmp(s->gpus[i].bus, bus))
+			return &s->gpus[i];
+	return NULL;
+}

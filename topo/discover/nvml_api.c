@@ -1,0 +1,72 @@
+#include "topo/discover/nvml_api.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct symbol {
+	const char *name;
+	size_t offset;
+	bool needed;
+} symbols[] = {
+#define NVML_SYMBOL(result, member, symbol, needed, arguments) { #symbol, offsetof(struct nvml_api, member), needed },
+	NVML_CALLS(NVML_SYMBOL)
+#undef NVML_SYMBOL
+};
+enum { SYMBOLS = sizeof symbols / sizeof *symbols };
+
+static int load(const char *library, struct nvml_api *a, struct err *e)
+{
+	*a = (struct nvml_api){ .library = dlopen(library, RTLD_NOW | RTLD_LOCAL) };
+	if (!a->library)
+		return err_set(e, ERR_NOTFOUND, "%s: not on this host, so there is no driver for NVIDIA GPUs here", library);
+	for (int i = 0; i < SYMBOLS; i++) {
+		void *f = dlsym(a->library, symbols[i].name);
+		memcpy((char *)a + symbols[i].offset, &f, sizeof f);
+		if (f || !symbols[i].needed)
+			continue;
+		dlclose(a->library);
+		return err_set(e, ERR_UNSUPPORTED, "%s: has no %s; the driver is older than 450: update it", library, symbols[i].name);
+	}
+	return 0;
+}
+
+int nvml_failed(const struct nvml_api *a, const char *what, nvml_code_t code, struct err *e)
+{
+	const char *text = a->error ? a->error(code) : NULL;
+	return err_set(e, ERR_UNSUPPORTED, "NVIDIA driver: %s: %.200s (%d); see what nvidia-smi says", what, text ? text : "fails", (int)code);
+}
+
+int nvml_open(const char *library, struct nvml_api *out, struct err *e)
+{
+	struct nvml_api a;
+	if (load(library, &a, e))
+		return -1;
+	nvml_code_t code = a.init();
+	if (code != NVML_OK) {
+		nvml_failed(&a, "start", code, e);
+		dlclose(a.library);
+		return -1;
+	}
+	*out = a;
+	return 0;
+}
+
+void nvml_close(struct nvml_api *a)
+{
+	a->shutdown();
+	dlclose(a->library);
+}
+
+void nvml_bus(const struct nvml_pci *p, char out[16])
+{
+	snprintf(out, 16, "%04x:%02x:%02x.0", p->domain & 0xffff, p->bus & 0xff, p->device & 0x1f);
+}
+
+int nvml_generation(unsigned version)
+{
+	static const int generations[NVML_NVLINKS] = { 0, 1, 2, 2, 3, 3, 4, 5, 6 };
+	return version < NVML_NVLINKS ? generations[version] : 0;
+}
