@@ -62,6 +62,7 @@ CFLAGS_tests-unit-launcher := $(PMIX_CFLAGS)
 CFLAGS_agent          := $(PMIX_CFLAGS)
 -include kernels/kernels.mk
 -include libcomm/device/cuda/cuda.mk
+-include tests/gpu/emulator/emulator.mk
 
 define room_rule
 $(BUILD)/lib/$(call flat,$(1)).a: $$(patsubst %.c,$(BUILD)/obj/%.o,$$(filter-out %/main.c,$$(wildcard $(1)/*.c))) $$(objs_$(call flat,$(1)))

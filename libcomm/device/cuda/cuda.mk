@@ -38,34 +38,6 @@ $(BUILD)/gpu-conform: $(GPU_DEPS)
 	@mkdir -p $(@D)
 	$(GPU_CONFORM) $(CUDA_LIB) $(GPU_SODIUM) -ldl -lrt -lm
 
-# The same sources over doubles of CUDA's runtime and of NCCL, for machines without a GPU. Programs find the doubles by
-# DT_RPATH, before LD_LIBRARY_PATH; that libnccl.so.2 is loaded then, and nccl.c gets it by its name.
-DOUBLES    := $(BUILD)/tests/gpu
-DOUBLE_SO  := $(DOUBLES)/libcudart-double.so $(DOUBLES)/libnccl.so.2
-DOUBLE_LD  := -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN' -Wl,--no-as-needed
-
-$(DOUBLES)/libcudart-double.so: $(BUILD)/obj/cuda/tests/gpu/doubles/runtime.o
-$(DOUBLES)/libnccl.so.2: $(BUILD)/obj/cuda/tests/gpu/doubles/collectives.o $(BUILD)/obj/cuda/tests/gpu/doubles/reduce.o \
-	$(DOUBLES)/libcudart-double.so
-$(DOUBLES)/libmuster-cuda.so: $(CUDA_SRC:%.c=$(BUILD)/obj/cuda/%.o) $(DOUBLES)/libcudart-double.so
-$(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so:
-	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -shared -Wl,-z,defs -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' -o $@ $^ -ldl -lm
-$(BUILD)/obj/cuda/tests/gpu/doubles/%.o: CUDA_CFLAGS += -fvisibility=default
-
-$(DOUBLES)/conform: $(GPU_DEPS) $(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so
-	@mkdir -p $(@D)
-	$(GPU_CONFORM) $(DOUBLE_LD) $(DOUBLE_SO) $(GPU_SODIUM) -ldl -lrt -lm
-
-# Without both headers it is built to skip.
-DOUBLES_NEED := $(if $(CUDA_SO),$(NCCL_HEADER))
-$(BUILD)/obj/tests/gpu/test_nccl.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL -DDOUBLES='"$(abspath $(DOUBLES))"' \
-	-isystem $(CUDA_HOME)/include)
-$(DOUBLES)/test_nccl: $(BUILD)/obj/tests/gpu/test_nccl.o $(call archives,$(COMM_ROOMS) base) \
-		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so $(DOUBLES)/conform)
-	@mkdir -p $(@D)
-	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(filter %.so %.so.2,$^)) -lcmocka $(libs_base) $(libs_libcomm)
-
 .PHONY: check-gpu
 ifdef CUDA_SO
 check-gpu: $(CUDA_SO) $(BUILD)/gpu-conform

@@ -1,0 +1,73 @@
+/* inside — what the parts of the runtime's double share. */
+#ifndef MUSTER_TESTS_GPU_INSIDE_H
+#define MUSTER_TESTS_GPU_INSIDE_H
+
+#include "tests/gpu/doubles/runtime.h"
+
+#include <stdint.h>
+
+enum { POISON = 0xff };
+
+/* Returns rc; what is no success is kept for cudaGetLastError. */
+cudaError_t double_error(cudaError_t rc);
+void double_count_things(int more);
+
+/* --- Memory --- */
+
+enum memory_kind { MEMORY_DEVICE, MEMORY_PINNED, MEMORY_HOST };
+/* Ends the process for device memory that is not, or no longer, one buffer's. */
+enum memory_kind memory_kind_of(const char *who, const void *at, size_t bytes);
+/* Between them device memory may be touched. Under the lock. */
+void memory_open(void);
+void memory_close(void);
+
+/* --- Streams: under the lock --- */
+
+struct step {
+	struct step *next;
+	bool (*run)(void *arg);
+	void *arg;
+};
+
+/* Nodes of a graph, by number. */
+struct nodes {
+	int *node, count;
+};
+
+struct CUstream_st {
+	int device;
+	struct step *head, **tail;
+	struct CUstream_st *next;
+	struct CUgraph_st *capture; /* NULL: carried out */
+	struct nodes last;          /* what the next node captured comes after */
+};
+
+struct CUevent_st {
+	int device;
+	bool timed;
+	uint64_t recorded, done;
+	double at;                  /* seconds, of what is done */
+	bool closed;                /* kept: a stream may still speak of it */
+	struct CUgraph_st *capture; /* recorded there last, after these */
+	struct nodes last;
+};
+
+extern struct CUstream_st double_streams; /* the default stream, and behind it the others */
+void double_lock(void);
+void double_unlock(void);
+struct CUstream_st *double_stream(cudaStream_t s);
+cudaError_t double_push(cudaStream_t stream, bool (*run)(void *arg), const void *arg, size_t bytes);
+uint32_t double_dice(void);
+void double_drain(struct CUstream_st *s);
+
+/* --- Captures: under the lock --- */
+
+/* A step of a captured stream. */
+cudaError_t capture_push(struct CUstream_st *s, bool (*run)(void *arg), const void *arg, size_t bytes);
+cudaError_t capture_record(struct CUstream_st *s, cudaEvent_t e);
+cudaError_t capture_wait(struct CUstream_st *s, cudaEvent_t e);
+/* The error of a call that no capture of this thread allows, which spoils the capture; or success. */
+cudaError_t capture_forbids(const char *call);
+void nodes_copy(struct nodes *to, const struct nodes *from);
+
+#endif

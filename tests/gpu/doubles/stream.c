@@ -1,0 +1,338 @@
+/* Streams and events of the runtime's double. */
+#include "tests/gpu/doubles/inside.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct CUstream_st double_streams = { .tail = &double_streams.head };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t dice = 12345;
+
+void double_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void double_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+uint32_t double_dice(void)
+{
+	dice = dice * 1664525u + 1013904223u;
+	return dice >> 8;
+}
+
+struct CUstream_st *double_stream(cudaStream_t s)
+{
+	if (!s)
+		return &double_streams;
+	if (s->device != double_device())
+		double_misuse("a stream of device %d is used on device %d", s->device, double_device());
+	return s;
+}
+
+/* --- Queues ------------------------------------------------------------------------------- */
+
+static void append(struct CUstream_st *s, bool (*run)(void *arg), void *arg)
+{
+	struct step *step = malloc(sizeof *step);
+	*step = (struct step){ .run = run, .arg = arg };
+	*s->tail = step;
+	s->tail = &step->next;
+}
+
+cudaError_t double_push(cudaStream_t stream, bool (*run)(void *arg), const void *arg, size_t bytes)
+{
+	struct CUstream_st *s = double_stream(stream);
+	if (s->capture)
+		return capture_push(s, run, arg, bytes);
+	void *copy = malloc(bytes + !bytes);
+	memcpy(copy, arg, bytes);
+	append(s, run, copy);
+	return cudaSuccess;
+}
+
+void double_queue(cudaStream_t stream, bool (*run)(void *arg), void *arg)
+{
+	double_lock();
+	struct CUstream_st *s = double_stream(stream);
+	if (s->capture)
+		double_misuse("the double cannot capture what another library queues");
+	append(s, run, arg);
+	double_unlock();
+}
+
+cudaError_t double_queue_copy(cudaStream_t stream, bool (*run)(void *arg), const void *arg, size_t bytes)
+{
+	double_lock();
+	cudaError_t rc = double_push(stream, run, arg, bytes);
+	double_unlock();
+	return double_error(rc);
+}
+
+/* The first step of a stream; whether it could be done. */
+static bool advance(struct CUstream_st *s)
+{
+	struct step *step = s->head;
+	if (!step)
+		return false;
+	memory_open();
+	bool done = step->run(step->arg);
+	memory_close();
+	if (!done)
+		return false;
+	s->head = step->next;
+	if (!s->head)
+		s->tail = &s->head;
+	free(step->arg);
+	free(step);
+	return true;
+}
+
+/* One to four steps, from streams in turn, beginning somewhere. */
+static void pump(void)
+{
+	uint32_t bits = double_dice(), skip = bits & 7;
+	struct CUstream_st *s = &double_streams;
+	while (skip--)
+		s = s->next ? s->next : &double_streams;
+	for (uint32_t left = 1 + (bits >> 8 & 3), idle = 0; left && idle < 16; s = s->next ? s->next : &double_streams) {
+		bool did = advance(s);
+		left -= did;
+		idle = did ? 0 : idle + 1;
+	}
+}
+
+/* Under the lock, which it lets go of between the steps. */
+void double_drain(struct CUstream_st *s)
+{
+	while (s->head) {
+		pump();
+		double_unlock();
+		sched_yield();
+		double_lock();
+	}
+}
+
+/* --- Streams -------------------------------------------------------------------------------- */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned int flags)
+{
+	if (flags != cudaStreamNonBlocking)
+		double_misuse("a stream that waits for the default stream");
+	struct CUstream_st *s = calloc(1, sizeof *s);
+	s->device = double_device();
+	s->tail = &s->head;
+	double_lock();
+	s->next = double_streams.next;
+	double_streams.next = s;
+	double_unlock();
+	double_count_things(1);
+	*out = s;
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, int priority)
+{
+	(void)priority;
+	return cudaStreamCreateWithFlags(out, flags);
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+	*least = 0;
+	*greatest = -5;
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+	cudaError_t rc = capture_forbids("cudaStreamSynchronize");
+	if (rc != cudaSuccess)
+		return rc;
+	double_lock();
+	double_drain(double_stream(stream));
+	double_unlock();
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+	cudaError_t rc = capture_forbids("cudaStreamQuery");
+	if (rc != cudaSuccess)
+		return rc;
+	double_lock();
+	pump();
+	bool done = !double_stream(stream)->head;
+	double_unlock();
+	return done ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+	cudaError_t rc = capture_forbids("cudaDeviceSynchronize");
+	if (rc != cudaSuccess)
+		return rc;
+	double_lock();
+	for (struct CUstream_st *s = &double_streams; s; s = s->next)
+		if (s->device == double_device() || s == &double_streams)
+			double_drain(s);
+	double_unlock();
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+	double_lock();
+	if (double_stream(stream)->head || stream->capture)
+		double_misuse("a stream is destroyed with work in it");
+	for (struct CUstream_st *s = &double_streams; s; s = s->next)
+		if (s->next == stream)
+			s->next = stream->next;
+	double_unlock();
+	double_count_things(-1);
+	free(stream->last.node);
+	free(stream);
+	return cudaSuccess;
+}
+
+/* --- Events ----------------------------------------------------------------------------------- */
+
+struct mark {
+	cudaEvent_t event;
+	uint64_t ticket;
+};
+
+static bool run_record(void *arg)
+{
+	struct mark *m = arg;
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	m->event->done = m->ticket;
+	m->event->at = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+	return true;
+}
+
+static bool run_wait(void *arg)
+{
+	struct mark *m = arg;
+	return m->event->done >= m->ticket;
+}
+
+static void check_event(cudaEvent_t event)
+{
+	if (!event || event->closed)
+		double_misuse("an event that is closed");
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned int flags)
+{
+	*out = calloc(1, sizeof **out);
+	(*out)->device = double_device();
+	(*out)->timed = !(flags & cudaEventDisableTiming);
+	double_count_things(1);
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *out)
+{
+	return cudaEventCreateWithFlags(out, cudaEventDefault);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+	check_event(event);
+	event->closed = true;
+	double_count_things(-1);
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+	check_event(event);
+	if (event->device != double_device())
+		double_misuse("an event of device %d is recorded on device %d", event->device, double_device());
+	double_lock();
+	struct CUstream_st *s = double_stream(stream);
+	cudaError_t rc = cudaSuccess;
+	if (s->capture) {
+		rc = capture_record(s, event);
+	} else {
+		struct mark m = { event, ++event->recorded };
+		event->capture = NULL;
+		rc = double_push(stream, run_record, &m, sizeof m);
+	}
+	double_unlock();
+	return double_error(rc);
+}
+
+/* Of an event that somebody asks for. */
+static cudaError_t check_asked(cudaEvent_t event, const char *call)
+{
+	check_event(event);
+	cudaError_t rc = capture_forbids(call);
+	return rc == cudaSuccess && event->capture ? double_error(cudaErrorCapturedEvent) : rc;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+	cudaError_t rc = check_asked(event, "cudaEventQuery");
+	if (rc != cudaSuccess)
+		return rc;
+	double_lock();
+	pump();
+	bool done = event->done >= event->recorded;
+	double_unlock();
+	return done ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+	cudaError_t rc = check_asked(event, "cudaEventSynchronize");
+	if (rc != cudaSuccess)
+		return rc;
+	double_lock();
+	while (event->done < event->recorded) {
+		pump();
+		double_unlock();
+		sched_yield();
+		double_lock();
+	}
+	double_unlock();
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+	check_event(from);
+	check_event(to);
+	if (!from->timed || !to->timed || !from->recorded || !to->recorded || from->capture || to->capture)
+		return double_error(cudaErrorInvalidResourceHandle);
+	if (from->done < from->recorded || to->done < to->recorded)
+		return double_error(cudaErrorNotReady);
+	*ms = (float)(1e3 * (to->at - from->at));
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
+{
+	(void)flags;
+	check_event(event);
+	double_lock();
+	struct CUstream_st *s = double_stream(stream);
+	cudaError_t rc = cudaSuccess;
+	if (s->capture || event->capture) {
+		rc = capture_wait(s, event);
+	} else {
+		struct mark m = { event, event->recorded };
+		rc = double_push(stream, run_wait, &m, sizeof m);
+	}
+	double_unlock();
+	return double_error(rc);
+}

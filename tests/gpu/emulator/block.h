@@ -1,0 +1,69 @@
+/* block — what the parts of the emulator share: a block's threads, and the kernel that runs. */
+#ifndef MUSTER_TESTS_GPU_BLOCK_H
+#define MUSTER_TESTS_GPU_BLOCK_H
+
+#include "tests/gpu/emulator/emulate.h"
+#include "tests/gpu/emulator/fiber.h"
+
+enum thread_state { FRESH, READY, AT_BARRIER, AT_MEETING, DONE };
+
+/* An asynchronous copy that no wait has covered. */
+struct pending {
+	void *to;
+	const void *from;
+	int group;
+};
+
+struct thread {
+	struct emulated_index idx; /* first: emulated_thread_idx points here */
+	enum thread_state state;
+	struct fiber *fiber;
+	struct emulated_site site; /* where it waits */
+	enum emulated_meeting kind;
+	uint32_t mask;
+	void *mine;
+	struct pending *copies;
+	int copy_count, copy_room, group; /* group: the open one */
+};
+
+/* Lanes that have come to a meeting. */
+struct meeting {
+	enum emulated_meeting kind;
+	uint32_t mask, came;
+};
+
+struct warp {
+	uint32_t ready;
+	int meetings;
+	struct meeting meeting[EMULATED_WARP];
+};
+
+enum { THREADS_MOST = 1024, WARPS_MOST = THREADS_MOST / EMULATED_WARP };
+
+struct block {
+	const struct emulated_kernel *kernel;
+	const void *args;
+	int threads, warps, ready, done, at_barrier;
+	struct thread thread[THREADS_MOST];
+	struct warp warp[WARPS_MOST];
+	struct thread *now; /* NULL: no kernel runs */
+};
+
+extern struct block emulated_block;
+
+/* Of `below`, drawn by the seed. */
+uint32_t emulated_dice(uint32_t below);
+uint64_t emulated_seed(void);
+/* The name of a kernel, as far as its library tells. */
+const char *emulated_name(const void *function);
+
+/* --- Shared memory --- */
+
+/* All ones in what a block of this launch has of shared memory, static and dynamic. */
+void shared_begin(const struct emulated_kernel *k, size_t bytes);
+/* Ends the process when something was written behind it. */
+void shared_check(void);
+/* Whether the address lies behind (or before) the dynamic shared memory. */
+bool shared_beyond(const void *at);
+
+#endif

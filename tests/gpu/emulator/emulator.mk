@@ -1,0 +1,52 @@
+# libmuster-cuda.so as machines without a GPU run it: its sources in C as they are, its kernels compiled for the processor
+# (tests/gpu/emulator), over doubles of CUDA's runtime, cuBLASLt and NCCL (tests/gpu/doubles). Needs CUDA's headers alone.
+#
+# Programs in $(DOUBLES) find the library beside themselves and the doubles by DT_RPATH, before LD_LIBRARY_PATH; libnccl.so.2 and
+# libcublasLt.so are loaded then, and whoever asks for one by its name gets it.
+
+DOUBLES     := $(BUILD)/tests/gpu
+CUBLASLT_SO := libcublasLt.so.$(if $(filter 13%,$(CUDA_VERSION)),13,12)
+DOUBLE_SO   := $(DOUBLES)/libcudart-double.so $(if $(wildcard tests/gpu/doubles/blaslt.c),$(DOUBLES)/$(CUBLASLT_SO))
+DOUBLE_NCCL := $(if $(NCCL_HEADER),$(DOUBLES)/libnccl.so.2)
+DOUBLE_LD   := -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN' -Wl,--no-as-needed
+
+EMULATOR_C  := $(wildcard tests/gpu/emulator/*.c) $(patsubst %,tests/gpu/doubles/%.c,device memory stream copy graph)
+EMULATED_CU := $(filter %.cu,$(CUDA_SRC))
+EMULATED_O  := $(patsubst %.cu,$(BUILD)/obj/emulated/%.o,$(EMULATED_CU)) \
+	$(patsubst %.c,$(BUILD)/obj/cuda/%.o,$(filter %.c,$(CUDA_SRC)))
+
+# Without SAN: what it adds follows no switch of stacks. -ffp-contract=off: sums as the source says them.
+CXX_EMULATED := g++ -x c++ -std=c++17 -O2 -g -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -fno-threadsafe-statics -ffp-contract=off \
+	-mtls-dialect=$(if $(filter x86_64,$(KERN_MACHINE)),gnu2,desc) -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-psabi -pthread \
+	-Itests/gpu/emulator -I. -D_GNU_SOURCE -include tests/gpu/emulator/device.h -isystem $(CUDA_HOME)/include
+
+$(BUILD)/obj/emulated/%.o: %.cu
+	@mkdir -p $(@D)
+	$(CXX_EMULATED) -MMD -MP -c $< -o $@
+
+$(BUILD)/obj/cuda/tests/gpu/%.o: CUDA_CFLAGS += -fvisibility=default
+$(BUILD)/obj/cuda/tests/gpu/doubles/blaslt%.o: CUDA_CFLAGS += -O3
+$(BUILD)/obj/cuda/tests/gpu/emulator/%.o: CUDA_CFLAGS += -O3 -fno-sanitize=all
+
+$(DOUBLES)/libcudart-double.so: $(EMULATOR_C:%.c=$(BUILD)/obj/cuda/%.o)
+$(DOUBLES)/$(CUBLASLT_SO): $(patsubst %.c,$(BUILD)/obj/cuda/%.o,$(wildcard tests/gpu/doubles/blaslt*.c)) $(DOUBLES)/libcudart-double.so
+$(DOUBLES)/libnccl.so.2: $(BUILD)/obj/cuda/tests/gpu/doubles/collectives.o $(BUILD)/obj/cuda/tests/gpu/doubles/reduce.o \
+	$(DOUBLES)/libcudart-double.so
+$(DOUBLES)/libmuster-cuda.so: $(EMULATED_O) $(DOUBLES)/libcudart-double.so
+$(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so:
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -shared -Wl,-z,defs -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' -o $@ $^ -ldl -lm
+
+$(DOUBLES)/conform: $(GPU_DEPS) $(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so
+	@mkdir -p $(@D)
+	$(GPU_CONFORM) $(DOUBLE_LD) $(DOUBLE_SO) $(DOUBLE_NCCL) $(GPU_SODIUM) -ldl -lrt -lm
+
+# Without the headers tests are built to skip. Each kind of test says which rooms it stands on.
+DOUBLES_NEED  := $(if $(CUDA_SO),$(NCCL_HEADER))
+EMULATED_NEED := $(CUDA_SO)
+$(BUILD)/obj/tests/gpu/%.o: CPPFLAGS += $(if $(EMULATED_NEED),-DHAVE_CUDA -DDOUBLES='"$(abspath $(DOUBLES))"' -isystem $(CUDA_HOME)/include)
+$(BUILD)/obj/tests/gpu/test_nccl.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
+$(DOUBLES)/test_nccl: $(BUILD)/obj/tests/gpu/test_nccl.o $(call archives,$(COMM_ROOMS) base) \
+		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so $(DOUBLES)/conform)
+	@mkdir -p $(@D)
+	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(filter %.so %.so.2 %.so.12 %.so.13,$^)) -lcmocka $(libs_base) $(libs_libcomm)

@@ -1,0 +1,91 @@
+/* Shared memory of a block, and the names of kernels: what the emulator knows of libraries and pages. */
+#include "tests/gpu/emulator/block.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { MOST = 256 << 10, PAGE = 4096, ALIGN = 128, BEFORE = 256, POISON = 0xff };
+
+static char *room, *dynamic;  /* room: a page that nobody may touch, MOST bytes, another such page */
+static size_t dynamic_bytes, pad;
+
+static const void *last_function;
+static pthread_t last_thread; /* each has thread-local memory of its own */
+static char *statics;
+static size_t static_bytes;
+
+static void make_room(void)
+{
+	room = mmap(NULL, MOST + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (room == MAP_FAILED || mprotect(room + PAGE, MOST, PROT_READ | PROT_WRITE) < 0)
+		abort();
+}
+
+struct search {
+	const char *anchor;
+	char *at;
+	size_t bytes;
+};
+
+static int find_statics(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct search *s = arg;
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum && info->dlpi_tls_data; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		char *at = info->dlpi_tls_data;
+		if (p->p_type == PT_TLS && s->anchor >= at && s->anchor < at + p->p_memsz) {
+			s->at = at;
+			s->bytes = p->p_memsz;
+		}
+	}
+	return s->at != NULL;
+}
+
+/* A block's shared memory ends where the page ends that nobody may touch, but for what keeps its start aligned. */
+void shared_begin(const struct emulated_kernel *k, size_t bytes)
+{
+	if (!room)
+		make_room();
+	if (last_function != k->function || !pthread_equal(last_thread, pthread_self())) {
+		struct search s = { .anchor = k->statics() };
+		dl_iterate_phdr(find_statics, &s);
+		statics = s.at;
+		static_bytes = s.bytes;
+		last_function = k->function;
+		last_thread = pthread_self();
+	}
+	dynamic_bytes = bytes;
+	pad = (ALIGN - bytes % ALIGN) % ALIGN;
+	dynamic = room + PAGE + MOST - pad - bytes;
+	memset(dynamic - BEFORE, POISON, BEFORE + bytes + pad);
+	memset(statics, POISON, static_bytes);
+}
+
+void *emulated_dynamic_shared(void)
+{
+	return dynamic;
+}
+
+static void check_untouched(const char *from, size_t bytes, const char *where)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if ((unsigned char)from[i] != POISON)
+			emulated_misuse("this block has written %s the %zu bytes of its dynamic shared memory", where, dynamic_bytes);
+}
+
+void shared_check(void)
+{
+	check_untouched(dynamic + dynamic_bytes, pad, "behind");
+	check_untouched(dynamic - BEFORE, BEFORE, "before");
+}
+
+bool shared_beyond(const void *at)
+{
+	const char *p = at;
+	return room && ((p >= room && p < room + PAGE) || (p >= room + PAGE + MOST && p < room + 2 * PAGE + MOST));
+}
