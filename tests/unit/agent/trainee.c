@@ -57,7 +57,7 @@ int trainee_job(const struct tiny *t, const char *const *more, struct job *out, 
 	words_of(t, &w);
 	for (; more && *more; more++)
 		word(&w, "%s", *more);
-	return job_load(NULL, w.list, w.n, out, e);
+	return job_words(w.list, w.n, out, e);
 }
 
 /* As tiny_shake, but on the pieces that this rank owns. */
@@ -92,38 +92,30 @@ static int open_optim(struct trainee *t, struct err *e)
 	return 0;
 }
 
-static int begin(struct trainee *t, struct err *e)
+static int begin(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e)
 {
+	(void)dir;
+	(void)at;
 	if (state_init(&t->view, engine_shape(t->engine), t->job.job.seed, e))
 		return -1;
 	shake(t->view.store);
 	return store_publish(t->view.store, 0, e);
 }
 
-static int go_on(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e)
-{
-	json_t *model = state_model(engine_shape(t->engine));
-	int rc = state_resume(t->world, "auto", dir, model, &t->view, at, e);
-	json_decref(model);
-	if (rc == 0)
-		return err_set(e, ERR_NOTFOUND, "%s: there is no checkpoint to go on from", dir);
-	return rc < 0 ? -1 : 0;
-}
-
-static int open_state(struct trainee *t, const char *backend, const char *dir, struct err *e)
+static int open_state(struct trainee *t, const char *backend, trainee_start *start, const char *dir, struct err *e)
 {
 	bool server = t->job.parallel.sync == SYNC_SERVER;
 	struct ckpt_state at = { .step = 0 };
 	if (server ? open_server(t, backend, e) : open_optim(t, e))
 		return -1;
-	if (dir ? go_on(t, dir, &at, e) : begin(t, e))
+	if (start(t, dir, &at, e))
 		return -1;
 	t->from = (int)at.step;
 	return server ? server_start(t->server, at.step, e) : 0;
 }
 
-int trainee_resume(const struct tiny *model, const struct job *job, struct comm *world, const char *backend, int threads,
-		   const char *dir, struct trainee *t, struct err *e)
+int trainee_open_as(const struct tiny *model, const struct job *job, struct comm *world, const char *backend, int threads,
+		    trainee_start *start, const char *dir, struct trainee *t, struct err *e)
 {
 	*t = (struct trainee){ .model = model, .job = *job, .world = world };
 	t->layout = layout_of(job, (int)job->parallel.dp);
@@ -140,40 +132,14 @@ int trainee_resume(const struct tiny *model, const struct job *job, struct comm 
 		.job = &t->job, .layout = t->layout, .at = t->at, .world = world, .backend = backend, .threads = threads,
 		.spill_dir = ".", .node = 2 * comm_rank(world) / comm_size(world), /* as on two nodes */
 	};
-	t->failed = engine_open(&opt, &t->engine, e) || open_state(t, backend, dir, e);
+	t->failed = engine_open(&opt, &t->engine, e) || open_state(t, backend, start, dir, e);
 	return t->failed ? -1 : 0;
 }
 
 int trainee_open(const struct tiny *model, const struct job *job, struct comm *world, const char *backend, int threads,
 		 struct trainee *t, struct err *e)
 {
-	return trainee_resume(model, job, world, backend, threads, NULL, t, e);
-}
-
-static int save(struct trainee *t, const char *dir, const struct ckpt_state *at, struct err *e)
-{
-	struct ckpt_tensor *whole;
-	struct ckpt_writer *w = NULL;
-	int n;
-	if (state_whole(engine_shape(t->engine), t->job.optimizer.kind, &whole, &n, e))
-		return -1;
-	json_t *model = state_model(engine_shape(t->engine)), *layout = json_object();
-	const struct ckpt_options opt = { .dir = dir, .generation = 1, .model = model, .layout = layout, .expect = whole, .n_expect = n };
-	int rc = ckpt_writer_open(t->world, &opt, &w, e) || state_save(w, at, &t->view, e) || ckpt_wait(w, e) ? -1 : 0;
-	ckpt_writer_close(w);
-	json_decref(model);
-	json_decref(layout);
-	free(whole);
-	return rc;
-}
-
-int trainee_save(struct trainee *t, const char *dir, int step, struct err *e)
-{
-	const struct ckpt_state at = {
-		.step = step, .samples = step * t->job.batch.global, .seed = t->job.job.seed, .total_steps = t->job.job.steps,
-	};
-	t->failed = (t->server && server_meet(t->server, e)) || save(t, dir, &at, e) || (t->server && server_part(t->server, e));
-	return t->failed ? -1 : 0;
+	return trainee_open_as(model, job, world, backend, threads, begin, NULL, t, e);
 }
 
 void trainee_close(struct trainee *t)

@@ -1,0 +1,48 @@
+/* Checkpoints of a trainee. */
+#include "tests/unit/agent/trainee.h"
+
+#include <stdlib.h>
+
+static int go_on(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e)
+{
+	json_t *model = state_model(engine_shape(t->engine));
+	int rc = state_resume(t->world, "auto", dir, model, &t->view, at, e);
+	json_decref(model);
+	if (rc == 0)
+		return err_set(e, ERR_NOTFOUND, "%s: there is no checkpoint to go on from", dir);
+	return rc < 0 ? -1 : 0;
+}
+
+int trainee_resume(const struct tiny *model, const struct job *job, struct comm *world, const char *backend, int threads,
+		   const char *dir, struct trainee *t, struct err *e)
+{
+	if (!dir)
+		return trainee_open(model, job, world, backend, threads, t, e);
+	return trainee_open_as(model, job, world, backend, threads, go_on, dir, t, e);
+}
+
+static int save(struct trainee *t, const char *dir, const struct ckpt_state *at, struct err *e)
+{
+	struct ckpt_tensor *whole;
+	struct ckpt_writer *w = NULL;
+	int n;
+	if (state_whole(engine_shape(t->engine), t->job.optimizer.kind, &whole, &n, e))
+		return -1;
+	json_t *model = state_model(engine_shape(t->engine)), *layout = json_object();
+	const struct ckpt_options opt = { .dir = dir, .generation = 1, .model = model, .layout = layout, .expect = whole, .n_expect = n };
+	int rc = ckpt_writer_open(t->world, &opt, &w, e) || state_save(w, at, &t->view, e) || ckpt_wait(w, e) ? -1 : 0;
+	ckpt_writer_close(w);
+	json_decref(model);
+	json_decref(layout);
+	free(whole);
+	return rc;
+}
+
+int trainee_save(struct trainee *t, const char *dir, int step, struct err *e)
+{
+	const struct ckpt_state at = {
+		.step = step, .samples = step * t->job.batch.global, .seed = t->job.job.seed, .total_steps = t->job.job.steps,
+	};
+	t->failed = (t->server && server_meet(t->server, e)) || save(t, dir, &at, e) || (t->server && server_part(t->server, e));
+	return t->failed ? -1 : 0;
+}
