@@ -1,0 +1,174 @@
+/* Activations: bound by memory, a pack at a time. GELU's tanh formula is x sigmoid(2u), which loses nothing for large -x. */
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/tile.cuh"
+
+/* 2u = 2 sqrt(2/pi) (x + 0.044715 x³) */
+static constexpr float two_u = 0x1.988454p+0f;
+static constexpr float cubic = 0.044715f;
+
+/* exp as exactly as the storage type can tell. */
+template <class T> __device__ inline float exp_for(float x)
+{
+	if constexpr (sizeof(T) == sizeof(float))
+		return expf(x);
+	else
+		return __expf(x);
+}
+
+template <class T> __device__ inline float sigmoid(float x)
+{
+	float d = 1.0f + exp_for<T>(-x);
+	if constexpr (sizeof(T) == sizeof(float))
+		return 1.0f / d;
+	else
+		return __fdividef(1.0f, d);
+}
+
+template <class T> __device__ inline float gelu(float x)
+{
+	return x * sigmoid<T>(two_u * (x + cubic * x * x * x));
+}
+
+/* Beyond 30 the slope is 0 or 1, and the cubic would overflow. */
+template <class T> __device__ inline float gelu_slope(float all)
+{
+	float x = all > 30.0f ? 30.0f : all < -30.0f ? -30.0f : all;
+	float s = sigmoid<T>(two_u * (x + cubic * x * x * x));
+	float du = two_u * (1.0f + 3.0f * cubic * x * x);
+	return s + x * s * (1.0f - s) * du;
+}
+
+template <class T, int V> __global__ void __launch_bounds__(FLAT) gelu_fwd_kernel(T *y, const T *x, int64_t count)
+{
+	float a[FLAT_TURNS][V];
+	#pragma unroll
+	for (int t = 0; t < FLAT_TURNS; t++)
+		load_some<V>(a[t], x + flat_at<V>(t), count - flat_at<V>(t));
+	#pragma unroll
+	for (int t = 0; t < FLAT_TURNS; t++) {
+		#pragma unroll
+		for (int i = 0; i < V; i++)
+			a[t][i] = gelu<T>(a[t][i]);
+		store_some<V>(y + flat_at<V>(t), a[t], count - flat_at<V>(t));
+	}
+}
+
+template <class T, int V> __global__ void __launch_bounds__(FLAT) gelu_bwd_kernel(T *dx, const T *dy, const T *x, int64_t count)
+{
+	float a[FLAT_TURNS][V], d[FLAT_TURNS][V];
+	#pragma unroll
+	for (int t = 0; t < FLAT_TURNS; t++) {
+		load_some<V>(a[t], x + flat_at<V>(t), count - flat_at<V>(t));
+		load_some<V>(d[t], dy + flat_at<V>(t), count - flat_at<V>(t));
+	}
+	#pragma unroll
+	for (int t = 0; t < FLAT_TURNS; t++) {
+		#pragma unroll
+		for (int i = 0; i < V; i++)
+			d[t][i] *= gelu_slope<T>(a[t][i]);
+		store_some<V>(dx + flat_at<V>(t), d[t], count - flat_at<V>(t));
+	}
+}
+
+/* Rows of y are f wide, those of gu two of them: gate, then up. */
+template <class T, int V> __global__ void __launch_bounds__(TILE) swiglu_fwd_kernel(T *y, const T *gu, struct tile tile)
+{
+	const int64_t row = tile_row(tile), f = tile.packs * V;
+	float gate[TILE_TURNS][V], up[TILE_TURNS][V];
+	if (row >= tile.n)
+		return;
+	#pragma unroll
+	for (int t = 0; t < TILE_TURNS; t++)
+		if (tile_pack(tile, t) < tile.packs) {
+			load<V>(gate[t], gu + row * 2 * f + tile_pack(tile, t) * V);
+			load<V>(up[t], gu + row * 2 * f + f + tile_pack(tile, t) * V);
+		}
+	#pragma unroll
+	for (int t = 0; t < TILE_TURNS; t++)
+		if (tile_pack(tile, t) < tile.packs) {
+			#pragma unroll
+			for (int i = 0; i < V; i++)
+				gate[t][i] = gate[t][i] * sigmoid<T>(gate[t][i]) * up[t][i];
+			store<V>(y + row * f + tile_pack(tile, t) * V, gate[t]);
+		}
+}
+
+template <class T, int V> __global__ void __launch_bounds__(TILE) swiglu_bwd_kernel(T *dgu, const T *dy, const T *gu, struct tile tile)
+{
+	const int64_t row = tile_row(tile), f = tile.packs * V;
+	float gate[TILE_TURNS][V], up[TILE_TURNS][V], d[TILE_TURNS][V];
+	if (row >= tile.n)
+		return;
+	#pragma unroll
+	for (int t = 0; t < TILE_TURNS; t++)
+		if (tile_pack(tile, t) < tile.packs) {
+			load<V>(gate[t], gu + row * 2 * f + tile_pack(tile, t) * V);
+			load<V>(up[t], gu + row * 2 * f + f + tile_pack(tile, t) * V);
+			load<V>(d[t], dy + row * f + tile_pack(tile, t) * V);
+		}
+	#pragma unroll
+	for (int t = 0; t < TILE_TURNS; t++)
+		if (tile_pack(tile, t) < tile.packs) {
+			#pragma unroll
+			for (int i = 0; i < V; i++) {
+				float s = sigmoid<T>(gate[t][i]), g = gate[t][i], u = up[t][i];
+				gate[t][i] = d[t][i] * u * s * (1.0f + g * (1.0f - s));
+				up[t][i] = d[t][i] * g * s;
+			}
+			store<V>(dgu + row * 2 * f + tile_pack(tile, t) * V, gate[t]);
+			store<V>(dgu + row * 2 * f + f + tile_pack(tile, t) * V, up[t]);
+		}
+}
+
+template <class T> static void gelu_fwd(struct kern *k, void *yv, const void *xv, int64_t count)
+{
+	T *y = (T *)yv;
+	const T *x = (const T *)xv;
+	constexpr int v = pack_of<T>;
+	if (pack_fits(x, 0) && pack_fits(y, 0))
+		launch(k, "gelu_fwd", gelu_fwd_kernel<T, v>, flat_blocks(count, v), FLAT, 0, y, x, count);
+	else
+		launch(k, "gelu_fwd", gelu_fwd_kernel<T, 1>, flat_blocks(count, 1), FLAT, 0, y, x, count);
+}
+
+template <class T> static void gelu_bwd(struct kern *k, void *dxv, const void *dyv, const void *xv, int64_t count)
+{
+	T *dx = (T *)dxv;
+	const T *dy = (const T *)dyv, *x = (const T *)xv;
+	constexpr int v = pack_of<T>;
+	if (pack_fits(x, 0) && pack_fits(dy, 0) && pack_fits(dx, 0))
+		launch(k, "gelu_bwd", gelu_bwd_kernel<T, v>, flat_blocks(count, v), FLAT, 0, dx, dy, x, count);
+	else
+		launch(k, "gelu_bwd", gelu_bwd_kernel<T, 1>, flat_blocks(count, 1), FLAT, 0, dx, dy, x, count);
+}
+
+template <class T> static void swiglu_fwd(struct kern *k, void *yv, const void *guv, int64_t n, int64_t f)
+{
+	T *y = (T *)yv;
+	const T *gu = (const T *)guv;
+	constexpr int v = pack_of<T>;
+	bool packs = pack_fits(y, f) && pack_fits(gu, f);
+	struct tile tile = tile_over(n, packs ? f / v : f);
+	launch(k, "swiglu_fwd", packs ? swiglu_fwd_kernel<T, v> : swiglu_fwd_kernel<T, 1>, tile_blocks(&tile), TILE, 0, y, gu, tile);
+}
+
+template <class T> static void swiglu_bwd(struct kern *k, void *dguv, const void *dyv, const void *guv, int64_t n, int64_t f)
+{
+	T *dgu = (T *)dguv;
+	const T *dy = (const T *)dyv, *gu = (const T *)guv;
+	constexpr int v = pack_of<T>;
+	bool packs = pack_fits(dgu, f) && pack_fits(dy, f) && pack_fits(gu, f);
+	struct tile tile = tile_over(n, packs ? f / v : f);
+	launch(k, "swiglu_bwd", packs ? swiglu_bwd_kernel<T, v> : swiglu_bwd_kernel<T, 1>, tile_blocks(&tile), TILE, 0, dgu, dy, gu, tile);
+}
+
+template <class T> static void fill(struct ops *o)
+{
+	o->gelu_fwd = gelu_fwd<T>;
+	o->gelu_bwd = gelu_bwd<T>;
+	o->swiglu_fwd = swiglu_fwd<T>;
+	o->swiglu_bwd = swiglu_bwd<T>;
+}
+
+CUDA_FILL(act)

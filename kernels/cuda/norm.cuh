@@ -1,0 +1,30 @@
+/* norm — the arguments of the norms' kernels, and those kernels that take rows of any width. Meaning: kernels/ops.h. */
+#ifndef MUSTER_KERNELS_CUDA_NORM_CUH
+#define MUSTER_KERNELS_CUDA_NORM_CUH
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+template <class T> struct norm_fwd_args {
+	T *y, *sum;
+	float *mean, *rstd;
+	const T *x, *r, *w, *bias;
+	int64_t n, c;
+	float eps;
+};
+
+template <class T> struct norm_bwd_args {
+	T *dx;
+	float *dw, *dbias;
+	const T *dy, *dres, *x;
+	const float *mean, *rstd;
+	const T *w;
+	int64_t n, c;
+};
+
+/* centred: LayerNorm; mean, bias, dbias are NULL otherwise. */
+template <class T> void norm_fwd_wide(struct kern *k, const char *op, const struct norm_fwd_args<T> *a, bool centred);
+template <class T> void norm_bwd_wide(struct kern *k, const char *op, const struct norm_bwd_args<T> *a, bool centred);
+
+#endif

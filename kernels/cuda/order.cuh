@@ -1,0 +1,140 @@
+/*
+ * order — a block orders items by a small key, and items of equal keys as they stand: where each goes.
+ *
+ * Every warp has a stretch of the items. order_count counts the keys of each stretch; order_begin makes of the counts where
+ * the first of each stretch and key goes; order_place walks again and gives each item its place. Nothing depends on which
+ * warp is first. Each is called by all threads of a block of ORDER.
+ *
+ * A key is given by a function of the item: 0 … ORDER_KEYS - 1 are the block's own; smaller ones stand before them and
+ * are only counted; larger ones do not count.
+ */
+#ifndef MUSTER_KERNELS_CUDA_ORDER_CUH
+#define MUSTER_KERNELS_CUDA_ORDER_CUH
+
+#include "kernels/cuda/reduce.cuh"
+
+#include <stdint.h>
+
+enum { ORDER = 1024, ORDER_WARPS = ORDER / WARP, ORDER_KEYS = 256, ORDER_BITS = 8, ORDER_TURNS = 4, ORDER_NOT = 1 << 30 };
+
+struct order_room {
+	int next[ORDER_WARPS][ORDER_KEYS]; /* counts first, then places */
+	int first[ORDER_KEYS], count[ORDER_KEYS];
+	int sums[ORDER_KEYS / WARP];
+};
+
+/* A warp's stretch of n items. */
+__device__ inline int64_t order_first(int64_t n, int warp)
+{
+	const int64_t each = ((n + ORDER_WARPS - 1) / ORDER_WARPS + WARP - 1) / WARP * WARP;
+	return warp * each < n ? warp * each : n;
+}
+
+template <class Keys> __device__ inline void order_keys(int (&key)[ORDER_TURNS], const Keys &keys, int64_t i, int64_t end)
+{
+	#pragma unroll
+	for (int t = 0; t < ORDER_TURNS; t++)
+		key[t] = i + t * WARP < end ? keys(i + t * WARP) : (int)ORDER_NOT;
+}
+
+__device__ inline bool order_own(int key)
+{
+	return key >= 0 && key < ORDER_KEYS;
+}
+
+/* Returns how many items have keys before the block's. */
+template <class Keys> __device__ inline int order_count(struct order_room &room, const Keys &keys, int64_t n)
+{
+	const int warp = warp_id();
+	const int64_t end = order_first(n, warp + 1);
+	int before = 0;
+	__syncthreads();        /* what an earlier order left has been read */
+	for (int i = lane_id(); i < ORDER_KEYS; i += WARP)
+		room.next[warp][i] = 0;
+	__syncwarp();
+	for (int64_t i = order_first(n, warp) + lane_id(); i - lane_id() < end; i += ORDER_TURNS * WARP) {
+		int key[ORDER_TURNS];
+		order_keys(key, keys, i, end);
+		#pragma unroll
+		for (int t = 0; t < ORDER_TURNS; t++) {
+			before += key[t] < 0;
+			if (order_own(key[t]))
+				atomicAdd(&room.next[warp][key[t]], 1);
+		}
+	}
+	return block_sum(before);
+}
+
+/* room.count: of each key; room.first: where its first item goes, when `before` items stand before the block's. */
+__device__ inline void order_begin(struct order_room &room, int before)
+{
+	const int key = threadIdx.x;
+	int sum = 0, upto = 0;
+	if (key < ORDER_KEYS) {
+		#pragma unroll 8
+		for (int w = 0; w < ORDER_WARPS; w++) {
+			int count = room.next[w][key];
+			room.next[w][key] = sum;
+			sum += count;
+		}
+		upto = sum;     /* becomes the sum of this warp's keys up to this one */
+		#pragma unroll
+		for (int step = 1; step < WARP; step *= 2) {
+			int other = __shfl_up_sync(WARP_ALL, upto, step);
+			upto += lane_id() >= step ? other : 0;
+		}
+		if (lane_id() == WARP - 1)
+			room.sums[warp_id()] = upto;
+	}
+	__syncthreads();
+	if (key < ORDER_KEYS) {
+		int first = before + upto - sum;
+		for (int w = 0; w < warp_id(); w++)
+			first += room.sums[w];
+		room.count[key] = sum;
+		room.first[key] = first;
+		for (int w = 0; w < ORDER_WARPS; w++)
+			room.next[w][key] += first;
+	}
+	__syncthreads();
+}
+
+/* The lanes of `among` that have this lane's key. */
+__device__ inline unsigned order_peers(int key, unsigned among)
+{
+	#pragma unroll
+	for (int bit = 0; bit < ORDER_BITS; bit++) {
+		unsigned set = __ballot_sync(WARP_ALL, key >> bit & 1);
+		among &= key >> bit & 1 ? set : ~set;
+	}
+	return among;
+}
+
+/* Calls put(item, key, place) for each item of the block's keys. */
+template <class Keys, class Put> __device__ inline void order_place(struct order_room &room, const Keys &keys, const Put &put, int64_t n)
+{
+	const int warp = warp_id(), lane = lane_id();
+	const int64_t end = order_first(n, warp + 1);
+	for (int64_t i = order_first(n, warp) + lane; i - lane < end; i += ORDER_TURNS * WARP) {
+		int key[ORDER_TURNS];
+		order_keys(key, keys, i, end);
+		#pragma unroll
+		for (int t = 0; t < ORDER_TURNS; t++) {
+			const bool own = order_own(key[t]);
+			const unsigned owners = __ballot_sync(WARP_ALL, own);
+			if (!owners)
+				continue;
+			const unsigned peers = order_peers(key[t], owners);
+			const int rank = __popc(peers & ((1u << lane) - 1));
+			const int place = own ? room.next[warp][key[t]] + rank : 0;
+			__syncwarp();
+			if (own && rank == 0)
+				room.next[warp][key[t]] = place + __popc(peers);
+			__syncwarp();
+			if (own)
+				put(i + t * WARP, key[t], place);
+		}
+	}
+}
+
+#endif
