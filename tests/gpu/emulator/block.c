@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct emulated_index emulated_grid_dim, emulated_block_dim, emulated_block_idx;
-const struct emulated_index *emulated_thread_idx;
+struct emulated_index emulated_grid_dim, emulated_block_dim, emulated_block_idx, emulated_thread_idx;
 struct block emulated_block;
 
 static struct block *const b = &emulated_block;
@@ -190,7 +189,7 @@ static void run_thread(struct thread *t)
 		t->fiber = idles ? idle[--idles] : fiber_new(run_threads);
 	t->state = READY;
 	b->now = t;
-	emulated_thread_idx = &t->idx;
+	emulated_thread_idx = t->idx;
 	fiber_resume(t->fiber);
 	if (t->state == DONE) {
 		b->done++;

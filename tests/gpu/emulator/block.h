@@ -15,7 +15,7 @@ struct pending {
 };
 
 struct thread {
-	struct emulated_index idx; /* first: emulated_thread_idx points here */
+	struct emulated_index idx;
 	enum thread_state state;
 	struct fiber *fiber;
 	struct emulated_site site; /* where it waits */

@@ -34,10 +34,10 @@
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
 
-#define threadIdx (*emulated_thread_idx)
-#define blockIdx emulated_block_idx
-#define blockDim emulated_block_dim
-#define gridDim emulated_grid_dim
+static const emulated_index &threadIdx = emulated_thread_idx;
+static const emulated_index &blockIdx = emulated_block_idx;
+static const emulated_index &blockDim = emulated_block_dim;
+static const emulated_index &gridDim = emulated_grid_dim;
 static const int warpSize = EMULATED_WARP;
 
 #define EMULATED_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()

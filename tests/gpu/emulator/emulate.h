@@ -28,8 +28,7 @@ struct emulated_index {
 };
 
 /* Of the running block and thread; the built-in variables of CUDA are these. */
-extern struct emulated_index emulated_grid_dim, emulated_block_dim, emulated_block_idx;
-extern const struct emulated_index *emulated_thread_idx;
+extern struct emulated_index emulated_grid_dim, emulated_block_dim, emulated_block_idx, emulated_thread_idx;
 
 /* A place in the source, for messages. */
 struct emulated_site {

@@ -47,6 +47,16 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
 	return cudaSuccess;
 }
 
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *a, const void *function)
+{
+	const struct allowed *x = allowed_of(function);
+	memset(a, 0, sizeof *a);
+	a->binaryVersion = a->ptxVersion = double_capability();
+	a->maxThreadsPerBlock = THREADS_MOST;
+	a->maxDynamicSharedSizeBytes = x ? (int)x->bytes : FREE_SHARED;
+	return cudaSuccess;
+}
+
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads, size_t shared)
 {
 	struct cudaDeviceProp p;
