@@ -61,7 +61,8 @@ CFLAGS_launcher-pmix  := $(PMIX_CFLAGS)
 CFLAGS_tests-unit-launcher := $(PMIX_CFLAGS)
 CFLAGS_agent          := $(PMIX_CFLAGS)
 -include kernels/kernels.mk
--include libcomm/device/cuda/cuda.mk
+-include kernels/cuda/cuda.mk
+-include tests/gpu/gpu.mk
 -include tests/gpu/emulator/emulator.mk
 
 define room_rule

@@ -307,7 +307,8 @@ void kern_side_wait(struct kern *k, uint64_t ticket);
 
 /* Ops, kern_copy and kern_zero between kern_record and kern_recorded are noted instead of carried out; kern_replay queues
  * them all, any number of times, with the arguments of then (what they point at on the host was read then). No other call of the
- * kern, and no kern_alloc or kern_free, between the two. A tape ends before its kern does. */
+ * kern, and no kern_alloc or kern_free, between the two; and the same calls were carried out once before, which makes what is made
+ * once only. A tape ends before its kern does. When kern_recorded fails nothing was carried out, and the caller goes on without. */
 bool kern_record(struct kern *k);   /* false: this backend does not record; carry on without */
 int kern_recorded(struct kern *k, struct kern_tape **out, struct err *e);
 void kern_replay(struct kern *k, struct kern_tape *t);

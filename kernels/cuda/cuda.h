@@ -44,16 +44,16 @@ struct cuda_allowed {
 	size_t shared;
 };
 
-struct cuda_pool;   /* memory.c */
-struct cuda_ring;   /* stream.c */
-struct cuda_side;   /* stream.c */
-struct cuda_blas;   /* blas.c */
+struct cuda_pool;
+struct cuda_ring;
+struct cuda_side;
 
 struct cuda_kern {
 	enum storage storage;
 	int device;
 	int sms;                 /* multiprocessors */
 	int cc;                  /* compute capability, as 90 */
+	char isa[8];             /* "sm_90" */
 	size_t shared_most;      /* bytes of dynamic shared memory that a block can have */
 	cudaStream_t stream;     /* of the ops */
 	cudaStream_t side;       /* of kern_side_copy */
@@ -61,7 +61,7 @@ struct cuda_kern {
 
 	cudaError_t first_error; /* of anything queued or asked for; cudaSuccess: none */
 	const char *error_where; /* the op, or what else was done */
-	char error_more[160];    /* what its library says, "" for CUDA's own words */
+	char error_more[160];    /* what is known besides, or "" */
 	const char *last_op;     /* queued last */
 
 	bool recording;          /* between kern_record and kern_recorded */
@@ -70,7 +70,6 @@ struct cuda_kern {
 	struct cuda_pool *pool;
 	struct cuda_ring *ring;
 	struct cuda_side *copies;
-	struct cuda_blas *blas;
 };
 
 static inline struct cuda_kern *cuda_of(const struct kern *k)
@@ -78,10 +77,13 @@ static inline struct cuda_kern *cuda_of(const struct kern *k)
 	return (struct cuda_kern *)k->state;
 }
 
-/* Makes the kern's device this thread's. */
-void cuda_use(struct kern *k);
+/* Makes the kern's device this thread's: before anything that is asked of the runtime. */
+static inline void cuda_choose(const struct kern *k)
+{
+	cudaSetDevice(cuda_of(k)->device);
+}
 
-/* Keeps the kern's first error. where: the op's name, a string that lasts. more: what a library says of it, or NULL. */
+/* Keeps the kern's first error. where: the op's name, a string that lasts. more: what is known besides CUDA's words, or NULL. */
 void cuda_fail(struct kern *k, cudaError_t rc, const char *where, const char *more);
 static inline bool cuda_ok(struct kern *k, cudaError_t rc, const char *where)
 {
@@ -92,6 +94,36 @@ static inline bool cuda_ok(struct kern *k, cudaError_t rc, const char *where)
 
 /* -1 with the first error's text, or 0. */
 int cuda_failed(const struct kern *k, struct err *e);
+
+/* Queues a kernel that does nothing. */
+void cuda_probe(struct kern *k);
+
+/* The parts of an opened kern, a file each. What open made, close takes apart, after the device has done what was queued;
+ * close takes what was never opened. */
+int cuda_memory_open(struct kern *k, struct err *e);
+void cuda_memory_close(struct kern *k);
+int cuda_stream_open(struct kern *k, struct err *e);
+void cuda_stream_close(struct kern *k);
+
+/* Their rows of the table of kern.h. */
+void *cuda_memory_alloc(struct kern *k, size_t bytes);
+void cuda_memory_free(struct kern *k, void *p);
+void cuda_memory_zero(struct kern *k, void *p, size_t bytes);
+void *cuda_host_alloc(struct kern *k, size_t bytes);
+void cuda_host_free(struct kern *k, void *p);
+void cuda_put(struct kern *k, void *to, const void *from, size_t bytes);
+int cuda_get(struct kern *k, void *to, const void *from, size_t bytes, struct err *e);
+void cuda_copy(struct kern *k, void *to, const void *from, size_t bytes);
+int cuda_sync(struct kern *k, struct err *e);
+uint64_t cuda_side_copy(struct kern *k, void *to, const void *from, size_t bytes);
+void cuda_side_wait(struct kern *k, uint64_t ticket);
+bool cuda_record(struct kern *k);
+int cuda_recorded(struct kern *k, struct kern_tape **out, struct err *e);
+void cuda_replay(struct kern *k, struct kern_tape *t);
+void cuda_tape_free(struct kern *k, struct kern_tape *t);
+
+/* Makes what is queued from now on come after all side copies so far. */
+void cuda_side_join(struct kern *k);
 
 /* The start of the kern's scratch, valid until the next op; NULL, and an error, for more than CUDA_SCRATCH bytes. Several
  * arrays are carved from one call. */

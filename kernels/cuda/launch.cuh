@@ -21,6 +21,7 @@ static void launch(struct kern *k, const char *op, void (*kernel)(Params...), di
 		return;
 	if (shared > CUDA_SHARED_FREE && !cuda_allow_shared(k, (const void *)kernel, shared, op))
 		return;
+	cuda_choose(k);
 	cudaLaunchConfig_t config = {};
 	config.gridDim = grid;
 	config.blockDim = block;

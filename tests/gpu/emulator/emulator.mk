@@ -42,8 +42,8 @@ $(DOUBLES)/conform: $(GPU_DEPS) $(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster
 	$(GPU_CONFORM) $(DOUBLE_LD) $(DOUBLE_SO) $(DOUBLE_NCCL) $(GPU_SODIUM) -ldl -lrt -lm
 
 # Without the headers tests are built to skip. Each kind of test says which rooms it stands on.
-DOUBLES_NEED  := $(if $(CUDA_SO),$(NCCL_HEADER))
-EMULATED_NEED := $(CUDA_SO)
+DOUBLES_NEED  := $(if $(CUDA_HEADERS),$(NCCL_HEADER))
+EMULATED_NEED := $(CUDA_HEADERS)
 $(BUILD)/obj/tests/gpu/%.o: CPPFLAGS += $(if $(EMULATED_NEED),-DHAVE_CUDA -DDOUBLES='"$(abspath $(DOUBLES))"' -isystem $(CUDA_HOME)/include)
 $(BUILD)/obj/tests/gpu/test_nccl.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
 $(DOUBLES)/test_nccl: $(BUILD)/obj/tests/gpu/test_nccl.o $(call archives,$(COMM_ROOMS) base) \

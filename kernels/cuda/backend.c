@@ -1,0 +1,228 @@
+/* Opens the CUDA backend on a device and keeps its first error. */
+#include "kernels/cuda/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- Errors ------------------------------------------------------------------------------------ */
+
+static const struct remedy {
+	cudaError_t rc;
+	enum err_code code;
+	const char *text;
+} remedies[] = {
+	{ cudaErrorMemoryAllocation, ERR_NOMEM, "lower batch.micro, raise parallel.tp, parallel.pp or parallel.zero, or set recompute.mode; "
+	  "see with nvidia-smi who else uses the device" },
+	{ cudaErrorNoDevice, ERR_NOTFOUND, "is one given to this job (--gres, CUDA_VISIBLE_DEVICES)?" },
+	{ cudaErrorInsufficientDriver, ERR_UNSUPPORTED, "load NVIDIA's driver, or update it to one for CUDA " },
+	{ cudaErrorNoKernelImageForDevice, ERR_UNSUPPORTED, "build libmuster-cuda.so for this device: make CUDA_ARCH=" },
+	{ cudaErrorUnsupportedPtxVersion, ERR_UNSUPPORTED, "update the driver, or build libmuster-cuda.so for this device: make CUDA_ARCH=" },
+	{ cudaErrorIllegalAddress, ERR_IO, "a bug of ours: CUDA_LAUNCH_BLOCKING=1 tells which operation it was" },
+	{ cudaErrorLaunchFailure, ERR_IO, "a bug of ours or a broken device: CUDA_LAUNCH_BLOCKING=1 tells which operation it was, "
+	  "nvidia-smi -q whether the device has errors" },
+	{ cudaErrorECCUncorrectable, ERR_IO, "its memory is broken: drain the node and reset the device" },
+	{ cudaErrorSystemNotReady, ERR_IO, "start nvidia-fabricmanager, or drain the node" },
+};
+enum { REMEDIES = sizeof remedies / sizeof remedies[0] };
+
+static const struct remedy *remedy_of(cudaError_t rc)
+{
+	static const struct remedy none = { cudaErrorUnknown, ERR_IO, "see nvidia-smi -q and the kernel's log (Xid) of the node" };
+	for (int i = 0; i < REMEDIES; i++)
+		if (remedies[i].rc == rc)
+			return &remedies[i];
+	return &none;
+}
+
+/* What follows a remedy that ends in a blank or a sign: CUDA's version, or the device's. */
+static void remedy_tail(const struct cuda_kern *c, const struct remedy *r, char *to, size_t size)
+{
+	to[0] = '\0';
+	if (r->rc == cudaErrorInsufficientDriver)
+		snprintf(to, size, "%d.%d", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+	else if (r->rc == cudaErrorNoKernelImageForDevice || r->rc == cudaErrorUnsupportedPtxVersion)
+		snprintf(to, size, "%d", c->cc);
+}
+
+static int error_say(const struct cuda_kern *c, cudaError_t rc, const char *where, const char *more, struct err *e)
+{
+	const struct remedy *r = remedy_of(rc);
+	char tail[16];
+	remedy_tail(c, r, tail, sizeof tail);
+	return err_set(e, r->code, "CUDA device %d: %s: %s (%s)%s%s; %s%s", c->device, where, cudaGetErrorString(rc), cudaGetErrorName(rc),
+		       more[0] ? ", " : "", more, r->text, tail);
+}
+
+void cuda_fail(struct kern *k, cudaError_t rc, const char *where, const char *more)
+{
+	struct cuda_kern *c = cuda_of(k);
+	cudaGetLastError(); /* the runtime's own note of it, which later calls would return */
+	if (c->first_error != cudaSuccess)
+		return;
+	c->first_error = rc;
+	c->error_where = where;
+	snprintf(c->error_more, sizeof c->error_more, "%s", more ? more : "");
+}
+
+int cuda_failed(const struct kern *k, struct err *e)
+{
+	const struct cuda_kern *c = cuda_of(k);
+	return c->first_error == cudaSuccess ? 0 : error_say(c, c->first_error, c->error_where, c->error_more, e);
+}
+
+/* --- What kernels ask for ------------------------------------------------------------------------ */
+
+void *cuda_scratch(struct kern *k, size_t bytes, const char *op)
+{
+	if (bytes <= CUDA_SCRATCH)
+		return cuda_of(k)->scratch;
+	cuda_fail(k, cudaErrorMemoryAllocation, op, "its scratch is too small for this size");
+	return NULL;
+}
+
+bool cuda_allow_shared(struct kern *k, const void *kernel, size_t shared, const char *op)
+{
+	struct cuda_kern *c = cuda_of(k);
+	size_t at = (uintptr_t)kernel / 16 % CUDA_KERNELS_MOST;
+	for (int tries = 0; c->allowed[at].kernel && c->allowed[at].kernel != kernel; tries++) {
+		at = (at + 1) % CUDA_KERNELS_MOST;
+		if (tries == CUDA_KERNELS_MOST) {
+			cuda_fail(k, cudaErrorInvalidValue, op, "more kernels with much shared memory than CUDA_KERNELS_MOST");
+			return false;
+		}
+	}
+	if (shared <= c->allowed[at].shared)
+		return true;
+	cuda_choose(k);
+	if (shared > c->shared_most)
+		cuda_fail(k, cudaErrorInvalidValue, op, "it needs more shared memory than this device has");
+	if (shared > c->shared_most || !cuda_ok(k, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared), op))
+		return false;
+	c->allowed[at] = (struct cuda_allowed){ kernel, shared };
+	return true;
+}
+
+/* --- Opening ------------------------------------------------------------------------------------- */
+
+enum { OLDEST = 80 }; /* has bf16 and asynchronous copies into shared memory */
+
+static int attribute(const struct cuda_kern *c, enum cudaDeviceAttr which, int *value, struct err *e)
+{
+	cudaError_t rc = cudaDeviceGetAttribute(value, which, c->device);
+	return rc == cudaSuccess ? 0 : error_say(c, rc, "asking what it has", "", e);
+}
+
+static int device_find(struct cuda_kern *c, struct err *e)
+{
+	int count = 0;
+	cudaError_t rc = cudaGetDeviceCount(&count);
+	if (rc != cudaSuccess)
+		return error_say(c, rc, "looking for devices", "", e);
+	if (c->device < 0 || c->device >= count)
+		return err_set(e, ERR_NOTFOUND, "CUDA device %d: this process sees %d; give the job more of them (--gres, CUDA_VISIBLE_DEVICES), "
+			       "or start fewer agents", c->device, count);
+	rc = cudaSetDevice(c->device);
+	return rc == cudaSuccess ? 0 : error_say(c, rc, "choosing it", "", e);
+}
+
+static int device_measure(struct cuda_kern *c, struct err *e)
+{
+	int major, minor, shared;
+	if (attribute(c, cudaDevAttrComputeCapabilityMajor, &major, e) < 0 ||
+	    attribute(c, cudaDevAttrComputeCapabilityMinor, &minor, e) < 0 ||
+	    attribute(c, cudaDevAttrMultiProcessorCount, &c->sms, e) < 0 ||
+	    attribute(c, cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared, e) < 0)
+		return -1;
+	c->cc = 10 * major + minor;
+	c->shared_most = (size_t)shared;
+	if (c->cc < OLDEST)
+		return err_set(e, ERR_UNSUPPORTED, "CUDA device %d has compute capability %d.%d, %d.%d is the oldest that muster's kernels run on; "
+			       "use device = cpu or another node", c->device, major, minor, OLDEST / 10, OLDEST % 10);
+	return 0;
+}
+
+#define CUDA_FILL(family) cuda_fill_##family(k);
+
+static void table_fill(struct kern *k)
+{
+	static const char *const names[] = { "cuda", "cuda:bf16", "cuda:fp16" };
+	k->ops = (struct ops){ .name = names[cuda_of(k)->storage] };
+	CUDA_FAMILIES(CUDA_FILL)
+}
+
+static void *stream_of(struct kern *k)
+{
+	return cuda_of(k)->stream;
+}
+
+static void close_kern(struct kern *k)
+{
+	cuda_choose(k);
+	cuda_stream_close(k);
+	cuda_memory_close(k);
+	free(cuda_of(k));
+	k->state = NULL;
+}
+
+static const struct kern_device device_table = {
+	.alloc = cuda_memory_alloc,
+	.free = cuda_memory_free,
+	.zero = cuda_memory_zero,
+	.put = cuda_put,
+	.get = cuda_get,
+	.copy = cuda_copy,
+	.sync = cuda_sync,
+	.stream = stream_of,
+	.host_alloc = cuda_host_alloc,
+	.host_free = cuda_host_free,
+	.side_copy = cuda_side_copy,
+	.side_wait = cuda_side_wait,
+	.record = cuda_record,
+	.recorded = cuda_recorded,
+	.replay = cuda_replay,
+	.tape_free = cuda_tape_free,
+	.close = close_kern,
+};
+
+static int parts_open(struct kern *k, struct err *e)
+{
+	if (cuda_stream_open(k, e) < 0 || cuda_memory_open(k, e) < 0)
+		return -1;
+	cuda_probe(k);
+	return cuda_sync(k, e);
+}
+
+static enum storage storage_of(const char *name)
+{
+	return !name ? STORE_FP32 : strcmp(name, "bf16") ? STORE_FP16 : STORE_BF16;
+}
+
+__attribute__((visibility("default"))) cuda_open_fn muster_kern_cuda;
+int muster_kern_cuda(struct kern *k, size_t size, const char *storage, int device, struct err *e)
+{
+	if (size != sizeof *k)
+		return err_set(e, ERR_UNSUPPORTED, "backend cuda: libmuster-cuda.so is of another version than the program; install both of one build");
+	struct cuda_kern *c = calloc(1, sizeof *c);
+	if (!c)
+		return err_set(e, ERR_NOMEM, "backend cuda: no memory; close other programs");
+	c->storage = storage_of(storage);
+	c->device = device;
+	c->last_op = "opening it";
+	if (device_find(c, e) < 0 || device_measure(c, e) < 0) {
+		free(c);
+		return -1;
+	}
+	k->state = c;
+	if (parts_open(k, e) < 0) {
+		close_kern(k);
+		return -1;
+	}
+	k->element = c->storage == STORE_FP32 ? sizeof(float) : sizeof(uint16_t);
+	k->isa = c->isa;
+	k->device = &device_table;
+	snprintf(c->isa, sizeof c->isa, "sm_%d", c->cc);
+	k->bytes = k->peak = CUDA_SCRATCH;
+	table_fill(k);
+	return 0;
+}

@@ -1,0 +1,222 @@
+/*
+ * The kern's two streams: that of the ops with the copies in their order, and that of the copies beside them.
+ *
+ * What is put goes through a ring of pinned memory, so that the caller's may change at once and nobody waits, unless the
+ * device is a whole ring behind. An event marks where the device is done with a stretch of it.
+ */
+#include "kernels/cuda/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	RING_BYTES = 32 << 20,
+	RING_PIECE = 4 << 20,    /* of a put that is larger */
+	RING_MARKS = 1024,
+	RING_ALIGN = 64,
+	SIDE_MARKS = 64
+};
+
+/* Stretches of the ring that are in use: from mark `first` on, `marks` of them. */
+struct cuda_ring {
+	char *base;
+	size_t head, used;             /* where the next stretch begins; bytes that are not free */
+	int first, marks;
+	size_t bytes[RING_MARKS];      /* of each stretch, with what was left over at the ring's end */
+	cudaEvent_t done[RING_MARKS];
+};
+
+struct cuda_side {
+	uint64_t copies;               /* so far; the ticket of copy i is i + 1 */
+	cudaEvent_t before;            /* the ops that a copy waits for */
+	cudaEvent_t done[SIDE_MARKS];  /* of ticket t: t % SIDE_MARKS, or of a later one in its place */
+};
+
+/* --- The ring -------------------------------------------------------------------------------------------- */
+
+static void ring_pop(struct kern *k, struct cuda_ring *r)
+{
+	cuda_ok(k, cudaEventSynchronize(r->done[r->first]), cuda_of(k)->last_op);
+	r->used -= r->bytes[r->first];
+	r->first = (r->first + 1) % RING_MARKS;
+	r->marks--;
+}
+
+/* A stretch of so many bytes, at most RING_PIECE. It may wait for the oldest ones. */
+static char *ring_take(struct kern *k, struct cuda_ring *r, size_t bytes)
+{
+	size_t end = RING_BYTES - r->head, skip = bytes > end ? end : 0;
+	while (r->marks && (r->marks == RING_MARKS || r->used + skip + bytes > RING_BYTES))
+		ring_pop(k, r);
+	size_t at = skip ? 0 : r->head;
+	r->bytes[(r->first + r->marks) % RING_MARKS] = skip + bytes;
+	r->used += skip + bytes;
+	r->head = (at + bytes) % RING_BYTES;
+	return r->base + at;
+}
+
+/* Marks the stretch that was taken last. */
+static void ring_mark(struct kern *k, struct cuda_ring *r)
+{
+	cuda_ok(k, cudaEventRecord(r->done[(r->first + r->marks) % RING_MARKS], cuda_of(k)->stream), "kern_put");
+	r->marks++;
+}
+
+static void put_piece(struct kern *k, char *to, const char *from, size_t bytes)
+{
+	struct cuda_ring *r = cuda_of(k)->ring;
+	char *at = ring_take(k, r, (bytes + RING_ALIGN - 1) / RING_ALIGN * RING_ALIGN);
+	memcpy(at, from, bytes);
+	cuda_ok(k, cudaMemcpyAsync(to, at, bytes, cudaMemcpyHostToDevice, cuda_of(k)->stream), "kern_put");
+	ring_mark(k, r);
+}
+
+/* --- In the order of the ops ---------------------------------------------------------------------------- */
+
+void cuda_put(struct kern *k, void *to, const void *from, size_t bytes)
+{
+	struct cuda_kern *c = cuda_of(k);
+	if (c->recording) {
+		cuda_fail(k, cudaErrorStreamCaptureUnsupported, "kern_put", "it came between kern_record and kern_recorded");
+		return;
+	}
+	cuda_choose(k);
+	for (size_t at = 0; at < bytes && c->first_error == cudaSuccess; at += RING_PIECE)
+		put_piece(k, (char *)to + at, (const char *)from + at, bytes - at < RING_PIECE ? bytes - at : RING_PIECE);
+}
+
+void cuda_copy(struct kern *k, void *to, const void *from, size_t bytes)
+{
+	cuda_choose(k);
+	if (bytes)
+		cuda_ok(k, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_of(k)->stream), "kern_copy");
+}
+
+/* What failed on the device shows up here; it was queued by the op that was queued last, or before. */
+static bool wait_for(struct kern *k, cudaStream_t stream)
+{
+	struct cuda_kern *c = cuda_of(k);
+	cudaError_t rc = cudaStreamSynchronize(stream);
+	if (rc != cudaSuccess) {
+		char more[96];
+		snprintf(more, sizeof more, "in what was queued up to %s", c->last_op);
+		cuda_fail(k, rc, "waiting", more);
+	}
+	return rc == cudaSuccess;
+}
+
+int cuda_get(struct kern *k, void *to, const void *from, size_t bytes, struct err *e)
+{
+	struct cuda_kern *c = cuda_of(k);
+	if (c->recording)
+		return err_set(e, ERR_INTERNAL, "CUDA device %d: kern_get came between kern_record and kern_recorded", c->device);
+	cuda_choose(k);
+	if (cuda_failed(k, e) < 0)
+		return -1;
+	if (bytes && cuda_ok(k, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream), "kern_get"))
+		wait_for(k, c->stream);
+	return cuda_failed(k, e);
+}
+
+int cuda_sync(struct kern *k, struct err *e)
+{
+	struct cuda_kern *c = cuda_of(k);
+	if (c->recording)
+		return err_set(e, ERR_INTERNAL, "CUDA device %d: kern_sync came between kern_record and kern_recorded", c->device);
+	cuda_choose(k);
+	if (wait_for(k, c->stream))
+		wait_for(k, c->side);
+	return cuda_failed(k, e);
+}
+
+/* --- Beside the ops --------------------------------------------------------------------------------------- */
+
+uint64_t cuda_side_copy(struct kern *k, void *to, const void *from, size_t bytes)
+{
+	struct cuda_kern *c = cuda_of(k);
+	struct cuda_side *s = c->copies;
+	cuda_choose(k);
+	s->copies++;
+	if (cuda_ok(k, cudaEventRecord(s->before, c->stream), "kern_side_copy") &&
+	    cuda_ok(k, cudaStreamWaitEvent(c->side, s->before, 0), "kern_side_copy") &&
+	    (!bytes || cuda_ok(k, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, c->side), "kern_side_copy")))
+		cuda_ok(k, cudaEventRecord(s->done[s->copies % SIDE_MARKS], c->side), "kern_side_copy");
+	return s->copies;
+}
+
+void cuda_side_wait(struct kern *k, uint64_t ticket)
+{
+	struct cuda_kern *c = cuda_of(k);
+	cuda_choose(k);
+	if (ticket)
+		cuda_ok(k, cudaStreamWaitEvent(c->stream, c->copies->done[ticket % SIDE_MARKS], 0), "kern_side_wait");
+}
+
+void cuda_side_join(struct kern *k)
+{
+	cuda_side_wait(k, cuda_of(k)->copies->copies);
+}
+
+/* --- Opening ------------------------------------------------------------------------------------------------ */
+
+static bool event_new(struct kern *k, cudaEvent_t *event)
+{
+	return cuda_ok(k, cudaEventCreateWithFlags(event, cudaEventDisableTiming), "making an event");
+}
+
+static bool streams_make(struct kern *k)
+{
+	struct cuda_kern *c = cuda_of(k);
+	return cuda_ok(k, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "making a stream") &&
+	       cuda_ok(k, cudaStreamCreateWithFlags(&c->side, cudaStreamNonBlocking), "making a stream") &&
+	       cuda_ok(k, cudaHostAlloc((void **)&c->ring->base, RING_BYTES, cudaHostAllocPortable), "taking pinned memory of the host");
+}
+
+int cuda_stream_open(struct kern *k, struct err *e)
+{
+	struct cuda_kern *c = cuda_of(k);
+	c->ring = calloc(1, sizeof *c->ring);
+	c->copies = calloc(1, sizeof *c->copies);
+	if (!c->ring || !c->copies)
+		return err_set(e, ERR_NOMEM, "backend cuda: no memory for its streams; close other programs");
+	bool made = streams_make(k) && event_new(k, &c->copies->before);
+	for (int i = 0; i < RING_MARKS; i++)
+		made = made && event_new(k, &c->ring->done[i]);
+	for (int i = 0; i < SIDE_MARKS; i++)
+		made = made && event_new(k, &c->copies->done[i]);
+	return cuda_failed(k, e);
+}
+
+static void events_close(cudaEvent_t *events, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (events[i])
+			cudaEventDestroy(events[i]);
+}
+
+static void stream_end(cudaStream_t stream)
+{
+	if (!stream)
+		return;
+	cudaStreamSynchronize(stream);
+	cudaStreamDestroy(stream);
+}
+
+void cuda_stream_close(struct kern *k)
+{
+	struct cuda_kern *c = cuda_of(k);
+	stream_end(c->side);
+	stream_end(c->stream);
+	if (c->copies) {
+		events_close(&c->copies->before, 1);
+		events_close(c->copies->done, SIDE_MARKS);
+	}
+	if (c->ring) {
+		events_close(c->ring->done, RING_MARKS);
+		if (c->ring->base)
+			cudaFreeHost(c->ring->base);
+	}
+	free(c->copies);
+	free(c->ring);
+}
