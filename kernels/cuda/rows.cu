@@ -45,7 +45,7 @@ template <class T> static void copy_rows(struct kern *k, void *y, int64_t y_row,
 {
 	bool dense = n == 1 || (y_row == c && x_row == c);
 	if (dense && n * c > 0)
-		kern_copy(k, y, x, (size_t)(n * c) * sizeof(T));
+		cuda_copy(k, y, x, (size_t)(n * c) * sizeof(T));
 	else
 		move<T>(k, "copy_rows", (T *)y, y_row, (const T *)x, x_row, NULL, n, c);
 }
