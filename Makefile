@@ -62,7 +62,7 @@ CFLAGS_tests-unit-launcher := $(PMIX_CFLAGS)
 CFLAGS_agent          := $(PMIX_CFLAGS)
 -include kernels/kernels.mk
 -include kernels/cuda/cuda.mk
--include tests/gpu/gpu.mk
+-include tests/gpu/check.mk
 -include tests/gpu/emulator/emulator.mk
 
 define room_rule

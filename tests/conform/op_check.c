@@ -180,7 +180,7 @@ static bool run_kern(struct trial *t, struct kern *k)
 	return ok;
 }
 
-bool op_check(struct op_checker *c, const struct op_test *t, const struct dims *d, const struct op_draw *draw, char why[OP_CHECK_WHY])
+bool op_conforms(struct op_checker *c, const struct op_test *t, const struct dims *d, const struct op_draw *draw, char why[OP_CHECK_WHY])
 {
 	struct trial r = { .c = c, .t = t, .d = d, .draw = draw, .why = why };
 	bool ok = true;

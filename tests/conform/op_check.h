@@ -33,7 +33,7 @@ struct op_draw {
 };
 
 /* Whether the op agrees; else why says what is wrong. */
-bool op_check(struct op_checker *c, const struct op_test *t, const struct dims *d, const struct op_draw *draw, char why[OP_CHECK_WHY]);
+bool op_conforms(struct op_checker *c, const struct op_test *t, const struct dims *d, const struct op_draw *draw, char why[OP_CHECK_WHY]);
 
 /* All families, one behind the other, NULL at the end. */
 extern const struct op_test *const op_families[];

@@ -56,7 +56,7 @@ static int list_ops(const struct settings *s, const struct op_test *list[OPS_MOS
 static bool try_sizes(struct op_checker *c, const struct op_test *t, const struct dims *d, const struct op_draw *draw, struct finding *f)
 {
 	f->sizes++;
-	return op_check(c, t, d, draw, f->why);
+	return op_conforms(c, t, d, draw, f->why);
 }
 
 static bool try_op(struct op_checker *c, const struct op_test *t, const struct settings *s, struct finding *f)

@@ -1,0 +1,305 @@
+/*
+ * A training step on one device, measured. It does what its standard input says, line by line, and answers each with a
+ * line of JSON, so that a script can let two programs take turns (tests/gpu/report):
+ *
+ *     gemm N SECONDS           {"flops": …}: square products of size N, on random numbers
+ *     copy BYTES               {"bytes_s": …}: copies inside the device's memory, read and written bytes
+ *     open MODEL [KEY=VALUE …] {"parameters": …, "tokens": …, "flops_token": …, "planned": {…}}; ends the model before it
+ *     turn STEPS               {"seconds": […], "loss": …, "peak_bytes": …}: steps with their seconds, each until the device has finished
+ *     close                    {}
+ *
+ * A command that fails answers {"error": "…"}.
+ *
+ * usage: bench [--backend NAME] [--toy] [COMMAND …]
+ *   --backend NAME  cuda (default), cpu, plain
+ *   --toy           toy models
+ *   COMMAND         instead of the standard input's lines
+ *
+ * A step is forward, backward, the gradient's norm, AdamW and the weights' publication, on batches of random tokens of which
+ * low ones come more often; FLOPs are the model's (plan/model/model.h).
+ */
+#include "agent/optim/optim.h"
+#include "agent/pipeline/engine.h"
+#include "agent/state.h"
+#include "base/clock.h"
+#include "base/philox.h"
+#include "plan/plan.h"
+#include "plan/speeds.h"
+#include "tests/gpu/models.h"
+#include "tests/unit/agent/world.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCHES = 4, LINE = 1024, STEPS_MOST = 10000 };
+
+struct bench {
+	const char *backend;
+	bool toy, open;
+	struct comm *world;
+	struct job job;
+	struct engine *engine;
+	struct optim *optim;
+	int32_t *tokens;     /* [BATCHES][sequences][seq + 1] */
+	int32_t *inputs, *targets;
+	int64_t step;
+};
+
+/* --- The model ------------------------------------------------------------------------------ */
+
+static void draw_tokens(struct bench *b, int64_t n, uint32_t vocab)
+{
+	struct philox_key key = philox_key(b->job.job.seed, PHILOX_TEST, 0);
+	for (int64_t i = 0; i < n; i++) {
+		uint32_t r[4];
+		philox4(key, (uint64_t)i, r);
+		b->tokens[i] = (int32_t)((uint64_t)(r[0] % vocab) * (r[1] % vocab) / vocab);
+	}
+}
+
+static int make_batches(struct bench *b, struct err *e)
+{
+	int64_t sequences = b->job.batch.global, seq = b->job.model.seq, all = BATCHES * sequences * (seq + 1);
+	b->tokens = calloc((size_t)all, sizeof *b->tokens);
+	b->inputs = calloc((size_t)(sequences * seq), sizeof *b->inputs);
+	b->targets = calloc((size_t)(sequences * seq), sizeof *b->targets);
+	if (!b->tokens || !b->inputs || !b->targets)
+		return err_set(e, ERR_NOMEM, "no memory for %lld tokens", (long long)all);
+	draw_tokens(b, all, (uint32_t)b->job.model.vocab);
+	return 0;
+}
+
+static void next_batch(struct bench *b)
+{
+	int64_t sequences = b->job.batch.global, seq = b->job.model.seq;
+	const int32_t *from = b->tokens + b->step % BATCHES * sequences * (seq + 1);
+	for (int64_t s = 0; s < sequences; s++, from += seq + 1) {
+		memcpy(b->inputs + s * seq, from, (size_t)seq * sizeof *from);
+		memcpy(b->targets + s * seq, from + 1, (size_t)seq * sizeof *from);
+	}
+}
+
+static int open_model(struct bench *b, struct err *e)
+{
+	const struct engine_options opt = {
+		.job = &b->job, .layout = layout_of(&b->job, 1), .world = b->world, .backend = b->backend, .threads = 1, .spill_dir = ".",
+	};
+	if (engine_open(&opt, &b->engine, e) || make_batches(b, e))
+		return -1;
+	const struct optim_options o = { .kern = engine_kern(b->engine), .store = engine_store(b->engine), .job = &b->job, .spill_dir = "." };
+	if (optim_open(&o, &b->optim, e))
+		return -1;
+	const struct state_view view = { .store = engine_store(b->engine), .optim = b->optim };
+	return state_init(&view, engine_shape(b->engine), b->job.job.seed, e);
+}
+
+static void close_model(struct bench *b)
+{
+	if (!b->open)
+		return;
+	optim_close(b->optim);
+	engine_close(b->engine);
+	comm_close(b->world);
+	free(b->tokens);
+	free(b->inputs);
+	free(b->targets);
+	*b = (struct bench){ .backend = b->backend, .toy = b->toy };
+}
+
+static int one_step(struct bench *b, double *loss, double *seconds, struct err *e)
+{
+	double norm, since = clock_s();
+	next_batch(b);
+	const struct engine_batch batch = { .inputs = b->inputs, .targets = b->targets, .sample = b->step * b->job.batch.global, .loss_scale = 1 };
+	if (engine_step(b->engine, &batch, loss, e) || optim_norm(b->optim, b->world, 1, &norm, e))
+		return -1;
+	optim_step(b->optim, norm, 1, b->step);
+	if (store_publish(engine_store(b->engine), ++b->step, e) || kern_sync(engine_kern(b->engine), e))
+		return -1;
+	*seconds = clock_s() - since;
+	return 0;
+}
+
+/* --- What is planned ------------------------------------------------------------------------- */
+
+static int print_plan(struct bench *b, struct err *e)
+{
+	struct model_shape m;
+	struct layout l = layout_of(&b->job, 1);
+	struct stage stage;
+	struct plan_rank r = { .threads = 1 };
+	model_shape(&b->job, &m);
+	if (speeds_stages(&b->job, &m, &l, &stage, e))
+		return -1;
+	plan_memory_rank(&b->job, &m, &l, 1, &stage, false, &r);
+	printf("{\"parameters\": %lld, \"tokens\": %lld, \"flops_token\": %.17g, \"planned\": {\"params\": %.0f, \"grads\": %.0f, \"optimizer\": %.0f, "
+	       "\"activations\": %.0f, \"buffers\": %.0f, \"total\": %.0f}}\n", (long long)model_params(&m),
+	       (long long)(b->job.batch.global * m.seq), model_flops_token(&m), r.params, r.grads, r.optimizer, r.activations, r.buffers, r.total);
+	return 0;
+}
+
+/* --- Commands --------------------------------------------------------------------------------- */
+
+/* words: the model's name, and of its job. */
+static int command_open(struct bench *b, char *words, struct err *e)
+{
+	char *rest = words, *name = strtok_r(rest, " \t\n", &rest);
+	close_model(b);
+	if (!name)
+		return err_set(e, ERR_USAGE, "open needs a model's name");
+	if (models_job(name, b->toy, b->backend, rest, &b->job, e))
+		return -1;
+	b->world = world_alone();
+	b->open = true;
+	if (open_model(b, e)) {
+		close_model(b);
+		return -1;
+	}
+	return print_plan(b, e);
+}
+
+static int command_turn(struct bench *b, char *words, struct err *e)
+{
+	int steps = atoi(words);
+	double loss = 0, *seconds = calloc(STEPS_MOST, sizeof *seconds);
+	int rc = !seconds || !b->open || steps < 1 || steps > STEPS_MOST
+		 ? err_set(e, ERR_USAGE, "turn needs an open model, and 1 to %d steps", STEPS_MOST) : 0;
+	for (int i = 0; !rc && i < steps; i++)
+		rc = one_step(b, &loss, &seconds[i], e);
+	if (!rc) {
+		printf("{\"seconds\": [");
+		for (int i = 0; i < steps; i++)
+			printf("%s%.9g", i ? ", " : "", seconds[i]);
+		printf("], \"loss\": %.9g, \"peak_bytes\": %lld}\n", loss, (long long)engine_peak_bytes(b->engine));
+	}
+	free(seconds);
+	return rc;
+}
+
+static int command_close(struct bench *b, char *words, struct err *e)
+{
+	(void)words;
+	(void)e;
+	close_model(b);
+	puts("{}");
+	return 0;
+}
+
+static int open_kern(const struct bench *b, struct kern **k, struct err *e)
+{
+	char name[64];
+	snprintf(name, sizeof name, "%s:bf16", b->backend);
+	return kern_open(name, 1, k, e);
+}
+
+static int command_gemm(struct bench *b, char *words, struct err *e)
+{
+	struct kern *k;
+	char *rest;
+	int64_t n = strtoll(words, &rest, 10);
+	if (n < 1)
+		return err_set(e, ERR_USAGE, "gemm needs a size and seconds");
+	if (open_kern(b, &k, e))
+		return -1;
+	double flops = kern_gemm_flops(k, n, strtod(rest, NULL));
+	kern_close(k);
+	if (!(flops > 0))
+		return err_set(e, ERR_NOMEM, "no memory for matrices of %lld × %lld", (long long)n, (long long)n);
+	printf("{\"flops\": %.9g}\n", flops);
+	return 0;
+}
+
+/* Eight copies in a row, five times; the best. */
+static int copies(struct kern *k, void *to, const void *from, size_t bytes, double *rate, struct err *e)
+{
+	enum { ROUNDS = 6, COPIES = 8 };
+	for (int r = 0; r < ROUNDS; r++) {
+		double since = clock_s();
+		for (int i = 0; i < COPIES; i++)
+			kern_copy(k, to, from, bytes);
+		if (kern_sync(k, e))
+			return -1;
+		double now = 2.0 * COPIES * (double)bytes / (clock_s() - since);
+		if (r && now > *rate)
+			*rate = now;
+	}
+	return 0;
+}
+
+static int command_copy(struct bench *b, char *words, struct err *e)
+{
+	struct kern *k;
+	size_t bytes = strtoull(words, NULL, 10);
+	double rate = 0;
+	if (!bytes)
+		return err_set(e, ERR_USAGE, "copy needs a number of bytes");
+	if (open_kern(b, &k, e))
+		return -1;
+	void *from = kern_alloc(k, bytes), *to = kern_alloc(k, bytes);
+	int rc = from && to ? copies(k, to, from, bytes, &rate, e) : err_set(e, ERR_NOMEM, "no memory for two times %zu bytes", bytes);
+	kern_close(k);
+	if (!rc)
+		printf("{\"bytes_s\": %.9g}\n", rate);
+	return rc;
+}
+
+static const struct command {
+	const char *name;
+	int (*run)(struct bench *b, char *words, struct err *e);
+} commands[] = {
+	{ "gemm", command_gemm }, { "copy", command_copy }, { "open", command_open }, { "turn", command_turn }, { "close", command_close },
+};
+
+static void print_error(const struct err *e)
+{
+	printf("{\"error\": \"");
+	for (const char *c = e->text; *c; c++)
+		putchar(*c == '"' || *c == '\\' || (unsigned char)*c < 0x20 ? '\'' : *c);
+	printf("\"}\n");
+}
+
+/* Whether it was done. */
+static bool obey(struct bench *b, char *line)
+{
+	struct err e = ERR_INIT;
+	char *rest = line, *name = strtok_r(rest, " \t\n", &rest);
+	int rc = -1;
+	size_t i = 0, n = sizeof commands / sizeof *commands;
+	if (!name)
+		return true;
+	while (i < n && strcmp(commands[i].name, name))
+		i++;
+	if (i < n)
+		rc = commands[i].run(b, rest, &e);
+	else
+		err_set(&e, ERR_USAGE, "there is no command %s", name);
+	if (rc)
+		print_error(&e);
+	fflush(stdout);
+	return !rc;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = { { "backend", required_argument, NULL, 'b' }, { "toy", no_argument, NULL, 't' }, { 0 } };
+	struct bench b = { .backend = "cuda" };
+	char line[LINE];
+	bool ok = true;
+	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
+		if (c == 'b')
+			b.backend = optarg;
+		else if (c == 't')
+			b.toy = true;
+		else
+			return 2;
+	for (int i = optind; i < argc; i++) {
+		snprintf(line, sizeof line, "%s", argv[i]);
+		ok &= obey(&b, line);
+	}
+	while (optind == argc && fgets(line, sizeof line, stdin))
+		ok &= obey(&b, line);
+	close_model(&b);
+	return ok ? 0 : 1;
+}
