@@ -1,0 +1,269 @@
+/* A mixture of experts: the router, a warp a token, and the places of its choices, by order.cuh. */
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/order.cuh"
+#include "kernels/cuda/sums.cuh"
+
+enum { ROUTE = 128 };
+
+/* An expert and its logit. Better ones come first: larger logits, of equals the lower index; what is not a number comes last. */
+struct candidate {
+	float logit;
+	int index;      /* INT32_MAX: none */
+};
+
+__device__ inline bool better(const struct candidate &a, const struct candidate &b)
+{
+	return a.logit > b.logit || (a.logit == b.logit && a.index < b.index);
+}
+
+/* The best of those behind `last`. */
+__device__ inline struct candidate next_best(const float *logits, int64_t e, const struct candidate &last)
+{
+	struct candidate best = { -INFINITY, INT32_MAX };
+	for (int j = lane_id(); j < e; j += WARP) {
+		const struct candidate c = { isnan(logits[j]) ? -INFINITY : logits[j], j };
+		if (better(last, c) && better(c, best))
+			best = c;
+	}
+	#pragma unroll
+	for (int step = WARP / 2; step; step /= 2) {
+		const struct candidate other = {
+			__shfl_xor_sync(WARP_ALL, best.logit, step), __shfl_xor_sync(WARP_ALL, best.index, step),
+		};
+		if (better(other, best))
+			best = other;
+	}
+	return best;
+}
+
+/* Arrays and sizes of the router's two passes, as in kernels/ops.h. */
+struct routed {
+	int32_t *chosen;
+	float *weights, *probs, *lse;
+	int64_t n, e, top;
+	bool before;
+};
+
+__global__ void __launch_bounds__(ROUTE) route_fwd_kernel(struct routed r, const float *all_logits)
+{
+	const int64_t token = (int64_t)blockIdx.x * (ROUTE / WARP) + warp_id();
+	if (token >= r.n)
+		return;
+	const float *logits = all_logits + token * r.e;
+	float max = -INFINITY, sum = 0, chosen_sum = 0, first = 0;
+	for (int64_t j = lane_id(); j < r.e; j += WARP)
+		max = fmaxf(max, logits[j]);
+	max = warp_max(max);
+	for (int64_t j = lane_id(); j < r.e; j += WARP)
+		sum += expf(logits[j] - max);
+	sum = warp_sum(sum);
+	for (int64_t j = lane_id(); j < r.e; j += WARP)
+		r.probs[token * r.e + j] = expf(logits[j] - max) / sum;
+	if (lane_id() == 0)
+		r.lse[token] = max + logf(sum);
+	struct candidate best = { INFINITY, -1 };
+	for (int64_t i = 0; i < r.top; i++) {
+		best = next_best(logits, r.e, best);
+		const float logit = logits[best.index];         /* as it is, were it NaN */
+		first = i == 0 ? logit : first;
+		chosen_sum += expf(logit - first);
+		if (lane_id() == 0) {
+			r.chosen[token * r.top + i] = best.index;
+			r.weights[token * r.top + i] = r.before ? expf(logit - max) / sum : expf(logit - first);
+		}
+	}
+	for (int64_t i = 0; i < r.top && lane_id() == 0 && !r.before; i++)
+		r.weights[token * r.top + i] /= chosen_sum;
+}
+
+static void route_fwd(struct kern *k, int32_t *chosen, float *weights, float *probs, float *lse, const float *logits, int64_t n, int64_t e,
+		      int64_t top, bool before)
+{
+	struct routed r = { chosen, weights, probs, lse, n, e, top, before };
+	launch(k, "route_fwd", route_fwd_kernel, cuda_blocks(n, ROUTE / WARP), ROUTE, 0, r, logits);
+}
+
+/* The gradient of probs[j] of a token, whose choices are given. */
+__device__ inline float prob_gradient(const struct routed &r, const float *dweights, const int32_t *chosen, const float *aux, int64_t j)
+{
+	float d = aux ? aux[j] : 0;
+	for (int64_t i = 0; i < r.top && r.before; i++)
+		d += chosen[i] == j ? dweights[i] : 0;
+	return d;
+}
+
+/* Of a softmax p with gradient dp: dlogit_j = p_j (dp_j - the sum of dp p). */
+__global__ void __launch_bounds__(ROUTE)
+route_bwd_kernel(float *dlogits, struct routed r, const float *all_dweights, const float *aux, float z)
+{
+	const int64_t token = (int64_t)blockIdx.x * (ROUTE / WARP) + warp_id();
+	if (token >= r.n)
+		return;
+	const float *dweights = all_dweights + token * r.top, *weights = r.weights + token * r.top, *probs = r.probs + token * r.e;
+	const int32_t *chosen = r.chosen + token * r.top;
+	const float slope = 2 * z * r.lse[token];
+	float mean = 0, mean_chosen = 0;
+	for (int64_t j = lane_id(); j < r.e; j += WARP)
+		mean += prob_gradient(r, dweights, chosen, aux, j) * probs[j];
+	for (int64_t i = lane_id(); i < r.top; i += WARP)
+		mean_chosen += dweights[i] * weights[i];
+	mean = warp_sum(mean);
+	mean_chosen = warp_sum(mean_chosen);
+	for (int64_t j = lane_id(); j < r.e; j += WARP) {
+		float d = probs[j] * (prob_gradient(r, dweights, chosen, aux, j) - mean + slope);
+		for (int64_t i = 0; i < r.top && !r.before; i++)
+			d += chosen[i] == j ? weights[i] * (dweights[i] - mean_chosen) : 0;
+		dlogits[token * r.e + j] = d;
+	}
+}
+
+static void route_bwd(struct kern *k, float *dlogits, const float *dweights, const int32_t *chosen, const float *weights, const float *probs,
+		      const float *lse, const float *aux, float z, int64_t n, int64_t e, int64_t top, bool before)
+{
+	struct routed r = { (int32_t *)chosen, (float *)weights, (float *)probs, (float *)lse, n, e, top, before };
+	launch(k, "route_bwd", route_bwd_kernel, cuda_blocks(n, ROUTE / WARP), ROUTE, 0, dlogits, r, dweights, aux, z);
+}
+
+/* --- places: blocks by experts (x), ORDER_KEYS each, and by pieces (y) --- */
+
+/* Choices of a block's experts; those with at < 0 do not count, unless at is NULL. */
+struct choice_keys {
+	const int32_t *chosen;
+	const int64_t *at;
+	int first;
+	__device__ int operator()(int64_t i) const
+	{
+		const int key = chosen[i] - first;
+		return (at && at[i] < 0) || key >= ORDER_KEYS ? (int)ORDER_NOT : key;
+	}
+};
+
+/* One piece of `items` choices. */
+struct piece {
+	int64_t first, items;
+};
+
+__device__ inline struct piece piece_of(int64_t items, int64_t length)
+{
+	const int64_t first = (int64_t)blockIdx.y * length;
+	return { first, items - first < length ? items - first : length };
+}
+
+__global__ void __launch_bounds__(ORDER) count_kernel(int64_t *choices, const int32_t *chosen, int64_t items, int64_t length, int64_t e)
+{
+	__shared__ struct order_room room;
+	const struct piece p = piece_of(items, length);
+	const int expert = blockIdx.x * ORDER_KEYS + threadIdx.x;
+	const struct choice_keys keys = { chosen + p.first, NULL, (int)blockIdx.x * ORDER_KEYS };
+	order_begin(room, order_count(room, keys, p.items));
+	if (threadIdx.x < ORDER_KEYS && expert < e)
+		choices[blockIdx.y * e + expert] = room.count[threadIdx.x];
+}
+
+/* Keeps a choice whose number among those of its expert, with `before`, is below `most`. */
+struct drop_put {
+	int64_t *at;
+	const int64_t *before;
+	const int *first;
+	int64_t most;
+	__device__ void operator()(int64_t i, int key, int place) const
+	{
+		at[i] = (before ? before[key] : 0) + place - first[key] < most ? 0 : -1;
+	}
+};
+
+__global__ void __launch_bounds__(ORDER)
+drop_kernel(int64_t *at, const int32_t *chosen, const int64_t *before, int64_t items, int64_t length, int64_t e, int64_t most)
+{
+	__shared__ struct order_room room;
+	const struct piece p = piece_of(items, length);
+	const struct choice_keys keys = { chosen + p.first, NULL, (int)blockIdx.x * ORDER_KEYS };
+	const struct drop_put put = { at + p.first, before ? before + blockIdx.y * e + keys.first : NULL, room.first, most };
+	order_begin(room, order_count(room, keys, p.items));
+	order_place(room, keys, put, p.items);
+}
+
+struct row_put {
+	int64_t *at, *from, top;
+	__device__ void operator()(int64_t i, int, int place) const
+	{
+		at[i] = place;
+		from[place] = i / top;
+	}
+};
+
+/* Blocks read of each other's choices only whether they are dropped, which stays. */
+__global__ void __launch_bounds__(ORDER)
+place_kernel(int64_t *counts, int64_t *at, int64_t *from, const int32_t *chosen, int64_t items, int64_t e, int64_t top)
+{
+	__shared__ struct order_room room;
+	const struct choice_keys keys = { chosen, at, (int)blockIdx.x * ORDER_KEYS };
+	const struct row_put put = { at, from, top };
+	order_begin(room, order_count(room, keys, items));
+	order_place(room, keys, put, items);
+	if (threadIdx.x < ORDER_KEYS && keys.first + threadIdx.x < e)
+		counts[keys.first + threadIdx.x] = room.count[threadIdx.x];
+}
+
+static dim3 piece_blocks(int64_t n, int64_t e, int64_t length)
+{
+	return dim3(cuda_blocks(e, ORDER_KEYS), n > 0 ? cuda_blocks(n, length) : 0);
+}
+
+static void route_count(struct kern *k, int64_t *choices, const int32_t *chosen, int64_t n, int64_t e, int64_t top, int64_t length)
+{
+	launch(k, "route_count", count_kernel, piece_blocks(n, e, length), ORDER, 0, choices, chosen, n * top, length * top, e);
+}
+
+static void route_drop(struct kern *k, int64_t *at, const int32_t *chosen, const int64_t *before, int64_t n, int64_t e, int64_t top,
+		       int64_t length, int64_t most)
+{
+	launch(k, "route_drop", drop_kernel, piece_blocks(n, e, length), ORDER, 0, at, chosen, before, n * top, length * top, e, most);
+}
+
+static void route_place(struct kern *k, int64_t *counts, int64_t *at, int64_t *from, const int32_t *chosen, int64_t n, int64_t e, int64_t top)
+{
+	launch(k, "route_place", place_kernel, cuda_blocks(e, ORDER_KEYS), ORDER, 0, counts, at, from, chosen, n * top, e, top);
+}
+
+/* --- the losses that balance --- */
+
+enum { LOSS = 256, LOSS_TURNS = 8, LOSS_BLOCKS = 1024 };
+
+__global__ void __launch_bounds__(LOSS)
+loss_kernel(double *parts, const float *load, const float *probs, const float *lse, int64_t n, int64_t e, int64_t seq, double aux, double z)
+{
+	double balance = 0, squares = 0;
+	const int64_t first = (int64_t)blockIdx.x * LOSS + threadIdx.x, step = (int64_t)gridDim.x * LOSS;
+	for (int64_t i = first; i < n * e; i += step)
+		balance += (double)load[i / e / seq * e + i % e] * (double)probs[i];
+	for (int64_t i = first; i < n; i += step)
+		squares += (double)lse[i] * (double)lse[i];
+	const double total = block_sum(aux * balance + z * squares);
+	if (threadIdx.x == 0)
+		parts[blockIdx.x] = total;
+}
+
+static void route_loss(struct kern *k, double *loss, const float *load, const float *probs, const float *lse, int64_t n, int64_t e, int64_t seq,
+		       double aux, double z)
+{
+	unsigned blocks = cuda_blocks(n * e, LOSS * LOSS_TURNS);
+	blocks = blocks < LOSS_BLOCKS ? blocks : (unsigned)LOSS_BLOCKS;
+	double *parts = (double *)cuda_scratch(k, LOSS_BLOCKS * sizeof *parts, "route_loss");
+	launch(k, "route_loss", loss_kernel, blocks, LOSS, 0, parts, load, probs, lse, n, e, seq, aux, z);
+	if (blocks)
+		cuda_add_parts(k, "route_loss", loss, parts, blocks);
+}
+
+template <class T> static void fill(struct ops *o)
+{
+	o->route_fwd = route_fwd;
+	o->route_bwd = route_bwd;
+	o->route_count = route_count;
+	o->route_drop = route_drop;
+	o->route_place = route_place;
+	o->route_loss = route_loss;
+}
+
+CUDA_FILL(route)

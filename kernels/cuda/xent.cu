@@ -1,0 +1,188 @@
+/*
+ * Vocabulary-parallel cross-entropy: a block a row, in the three steps of kernels/ops.h.
+ *
+ * Rows need not begin at a multiple of 16 bytes (a vocabulary of 50257 does not): what lies before the first whole pack and
+ * behind the last are the row's edges, single elements.
+ */
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+enum { ROW_MOST = 512, ROW_TURNS = 4 }; /* threads of a block; packs that a thread loads at once */
+
+/* The whole packs of a row of v: `packs` of them from `head` on. */
+struct row_packs {
+	int head, packs, edges;
+};
+
+template <class T> __device__ inline struct row_packs packs_of(const T *row, int v)
+{
+	const int before = (int)((16 - (uintptr_t)row % 16) % 16 / sizeof(T)), head = before < v ? before : v;
+	const int packs = (v - head) / pack_of<T>;
+	return { head, packs, v - packs * pack_of<T> };
+}
+
+/* Column of an edge. */
+template <class T> __device__ inline int edge_column(const struct row_packs &r, int edge)
+{
+	return edge < r.head ? edge : edge + r.packs * pack_of<T>;
+}
+
+/* This shard's column of the target, or -1. */
+__device__ inline int target_column(int32_t target, int32_t lo, int v)
+{
+	const int64_t j = (int64_t)target - lo;
+	return j >= 0 && j < v ? (int)j : -1;
+}
+
+/* exp as exactly as the storage type can tell. */
+template <class T> __device__ inline float exp_for(float x)
+{
+	if constexpr (sizeof(T) == sizeof(float))
+		return expf(x);
+	else
+		return __expf(x);
+}
+
+/* A NaN is never the maximum. */
+template <class T> __global__ void __launch_bounds__(ROW_MOST) max_kernel(float *max, const T *logits, int v)
+{
+	constexpr int V = pack_of<T>;
+	const T *row = logits + (int64_t)blockIdx.x * v;
+	const struct row_packs r = packs_of(row, v);
+	float most = -INFINITY;
+	for (int e = threadIdx.x; e < r.edges; e += blockDim.x)
+		most = fmaxf(most, widened(row[edge_column<T>(r, e)]));
+	#pragma unroll ROW_TURNS
+	for (int p = threadIdx.x; p < r.packs; p += blockDim.x) {
+		float a[V];
+		load<V>(a, row + r.head + p * V);
+		#pragma unroll
+		for (int i = 0; i < V; i++)
+			most = fmaxf(most, a[i]);
+	}
+	most = block_max(most);
+	if (threadIdx.x == 0)
+		max[blockIdx.x] = most;
+}
+
+template <class T> __global__ void __launch_bounds__(ROW_MOST)
+exp_kernel(T *logits, float *sums, float *target, const float *max, const int32_t *targets, int v, int32_t lo)
+{
+	constexpr int V = pack_of<T>;
+	T *row = logits + (int64_t)blockIdx.x * v;
+	const struct row_packs r = packs_of(row, v);
+	const float most = max[blockIdx.x];
+	float sum = 0;
+	if (threadIdx.x == 0) {
+		const int t = target_column(targets[blockIdx.x], lo, v);
+		target[blockIdx.x] = t < 0 ? 0 : widened(row[t]) - most;
+	}
+	__syncthreads();        /* the target's logit has been read */
+	for (int e = threadIdx.x; e < r.edges; e += blockDim.x) {
+		T *at = row + edge_column<T>(r, e);
+		const float a = exp_for<T>(widened(*at) - most);
+		sum += a;
+		*at = narrowed<T>(a);
+	}
+	for (int p = threadIdx.x; p < r.packs; p += ROW_TURNS * blockDim.x) {
+		float a[ROW_TURNS][V];
+		#pragma unroll
+		for (int t = 0; t < ROW_TURNS; t++)
+			if (p + t * (int)blockDim.x < r.packs)
+				load<V>(a[t], row + r.head + (p + t * (int)blockDim.x) * V);
+		#pragma unroll
+		for (int t = 0; t < ROW_TURNS; t++)
+			if (p + t * (int)blockDim.x < r.packs) {
+				#pragma unroll
+				for (int i = 0; i < V; i++) {
+					a[t][i] = exp_for<T>(a[t][i] - most);
+					sum += a[t][i];
+				}
+				store<V>(row + r.head + (p + t * (int)blockDim.x) * V, a[t]);
+			}
+	}
+	sum = block_sum(sum);
+	if (threadIdx.x == 0)
+		sums[blockIdx.x] = sum;
+}
+
+template <class T> __global__ void __launch_bounds__(ROW_MOST)
+grad_kernel(T *logits, const float *sums, const int32_t *targets, float scale, int v, int32_t lo)
+{
+	constexpr int V = pack_of<T>;
+	T *row = logits + (int64_t)blockIdx.x * v;
+	const struct row_packs r = packs_of(row, v);
+	const int target = target_column(targets[blockIdx.x], lo, v);
+	const float by = 1.0f / sums[blockIdx.x];
+	for (int e = threadIdx.x; e < r.edges; e += blockDim.x) {
+		const int j = edge_column<T>(r, e);
+		row[j] = narrowed<T>((widened(row[j]) * by - (j == target ? 1.0f : 0.0f)) * scale);
+	}
+	for (int p = threadIdx.x; p < r.packs; p += ROW_TURNS * blockDim.x) {
+		float a[ROW_TURNS][V];
+		#pragma unroll
+		for (int t = 0; t < ROW_TURNS; t++)
+			if (p + t * (int)blockDim.x < r.packs)
+				load<V>(a[t], row + r.head + (p + t * (int)blockDim.x) * V);
+		#pragma unroll
+		for (int t = 0; t < ROW_TURNS; t++)
+			if (p + t * (int)blockDim.x < r.packs) {
+				const int j = r.head + (p + t * (int)blockDim.x) * V;
+				#pragma unroll
+				for (int i = 0; i < V; i++)
+					a[t][i] = (a[t][i] * by - (j + i == target ? 1.0f : 0.0f)) * scale;
+				store<V>(row + j, a[t]);
+			}
+	}
+}
+
+/* Threads for rows of v: enough that each has a few packs. */
+static int row_threads(int64_t v)
+{
+	return v <= 4096 ? 128 : v <= 16384 ? 256 : (int)ROW_MOST;
+}
+
+template <class T> static void xent_max(struct kern *k, float *max, const void *logits, int64_t n, int64_t v)
+{
+	launch(k, "xent_max", max_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, max, (const T *)logits, (int)v);
+}
+
+template <class T> static void xent_exp(struct kern *k, void *logits, float *sum, float *target, const float *max, const int32_t *targets,
+					int64_t n, int64_t v, int32_t lo)
+{
+	launch(k, "xent_exp", exp_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum, target, max, targets, (int)v, lo);
+}
+
+template <class T> static void xent_grad(struct kern *k, void *logits, const float *sum, const int32_t *targets, float scale, int64_t n,
+					 int64_t v, int32_t lo)
+{
+	launch(k, "xent_grad", grad_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum, targets, scale, (int)v, lo);
+}
+
+enum { LOSS = 1024 };
+
+__global__ void __launch_bounds__(LOSS) loss_kernel(double *loss, const float *sum, const float *target, int64_t n)
+{
+	double total = 0;
+	for (int64_t i = threadIdx.x; i < n; i += LOSS)
+		total += log((double)sum[i]) - (double)target[i];
+	total = block_sum(total);
+	if (threadIdx.x == 0)
+		*loss += total;
+}
+
+static void xent_loss(struct kern *k, double *loss, const float *sum, const float *target, int64_t n)
+{
+	launch(k, "xent_loss", loss_kernel, cuda_blocks(n, INT64_MAX / 2), LOSS, 0, loss, sum, target, n);
+}
+
+template <class T> static void fill(struct ops *o)
+{
+	o->xent_max = xent_max<T>;
+	o->xent_exp = xent_exp<T>;
+	o->xent_grad = xent_grad<T>;
+	o->xent_loss = xent_loss;
+}
+
+CUDA_FILL(xent)
