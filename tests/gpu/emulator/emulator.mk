@@ -6,7 +6,7 @@
 
 DOUBLES     := $(BUILD)/tests/gpu
 CUBLASLT_SO := libcublasLt.so.$(if $(filter 13%,$(CUDA_VERSION)),13,12)
-DOUBLE_SO   := $(DOUBLES)/libcudart-double.so $(if $(wildcard tests/gpu/doubles/blaslt.c),$(DOUBLES)/$(CUBLASLT_SO))
+DOUBLE_SO   := $(DOUBLES)/libcudart-double.so $(DOUBLES)/$(CUBLASLT_SO)
 DOUBLE_NCCL := $(if $(NCCL_HEADER),$(DOUBLES)/libnccl.so.2)
 DOUBLE_LD   := -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN' -Wl,--no-as-needed
 
@@ -35,7 +35,12 @@ $(DOUBLES)/libnccl.so.2: $(BUILD)/obj/cuda/tests/gpu/doubles/collectives.o $(BUI
 $(DOUBLES)/libmuster-cuda.so: $(EMULATED_O) $(DOUBLES)/libcudart-double.so
 $(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so:
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -shared -Wl,-z,defs -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' -o $@ $^ -ldl -lm
+	$(CC) $(LDFLAGS) -shared -Wl,-z,defs -Wl,-soname,$(@F) $(DOUBLE_LD) -o $@ $^ -ldl -lm
+
+# The programs of make check-gpu.
+$(GPU_PARTS:%=$(DOUBLES)/%): $(DOUBLES)/%: $(BUILD)/obj/tests/gpu/%.o $(GPU_LIBS) $(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so
+	@mkdir -p $(@D)
+	$(link) $(DOUBLE_LD) $(DOUBLE_SO) $(libs_kernels)
 
 $(DOUBLES)/conform: $(GPU_DEPS) $(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so
 	@mkdir -p $(@D)
