@@ -21,7 +21,7 @@ $(BUILD)/lib/gpu-check.a: $(GPU_CHECK_SRC:%.c=$(BUILD)/obj/%.o)
 	@rm -f $@
 	ar rcsD $@ $^
 
-GPU_PARTS := ops bench
+GPU_PARTS := ops train bench
 GPU_LIBS  := $(BUILD)/lib/gpu-check.a $(BUILD)/lib/kernels.a
 
 # The collectives on a device's memory, in one command: emulator.mk builds it over the doubles too.

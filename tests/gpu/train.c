@@ -1,0 +1,324 @@
+/*
+ * Twenty steps of tiny models on a device: the specification's losses, the same bits twice and after a stop, and
+ * the single agent's losses from several agents on one device.
+ *
+ * usage: train [--backend NAME] [--steps N] [--few] [--only WORD]
+ *   --backend NAME  cuda (default), or another one
+ *   --steps N       an even number (default 20)
+ *   --few           for slow machines: of each row the device beside the specification, twice, and in one layout
+ *   --only WORD     rows with WORD in their names
+ *
+ * Each run has processes of its own: CUDA does not outlive a fork.
+ */
+#include "tests/gpu/score.h"
+#include "tests/unit/agent/trainee.h"
+#include "tests/unit/agent/world.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { STEPS_MOST = 20, WORDS = 8, STATE_MOST = 64 << 20 };
+
+/* Sizes that few things divide; and one with heads as real models have them. */
+static const struct tiny
+	gpt2 = { "gpt2", FAMILY_GPT2, 4, 20, 6, 6, 4, 51, 101, 16, TIE_YES, 1, 8, 0.1 },
+	llama = { "llama", FAMILY_LLAMA, 4, 24, 8, 2, 4, 45, 103, 16, TIE_NO, 2, 16, 0.1 },
+	mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4, 2, 4, 24, 61, 16, TIE_NO, 2, 8, 0.1 },
+	heads64 = { "heads of 64", FAMILY_GPT2, 2, 128, 2, 2, 64, 512, 320, 72, TIE_YES, 2, 4, 0.02 },
+	heads128 = { "heads of 128", FAMILY_LLAMA, 2, 256, 2, 1, 128, 256, 320, 72, TIE_NO, 2, 4, 0.02 };
+
+/* `tolerance`: of losses beside the specification's fp32. */
+struct row {
+	const char *name;
+	const struct tiny *model;
+	const char *words[WORDS];
+	double tolerance;
+	bool layouts;
+};
+
+static const struct row rows[] = {
+	{ "gpt2", &gpt2, { 0 }, 1e-4, true },
+	{ "llama", &llama, { 0 }, 1e-4, true },
+	{ "mixtral", &mixtral, { 0 }, 1e-4, true },
+	{ "gpt2, dropout, recompute", &gpt2, { "model.dropout=0.2", "model.attn_dropout=0.1", "recompute.mode=full" }, 1e-4, false },
+	{ "llama, documents, offload", &llama, { "data.documents=mask", "offload.activations=yes", "offload.optimizer=yes" }, 1e-4, false },
+	{ "mixtral, capacity, z-loss", &mixtral, { "model.capacity=1.25", "model.z_loss=0.01", "model.router=before" }, 1e-4, false },
+	{ "gpt2, heads of 64", &heads64, { "optimizer.lr=1e-3" }, 1e-4, false },
+	{ "gpt2, heads of 64, bf16", &heads64, { "optimizer.lr=1e-3", "precision.dtype=bf16" }, 1e-2, true },
+	{ "llama, heads of 128, bf16", &heads128, { "optimizer.lr=1e-3", "precision.dtype=bf16", "precision.stochastic_rounding=yes" }, 1e-2, false },
+	{ "gpt2, heads of 64, fp16", &heads64, { "optimizer.lr=1e-3", "precision.dtype=fp16", "precision.loss_scale=1024" }, 1e-2, false },
+};
+
+/* Layouts of several agents on one device. */
+static const struct column {
+	const char *name, *words[WORDS];
+	bool experts; /* a mixture's alone */
+} columns[] = {
+	{ "tp 2", { "parallel.tp=2" }, false },
+	{ "pp 2", { "parallel.pp=2" }, false },
+	{ "dp 2", { "parallel.dp=2" }, false },
+	{ "zero-3", { "parallel.dp=2", "parallel.zero=3" }, false },
+	{ "ep 2", { "parallel.dp=2", "parallel.ep=2" }, true },
+};
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+
+/* One run, shared with its processes. */
+struct course {
+	const struct tiny *model;
+	struct job job;
+	const char *backend;
+	int from, to;             /* steps */
+	bool keeps;               /* its state, at the end */
+	double loss[STEPS_MOST], norm[STEPS_MOST];
+	size_t state_bytes;
+	char state[STATE_MOST];   /* masters of the pieces, then the moments: what a stop leaves */
+};
+
+struct settings {
+	const char *backend, *only;
+	int steps;
+	bool few;
+};
+
+/* --- The state in the host's memory ------------------------------------------------------------ */
+
+/* Goes over masters and moments, copying out of the device or into it. */
+static int carry(struct trainee *t, struct course *c, bool out, struct err *e)
+{
+	struct kern *k = engine_kern(t->engine);
+	int n;
+	const struct piece *pieces = store_pieces(t->view.store, &n);
+	size_t moment = (size_t)store_owned(t->view.store) * sizeof(float), at = 0;
+	for (int i = 0; i < n + OPTIM_MOMENTS_MOST; i++) {
+		float *there = i < n ? pieces[i].master : optim_moment(t->view.optim, i - n);
+		size_t bytes = i < n ? (size_t)pieces[i].count * sizeof(float) : there ? moment : 0;
+		if (at + bytes > STATE_MOST)
+			return err_set(e, ERR_INTERNAL, "a state of more than %d bytes", STATE_MOST);
+		if (out && bytes && kern_get(k, c->state + at, there, bytes, e))
+			return -1;
+		if (!out && bytes)
+			kern_put(k, there, c->state + at, bytes);
+		at += bytes;
+	}
+	c->state_bytes = at;
+	return 0;
+}
+
+static struct course *resumed; /* in the process that goes on */
+
+static int from_memory(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e)
+{
+	(void)dir;
+	at->step = resumed->from;
+	return carry(t, resumed, false, e) || store_publish(t->view.store, at->step, e) ? -1 : 0;
+}
+
+/* --- Runs ---------------------------------------------------------------------------------------- */
+
+static int attend(struct comm *world, void *arg, struct err *e)
+{
+	struct course *c = arg;
+	struct trainee t;
+	resumed = c;
+	int rc = c->from ? trainee_open_as(c->model, &c->job, world, c->backend, 1, from_memory, NULL, &t, e)
+			 : trainee_open(c->model, &c->job, world, c->backend, 1, &t, e);
+	for (int step = c->from; !rc && step < c->to; step++) {
+		double loss, norm;
+		rc = trainee_step(&t, step, &loss, &norm, e);
+		if (!rc && comm_rank(world) == 0) {
+			c->loss[step] = loss;
+			c->norm[step] = norm;
+		}
+	}
+	if (!rc && c->keeps)
+		rc = carry(&t, c, true, e);
+	trainee_close(&t);
+	return rc;
+}
+
+static void add_words(const char *const *from, const char **to, int *n)
+{
+	for (; *from; from++)
+		to[(*n)++] = *from;
+}
+
+/* A course with the row's words and more; NULL where the job's checks refuse it. */
+static struct course *course_of(const struct settings *s, const struct row *row, const char *backend, const char *const *more)
+{
+	const char *words[4 * WORDS] = { NULL };
+	struct course *c = world_shared(sizeof *c);
+	struct err e = ERR_INIT;
+	int n = 0;
+	add_words(row->words, words, &n);
+	add_words(more, words, &n);
+	c->model = row->model;
+	c->backend = backend;
+	c->to = s->steps;
+	if (!trainee_job(row->model, words, &c->job, &e))
+		return c;
+	fprintf(stderr, "%s: %s\n", row->name, e.text);
+	world_unshared(c, sizeof *c);
+	return NULL;
+}
+
+static void course_end(struct course *c)
+{
+	if (c)
+		world_unshared(c, sizeof *c);
+}
+
+static bool course_run(struct course *c)
+{
+	struct layout l = layout_of(&c->job, (int)c->job.parallel.dp);
+	return !world_run(layout_world(&l), attend, c);
+}
+
+/* NaN wins. */
+static double off(const struct course *a, const struct course *b)
+{
+	double most = 0;
+	for (int i = 0; i < a->to; i++) {
+		double d = fabs(a->loss[i] - b->loss[i]) / fabs(b->loss[i]);
+		if (!(d <= most))
+			most = d;
+	}
+	return most;
+}
+
+static bool same_bits(const struct course *a, const struct course *b)
+{
+	return !memcmp(a->loss, b->loss, sizeof a->loss) && !memcmp(a->norm, b->norm, sizeof a->norm) &&
+	       a->state_bytes == b->state_bytes && !memcmp(a->state, b->state, a->state_bytes);
+}
+
+/* --- Checks ---------------------------------------------------------------------------------------- */
+
+static const char *const nothing[] = { NULL };
+
+static void check_specification(const struct settings *s, const struct row *row, struct course *one, struct score *score)
+{
+	static const char *const fp32[] = { "precision.dtype=fp32", "precision.stochastic_rounding=no", "offload.activations=no",
+					    "offload.optimizer=no", "precision.loss_scale=0", NULL };
+	struct course *spec = course_of(s, row, "plain", fp32);
+	bool ran = spec && course_run(spec);
+	double d = ran ? off(one, spec) : NAN;
+	score_check(score, d <= row->tolerance, "%s: %d losses beside those of plain, off by %.1e (%.0e allowed)", row->name, s->steps, d,
+		    row->tolerance);
+	course_end(spec);
+}
+
+static void check_again(const struct settings *s, const struct row *row, const struct course *one, struct score *score)
+{
+	struct course *again = course_of(s, row, s->backend, nothing);
+	again->keeps = true;
+	score_check(score, course_run(again) && same_bits(again, one), "%s: the same bits twice", row->name);
+	course_end(again);
+}
+
+/* Two halves, each in a process of its own. */
+static void check_resume(const struct settings *s, const struct row *row, const struct course *one, struct score *score)
+{
+	struct course *c = course_of(s, row, s->backend, nothing);
+	c->keeps = true;
+	c->to = s->steps / 2;
+	bool ran = course_run(c);
+	c->from = c->to;
+	c->to = s->steps;
+	score_check(score, ran && course_run(c) && same_bits(c, one), "%s: a stop at step %d changes no bit", row->name, c->from);
+	course_end(c);
+}
+
+static void check_layouts(const struct settings *s, const struct row *row, const struct course *one, struct score *score)
+{
+	bool fp32 = one->job.precision.dtype == DTYPE_FP32;
+	double allowed = fp32 ? 2e-5 : 1e-2;
+	for (int i = 0; i < (s->few ? 1 : COUNT(columns)); i++) {
+		if (columns[i].experts && row->model->family != FAMILY_MIXTRAL)
+			continue;
+		struct course *c = course_of(s, row, s->backend, columns[i].words);
+		double d = c && course_run(c) ? off(c, one) : NAN;
+		score_check(score, d <= allowed, "%s: %s on one device gives one agent's losses, off by %.1e (%.0e allowed)", row->name,
+			    columns[i].name, d, allowed);
+		course_end(c);
+	}
+}
+
+static void check_row(const struct settings *s, const struct row *row, struct score *score)
+{
+	struct course *one = course_of(s, row, s->backend, nothing);
+	if (one)
+		one->keeps = true;
+	if (!one || !course_run(one)) {
+		score_check(score, false, "%s: %d steps on %s", row->name, s->steps, s->backend);
+	} else {
+		check_specification(s, row, one, score);
+		check_again(s, row, one, score);
+		if (!s->few)
+			check_resume(s, row, one, score);
+		if (row->layouts)
+			check_layouts(s, row, one, score);
+	}
+	course_end(one);
+}
+
+/* In a process of its own, as every use of the device. */
+static bool opens(const char *backend, char *why, size_t size)
+{
+	int status = 0, ends[2];
+	fflush(NULL);
+	if (pipe(ends))
+		return false;
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct kern *k;
+		struct err e = ERR_INIT;
+		int rc = kern_open(backend, 1, &k, &e);
+		if (rc && write(ends[1], e.text, strlen(e.text)) < 0)
+			rc = -1;
+		_exit(rc ? 1 : 0);
+	}
+	close(ends[1]);
+	ssize_t n = read(ends[0], why, size - 1);
+	why[n > 0 ? n : 0] = '\0';
+	close(ends[0]);
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "backend", required_argument, NULL, 'b' }, { "steps", required_argument, NULL, 's' }, { "few", no_argument, NULL, 'f' },
+		{ "only", required_argument, NULL, 'o' }, { 0 },
+	};
+	struct settings s = { .backend = "cuda", .only = "", .steps = STEPS_MOST };
+	struct score score = { 0 };
+	char why[400];
+	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
+		if (c == 'b')
+			s.backend = optarg;
+		else if (c == 's')
+			s.steps = atoi(optarg);
+		else if (c == 'f')
+			s.few = true;
+		else if (c == 'o')
+			s.only = optarg;
+		else
+			return 2;
+	if (s.steps < 2 || s.steps > STEPS_MOST || s.steps % 2) {
+		fprintf(stderr, "train: --steps is an even number from 2 to %d\n", STEPS_MOST);
+		return 2;
+	}
+	if (!opens(s.backend, why, sizeof why)) {
+		score_skip(&score, "training", why);
+		return score_close(&score);
+	}
+	for (int i = 0; i < COUNT(rows); i++)
+		if (strstr(rows[i].name, s.only))
+			check_row(&s, &rows[i], &score);
+	return score_close(&score);
+}
