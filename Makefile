@@ -20,7 +20,7 @@ TOPO_ROOMS     := topo/discover topo/read topo/draw topo
 PLAN_ROOMS     := plan/job plan/model plan/schedule plan/place plan/cost plan/search plan/show plan
 COMM_ROOMS     := libcomm/shm libcomm/link libcomm/tcp libcomm/algo libcomm/flight libcomm/device libcomm
 AGENT_ROOMS    := agent/text agent/data agent/ckpt agent/hf agent/parallel agent/model agent/pipeline agent/optim agent/server agent/metrics agent/generate agent/tools agent
-LAUNCHER_ROOMS := launcher/pmix launcher/slurm launcher/supervise launcher
+LAUNCHER_ROOMS := launcher/pmix launcher/slurm launcher/supervise launcher/doctor launcher
 ROOMS          := base $(TOPO_ROOMS) $(PLAN_ROOMS) $(COMM_ROOMS) kernels $(AGENT_ROOMS) $(LAUNCHER_ROOMS)
 
 below_base     :=

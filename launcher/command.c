@@ -88,6 +88,14 @@ static int take_option(int argc, char **argv, int *i, const struct command_optio
 	return 0;
 }
 
+int command_options(int argc, char **argv, const struct command_option *options)
+{
+	int rc = 0;
+	for (int i = 1; i < argc && !rc; i++)
+		rc = take_option(argc, argv, &i, options);
+	return rc;
+}
+
 int command_job(int argc, char **argv, const struct command_option *options, enum command_use use, struct job *job)
 {
 	const char *file = NULL;

@@ -21,6 +21,7 @@ int cmd_run(int argc, char **argv);
 int cmd_submit(int argc, char **argv); /* launcher/slurm */
 int cmd_plan(int argc, char **argv);
 int cmd_topo(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 int cmd_tool(int argc, char **argv);   /* ckpt, data, bench, generate, trace: the agent's tools */
 
 /* True when --help or -h is among the words before "--". */
@@ -44,6 +45,9 @@ enum command_use { TO_PLAN, TO_RUN }; /* what the job is read for: a run needs m
 /* Reads `[OPTION …] JOB.ini [section.key=value …]`: sets the options and loads the job. The options --auto and --gpus leave to muster what the
  * words do not give, whatever the file gives (job_open_words). 0, or the exit status, said already. */
 int command_job(int argc, char **argv, const struct command_option *options, enum command_use use, struct job *job);
+
+/* The same without a job: sets the options; any other word is misuse. */
+int command_options(int argc, char **argv, const struct command_option *options);
 
 /* muster-agent: $MUSTER_AGENT, else beside this program, else ../libexec/muster/. */
 int command_agent(char *path, size_t size, struct err *e);

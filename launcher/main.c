@@ -24,6 +24,7 @@ static const struct command {
 	{ "submit", cmd_submit, "hand the job to Slurm's queue" },
 	{ "plan", cmd_plan, "show layout, memory and predicted step time; start nothing" },
 	{ "topo", cmd_topo, "show what the machines are" },
+	{ "doctor", cmd_doctor, "say what this machine lacks, and what mends it" },
 	{ "ckpt", cmd_tool, "list, show, verify, import and export checkpoints" },
 	{ "data", cmd_tool, "pack text into token files; show and audit them" },
 	{ "generate", cmd_tool, "go on with a text, by a checkpoint's model" },

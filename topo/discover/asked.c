@@ -270,7 +270,7 @@ int cluster_asked(bool fresh, struct cluster *out, struct err *e)
 		return 0;
 	}
 	bool damaged = !fresh && why.code != ERR_NONE && why.code != ERR_NOTFOUND && why.code != ERR_STALE;
-	if (step_ask(&f.a.nodes, f.reports, &f.trouble) && f.trouble.code == ERR_NOMEM) {
+	if (report_ask(&f.a.nodes, f.reports, &f.trouble) && f.trouble.code == ERR_NOMEM) {
 		findings_free(&f);
 		return err_set(e, f.trouble.code, "%s", f.trouble.text);
 	}

@@ -45,23 +45,19 @@ void allocation_free(struct allocation *a);
 int allocation_kind(const struct allocation *a, int i, struct node_kind *out, struct err *e);
 
 /*
- * report.c: what a node tells of itself, in lines that srun passes on whole though mixed with those of other nodes:
- *     muster-topo NODE PART PARTS TEXT
- * The texts of all parts together are the fabric of nvml_host ("-": none), a blank, and the node as a cluster of one
- * (topo/json.h) on one line.
+ * report.c: what a node tells of itself when all are asked (nodes.h), as "muster-topo": the fabric of nvml_host ("-": none), a blank, and the
+ * node as a cluster of one (topo/json.h) on one line.
  */
 struct report {
 	bool there;
 	struct node_kind kind; /* owned */
 	char fabric[NVML_FABRIC];
 };
-int report_print(const char *node, const struct cluster *local, const char *fabric, struct buf *out, struct err *e);
-/* Fills the reports of the nodes that told all of theirs; what is no line of ours, or is broken, is passed over. */
+int report_print(const struct cluster *local, const char *fabric, struct buf *out, struct err *e);
+/* Fills the reports of the nodes that told all of theirs. */
 int report_parse(const char *text, const struct hostlist *nodes, struct report *reports, struct err *e);
-
-/* step.c: asks every node of the allocation in one step of it. Fails when not one told anything; else a node that is silent has
- * no report. */
-int step_ask(const struct hostlist *nodes, struct report *reports, struct err *e);
+/* Asks every node of the allocation. Fails when not one told anything; else a node that is silent has no report. */
+int report_ask(const struct hostlist *nodes, struct report *reports, struct err *e);
 
 /*
  * cache.c: clusters that were asked for, one file a list of nodes, in $XDG_CACHE_HOME/muster, else ~/.cache/muster. An entry

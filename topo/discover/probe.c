@@ -220,11 +220,10 @@ int cluster_probe(const char *spec, bool fresh, struct cluster *out, struct err 
 int cluster_report(struct buf *out, struct err *e)
 {
 	char fabric[NVML_FABRIC];
-	const char *node = getenv("SLURMD_NODENAME");
 	struct cluster c;
 	if (cluster_probe_local(NVML_LIBRARY, &c, fabric, e))
 		return -1;
-	int rc = report_print(node && *node ? node : c.nodes[0].name, &c, fabric, out, e);
+	int rc = report_print(&c, fabric, out, e);
 	cluster_free(&c);
 	return rc;
 }

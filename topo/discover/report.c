@@ -1,4 +1,5 @@
 #include "topo/discover/internal.h"
+#include "topo/discover/nodes.h"
 #include "topo/json.h"
 
 #include <jansson.h>
@@ -6,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Slurm's step manager passes on lines of up to a kilobyte in one piece. */
-enum { PART = 800, PARTS_MOST = 100000 };
+#define TAG "muster-topo"
+#define SECONDS 20.0
 
-int report_print(const char *node, const struct cluster *local, const char *fabric, struct buf *out, struct err *e)
+int report_print(const struct cluster *local, const char *fabric, struct buf *out, struct err *e)
 {
 	json_t *doc = topo_json(local, e);
 	if (!doc)
@@ -18,58 +19,18 @@ int report_print(const char *node, const struct cluster *local, const char *fabr
 	char *dump = json_dumps(doc, JSON_COMPACT | JSON_ENSURE_ASCII);
 	json_decref(doc);
 	buf_printf(&text, "%s %s", *fabric ? fabric : "-", dump ? dump : "");
-	int parts = (int)((text.len + PART - 1) / PART);
-	for (int i = 0; i < parts; i++)
-		buf_printf(out, "muster-topo %s %d %d %.*s\n", node, i, parts, PART, buf_str(&text) + (size_t)i * PART);
+	nodes_print(TAG, buf_str(&text), text.len, out);
 	bool bad = !dump || buf_failed(&text) || buf_failed(out);
 	free(dump);
 	buf_fini(&text);
 	return bad ? err_set(e, ERR_NOMEM, "this host: no memory to tell what it is") : 0;
 }
 
-/* A node's parts as they come; -1 parts: broken. */
-struct pieces {
-	struct buf text;
-	int next, parts;
-};
-
-struct entry {
-	const char *name;
-	int index;
-};
-
-static int by_name(const void *a, const void *b)
+static void take_report(const char *node, struct buf *answer, struct report *r)
 {
-	return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
-}
-
-static void take_line(const char *line, size_t len, const struct entry *index, int n, struct pieces *all)
-{
-	char name[HOSTLIST_NAME];
-	int part, parts, at = 0;
-	char head[HOSTLIST_NAME + 64];
-	snprintf(head, sizeof head, "%.*s", (int)(len < sizeof head - 1 ? len : sizeof head - 1), line);
-	if (sscanf(head, "muster-topo %63s %6d %6d%n", name, &part, &parts, &at) != 3 || head[at] != ' ' || parts < 1 || parts > PARTS_MOST)
-		return;
-	struct entry key = { .name = name };
-	const struct entry *found = bsearch(&key, index, (size_t)n, sizeof *index, by_name);
-	if (!found)
-		return;
-	struct pieces *p = &all[found->index];
-	if (part != p->next || (part && parts != p->parts)) {
-		p->parts = -1;
-		return;
-	}
-	p->parts = parts;
-	p->next++;
-	buf_add(&p->text, line + at + 1, len - (size_t)at - 1);
-}
-
-static void take_report(const char *node, struct pieces *p, struct report *r)
-{
-	const char *text = buf_str(&p->text), *blank = strchr(text, ' ');
+	const char *text = buf_str(answer), *blank = strchr(text, ' ');
 	struct cluster c;
-	if (p->parts < 1 || p->next != p->parts || !blank || (size_t)(blank - text) >= sizeof r->fabric)
+	if (!blank || (size_t)(blank - text) >= sizeof r->fabric)
 		return;
 	if (topo_json_read(node, blank + 1, strlen(blank + 1), &c, NULL))
 		return;
@@ -82,26 +43,35 @@ static void take_report(const char *node, struct pieces *p, struct report *r)
 	cluster_free(&c);
 }
 
+static void take_reports(const struct hostlist *nodes, struct buf *answers, struct report *reports)
+{
+	for (int i = 0; i < nodes->n; i++) {
+		take_report(nodes->names[i], &answers[i], &reports[i]);
+		buf_fini(&answers[i]);
+	}
+	free(answers);
+}
+
 int report_parse(const char *text, const struct hostlist *nodes, struct report *reports, struct err *e)
 {
-	struct pieces *all = calloc((size_t)nodes->n + 1, sizeof *all);
-	struct entry *index = calloc((size_t)nodes->n + 1, sizeof *index);
-	int rc = all && index ? 0 : err_set(e, ERR_NOMEM, "no memory for the reports of %d nodes", nodes->n);
-	for (int i = 0; !rc && i < nodes->n; i++)
-		index[i] = (struct entry){ nodes->names[i], i };
-	if (!rc)
-		qsort(index, (size_t)nodes->n, sizeof *index, by_name);
-	for (const char *at = text; !rc && *at;) {
-		size_t len = strcspn(at, "\n");
-		take_line(at, len, index, nodes->n, all);
-		at += len + (at[len] == '\n');
-	}
-	for (int i = 0; all && i < nodes->n; i++) {
-		if (!rc)
-			take_report(nodes->names[i], &all[i], &reports[i]);
-		buf_fini(&all[i].text);
-	}
-	free(all);
-	free(index);
+	struct buf *answers = calloc((size_t)nodes->n + 1, sizeof *answers);
+	if (!answers)
+		return err_set(e, ERR_NOMEM, "no memory for the reports of %d nodes", nodes->n);
+	int rc = nodes_gather(TAG, text, nodes, answers, e);
+	take_reports(nodes, answers, reports);
 	return rc;
+}
+
+int report_ask(const struct hostlist *nodes, struct report *reports, struct err *e)
+{
+	static const char *const words[] = { "topo", "--report", NULL };
+	struct buf *answers = calloc((size_t)nodes->n + 1, sizeof *answers);
+	int told = 0;
+	if (!answers)
+		return err_set(e, ERR_NOMEM, "no memory for the reports of %d nodes", nodes->n);
+	int rc = nodes_ask(TAG, words, SECONDS, nodes, answers, e);
+	take_reports(nodes, answers, reports);
+	for (int i = 0; i < nodes->n; i++)
+		told += reports[i].there;
+	return rc || told ? rc : err_set(e, ERR_PROTO, "the step that asks the nodes told nothing that can be read");
 }

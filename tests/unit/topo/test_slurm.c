@@ -231,9 +231,11 @@ static void reports_come_back_however_they_are_mixed(void **state)
 	struct report reports[3] = { { .there = false } };
 	boxes(1, 1, &c);
 	make_lists(&nodes, 3);
-	assert_int_equal(report_print("n1", &c, "", &one, NULL), 0);
+	setenv("SLURMD_NODENAME", "n1", 1);
+	assert_int_equal(report_print(&c, "", &one, NULL), 0);
 	c.kinds[0].links[1].lanes = 1;
-	assert_int_equal(report_print("n3", &c, "abcd.7", &two, NULL), 0);
+	setenv("SLURMD_NODENAME", "n3", 1);
+	assert_int_equal(report_print(&c, "abcd.7", &two, NULL), 0);
 	buf_puts(&both, "srun: a warning\nmuster-topo n2 0 1 rubbish\nmuster-topo stranger 0 1 - {}\n");
 	mix(buf_str(&one), buf_str(&two), &both);
 	for (const char *at = buf_str(&both); *at; at += strcspn(at, "\n") + 1)
@@ -262,7 +264,8 @@ static void torn_reports_are_none(void **state)
 	struct buf text = BUF_INIT;
 	boxes(1, 1, &c);
 	make_lists(&nodes, 1);
-	assert_int_equal(report_print("n1", &c, "", &text, NULL), 0);
+	setenv("SLURMD_NODENAME", "n1", 1);
+	assert_int_equal(report_print(&c, "", &text, NULL), 0);
 	const char *whole = buf_str(&text);
 	/* Cut anywhere, and with every line left out once. */
 	for (size_t cut = 0; cut + 2 < text.len; cut += 37) {

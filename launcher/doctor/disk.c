@@ -1,0 +1,56 @@
+/* The folders that a run writes. */
+#include "launcher/doctor/doctor.h"
+
+#include "base/human.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define ROOM_LEAST (1.0 * (1 << 30))
+
+/* The folder, or the nearest one above it that is there. */
+static void nearest(const char *path, char out[JOB_PATH])
+{
+	snprintf(out, JOB_PATH, "%s", *path ? path : ".");
+	while (access(out, F_OK) && errno == ENOENT) {
+		char *slash = strrchr(out, '/');
+		if (!slash || slash == out) {
+			snprintf(out, JOB_PATH, "%s", slash ? "/" : ".");
+			return;
+		}
+		*slash = '\0';
+	}
+}
+
+static void check_folder(const char *what, const char *path, double need, struct findings *f)
+{
+	char there[JOB_PATH], text[HUMAN], more[HUMAN], object[80];
+	struct statvfs s;
+	nearest(path, there);
+	snprintf(object, sizeof object, "%s", what);
+	if (access(there, W_OK | X_OK) || statvfs(there, &s)) {
+		found_bad(f, FINDING_FAIL, object, "make it yours, or name another folder (job.run_dir, checkpoint.dir)", "%s: %s", there, strerror(errno));
+		return;
+	}
+	double room = (double)s.f_bavail * (double)s.f_frsize;
+	human_bytes(room, text);
+	if (s.f_flag & ST_RDONLY)
+		found_bad(f, FINDING_FAIL, object, "name a folder that can be written", "%s: mounted read-only", there);
+	else if (need > room)
+		found_bad(f, FINDING_FAIL, object, "make room, lower checkpoint.keep, or name another folder in checkpoint.dir", "%s: %s free, and the checkpoints that are kept take %s", there, text,
+			  human_bytes(need, more));
+	else if (room < ROOM_LEAST)
+		found_bad(f, FINDING_WARN, object, "make room", "%s: %s free", there, text);
+	else
+		found_ok(f, object, "%s free in %s", text, there);
+}
+
+void check_disk(const struct needs *n, struct findings *f)
+{
+	check_folder("run folder", n->job ? n->run_dir : ".", *n->ckpt_dir ? 0 : n->checkpoint, f);
+	if (*n->ckpt_dir)
+		check_folder("checkpoints", n->ckpt_dir, n->checkpoint, f);
+}

@@ -1,0 +1,144 @@
+#include "launcher/doctor/doctor.h"
+
+#include "base/human.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FINDINGS_MOST = 4096 };
+
+static const char *const words[FINDING_LEVELS] = { "ok", "warn", "fail" };
+
+const char *finding_word(enum finding_level level)
+{
+	return words[level];
+}
+
+void findings_fini(struct findings *f)
+{
+	free(f->rows);
+	*f = (struct findings){ .rows = NULL };
+}
+
+static struct finding *add(struct findings *f)
+{
+	if (f->n == f->cap) {
+		int cap = f->cap ? 2 * f->cap : 32;
+		struct finding *more = cap <= FINDINGS_MOST ? realloc(f->rows, (size_t)cap * sizeof *more) : NULL;
+		if (!more) {
+			f->lost = true;
+			return NULL;
+		}
+		f->rows = more;
+		f->cap = cap;
+	}
+	struct finding *x = &f->rows[f->n++];
+	memset(x, 0, sizeof *x);
+	return x;
+}
+
+/* Not in the middle of a character. */
+static void cut(char *to, size_t size, const char *text)
+{
+	size_t len = strnlen(text, size);
+	if (len == size)
+		for (len = size - 1; len && ((unsigned char)text[len] & 0xc0) == 0x80;)
+			len--;
+	memcpy(to, text, len);
+	to[len] = '\0';
+	human_plain(to);
+}
+
+static void __attribute__((format(printf, 5, 0))) put(struct findings *f, enum finding_level level, const char *object, const char *remedy, const char *fmt, va_list ap)
+{
+	char text[1024];
+	struct finding *x = add(f);
+	if (!x)
+		return;
+	vsnprintf(text, sizeof text, fmt, ap);
+	x->level = level;
+	cut(x->check, sizeof x->check, f->check ? f->check : "");
+	cut(x->object, sizeof x->object, object);
+	cut(x->found, sizeof x->found, text);
+	cut(x->remedy, sizeof x->remedy, remedy);
+}
+
+void found_ok(struct findings *f, const char *object, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	put(f, FINDING_OK, object, "", fmt, ap);
+	va_end(ap);
+}
+
+void found_bad(struct findings *f, enum finding_level level, const char *object, const char *remedy, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	put(f, level, object, remedy, fmt, ap);
+	va_end(ap);
+}
+
+enum finding_level findings_worst(const struct findings *f)
+{
+	enum finding_level worst = f->lost ? FINDING_FAIL : FINDING_OK;
+	for (int i = 0; i < f->n; i++)
+		worst = f->rows[i].level > worst ? f->rows[i].level : worst;
+	return worst;
+}
+
+json_t *findings_json(const struct findings *f)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < f->n; i++) {
+		const struct finding *x = &f->rows[i];
+		json_t *o = json_object();
+		json_object_set_new(o, "level", json_string(words[x->level]));
+		json_object_set_new(o, "check", json_string(x->check));
+		json_object_set_new(o, "object", json_string(x->object));
+		json_object_set_new(o, "found", json_string(x->found));
+		json_object_set_new(o, "remedy", *x->remedy ? json_string(x->remedy) : json_null());
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+static int level_of(const char *word)
+{
+	for (int i = 0; word && i < FINDING_LEVELS; i++)
+		if (!strcmp(word, words[i]))
+			return i;
+	return -1;
+}
+
+/* Cut and made plain again: another process, or another node, wrote it. */
+static void take_text(const json_t *o, const char *key, char *to, size_t size)
+{
+	const char *text = json_string_value(json_object_get(o, key));
+	cut(to, size, text ? text : "");
+}
+
+int findings_take(struct findings *f, const json_t *list)
+{
+	int before = f->n;
+	size_t i;
+	json_t *o;
+	if (!json_is_array(list))
+		return -1;
+	json_array_foreach((json_t *)list, i, o) {
+		int level = level_of(json_string_value(json_object_get(o, "level")));
+		struct finding *x = level < 0 ? NULL : add(f);
+		if (!x) {
+			f->n = before;
+			return -1;
+		}
+		x->level = (enum finding_level)level;
+		take_text(o, "check", x->check, sizeof x->check);
+		take_text(o, "object", x->object, sizeof x->object);
+		take_text(o, "found", x->found, sizeof x->found);
+		take_text(o, "remedy", x->remedy, sizeof x->remedy);
+	}
+	return 0;
+}

@@ -1,0 +1,183 @@
+/* The GPUs of a node: each by itself, beside its siblings, and beside what the job needs. */
+#include "launcher/doctor/doctor.h"
+
+#include "base/human.h"
+#include "topo/cluster.h"
+#include "topo/discover/gpu_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct patient {
+	const struct gpu_state *g;
+	struct findings *f;
+	char object[48];
+	int warnings, bad;
+};
+
+static void say(void *arg, enum gpu_level level, const char *found, const char *remedy)
+{
+	struct patient *p = arg;
+	p->warnings += level == GPU_WARN;
+	p->bad += level == GPU_BAD;
+	found_bad(p->f, level == GPU_BAD ? FINDING_FAIL : FINDING_WARN, p->object, remedy, "%s", found);
+}
+
+/* The most NVLinks that one of the same model has up. */
+static int links_of_siblings(const struct gpu_states *s, const struct gpu_state *g)
+{
+	int most = 0;
+	for (int i = 0; i < s->n; i++)
+		if (!*s->gpus[i].trouble && !strcmp(s->gpus[i].name, g->name) && s->gpus[i].links_up > most)
+			most = s->gpus[i].links_up;
+	return most;
+}
+
+static void judge_links(const struct gpu_states *s, struct patient *p)
+{
+	const struct gpu_state *g = p->g;
+	int usual = links_of_siblings(s, g);
+	char text[160], remedy[160];
+	if (g->links_up >= usual)
+		return;
+	snprintf(text, sizeof text, "%d of %d NVLinks are up, and its siblings have %d: link%s %s %s down", g->links_up, g->links, usual,
+		 human_s(g->links - g->links_up), g->links_down, g->links - g->links_up == 1 ? "is" : "are");
+	snprintf(remedy, sizeof remedy, "nvidia-smi nvlink -s -i %d; look at fabricmanager's log, then reset the GPU or reseat it", g->index);
+	say(p, GPU_WARN, text, remedy);
+}
+
+static void judge_use(const struct needs *n, struct patient *p)
+{
+	const struct gpu_state *g = p->g;
+	char text[256], need[HUMAN], there[HUMAN], all[HUMAN];
+	if (g->n_processes > 0) {
+		const struct gpu_process *first = &g->processes[0];
+		snprintf(text, sizeof text, "%d program%s on it: pid %d%s%s%s, %s", g->n_processes, g->n_processes > 1 ? "s are" : " is", first->pid, *first->name ? " (" : "", first->name,
+			 *first->name ? ")" : "", first->bytes >= 0 ? human_bytes(first->bytes, all) : "memory not told");
+		say(p, GPU_WARN, text, "end it, or leave the GPU out: CUDA_VISIBLE_DEVICES, or an allocation of whole nodes (--exclusive)");
+	}
+	if (n->memory > 0 && g->memory_free >= 0 && g->memory_free < n->memory) {
+		snprintf(text, sizeof text, "%s of %s are free, and a rank of this job takes %s", human_bytes(g->memory_free, there), human_bytes(g->memory, all),
+			 human_bytes(n->memory, need));
+		say(p, GPU_BAD, text, "end what holds the memory; or lower batch.micro, raise parallel.tp or pp, or use recompute.mode = full");
+	}
+}
+
+static int examine(const struct gpu_states *s, const struct gpu_state *g, const struct needs *n, struct findings *f, int *usable)
+{
+	struct patient p = { .g = g, .f = f };
+	snprintf(p.object, sizeof p.object, "GPU%d%s%s%s", g->index, *g->bus ? " (" : "", g->bus, *g->bus ? ")" : "");
+	gpu_judge(g, say, &p);
+	if (!*g->trouble) {
+		judge_links(s, &p);
+		judge_use(n, &p);
+	}
+	*usable += !p.bad;
+	return p.bad || p.warnings;
+}
+
+/* The sound ones in a line. */
+static void tell_sound(const struct gpu_states *s, int sound, const struct gpu_state *first, struct findings *f)
+{
+	char least[HUMAN], object[24], links[48] = "";
+	double there = -1;
+	for (int i = 0; i < s->n; i++)
+		if (!*s->gpus[i].trouble && s->gpus[i].memory_free >= 0 && (there < 0 || s->gpus[i].memory_free < there))
+			there = s->gpus[i].memory_free;
+	if (first->links_up)
+		snprintf(links, sizeof links, ", %d NVLinks each", first->links_up);
+	snprintf(object, sizeof object, "%d GPU%s", sound, human_s(sound));
+	found_ok(f, object, "%s%s%s%s%s%s%s", first->name, links, there >= 0 ? ", " : "", there >= 0 ? human_bytes(there, least) : "", there >= 0 ? " free" : "",
+		 *s->driver ? ", driver " : "", s->driver);
+}
+
+/* SXM modules reach each other over NVLink alone; cards do without. */
+static void judge_fabric(const struct gpu_states *s, struct findings *f)
+{
+	for (int i = 0; i < s->n; i++)
+		if (*s->gpus[i].trouble || !s->gpus[i].links || s->gpus[i].links_up)
+			return;
+	if (s->n > 1 && !strstr(s->gpus[0].name, "PCIe"))
+		found_bad(f, FINDING_WARN, "NVLink", "systemctl status nvidia-fabricmanager where there are NVSwitches; cards without bridges have none, then this is as it should be",
+			  "none of the %d links that each GPU has is up", s->gpus[0].links);
+}
+
+static void judge_count(const struct gpu_states *s, int usable, const struct needs *n, struct findings *f)
+{
+	char hidden[64] = "";
+	if (s->hidden)
+		snprintf(hidden, sizeof hidden, "; CUDA_VISIBLE_DEVICES leaves out %d", s->hidden);
+	if (n->cuda && usable < n->ranks)
+		found_bad(f, FINDING_FAIL, "GPUs", "repair those above, plan for fewer ranks a node, or ask for other nodes", "%d of %d can be trained on, and the job puts %d rank%s on this node%s",
+			  usable, s->n, n->ranks, human_s(n->ranks), hidden);
+	else if (s->hidden)
+		found_ok(f, "GPUs", "%d of %d%s", s->n, s->n + s->hidden, hidden);
+}
+
+void check_gpus(const struct needs *n, struct findings *f)
+{
+	struct gpu_states s;
+	struct err e = ERR_INIT;
+	const struct gpu_state *first = NULL;
+	int sound = 0, usable = 0;
+	if (gpu_states_read(NVML_LIBRARY, getenv("CUDA_VISIBLE_DEVICES"), &s, &e)) {
+		if (e.code == ERR_NOTFOUND && !n->cuda)
+			found_ok(f, "GPUs", "none of NVIDIA's here");
+		else
+			found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "GPUs", "see what nvidia-smi says; in a container, start it with the GPUs (--gpus all, --nv)", "%s", e.text);
+		return;
+	}
+	for (int i = 0; i < s.n; i++) {
+		if (examine(&s, &s.gpus[i], n, f, &usable))
+			continue;
+		sound++;
+		first = first ? first : &s.gpus[i];
+	}
+	if (sound)
+		tell_sound(&s, sound, first, f);
+	judge_fabric(&s, f);
+	judge_count(&s, usable, n, f);
+	if (!s.n && !n->cuda && !s.hidden)
+		found_ok(f, "GPUs", "none");
+	gpu_states_free(&s);
+}
+
+/* --- How near adapters are. --- */
+
+static const char *const nearness[LINK_KINDS] = {
+	[LINK_PIX] = "on one PCIe switch", [LINK_PXB] = "over several PCIe switches", [LINK_PHB] = "over the CPU's PCIe bridge",
+	[LINK_NODE] = "on the same NUMA domain", [LINK_SYS] = "across sockets",
+};
+
+void check_near(const struct needs *n, struct findings *f)
+{
+	struct cluster c;
+	struct err e = ERR_INIT;
+	(void)n;
+	if (cluster_probe("local", true, &c, &e)) {
+		found_bad(f, FINDING_WARN, "hardware", "see what muster topo says", "%s", e.text);
+		return;
+	}
+	const struct node_kind *k = &c.kinds[0];
+	int counts[LINK_KINDS] = { 0 }, unseen = 0;
+	for (int i = 0; k->parts && i < k->devices; i++) {
+		const struct topo_device *d = &k->parts[i];
+		unseen += !*d->cpus;
+		if (d->nic < 0)
+			continue;
+		counts[d->nic_link]++;
+		if (d->nic_link == LINK_SYS)
+			found_bad(f, FINDING_WARN, d->name, "a slot near it for an adapter; muster topo shows the whole", "its nearest adapter, %s, is across sockets", k->nics[d->nic].name);
+	}
+	if (unseen)
+		found_bad(f, FINDING_WARN, "PCI devices", "apt install libhwloc-plugins (HWLOC_COMPONENTS must not leave out pci)", "hwloc shows no place for %d of %d GPUs", unseen, k->devices);
+	for (int kind = LINK_SYS + 1; kind < LINK_KINDS; kind++)
+		if (counts[kind] && nearness[kind])
+			found_ok(f, "GPU to adapter", "%d GPU%s with one %s (%s)", counts[kind], human_s(counts[kind]), nearness[kind], link_word((enum link_kind)kind));
+	if (!k->parts)
+		found_ok(f, "hardware", "%d × %s; muster topo shows it", k->devices, k->device);
+	else if (!unseen && !f->n)
+		found_ok(f, "GPU to adapter", "no adapter that hwloc shows");
+	cluster_free(&c);
+}

@@ -1,0 +1,154 @@
+/* What the kernel and the control group grant. */
+#include "launcher/doctor/doctor.h"
+
+#include "base/human.h"
+#include "topo/host.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum { FILES_LEAST = 4096 };
+#define SHM_LEAST (512.0 * (1 << 20)) /* NCCL's segments between the GPUs of a full node */
+
+static const char *limit_text(rlim_t limit, bool bytes, char out[HUMAN])
+{
+	if (limit == RLIM_INFINITY)
+		return "unlimited";
+	if (bytes)
+		return human_bytes((double)limit, out);
+	snprintf(out, HUMAN, "%llu", (unsigned long long)limit);
+	return out;
+}
+
+static bool has_infiniband(void)
+{
+	glob_t g;
+	bool some = !glob("/sys/class/infiniband/*", 0, NULL, &g);
+	if (some)
+		globfree(&g);
+	return some;
+}
+
+void check_limits(const struct needs *n, struct findings *f)
+{
+	struct rlimit files = { 0, 0 }, locked = { 0, 0 };
+	char text[HUMAN], most[HUMAN];
+	(void)n;
+	getrlimit(RLIMIT_NOFILE, &files);
+	getrlimit(RLIMIT_MEMLOCK, &locked);
+	if (files.rlim_max < FILES_LEAST)
+		found_bad(f, FINDING_WARN, "open files", "raise the hard limit (ulimit -Hn 65536; /etc/security/limits.conf; Slurm: PropagateResourceLimitsExcept=NOFILE)",
+			  "at most %s; large jobs and data of many files need more", limit_text(files.rlim_max, false, text));
+	else
+		found_ok(f, "open files", "%s, up to %s", limit_text(files.rlim_cur, false, text), limit_text(files.rlim_max, false, most));
+	if (locked.rlim_cur != RLIM_INFINITY && has_infiniband())
+		found_bad(f, FINDING_WARN, "locked memory", "ulimit -l unlimited (/etc/security/limits.conf; for Slurm's jobs LimitMEMLOCK=infinity in slurmd's unit)",
+			  "%s: NCCL's memory for InfiniBand may not fit", limit_text(locked.rlim_cur, true, text));
+	else
+		found_ok(f, "locked memory", "%s", limit_text(locked.rlim_cur, true, text));
+}
+
+static double meminfo(const char *name)
+{
+	char line[128], key[64];
+	double kib = 0, value;
+	FILE *file = fopen("/proc/meminfo", "re");
+	while (file && kib <= 0 && fgets(line, sizeof line, file))
+		if (sscanf(line, "%63[^:]: %lf", key, &value) == 2 && !strcmp(key, name))
+			kib = value;
+	if (file)
+		fclose(file);
+	return kib * 1024;
+}
+
+void check_memory(const struct needs *n, struct findings *f)
+{
+	const struct host *h;
+	struct err e = ERR_INIT;
+	char free_text[HUMAN], all_text[HUMAN], need[HUMAN], total_text[HUMAN];
+	double there = meminfo("MemAvailable"), total = meminfo("MemTotal");
+	if (host_get(&h, &e)) {
+		found_bad(f, FINDING_FAIL, "memory", "see what lstopo says", "%s", e.text);
+		return;
+	}
+	bool cut = h->memory < 0.98 * total;
+	there = there < h->memory ? there : h->memory;
+	human_bytes(there, free_text);
+	human_bytes(h->memory, all_text);
+	if (n->host_memory > there)
+		found_bad(f, FINDING_FAIL, "memory", "end other programs, ask for more memory (Slurm: --mem=0), or spread the ranks over more nodes",
+			  "the job's %d rank%s here take %s, and %s of %s are available", n->ranks, human_s(n->ranks), human_bytes(n->host_memory, need), free_text, all_text);
+	else if (cut)
+		found_ok(f, "memory", "%s available; the control group grants %s of the node's %s", free_text, all_text, human_bytes(total, total_text));
+	else
+		found_ok(f, "memory", "%s of %s available", free_text, all_text);
+}
+
+void check_shm(const struct needs *n, struct findings *f)
+{
+	struct statvfs s;
+	char text[HUMAN], all[HUMAN];
+	bool matters = n->cuda || !access("/dev/nvidiactl", F_OK);
+	if (statvfs("/dev/shm", &s)) {
+		found_bad(f, matters ? FINDING_WARN : FINDING_OK, "/dev/shm", "mount a tmpfs there: NCCL needs it", "not there");
+		return;
+	}
+	double there = (double)s.f_bavail * (double)s.f_frsize;
+	human_bytes(there, text);
+	human_bytes((double)s.f_blocks * (double)s.f_frsize, all);
+	if (matters && there < SHM_LEAST)
+		found_bad(f, FINDING_WARN, "/dev/shm", "docker run --shm-size=8g or --ipc=host; else remove what old runs left in it", "%s of %s free: too little for NCCL", text, all);
+	else
+		found_ok(f, "/dev/shm", "%s of %s free", text, all);
+}
+
+/* CPUs of time that the control group grants; 0: no limit. Inside a container its own group is the mount's root. */
+static double cpu_quota(void)
+{
+	double quota = 0, period = 0;
+	FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
+	if (file && fscanf(file, "%lf %lf", &quota, &period) != 2)
+		quota = 0;
+	if (file)
+		fclose(file);
+	return quota > 0 && period > 0 ? quota / period : 0;
+}
+
+static void one_line(const char *path, char *out, size_t size)
+{
+	FILE *file = fopen(path, "re");
+	out[0] = '\0';
+	if (file && !fgets(out, (int)size, file))
+		out[0] = '\0';
+	if (file)
+		fclose(file);
+	out[strcspn(out, "\n")] = '\0';
+}
+
+void check_cpu(const struct needs *n, struct findings *f)
+{
+	const struct host *h;
+	struct err e = ERR_INIT;
+	char governor[64], driver[64];
+	double quota = cpu_quota();
+	(void)n;
+	if (host_get(&h, &e)) {
+		found_bad(f, FINDING_FAIL, "cores", "see what lstopo says", "%s", e.text);
+		return;
+	}
+	if (quota > 0 && quota < h->n_cores)
+		found_bad(f, FINDING_WARN, "cores", "ask for as many CPUs as there are threads, or set launch.threads lower", "%d, and the control group grants the time of %.1f", h->n_cores, quota);
+	else
+		found_ok(f, "cores", "%d in %d NUMA domain%s", h->n_cores, h->n_numa, human_s(h->n_numa));
+	one_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", governor, sizeof governor);
+	one_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", driver, sizeof driver);
+	/* intel_pstate and amd-pstate raise clocks by themselves under that name too. */
+	if (!strcmp(governor, "powersave") && !strstr(driver, "pstate"))
+		found_bad(f, FINDING_WARN, "governor", "cpupower frequency-set -g performance", "powersave: clocks stay low");
+	else if (*governor)
+		found_ok(f, "governor", "%s", governor);
+}

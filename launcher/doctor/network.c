@@ -1,0 +1,135 @@
+/* Adapters, and this host's name. */
+#include "launcher/doctor/doctor.h"
+
+#include "base/human.h"
+
+#include <arpa/inet.h>
+#include <glob.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void first_line(char *out, size_t size, const char *folder, const char *name)
+{
+	char path[512];
+	snprintf(path, sizeof path, "%s/%s", folder, name);
+	FILE *file = fopen(path, "re");
+	out[0] = '\0';
+	if (file && !fgets(out, (int)size, file))
+		out[0] = '\0';
+	if (file)
+		fclose(file);
+	out[strcspn(out, "\n")] = '\0';
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
+/* "mlx5_0 port 1" of /sys/class/infiniband/mlx5_0/ports/1. */
+static void port_name(const char *path, char out[80])
+{
+	const char *device = path + strlen("/sys/class/infiniband/");
+	snprintf(out, 80, "%.*s port %s", (int)strcspn(device, "/"), device, base_name(path));
+}
+
+/* A port is up in state 4 ("4: ACTIVE"). Returns how many are. */
+static int infiniband(struct findings *f, int *all)
+{
+	glob_t g;
+	int up = 0;
+	*all = 0;
+	if (glob("/sys/class/infiniband/*/ports/*", 0, NULL, &g))
+		return 0;
+	*all = (int)g.gl_pathc;
+	for (size_t i = 0; i < g.gl_pathc; i++) {
+		char state[64], rate[64], name[80];
+		first_line(state, sizeof state, g.gl_pathv[i], "state");
+		first_line(rate, sizeof rate, g.gl_pathv[i], "rate");
+		port_name(g.gl_pathv[i], name);
+		up += state[0] == '4';
+		if (state[0] != '4')
+			found_bad(f, FINDING_WARN, name, "look at cable, switch port and subnet manager (ibstat); NCCL_IB_HCA leaves it out", "%s", *state ? state : "its state cannot be read");
+	}
+	globfree(&g);
+	return up;
+}
+
+/* Ethernet and its like that have a device behind them: no loopback, bridge or tunnel. */
+static int ethernet(int *all)
+{
+	glob_t g;
+	int up = 0;
+	*all = 0;
+	if (glob("/sys/class/net/*/device", 0, NULL, &g))
+		return 0;
+	for (size_t i = 0; i < g.gl_pathc; i++) {
+		char folder[256], state[32];
+		snprintf(folder, sizeof folder, "%.*s", (int)(strlen(g.gl_pathv[i]) - strlen("/device")), g.gl_pathv[i]);
+		first_line(state, sizeof state, folder, "operstate");
+		++*all;
+		up += strcmp(state, "down") != 0;
+	}
+	globfree(&g);
+	return up;
+}
+
+static void check_interface(const char *name, struct findings *f)
+{
+	char folder[160], state[32];
+	snprintf(folder, sizeof folder, "/sys/class/net/%.100s", name);
+	first_line(state, sizeof state, folder, "operstate");
+	if (access(folder, F_OK))
+		found_bad(f, FINDING_FAIL, name, "ip link lists those that are here; set network.interface to one, or leave it out", "network.interface names it, and it is not on this node");
+	else if (!strcmp(state, "down"))
+		found_bad(f, FINDING_FAIL, name, "ip link set it up, or name another in network.interface", "network.interface names it, and it is down");
+	else
+		found_ok(f, name, "%s", *state ? state : "there");
+}
+
+void check_adapters(const struct needs *n, struct findings *f)
+{
+	int ports, cards, active = infiniband(f, &ports), up = ethernet(&cards);
+	if (*n->interface)
+		check_interface(n->interface, f);
+	if (ports && !active)
+		found_bad(f, FINDING_WARN, "adapters", "start the subnet manager (opensm), or look at the switch", "no InfiniBand port of %d is active", ports);
+	else if (ports)
+		found_ok(f, "adapters", "%d of %d InfiniBand port%s active, %d of %d Ethernet", active, ports, human_s(ports), up, cards);
+	else if (cards && !up && n->slurm)
+		found_bad(f, FINDING_WARN, "adapters", "look at cable and switch", "none of %d is up", cards);
+	else
+		found_ok(f, "adapters", "%d of %d Ethernet up, no InfiniBand", up, cards);
+}
+
+static bool is_loopback(const struct addrinfo *a)
+{
+	if (a->ai_family == AF_INET)
+		return (ntohl(((const struct sockaddr_in *)(const void *)a->ai_addr)->sin_addr.s_addr) >> 24) == 127;
+	return a->ai_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a->ai_addr)->sin6_addr);
+}
+
+void check_name(const struct needs *n, struct findings *f)
+{
+	static const char remedy[] = "put its address and name into /etc/hosts or DNS; network.interface names the interface that the ranks shall use";
+	char name[256] = "", text[NI_MAXHOST];
+	struct addrinfo *list = NULL, hints = { .ai_socktype = SOCK_STREAM };
+	enum finding_level level = n->slurm ? FINDING_WARN : FINDING_OK;
+	if (gethostname(name, sizeof name - 1) || !*name) {
+		found_bad(f, FINDING_WARN, "host name", remedy, "there is none");
+		return;
+	}
+	int rc = getaddrinfo(name, NULL, &hints, &list);
+	if (rc) {
+		found_bad(f, level, "host name", level ? remedy : "", "%s: %s%s", name, gai_strerror(rc), level ? "" : "; ranks on this host do without");
+		return;
+	}
+	if (getnameinfo(list->ai_addr, list->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST))
+		snprintf(text, sizeof text, "?");
+	found_ok(f, "host name", "%s is %s%s", name, text, is_loopback(list) && n->slurm ? ", the loopback address: ranks use the interface towards the supervisor" : "");
+	freeaddrinfo(list);
+}

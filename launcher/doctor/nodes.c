@@ -1,0 +1,109 @@
+#include "launcher/doctor/doctor.h"
+
+#include "base/clock.h"
+#include "topo/discover/nodes.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAG "muster-doctor"
+#define SECONDS 60.0         /* for the step to start, and for the slowest check */
+#define CLOCKS_APART 5.0     /* seconds, with what the step itself takes to start everywhere */
+
+static json_t *report_of(const struct needs *n)
+{
+	struct findings f = { .rows = NULL };
+	doctor_run(doctor_checks, n, DOCTOR_OF_NODE, &f);
+	json_t *o = json_pack("{s:f, s:o}", "time", clock_wall_s(), "findings", findings_json(&f));
+	findings_fini(&f);
+	return o;
+}
+
+int doctor_report(const char *needs, struct buf *out, struct err *e)
+{
+	struct needs n;
+	if (needs_read(needs, &n, e))
+		return -1;
+	json_t *o = report_of(&n);
+	char *text = o ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+	json_decref(o);
+	if (text)
+		nodes_print(TAG, text, strlen(text), out);
+	bool bad = !text || buf_failed(out);
+	free(text);
+	return bad ? err_set(e, ERR_NOMEM, "no memory to tell what was found") : 0;
+}
+
+static void silent(struct findings *f, const char *why)
+{
+	f->check = "node";
+	found_bad(f, FINDING_FAIL, "node", "scontrol show node tells its state; muster must lie in a folder that this node sees", "%s", why);
+}
+
+/* time: -1 where the node told none. */
+static void take(struct doctor_node *node, struct buf *answer, double *time)
+{
+	json_t *o = json_loadb(buf_str(answer), answer->len, JSON_REJECT_DUPLICATES, NULL);
+	const json_t *t = json_object_get(o, "time");
+	*time = json_is_number(t) ? json_number_value(t) : -1;
+	if (!answer->len)
+		silent(&node->found, "it told nothing");
+	else if (findings_take(&node->found, json_object_get(o, "findings")))
+		silent(&node->found, "what it told cannot be read");
+	json_decref(o);
+}
+
+/* Beside the middle one: MUNGE refuses credentials of another time, and files' times mislead. */
+static int ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+static void compare_clocks(struct doctor_node *nodes, const double *times, int n)
+{
+	double *sorted = malloc((size_t)n * sizeof *sorted);
+	int told = 0;
+	for (int i = 0; sorted && i < n; i++)
+		if (times[i] >= 0)
+			sorted[told++] = times[i];
+	if (told)
+		qsort(sorted, (size_t)told, sizeof *sorted, ascending);
+	for (int i = 0; told && i < n; i++) {
+		double off = times[i] - sorted[told / 2];
+		nodes[i].found.check = "clock";
+		if (times[i] >= 0 && fabs(off) > CLOCKS_APART)
+			found_bad(&nodes[i].found, FINDING_WARN, "clock", "start chronyd or ntpd on it", "%.0f s %s the other nodes'", fabs(off), off > 0 ? "ahead of" : "behind");
+	}
+	free(sorted);
+}
+
+int doctor_ask(const struct needs *n, const struct hostlist *names, struct doctor_node *nodes, struct err *e)
+{
+	json_t *doc = needs_json(n);
+	char *text = doc ? json_dumps(doc, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+	struct buf *answers = calloc((size_t)names->n + 1, sizeof *answers);
+	double *times = calloc((size_t)names->n + 1, sizeof *times);
+	int rc = -1;
+	json_decref(doc);
+	if (!text || !answers || !times) {
+		err_set(e, ERR_NOMEM, "no memory to ask %d nodes", names->n);
+	} else {
+		const char *const words[] = { "doctor", "--report", text, NULL };
+		rc = nodes_ask(TAG, words, SECONDS, names, answers, e);
+	}
+	for (int i = 0; i < names->n && answers && times; i++) {
+		snprintf(nodes[i].name, sizeof nodes[i].name, "%s", names->names[i]);
+		if (!rc)
+			take(&nodes[i], &answers[i], &times[i]);
+		buf_fini(&answers[i]);
+	}
+	if (!rc)
+		compare_clocks(nodes, times, names->n);
+	free(answers);
+	free(times);
+	free(text);
+	return rc;
+}

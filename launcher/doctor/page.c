@@ -1,0 +1,166 @@
+#include "launcher/doctor/doctor.h"
+
+#include "base/human.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NAMED = 3, OBJECT_WIDTH = 22, INDENT = 4 + 2 + OBJECT_WIDTH + 2 };
+
+struct page {
+	const struct doctor_node *nodes;
+	int n, columns;
+	bool colour, quiet;
+	struct buf *out;
+};
+
+static const char *const inks[FINDING_LEVELS] = { "\033[32m", "\033[33m", "\033[31m" };
+
+/* What is well is the same whatever its figures; what is not, by its words. */
+static bool same(const struct finding *a, const struct finding *b)
+{
+	return a->level == b->level && !strcmp(a->check, b->check) && !strcmp(a->object, b->object) &&
+	       (a->level == FINDING_OK || (!strcmp(a->found, b->found) && !strcmp(a->remedy, b->remedy)));
+}
+
+static const struct finding *find(const struct findings *f, const struct finding *x)
+{
+	for (int i = 0; i < f->n; i++)
+		if (same(&f->rows[i], x))
+			return &f->rows[i];
+	return NULL;
+}
+
+/* Characters, not bytes, so that columns stand under each other. */
+static int width(const char *text)
+{
+	int n = 0;
+	for (; *text; text++)
+		n += ((unsigned char)*text & 0xc0) != 0x80;
+	return n;
+}
+
+/* Broken at blanks, with further lines indented; `lead` stands before the first one. */
+static void put_wrapped(struct page *p, const char *lead, const char *text)
+{
+	const int room = p->columns - INDENT < 30 ? 30 : p->columns - INDENT;
+	int used = 0;
+	buf_puts(p->out, lead);
+	while (*text) {
+		char word[512];
+		size_t len = strcspn(text, " ");
+		snprintf(word, sizeof word, "%.*s", (int)(len < sizeof word ? len : sizeof word - 1), text);
+		if (used && used + 1 + width(word) > room) {
+			buf_printf(p->out, "\n%*s", INDENT, "");
+			used = 0;
+		}
+		buf_printf(p->out, "%s%s", used ? " " : "", word);
+		used += width(word) + (used > 0);
+		text += len + (text[len] == ' ');
+	}
+	buf_puts(p->out, "\n");
+}
+
+static bool of_the_whole(const struct finding *x)
+{
+	for (const struct check *c = doctor_checks; c->name; c++)
+		if (c->once && !strcmp(c->name, x->check))
+			return true;
+	return false;
+}
+
+/* "n1, n2 and 6 more: "; nothing of a single node, of what concerns none, or where all is well on all. */
+static void put_names(struct page *p, const struct finding *x, char *out, size_t size)
+{
+	int count = 0, at = 0;
+	out[0] = '\0';
+	if (of_the_whole(x))
+		return;
+	for (int i = 0; i < p->n; i++) {
+		if (!find(&p->nodes[i].found, x))
+			continue;
+		if (count++ < NAMED)
+			at += snprintf(out + at, size - (size_t)at, "%s%s", count > 1 ? ", " : "", p->nodes[i].name);
+	}
+	if (p->n == 1 || count == p->n)
+		snprintf(out, size, "%s", p->n == 1 || x->level == FINDING_OK ? "" : "every node: ");
+	else if (count > NAMED)
+		snprintf(out + at, size - (size_t)at, " and %d more: ", count - NAMED);
+	else
+		snprintf(out + at, size - (size_t)at, ": ");
+}
+
+static void put_finding(struct page *p, const struct finding *x)
+{
+	char names[4 * HOSTLIST_NAME + 32], text[sizeof names + sizeof x->found];
+	put_names(p, x, names, sizeof names);
+	snprintf(text, sizeof text, "%s%s", names, x->found);
+	buf_printf(p->out, "%s%-4s%s  %s", p->colour ? inks[x->level] : "", finding_word(x->level), p->colour ? "\033[0m" : "", x->object);
+	int over = width(x->object) - OBJECT_WIDTH;
+	if (over > 0)
+		buf_printf(p->out, "\n%*s", INDENT, "");
+	else
+		buf_printf(p->out, "%*s", 2 - over, "");
+	put_wrapped(p, "", text);
+	if (*x->remedy) {
+		buf_printf(p->out, "%*s", INDENT - 2, "");
+		put_wrapped(p, "→ ", x->remedy);
+	}
+}
+
+/* Whether a node before it has said it, or this one. */
+static bool said(const struct page *p, int node, int row)
+{
+	const struct finding *x = &p->nodes[node].found.rows[row];
+	for (int i = 0; i < node; i++)
+		if (find(&p->nodes[i].found, x))
+			return true;
+	for (int i = 0; i < row; i++)
+		if (same(&p->nodes[node].found.rows[i], x))
+			return true;
+	return false;
+}
+
+static void put_sum(struct page *p, bool apart)
+{
+	int counts[FINDING_LEVELS] = { 0 }, sick = 0;
+	for (int i = 0; i < p->n; i++) {
+		for (int r = 0; r < p->nodes[i].found.n; r++)
+			counts[p->nodes[i].found.rows[r].level]++;
+		sick += findings_worst(&p->nodes[i].found) == FINDING_FAIL;
+	}
+	buf_printf(p->out, "%s%d ok, %d warning%s, %d failure%s", apart ? "\n" : "", counts[FINDING_OK], counts[FINDING_WARN], human_s(counts[FINDING_WARN]), counts[FINDING_FAIL],
+		   human_s(counts[FINDING_FAIL]));
+	if (p->n > 1)
+		buf_printf(p->out, "; %d of %d nodes can be used", p->n - sick, p->n);
+	buf_puts(p->out, "\n");
+}
+
+void doctor_page(const struct doctor_node *nodes, int n, bool colour, bool quiet, int columns, struct buf *out)
+{
+	struct page p = { .nodes = nodes, .n = n, .colour = colour, .quiet = quiet, .columns = columns, .out = out };
+	buf_printf(out, "muster doctor: %s", nodes[0].name);
+	if (n > 1)
+		buf_printf(out, " and %d other node%s", n - 1, human_s(n - 1));
+	buf_puts(out, "\n\n");
+	size_t before = out->len;
+	for (int i = 0; i < n; i++)
+		for (int r = 0; r < nodes[i].found.n; r++) {
+			const struct finding *x = &nodes[i].found.rows[r];
+			if (!(quiet && x->level == FINDING_OK) && !said(&p, i, r))
+				put_finding(&p, x);
+		}
+	put_sum(&p, out->len > before);
+}
+
+json_t *doctor_json(const struct doctor_node *nodes, int n)
+{
+	enum finding_level worst = FINDING_OK;
+	json_t *list = json_array();
+	for (int i = 0; i < n; i++) {
+		enum finding_level level = findings_worst(&nodes[i].found);
+		worst = level > worst ? level : worst;
+		json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name", nodes[i].name, "level", finding_word(level), "findings", findings_json(&nodes[i].found)));
+	}
+	return json_pack("{s:s, s:s, s:o}", "format", "muster doctor 1", "level", finding_word(worst), "nodes", list);
+}

@@ -1,0 +1,198 @@
+/* Programs and libraries that muster loads. */
+#include "launcher/doctor/doctor.h"
+
+#include "launcher/child.h"
+#include "launcher/command.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define AGENT_SECONDS 8.0
+
+void check_agent(const struct needs *n, struct findings *f)
+{
+	char path[PATH_MAX];
+	struct err e = ERR_INIT;
+	struct buf out = BUF_INIT;
+	(void)n;
+	if (command_agent(path, sizeof path, &e)) {
+		found_bad(f, FINDING_FAIL, "muster-agent", "make builds it beside muster; MUSTER_AGENT names another place", "%s", e.text);
+		return;
+	}
+	char *const argv[] = { path, "ckpt", "--help", NULL };
+	const struct child_command c = { .argv = argv, .out = -1 };
+	if (child_run(&c, AGENT_SECONDS, &out, &e))
+		found_bad(f, FINDING_FAIL, "muster-agent", "install the packages that make setup names, on this node too; build on a node like this one", "%s", e.text);
+	else
+		found_ok(f, "muster-agent", "%s", path);
+	buf_fini(&out);
+}
+
+/* muster is linked with it; a node may have another version in its place. */
+void check_pmix(const struct needs *n, struct findings *f)
+{
+	const char *(*version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "PMIx_Get_version");
+	char text[64];
+	(void)n;
+	snprintf(text, sizeof text, "%s", version ? version() : "of a version that it does not tell");
+	text[strcspn(text, ",(\n")] = '\0';
+	for (size_t len = strlen(text); len && text[len - 1] == ' ';)
+		text[--len] = '\0';
+	found_ok(f, "PMIx", "%s", text);
+}
+
+/* Of those that kernels/cpu/blas.c takes, the first that is here. */
+void check_blas(const struct needs *n, struct findings *f)
+{
+	static const char *const names[] = { "libopenblas.so.0", "libopenblas.so", "libblis.so.4", "libblas.so.3" };
+	(void)n;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		void *lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+		if (!lib || !dlsym(lib, "cblas_sgemm"))
+			continue;
+		char *(*core)(void) = (char *(*)(void))dlsym(lib, "openblas_get_corename");
+		if (i < 3)
+			found_ok(f, "BLAS", "%s%s%s", names[i], core ? ", for " : "", core ? core() : "");
+		else
+			found_bad(f, FINDING_WARN, "BLAS", "apt install libopenblas0", "%s, the reference: many times slower than OpenBLAS", names[i]);
+		return;
+	}
+	found_bad(f, n->cuda ? FINDING_WARN : FINDING_FAIL, "BLAS", "apt install libopenblas0", "none: agents cannot compute on the CPU");
+}
+
+/* Whether a driver of NVIDIA's runs here. */
+static bool has_gpus(void)
+{
+	return !access("/proc/driver/nvidia/version", F_OK) || !access("/dev/nvidiactl", F_OK);
+}
+
+/* What is missing for GPUs matters where a job asks for them, or there are some. */
+static void missing(const struct needs *n, struct findings *f, const char *object, const char *remedy, const char *why)
+{
+	if (n->cuda || has_gpus())
+		found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, object, remedy, "%s", why);
+	else
+		found_ok(f, object, "not here, and only device = cuda needs it");
+}
+
+static const char *load_error(void)
+{
+	const char *text = dlerror();
+	return text ? text : "cannot be loaded";
+}
+
+static void *cuda_agent(char path[PATH_MAX], struct err *e)
+{
+	char agent[PATH_MAX];
+	if (command_agent(agent, sizeof agent, e))
+		return NULL;
+	*strrchr(agent, '/') = '\0';
+	int n = snprintf(path, PATH_MAX, "%s/libmuster-cuda.so", agent);
+	if (n >= PATH_MAX || access(path, F_OK)) {
+		err_set(e, ERR_NOTFOUND, "not beside the agent, in %.600s", agent);
+		return NULL;
+	}
+	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!lib)
+		err_set(e, ERR_UNSUPPORTED, "%.900s", load_error());
+	return lib;
+}
+
+/* The CUDA that it was built with, 13000; 0: not told. */
+static int built_with(void *lib)
+{
+	const int *version = lib ? dlsym(lib, "muster_cuda_runtime") : NULL;
+	return version ? *version : 0;
+}
+
+void check_cuda(const struct needs *n, struct findings *f)
+{
+	static const char remedy[] = "install CUDA's toolkit 12 or newer where muster is built (CUDA_HOME names its folder) and run make again";
+	char path[PATH_MAX];
+	struct err e = ERR_INIT;
+	void *lib = cuda_agent(path, &e);
+	int cuda = built_with(lib);
+	if (!lib && e.code == ERR_NOTFOUND)
+		missing(n, f, "libmuster-cuda.so", remedy, e.text);
+	else if (!lib)
+		found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "libmuster-cuda.so", "build it on a node like this one", "%s", e.text);
+	else if (cuda)
+		found_ok(f, "libmuster-cuda.so", "loads; built with CUDA %d.%d", cuda / 1000, cuda % 1000 / 10);
+	else
+		found_ok(f, "libmuster-cuda.so", "loads");
+}
+
+/* Within a major version of CUDA every driver of it does (CUDA Compatibility, "minor version compatibility"). */
+void check_driver(const struct needs *n, struct findings *f)
+{
+	static const char remedy[] = "install NVIDIA's driver; in a container, start it with the GPUs (--gpus all, --nv)";
+	char path[PATH_MAX], update[160];
+	int driver = 0;
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!lib) {
+		missing(n, f, "CUDA driver", remedy, load_error());
+		return;
+	}
+	int (*version)(int *) = (int (*)(int *))dlsym(lib, "cuDriverGetVersion");
+	if (!version || version(&driver) || driver <= 0) {
+		found_bad(f, FINDING_WARN, "CUDA driver", remedy, "libcuda.so.1 does not tell its version");
+		return;
+	}
+	int cuda = built_with(cuda_agent(path, NULL));
+	snprintf(update, sizeof update, "update the driver, or build muster with CUDA %d (CUDA_HOME)", driver / 1000);
+	if (driver / 1000 < cuda / 1000)
+		found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "CUDA driver", update, "for CUDA %d.%d, and muster was built with %d.%d: too old", driver / 1000,
+			  driver % 1000 / 10, cuda / 1000, cuda % 1000 / 10);
+	else
+		found_ok(f, "CUDA driver", "for CUDA %d.%d", driver / 1000, driver % 1000 / 10);
+}
+
+/* Versions are major × 10000 + minor × 100 + patch in all three (cublas_api.h, nccl.h, cudnn_version.h from 9 on). */
+static const struct library {
+	const char *label, *names[3], *version, *remedy;
+	bool returned;         /* the version is the result, else what the argument points at */
+	int least;
+	bool optional;
+} libraries[] = {
+	{ "cublasLt", { "libcublasLt.so.13", "libcublasLt.so.12", NULL }, "cublasLtGetVersion", "install CUDA's libcublas, or name its folder in LD_LIBRARY_PATH", true, 120000, false },
+	{ "NCCL", { "libnccl.so.2", NULL, NULL }, "ncclGetVersion", "install libnccl2 (2.18 or newer), or name its folder in LD_LIBRARY_PATH; without it ranks go through host memory, slowly", false, 21800,
+	  true },
+	{ "cuDNN", { "libcudnn.so.9", NULL, NULL }, "cudnnGetVersion", "install libcudnn9 where its attention shall be used; muster has one of its own", true, 90000, true },
+};
+
+static int version_of(void *lib, const struct library *l)
+{
+	int version = 0;
+	void *symbol = dlsym(lib, l->version);
+	if (symbol && l->returned)
+		return (int)((size_t(*)(void))symbol)();
+	return symbol && !((int (*)(int *))symbol)(&version) ? version : 0;
+}
+
+static void check_library(const struct needs *n, struct findings *f, const struct library *l)
+{
+	void *lib = NULL;
+	const char *const *name = l->names;
+	char why[400] = "";
+	for (; *name && !(lib = dlopen(*name, RTLD_NOW | RTLD_LOCAL)); name++)
+		snprintf(why, sizeof why, "%s", load_error());
+	int version = lib ? version_of(lib, l) : 0;
+	if (!lib && l->optional && n->cuda)
+		found_bad(f, FINDING_WARN, l->label, l->remedy, "%s", why);
+	else if (!lib)
+		missing(n, f, l->label, l->remedy, why);
+	else if (version < l->least)
+		found_bad(f, l->optional || !n->cuda ? FINDING_WARN : FINDING_FAIL, l->label, l->remedy, "%s is version %d.%d, and %d.%d is the least", *name, version / 10000,
+			  version / 100 % 100, l->least / 10000, l->least / 100 % 100);
+	else
+		found_ok(f, l->label, "%d.%d.%d (%s)", version / 10000, version / 100 % 100, version % 100, *name);
+}
+
+void check_libraries(const struct needs *n, struct findings *f)
+{
+	for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+		check_library(n, f, &libraries[i]);
+}

@@ -1,0 +1,163 @@
+#include "launcher/doctor/doctor.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "launcher/fork.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { CHECKS_MOST = 32, ANSWER_MOST = 4 << 20 };
+
+#define GRACE 0.5 /* seconds for a killed process to be gone; one that a driver holds stays, and is not waited for */
+
+struct running {
+	const struct check *check;
+	pid_t pid;
+	int fd;             /* -1: its answer is whole, or it has none */
+	double until;
+	bool late;
+	struct buf answer;
+};
+
+/* In the child: what libraries print is nobody's to read. */
+static void answer(const struct check *c, const struct needs *n, int fd)
+{
+	struct findings f = { .check = c->name };
+	int null = open("/dev/null", O_RDWR);
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	fork_hear();
+	for (int std = 0; null >= 0 && std <= STDERR_FILENO; std++)
+		dup2(null, std);
+	c->fn(n, &f);
+	json_t *list = findings_json(&f);
+	char *text = json_dumps(list, JSON_COMPACT);
+	if (text)
+		file_write_full(fd, text, strlen(text));
+	_exit(0); /* not exit: a library's own ending may hang */
+}
+
+static void start(struct running *r, const struct check *c, const struct needs *n, struct findings *f)
+{
+	int ends[2];
+	*r = (struct running){ .check = c, .pid = -1, .fd = -1, .until = clock_s() + c->seconds };
+	if (pipe2(ends, O_CLOEXEC)) {
+		found_bad(f, FINDING_FAIL, c->name, "raise ulimit -n", "could not be started: %s", strerror(errno));
+		return;
+	}
+	r->pid = fork_deaf();
+	if (!r->pid) {
+		close(ends[0]);
+		answer(c, n, ends[1]);
+	}
+	close(ends[1]);
+	r->fd = ends[0];
+	if (r->pid < 0) {
+		close(r->fd);
+		r->fd = -1;
+		found_bad(f, FINDING_FAIL, c->name, "raise ulimit -u, or end other programs", "could not be started: %s", strerror(errno));
+	}
+}
+
+static void hear(struct running *r)
+{
+	char *to = buf_room(&r->answer, 65536);
+	ssize_t got = to && r->answer.len < ANSWER_MOST ? read(r->fd, to, 65536) : -1;
+	if (got > 0) {
+		r->answer.len += (size_t)got;
+	} else if (got == 0 || errno != EINTR) {
+		close(r->fd);
+		r->fd = -1;
+	}
+}
+
+/* Hears all of them until each has ended or its time is over. */
+static void hear_all(struct running *all, int n)
+{
+	for (;;) {
+		struct pollfd fds[CHECKS_MOST];
+		double now = clock_s(), next = -1;
+		int open = 0;
+		for (int i = 0; i < n; i++) {
+			fds[i] = (struct pollfd){ .fd = all[i].fd, .events = POLLIN };
+			if (all[i].fd < 0)
+				continue;
+			if (now >= all[i].until) {
+				all[i].late = true;
+				close(all[i].fd);
+				all[i].fd = fds[i].fd = -1;
+				continue;
+			}
+			open++;
+			next = next < 0 || all[i].until < next ? all[i].until : next;
+		}
+		if (!open)
+			return;
+		if (poll(fds, (nfds_t)n, (int)((next - now) * 1000) + 1) < 0)
+			continue;
+		for (int i = 0; i < n; i++)
+			if (all[i].fd >= 0 && fds[i].revents)
+				hear(&all[i]);
+	}
+}
+
+/* Its status; -1: it is not gone. */
+static int end(const struct running *r)
+{
+	int status = -1;
+	if (r->late)
+		kill(-r->pid, SIGKILL);
+	for (double until = clock_s() + GRACE;; poll(NULL, 0, 1)) {
+		if (waitpid(r->pid, &status, WNOHANG) == r->pid)
+			return status;
+		if (clock_s() >= until && r->late)
+			return -1;
+		if (clock_s() >= until)
+			kill(-r->pid, SIGKILL);
+		if (clock_s() >= until + GRACE)
+			return -1;
+	}
+}
+
+static void take(struct running *r, struct findings *f)
+{
+	int status = r->pid > 0 ? end(r) : 0;
+	json_t *list = json_loadb(buf_str(&r->answer), r->answer.len, 0, NULL);
+	if (r->pid > 0 && r->late)
+		found_bad(f, FINDING_FAIL, r->check->name, "a driver or a file system that hangs looks so: see dmesg; reboot the node if it stays",
+			  "no answer within %g s", r->check->seconds);
+	else if (r->pid > 0 && status > 0 && WIFSIGNALED(status))
+		found_bad(f, FINDING_FAIL, r->check->name, "a library that does not belong to this machine looks so: reinstall it, or the driver", "ended by signal %d (%s)",
+			  WTERMSIG(status), strsignal(WTERMSIG(status)));
+	else if (r->pid > 0 && findings_take(f, list))
+		found_bad(f, FINDING_FAIL, r->check->name, "run it again", "its answer cannot be read");
+	json_decref(list);
+	buf_fini(&r->answer);
+}
+
+void doctor_run(const struct check *checks, const struct needs *n, enum doctor_which which, struct findings *f)
+{
+	struct running all[CHECKS_MOST];
+	int count = 0;
+	fflush(NULL);
+	for (const struct check *c = checks; c->name && count < CHECKS_MOST; c++) {
+		if (which != DOCTOR_ALL && c->once != (which == DOCTOR_ONCE))
+			continue;
+		f->check = c->name;
+		start(&all[count++], c, n, f);
+	}
+	hear_all(all, count);
+	for (int i = 0; i < count; i++) {
+		f->check = all[i].check->name;
+		take(&all[i], f);
+	}
+}

@@ -1,0 +1,91 @@
+/* Slurm: its commands, its controller, its PMIx plugin; MUNGE. */
+#include "launcher/doctor/doctor.h"
+
+#include "launcher/child.h"
+#include "launcher/slurm/slurm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECONDS 7.0
+
+static int run(const char *const *words, struct buf *out, struct err *e)
+{
+	const struct child_command c = { .argv = (char *const *)words, .out = -1 };
+	return child_run(&c, SECONDS, out, e);
+}
+
+static void check_controller(struct findings *f)
+{
+	static const char *const ping[] = { "scontrol", "ping", NULL };
+	struct buf out = BUF_INIT;
+	struct err e = ERR_INIT;
+	int rc = run(ping, &out, &e);
+	char *text = (char *)buf_str(&out);
+	if (rc || strstr(text, "DOWN"))
+		found_bad(f, FINDING_FAIL, "slurmctld", "systemctl status slurmctld on the controller; SLURM_CONF must name this cluster's slurm.conf", "%s", rc ? e.text : strtok(text, "\n"));
+	else
+		found_ok(f, "slurmctld", "%.*s", (int)strcspn(text, "\n"), text);
+	buf_fini(&out);
+}
+
+/* "pmix" among the kinds, by a line or a word each. */
+static bool has_pmix(const char *text)
+{
+	for (const char *at = strstr(text, "pmix"); at; at = strstr(at + 1, "pmix"))
+		if (at == text || strchr(" \t\n,", at[-1]))
+			return true;
+	return false;
+}
+
+static void check_plugin(struct findings *f)
+{
+	static const char *const list[] = { "srun", "--mpi=list", NULL };
+	struct buf out = BUF_INIT;
+	struct err e = ERR_INIT;
+	int rc = run(list, &out, &e);
+	if (!rc && has_pmix(buf_str(&out)))
+		found_ok(f, "srun --mpi=pmix", "there");
+	else
+		found_bad(f, FINDING_FAIL, "srun --mpi=pmix", "install Slurm's PMIx plugin on every node (Debian: slurm-wlm-mpi-plugins, with libpmix2) and restart slurmd", "%s",
+			  rc ? e.text : "srun --mpi=list does not name it: agents cannot be started");
+	buf_fini(&out);
+}
+
+void check_slurm(const struct needs *n, struct findings *f)
+{
+	static const char *const version[] = { "sinfo", "--version", NULL };
+	struct buf out = BUF_INIT;
+	struct err e = ERR_INIT;
+	int rc = run(version, &out, &e);
+	const char *text = buf_str(&out);
+	if (rc && e.code == ERR_NOTFOUND && !n->slurm) {
+		found_ok(f, "Slurm", "its commands are not here; runs stay on this host");
+	} else if (rc && !n->slurm && strstr(e.text, "configuration source")) {
+		found_ok(f, "Slurm", "installed, and this host belongs to no cluster; runs stay on it");
+	} else if (rc) {
+		found_bad(f, n->slurm ? FINDING_FAIL : FINDING_WARN, "Slurm", "install Slurm's commands (slurm-client) where muster runs, of the cluster's version", "%s", e.text);
+	} else {
+		found_ok(f, "Slurm", "%.*s%s", (int)strcspn(text, "\n"), text, n->slurm ? "" : "; this is no allocation");
+		check_controller(f);
+		check_plugin(f);
+	}
+	buf_fini(&out);
+}
+
+/* As the agents and the supervisor will, on this node. */
+void check_munge(const struct needs *n, struct findings *f)
+{
+	char word[MUNGE_WORD];
+	struct err warning = ERR_INIT;
+	if (!n->slurm) {
+		found_ok(f, "MUNGE", "only runs under Slurm use it");
+		return;
+	}
+	slurm_auth(word, &warning);
+	if (warning.code != ERR_NONE)
+		found_bad(f, FINDING_WARN, "MUNGE", "start munged on this node with the cluster's key; MUSTER_AUTH=secret does without it", "%s", warning.text);
+	else
+		found_ok(f, "MUNGE", "%s", strcmp(word, "secret") ? "credentials can be made" : "not used here: the secret of each launch is enough");
+}
