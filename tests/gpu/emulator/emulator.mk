@@ -55,3 +55,8 @@ $(DOUBLES)/test_nccl: $(BUILD)/obj/tests/gpu/test_nccl.o $(call archives,$(COMM_
 		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so $(DOUBLES)/conform)
 	@mkdir -p $(@D)
 	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(filter %.so %.so.2 %.so.12 %.so.13,$^)) -lcmocka $(libs_base) $(libs_libcomm)
+
+SCENES := $(patsubst %.cu,$(BUILD)/obj/emulated/%.o,$(wildcard tests/gpu/emulator/*.cu))
+$(DOUBLES)/test_emulator: $(BUILD)/obj/tests/gpu/test_emulator.o $(if $(EMULATED_NEED),$(SCENES) $(DOUBLE_SO))
+	@mkdir -p $(@D)
+	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka
