@@ -1,5 +1,5 @@
 /* Opens the CUDA backend on a device and keeps its first error. */
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/blas.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +159,7 @@ static void *stream_of(struct kern *k)
 static void close_kern(struct kern *k)
 {
 	cuda_choose(k);
+	cuda_blas_close(k);
 	cuda_stream_close(k);
 	cuda_memory_close(k);
 	free(cuda_of(k));
@@ -187,7 +188,7 @@ static const struct kern_device device_table = {
 
 static int parts_open(struct kern *k, struct err *e)
 {
-	if (cuda_stream_open(k, e) < 0 || cuda_memory_open(k, e) < 0)
+	if (cuda_stream_open(k, e) < 0 || cuda_memory_open(k, e) < 0 || cuda_blas_open(k, e) < 0)
 		return -1;
 	cuda_probe(k);
 	return cuda_sync(k, e);
@@ -222,7 +223,7 @@ int muster_kern_cuda(struct kern *k, size_t size, const char *storage, int devic
 	k->isa = c->isa;
 	k->device = &device_table;
 	snprintf(c->isa, sizeof c->isa, "sm_%d", c->cc);
-	k->bytes = k->peak = CUDA_SCRATCH;
+	k->bytes = k->peak = CUDA_SCRATCH + BLAS_WORKSPACE;
 	table_fill(k);
 	return 0;
 }

@@ -24,7 +24,7 @@ extern "C" {
 #include "kernels/kern.h"
 
 /* The families of ops whose kernels are there. */
-#define CUDA_FAMILIES(X) X(norm) X(act) X(sums) X(rope) X(embed) X(dropout) X(rows) X(convert) X(optim) X(xent) X(route)
+#define CUDA_FAMILIES(X) X(linear) X(norm) X(act) X(sums) X(rope) X(embed) X(dropout) X(rows) X(convert) X(optim) X(xent) X(route)
 
 #define CUDA_DECLARE(family) void cuda_fill_##family(struct kern *k);
 CUDA_FAMILIES(CUDA_DECLARE)
@@ -47,6 +47,7 @@ struct cuda_allowed {
 struct cuda_pool;
 struct cuda_ring;
 struct cuda_side;
+struct cuda_blas;
 
 struct cuda_kern {
 	enum storage storage;
@@ -70,6 +71,7 @@ struct cuda_kern {
 	struct cuda_pool *pool;
 	struct cuda_ring *ring;
 	struct cuda_side *copies;
+	struct cuda_blas *blas;
 };
 
 static inline struct cuda_kern *cuda_of(const struct kern *k)
@@ -104,6 +106,8 @@ int cuda_memory_open(struct kern *k, struct err *e);
 void cuda_memory_close(struct kern *k);
 int cuda_stream_open(struct kern *k, struct err *e);
 void cuda_stream_close(struct kern *k);
+int cuda_blas_open(struct kern *k, struct err *e);
+void cuda_blas_close(struct kern *k);
 
 /* Their rows of the table of kern.h. */
 void *cuda_memory_alloc(struct kern *k, size_t bytes);

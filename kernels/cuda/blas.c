@@ -1,0 +1,271 @@
+#include "kernels/cuda/blas.h"
+
+#include "kernels/cuda/lt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Everything that a plan hangs on. Compared as bytes: made from zeros. */
+struct key {
+	int64_t m, n, k;
+	uint16_t left, right, d, bias, pre; /* alignments */
+	uint8_t left_flipped, right_flipped, single, add, after;
+};
+
+/* A product as the library wants it, and its way to make it. */
+struct plan {
+	struct key key;
+	bool used, possible;
+	cublasLtMatmulDesc_t desc;
+	cublasLtMatrixLayout_t a, b, d;
+	cublasLtMatmulAlgo_t algo;
+};
+
+/* Elements of which a row of `pre` must hold a multiple (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD). */
+enum { PRE_ROW = 8 };
+
+enum { PLANS = 4096, PLANS_MOST = PLANS * 3 / 4 };
+
+struct cuda_blas {
+	const struct lt *lt;
+	cublasLtHandle_t handle;
+	void *workspace;
+	int plans;
+	struct plan table[PLANS];
+};
+
+/* --- Keys ------------------------------------------------------------------------------------------ */
+
+/* The largest power of 2 that divides an address, at most CUDA_ALIGN; that for NULL. */
+static uint16_t alignment(const void *p)
+{
+	uintptr_t a = (uintptr_t)p | CUDA_ALIGN;
+	return (uint16_t)(a & -a);
+}
+
+static void key_of(const struct blas_product *p, struct key *key)
+{
+	memset(key, 0, sizeof *key);
+	key->m = p->m;
+	key->n = p->n;
+	key->k = p->k;
+	key->left = alignment(p->left);
+	key->right = alignment(p->right);
+	key->d = alignment(p->d);
+	key->bias = alignment(p->bias);
+	key->pre = alignment(p->pre);
+	key->left_flipped = p->left_flipped;
+	key->right_flipped = p->right_flipped;
+	key->single = p->single;
+	key->add = p->add;
+	key->after = (uint8_t)p->after;
+}
+
+/* FNV-1a, 64 bits. */
+static size_t key_hash(const struct key *key)
+{
+	const unsigned char *bytes = (const unsigned char *)key;
+	uint64_t h = 0xcbf29ce484222325u;
+	for (size_t i = 0; i < sizeof *key; i++)
+		h = (h ^ bytes[i]) * 0x100000001b3u;
+	return (size_t)(h ^ h >> 32) % PLANS;
+}
+
+/* --- Plans -------------------------------------------------------------------------------------------- */
+
+static void plan_end(const struct lt *lt, struct plan *p)
+{
+	if (p->desc)
+		lt->MatmulDescDestroy(p->desc);
+	if (p->a)
+		lt->MatrixLayoutDestroy(p->a);
+	if (p->b)
+		lt->MatrixLayoutDestroy(p->b);
+	if (p->d)
+		lt->MatrixLayoutDestroy(p->d);
+	memset(p, 0, sizeof *p);
+}
+
+static cudaDataType storage_type(const struct kern *k)
+{
+	static const cudaDataType types[] = { CUDA_R_32F, CUDA_R_16BF, CUDA_R_16F };
+	return types[cuda_of(k)->storage];
+}
+
+static const uint32_t epilogues[] = {
+	[BLAS_STORE] = CUBLASLT_EPILOGUE_DEFAULT,      [BLAS_BIAS] = CUBLASLT_EPILOGUE_BIAS,
+	[BLAS_GELU] = CUBLASLT_EPILOGUE_GELU_AUX,      [BLAS_GELU_BIAS] = CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+	[BLAS_GELU_SLOPE] = CUBLASLT_EPILOGUE_DGELU,   [BLAS_SUMS] = CUBLASLT_EPILOGUE_BGRADB,
+};
+
+/* A row of `value`'s type to a description; the first failure stays in *rc. */
+#define SET(rc, lt, desc, attribute, value)                                                                \
+	do {                                                                                               \
+		if (*(rc) == CUBLAS_STATUS_SUCCESS)                                                        \
+			*(rc) = (lt)->MatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_##attribute, &(value), sizeof(value)); \
+	} while (0)
+
+/* Where the epilogue reads and writes: of each call. */
+static void set_pointers(const struct lt *lt, cublasLtMatmulDesc_t desc, const struct blas_product *p, cublasStatus_t *rc)
+{
+	if (p->bias)
+		SET(rc, lt, desc, BIAS_POINTER, p->bias);
+	if (p->pre)
+		SET(rc, lt, desc, EPILOGUE_AUX_POINTER, p->pre);
+}
+
+/* A row-major matrix is the transposed one by columns, so d[m,n] is a[n,k] · b[k,m] there: right comes first. */
+static cublasStatus_t describe(const struct lt *lt, struct kern *k, struct plan *plan, const struct blas_product *p)
+{
+	cublasOperation_t a = p->right_flipped ? CUBLAS_OP_T : CUBLAS_OP_N, b = p->left_flipped ? CUBLAS_OP_T : CUBLAS_OP_N;
+	cudaDataType type = storage_type(k), d = p->single ? CUDA_R_32F : type;
+	uint64_t rows = (uint64_t)p->m, cols = (uint64_t)p->n, depth = (uint64_t)p->k;
+	cublasStatus_t rc = lt->MatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+	SET(&rc, lt, plan->desc, TRANSA, a);
+	SET(&rc, lt, plan->desc, TRANSB, b);
+	SET(&rc, lt, plan->desc, EPILOGUE, epilogues[p->after]);
+	if (p->pre)
+		SET(&rc, lt, plan->desc, EPILOGUE_AUX_LD, p->n);
+	set_pointers(lt, plan->desc, p, &rc);
+	if (rc == CUBLAS_STATUS_SUCCESS)
+		rc = p->right_flipped ? lt->MatrixLayoutCreate(&plan->a, type, depth, cols, p->k)
+				      : lt->MatrixLayoutCreate(&plan->a, type, cols, depth, p->n);
+	if (rc == CUBLAS_STATUS_SUCCESS)
+		rc = p->left_flipped ? lt->MatrixLayoutCreate(&plan->b, type, rows, depth, p->m)
+				     : lt->MatrixLayoutCreate(&plan->b, type, depth, rows, p->k);
+	return rc == CUBLAS_STATUS_SUCCESS ? lt->MatrixLayoutCreate(&plan->d, d, cols, rows, p->n) : rc;
+}
+
+static cublasStatus_t prefer(const struct lt *lt, cublasLtMatmulPreference_t prefer, const struct key *key)
+{
+	/* Parts of a sum that was cut are added in fp32, through the workspace. */
+	const uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+	const uint64_t workspace = BLAS_WORKSPACE;
+	const uint32_t a = key->right, b = key->left, d = key->d;
+	const struct {
+		cublasLtMatmulPreferenceAttributes_t which;
+		const void *value;
+		size_t bytes;
+	} rows[] = {
+		{ CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace },
+		{ CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction, sizeof reduction },
+		{ CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a, sizeof a },
+		{ CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b, sizeof b },
+		{ CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &d, sizeof d },
+		{ CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &d, sizeof d },
+	};
+	cublasStatus_t rc = CUBLAS_STATUS_SUCCESS;
+	for (int i = 0; i < (int)(sizeof rows / sizeof rows[0]) && rc == CUBLAS_STATUS_SUCCESS; i++)
+		rc = lt->MatmulPreferenceSetAttribute(prefer, rows[i].which, rows[i].value, rows[i].bytes);
+	return rc;
+}
+
+/* The library's own choice. What it has no way for it says by a status of many names, or by choosing nothing. */
+static bool choose(struct cuda_blas *blas, struct plan *plan)
+{
+	const struct lt *lt = blas->lt;
+	cublasLtMatmulPreference_t p = NULL;
+	cublasLtMatmulHeuristicResult_t best;
+	int found = 0;
+	bool chosen = lt->MatmulPreferenceCreate(&p) == CUBLAS_STATUS_SUCCESS && prefer(lt, p, &plan->key) == CUBLAS_STATUS_SUCCESS &&
+		      lt->MatmulAlgoGetHeuristic(blas->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, p, 1, &best, &found) ==
+			      CUBLAS_STATUS_SUCCESS && found && best.state == CUBLAS_STATUS_SUCCESS;
+	if (chosen)
+		plan->algo = best.algo;
+	if (p)
+		lt->MatmulPreferenceDestroy(p);
+	return chosen;
+}
+
+static void plans_forget(struct cuda_blas *blas)
+{
+	for (int i = 0; i < PLANS; i++)
+		plan_end(blas->lt, &blas->table[i]);
+	blas->plans = 0;
+}
+
+static struct plan *plan_of(struct kern *k, const struct blas_product *p)
+{
+	struct cuda_blas *blas = cuda_of(k)->blas;
+	struct key key;
+	key_of(p, &key);
+	if (blas->plans == PLANS_MOST)
+		plans_forget(blas);
+	size_t at = key_hash(&key);
+	while (blas->table[at].used && memcmp(&blas->table[at].key, &key, sizeof key))
+		at = (at + 1) % PLANS;
+	struct plan *plan = &blas->table[at];
+	if (plan->used)
+		return plan;
+	plan->key = key;
+	plan->used = true;
+	blas->plans++;
+	plan->possible = describe(blas->lt, k, plan, p) == CUBLAS_STATUS_SUCCESS && choose(blas, plan);
+	return plan;
+}
+
+/* --- Products ---------------------------------------------------------------------------------------------- */
+
+/* The library's statuses have no counterpart among CUDA's: its own words are kept beside the nearest. */
+static void blas_fail(struct kern *k, cublasStatus_t rc, const char *op)
+{
+	struct cuda_kern *c = cuda_of(k);
+	cudaError_t cuda = cudaGetLastError();
+	char more[96];
+	snprintf(more, sizeof more, "cuBLASLt: %s", c->blas->lt->GetStatusString(rc));
+	cuda_fail(k, cuda != cudaSuccess ? cuda : rc == CUBLAS_STATUS_ALLOC_FAILED ? cudaErrorMemoryAllocation : cudaErrorUnknown, op, more);
+}
+
+bool blas_product(struct kern *k, const struct blas_product *p, const char *op)
+{
+	const float one = 1, zero = 0, *beta = p->add ? &one : &zero;
+	struct cuda_kern *c = cuda_of(k);
+	struct cuda_blas *blas = c->blas;
+	if (p->pre && p->n % PRE_ROW)
+		return false;
+	cuda_choose(k);
+	struct plan *plan = plan_of(k, p);
+	if (!plan->possible)
+		return false;
+	cublasStatus_t rc = CUBLAS_STATUS_SUCCESS;
+	set_pointers(blas->lt, plan->desc, p, &rc);
+	c->last_op = op;
+	if (rc == CUBLAS_STATUS_SUCCESS)
+		rc = blas->lt->Matmul(blas->handle, plan->desc, &one, p->right, plan->a, p->left, plan->b, beta, p->d, plan->d, p->d,
+				      plan->d, &plan->algo, blas->workspace, BLAS_WORKSPACE, c->stream);
+	if (rc != CUBLAS_STATUS_SUCCESS)
+		blas_fail(k, rc, op);
+	return true;
+}
+
+/* --- Opening --------------------------------------------------------------------------------------------------- */
+
+int cuda_blas_open(struct kern *k, struct err *e)
+{
+	struct cuda_kern *c = cuda_of(k);
+	c->blas = calloc(1, sizeof *c->blas);
+	if (!c->blas)
+		return err_set(e, ERR_NOMEM, "backend cuda: no memory for a table of products; close other programs");
+	if (lt_load(&c->blas->lt, e) < 0)
+		return -1;
+	c->blas->workspace = cuda_memory_alloc(k, BLAS_WORKSPACE);
+	if (!c->blas->workspace)
+		cuda_fail(k, cudaErrorMemoryAllocation, "taking the workspace of products", NULL);
+	else if (c->blas->lt->Create(&c->blas->handle) != CUBLAS_STATUS_SUCCESS)
+		cuda_fail(k, cudaErrorUnknown, "opening cuBLASLt", "is it of the driver's version?");
+	return cuda_failed(k, e);
+}
+
+void cuda_blas_close(struct kern *k)
+{
+	struct cuda_blas *blas = cuda_of(k)->blas;
+	if (!blas)
+		return;
+	if (blas->lt)
+		plans_forget(blas);
+	if (blas->handle)
+		blas->lt->Destroy(blas->handle);
+	free(blas);
+	cuda_of(k)->blas = NULL;
+}

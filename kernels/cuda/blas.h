@@ -1,0 +1,50 @@
+/*
+ * blas — matrix products by cuBLASLt, which is loaded when the backend is opened.
+ *
+ * A product is told in row-major terms; sums are fp32 (never TF32). How cuBLASLt makes it is asked once for each
+ * shape, alignment and epilogue, and kept: so the same call gives the same bits, and a step asks nothing.
+ */
+#ifndef MUSTER_KERNELS_CUDA_BLAS_H
+#define MUSTER_KERNELS_CUDA_BLAS_H
+
+#include "kernels/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { BLAS_WORKSPACE = 32 << 20 };
+
+/* What is done to the product before it is stored. */
+enum blas_after {
+	BLAS_STORE,
+	BLAS_BIAS,        /* + bias[n] of every row */
+	BLAS_GELU,        /* pre[m,n] = the product, d = gelu(pre), by the tanh formula */
+	BLAS_GELU_BIAS,   /* the same with + bias[n] in pre */
+	BLAS_GELU_SLOPE,  /* * gelu'(pre[m,n]) */
+	BLAS_SUMS         /* bias[m] = the sums over k of left, fp32 */
+};
+
+/* d[m,n] = left[m,k] · right[k,n], or += when `add`. left and right have the storage type, so has d unless `single`. */
+struct blas_product {
+	void *d;
+	const void *left, *right;
+	int64_t m, n, k;
+	bool left_flipped, right_flipped; /* stored as [k,m], as [n,k] */
+	bool single;                      /* d is fp32 */
+	bool add;
+	enum blas_after after;
+	void *bias, *pre;
+};
+
+/* Queues it; false: the library has no way for it, and nothing was queued. m, n, k > 0. */
+bool blas_product(struct kern *k, const struct blas_product *p, const char *op);
+
+/* Any product after BLAS_STORE or BLAS_BIAS by a kernel of ours, for what the library has no way for (linear_plain.cu). */
+void plain_product(struct kern *k, const struct blas_product *p, const char *op);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

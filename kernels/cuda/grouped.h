@@ -1,0 +1,38 @@
+/*
+ * grouped — grouped products of linear layers by one kernel (grouped.cu).
+ *
+ * Rows of a group lie one group behind the other; its weights begin at element i * stride.
+ */
+#ifndef MUSTER_KERNELS_CUDA_GROUPED_H
+#define MUSTER_KERNELS_CUDA_GROUPED_H
+
+#include "kernels/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum grouped_form {
+	GROUPED_FWD,     /* y[rows,out] = x[rows,in] · w[out,in]ᵀ: d = y, left = x, right = w */
+	GROUPED_INPUT,   /* dx[rows,in] = dy[rows,out] · w[out,in]: d = dx, left = dy, right = w */
+	GROUPED_WEIGHT   /* dw[out,in] += dy[rows,out]ᵀ · x[rows,in], fp32: d = dw, left = dy, right = x */
+};
+
+struct grouped {
+	enum grouped_form form;
+	void *d;
+	const void *left, *right;
+	int64_t stride;
+	const int64_t *rows; /* host */
+	int groups;
+	int64_t in, out;
+};
+
+/* Queues all groups; false: the kernel has no way for this storage, these sizes or addresses, and nothing was queued. */
+bool grouped_kernel_product(struct kern *k, const struct grouped *g, const char *op);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

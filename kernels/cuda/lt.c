@@ -1,0 +1,44 @@
+#include "kernels/cuda/lt.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+static struct lt lt;
+static struct err load_error; /* of the one try */
+static pthread_once_t loaded = PTHREAD_ONCE_INIT;
+
+/* The first that there is; the toolkit's own folder is not always among those that the loader knows. */
+static void *library_open(void)
+{
+	static const char *const names[] = {
+		"libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.12",
+	};
+	void *lib = NULL;
+	for (int i = 0; i < (int)(sizeof names / sizeof names[0]) && !lib; i++)
+		lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+	return lib;
+}
+
+static void load(void)
+{
+	void *lib = library_open();
+	if (!lib) {
+		err_set(&load_error, ERR_NOTFOUND, "backend cuda: cuBLASLt cannot be loaded: %s; install CUDA's libraries (libcublas), or name "
+			"their folder in LD_LIBRARY_PATH", dlerror());
+		return;
+	}
+#define LT_FIND(f)                                                                                         \
+	if (!(*(void **)(void *)&lt.f = dlsym(lib, "cublasLt" #f)))                                        \
+		err_set(&load_error, ERR_UNSUPPORTED, "backend cuda: cuBLASLt has no cublasLt" #f "; install that of CUDA 12 or newer");
+	LT_FUNCTIONS(LT_FIND)
+#undef LT_FIND
+}
+
+int lt_load(const struct lt **out, struct err *e)
+{
+	pthread_once(&loaded, load);
+	if (load_error.code)
+		return err_set(e, load_error.code, "%s", load_error.text);
+	*out = &lt;
+	return 0;
+}

@@ -1,0 +1,24 @@
+/* lt — the functions of cuBLASLt that products need, by dlopen. */
+#ifndef MUSTER_KERNELS_CUDA_LT_H
+#define MUSTER_KERNELS_CUDA_LT_H
+
+#include "base/err.h"
+
+#include <cublasLt.h>
+
+#define LT_FUNCTIONS(X)                                                                                    \
+	X(Create) X(Destroy) X(GetStatusString) X(Matmul) X(MatmulAlgoGetHeuristic)                        \
+	X(MatmulDescCreate) X(MatmulDescDestroy) X(MatmulDescSetAttribute)                                 \
+	X(MatrixLayoutCreate) X(MatrixLayoutDestroy)                                                       \
+	X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute)
+
+struct lt {
+#define LT_FIELD(f) __typeof__(&cublasLt##f) f;
+	LT_FUNCTIONS(LT_FIELD)
+#undef LT_FIELD
+};
+
+/* The library's, loaded at the first call and for good. */
+int lt_load(const struct lt **out, struct err *e);
+
+#endif
