@@ -60,3 +60,7 @@ SCENES := $(patsubst %.cu,$(BUILD)/obj/emulated/%.o,$(wildcard tests/gpu/emulato
 $(DOUBLES)/test_emulator: $(BUILD)/obj/tests/gpu/test_emulator.o $(if $(EMULATED_NEED),$(SCENES) $(DOUBLE_SO))
 	@mkdir -p $(@D)
 	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka
+
+$(DOUBLES)/test_cuda_ops: $(BUILD)/obj/tests/gpu/test_cuda_ops.o | $(if $(EMULATED_NEED),$(DOUBLES)/ops)
+	@mkdir -p $(@D)
+	$(link) -lcmocka
