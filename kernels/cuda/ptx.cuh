@@ -5,8 +5,8 @@
  * are for sm_80 and later. Meaning and layouts: PTX ISA 8.x, sections "cp.async", "ldmatrix" and "Matrix Fragments for
  * mma.m16n8k16"; l is the lane, l / 4 its group, l % 4 its place in the group.
  */
-#ifndef MUSTER_CUDA_PTX_CUH
-#define MUSTER_CUDA_PTX_CUH
+#ifndef MUSTER_KERNELS_CUDA_PTX_CUH
+#define MUSTER_KERNELS_CUDA_PTX_CUH
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

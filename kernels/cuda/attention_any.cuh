@@ -1,0 +1,197 @@
+/*
+ * attention_any — attention without tensor cores: fp32, heads of any width up to ATTN_DIM_MAX, rows of any alignment. What its
+ * passes share.
+ *
+ * The same loops over tiles as on tensor cores, in fp32: a block of 256 threads has 64 rows by 64 columns, a thread the 16
+ * sums of rows y + 16 i and columns x + 16 j, x = thread % 16, y = thread / 16; a row's 16 threads are half a warp. Rows go to
+ * shared memory as floats, 32 of their elements at a time (products of rows) or 64 (sums of rows).
+ * Shared memory 34 KiB. 16 multiplications for 8 words from shared memory: at most a half of the chip's fp32 rate.
+ */
+#ifndef MUSTER_KERNELS_CUDA_ATTENTION_ANY_CUH
+#define MUSTER_KERNELS_CUDA_ATTENTION_ANY_CUH
+
+#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention_host.cuh"
+
+enum { EDGE = 64, PART = 32, SPREAD = 16, EACH = EDGE / SPREAD, ANY_THREADS = SPREAD * SPREAD };
+
+/* Rows of one head: where row 0 begins, how far rows lie apart, how many there are and how wide they are. */
+template <class T>
+struct rows {
+	const T *at;
+	int64_t apart, count;
+	int dim;
+};
+
+/* The block's shared memory. */
+struct any_room {
+	float part[2 * EDGE * (PART + 1)];      /* of rows; EDGE (EDGE + 1) of them fit as well */
+	float weights[EDGE][EDGE + 1];
+};
+
+static __device__ __forceinline__ int any_x(void)
+{
+	return (int)threadIdx.x % SPREAD;
+}
+
+static __device__ __forceinline__ int any_y(void)
+{
+	return (int)threadIdx.x / SPREAD;
+}
+
+/* Elements d … d + WIDE - 1 of EDGE rows from `first` on, as floats; zeros beyond. */
+template <int WIDE, class T>
+static __device__ void any_copy(float *to, const struct rows<T> &from, int64_t first, int d)
+{
+	#pragma unroll 4
+	for (int turn = 0; turn < EDGE * WIDE / ANY_THREADS; turn++) {
+		int i = (int)threadIdx.x + turn * ANY_THREADS, r = i / WIDE, c = i % WIDE;
+		bool there = first + r < from.count && d + c < from.dim;
+		to[r * (WIDE + 1) + c] = there ? widened(from.at[(first + r) * from.apart + d + c]) : 0;
+	}
+}
+
+/* s = EDGE rows of a from a0 on by EDGE rows of b from b0 on. */
+template <class T>
+static __device__ void any_scores(float (&s)[EACH][EACH], struct any_room *room, const struct rows<T> &a, int64_t a0,
+				  const struct rows<T> &b, int64_t b0)
+{
+	const float *left = room->part + any_y() * (PART + 1), *right = room->part + (EDGE + any_x()) * (PART + 1);
+	#pragma unroll
+	for (int i = 0; i < EACH * EACH; i++)
+		s[i / EACH][i % EACH] = 0;
+	for (int d = 0; d < a.dim; d += PART) {
+		__syncthreads();
+		any_copy<PART>(room->part, a, a0, d);
+		any_copy<PART>(room->part + EDGE * (PART + 1), b, b0, d);
+		__syncthreads();
+		#pragma unroll 4
+		for (int k = 0; k < PART; k++) {
+			float x[EACH], y[EACH];
+			#pragma unroll
+			for (int i = 0; i < EACH; i++) {
+				x[i] = left[i * SPREAD * (PART + 1) + k];
+				y[i] = right[i * SPREAD * (PART + 1) + k];
+			}
+			#pragma unroll
+			for (int i = 0; i < EACH; i++)
+				#pragma unroll
+				for (int j = 0; j < EACH; j++)
+					s[i][j] = fmaf(x[i], y[j], s[i][j]);
+		}
+	}
+}
+
+/* The block's weights go to shared memory; the next any_sum waits until they are there. */
+static __device__ __forceinline__ void any_put_weights(struct any_room *room, const float (&w)[EACH][EACH])
+{
+	__syncthreads();
+	#pragma unroll
+	for (int i = 0; i < EACH; i++)
+		#pragma unroll
+		for (int j = 0; j < EACH; j++)
+			room->weights[any_y() + SPREAD * i][any_x() + SPREAD * j] = w[i][j];
+}
+
+/* sum += the weights by EDGE rows of b from b0 on; columns of `sum`: PIECES times EDGE. */
+template <int PIECES, class T>
+static __device__ void any_sum(float (&sum)[PIECES][EACH][EACH], struct any_room *room, const struct rows<T> &b, int64_t b0)
+{
+	#pragma unroll
+	for (int p = 0; p < PIECES; p++) {
+		if (p * EDGE >= b.dim)
+			break;
+		__syncthreads();
+		any_copy<EDGE>(room->part, b, b0, p * EDGE);
+		__syncthreads();
+		#pragma unroll 4
+		for (int k = 0; k < EDGE; k++) {
+			float x[EACH], y[EACH];
+			#pragma unroll
+			for (int i = 0; i < EACH; i++) {
+				x[i] = room->weights[any_y() + SPREAD * i][k];
+				y[i] = room->part[k * (EDGE + 1) + any_x() + SPREAD * i];
+			}
+			#pragma unroll
+			for (int i = 0; i < EACH; i++)
+				#pragma unroll
+				for (int j = 0; j < EACH; j++)
+					sum[p][i][j] = fmaf(x[i], y[j], sum[p][i][j]);
+		}
+	}
+}
+
+template <int PIECES>
+static __device__ __forceinline__ void any_clear(float (&sum)[PIECES][EACH][EACH])
+{
+	#pragma unroll
+	for (int p = 0; p < PIECES; p++)
+		#pragma unroll
+		for (int i = 0; i < EACH * EACH; i++)
+			sum[p][i / EACH][i % EACH] = 0;
+}
+
+/* Rows first … of an array of `count` rows that lie `apart` elements apart; row i of the sums is multiplied with by[i]. */
+template <int PIECES, class T>
+static __device__ void any_put(T *to, int64_t apart, int64_t first, int64_t count, int dim, const float (&sum)[PIECES][EACH][EACH],
+			       const float (&by)[EACH], bool add)
+{
+	#pragma unroll
+	for (int p = 0; p < PIECES; p++)
+		#pragma unroll
+		for (int i = 0; i < EACH; i++)
+			#pragma unroll
+			for (int j = 0; j < EACH; j++) {
+				int64_t r = first + any_y() + SPREAD * i;
+				int c = p * EDGE + any_x() + SPREAD * j;
+				if (r >= count || c >= dim)
+					continue;
+				T *at = to + r * apart + c;
+				*at = narrowed<T>(sum[p][i][j] * by[i] + (add ? widened(*at) : 0));
+			}
+}
+
+/* What dropout multiplies the weight of query t and key u with. */
+static __device__ __forceinline__ float any_keep(const struct attention &a, int64_t pair, int64_t t, int64_t u)
+{
+	uint32_t words[4];
+	if (!a.threshold)
+		return 1;
+	uint64_t number = weight_number(a, pair, t, u);
+	philox_words(words, a.s.drop.key, number / 4);
+	return philox_pick(words, (unsigned)(number % 4)) >= a.threshold ? a.keep : 0;
+}
+
+/* The arrays that a head has. */
+template <class T>
+static __device__ __forceinline__ struct rows<T> q_rows(const struct attention &a, const struct head &at)
+{
+	struct rows<T> r = { (const T *)a.q + at.q, a.s.q_row, a.s.q_len, a.s.dim };
+	return r;
+}
+
+template <class T>
+static __device__ __forceinline__ struct rows<T> dout_rows(const struct attention &a, const struct head &at)
+{
+	struct rows<T> r = { (const T *)a.dout + at.o, o_row(a), a.s.q_len, a.s.dim };
+	return r;
+}
+
+template <class T>
+static __device__ __forceinline__ struct rows<T> kv_rows(const struct attention &a, const struct head &at, const void *of)
+{
+	struct rows<T> r = { (const T *)of + at.kv, a.s.kv_row, a.s.k_len, a.s.dim };
+	return r;
+}
+
+/* Calls f<T, PIECES>(k, a) for the kern's storage and the heads' width; narrow storage comes here by rare shapes alone. */
+#define ANY_CALL(f, k, a) \
+	switch (cuda_of(k)->storage) { \
+	case STORE_FP32: \
+		(a)->s.dim <= 64 ? f<float, 1>(k, a) : (a)->s.dim <= 128 ? f<float, 2>(k, a) : f<float, 4>(k, a); \
+		break; \
+	case STORE_BF16: f<__nv_bfloat16, 4>(k, a); break; \
+	case STORE_FP16: f<__half, 4>(k, a); break; \
+	}
+
+#endif

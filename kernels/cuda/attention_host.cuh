@@ -1,0 +1,31 @@
+/* attention_host — the passes of attention as attention.cu queues them, and how their launches are cut. */
+#ifndef MUSTER_KERNELS_CUDA_ATTENTION_HOST_CUH
+#define MUSTER_KERNELS_CUDA_ATTENTION_HOST_CUH
+
+#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/launch.cuh"
+
+/* On tensor cores: storage of 2 bytes, dim at most 128, rows of whole 16 bytes; each sets a->stages. bwd needs a->queries. */
+void attention_fwd_tiles(struct kern *k, struct attention *a);
+void attention_bwd_q_tiles(struct kern *k, struct attention *a);
+void attention_bwd_kv_tiles(struct kern *k, struct attention *a);
+
+/* Any storage, size and alignment. */
+void attention_fwd_any(struct kern *k, struct attention *a);
+void attention_bwd_any(struct kern *k, struct attention *a);
+
+/* Two stages, unless one alone lets two blocks share a multiprocessor. */
+static inline int attention_stages(const struct kern *k, size_t fixed, size_t stage)
+{
+	size_t most = cuda_of(k)->shared_most;
+	bool two_share = most >= 2 * (fixed + 2 * stage), one_shares = most >= 2 * (fixed + stage);
+	return one_shares && !two_share ? 1 : 2;
+}
+
+/* A block for each tile of `rows` rows of each of the pairs. */
+static inline unsigned attention_blocks(int64_t pairs, int64_t rows, int tile)
+{
+	return (unsigned)(pairs * ((rows + tile - 1) / tile));
+}
+
+#endif
