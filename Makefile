@@ -117,8 +117,8 @@ $(eval $(call unit_rule,tests/fault,$(COMM_ROOMS) base))
 NVML_DOUBLE := $(BUILD)/tests/doubles/libnvidia-ml.so.1
 $(NVML_DOUBLE): tests/doubles/nvml.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -o $@ $<
-$(BUILD)/tests/unit/topo/test_nvml $(BUILD)/tests/unit/topo/test_gpu_state: | $(NVML_DOUBLE)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -Wl,-soname,$(@F) -o $@ $<
+$(BUILD)/tests/unit/topo/test_nvml $(BUILD)/tests/unit/topo/test_gpu_state $(BUILD)/tests/unit/agent/test_preflight: | $(NVML_DOUBLE)
 # NVIDIA's own header, where the toolkit has it: what is declared of the library is held to it.
 NVML_INCLUDE ?= $(CUDA_HOME)/include
 $(BUILD)/obj/tests/unit/topo/test_nvml_abi.o: CPPFLAGS += -isystem $(NVML_INCLUDE)

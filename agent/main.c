@@ -2,6 +2,7 @@
 #include "agent/boot.h"
 #include "agent/control.h"
 #include "agent/metrics/phases.h"
+#include "agent/preflight.h"
 #include "agent/tools/tools.h"
 #include "agent/train.h"
 #include "base/agent_env.h"
@@ -38,6 +39,7 @@ struct agent {
 	int device, numa;                    /* of the node; -1: not told */
 	const char *cpus;                    /* next to the device; "": not told */
 	const char *run_dir, *resume, *node; /* the welcome's */
+	struct preflight place;
 	struct phases phases;
 };
 
@@ -99,6 +101,11 @@ static int place_of(struct agent *a, const json_t *welcome, struct err *e)
 	    json_integer_value(json_object_get(at, "pp")) != a->at.pp)
 		return err_set(e, ERR_PROTO, "the supervisor's welcome: its coordinates are not those of rank %d of %d",
 			       a->rank, a->size);
+	const char *bus = json_string_value(json_object_get(welcome, "bus"));
+	a->place = (struct preflight){
+		.cuda = a->job.job.device == DEVICE_CUDA, .device = (int)json_integer_value(json_object_get(welcome, "device")), .bus = bus ? bus : "",
+		.memory = json_number_value(json_object_get(welcome, "memory")), .crew = (int)json_integer_value(json_object_get(welcome, "crew")),
+	};
 	json_int_t threads = json_integer_value(json_object_get(welcome, "threads"));
 	a->threads = threads >= 1 && threads <= 4096 ? (int)threads : 1;
 	a->device = (int)json_integer_value(json_object_get(welcome, "device"));
@@ -225,6 +232,10 @@ static int work(struct agent *a, struct err *e)
 	if (meet_supervisor(a, e))
 		return -1;
 	phases_lap(&a->phases, "supervisor", &since);
+	a->place.node = a->node;
+	if (preflight(&a->place, e))
+		return -1;
+	phases_lap(&a->phases, "preflight", &since);
 	control_progress(a->control, 0, "wire up");
 	if (wire_up(a, e))
 		return -1;

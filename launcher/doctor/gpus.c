@@ -19,7 +19,7 @@ struct patient {
 static void say(void *arg, enum gpu_level level, const char *found, const char *remedy)
 {
 	struct patient *p = arg;
-	p->warnings += level == GPU_WARN;
+	p->warnings += level != GPU_BAD;
 	p->bad += level == GPU_BAD;
 	found_bad(p->f, level == GPU_BAD ? FINDING_FAIL : FINDING_WARN, p->object, remedy, "%s", found);
 }

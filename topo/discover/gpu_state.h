@@ -67,9 +67,10 @@ const struct gpu_state *gpu_state_at(const struct gpu_states *s, const char *bus
 
 /*
  * What is wrong with a GPU, whoever asks: for `doctor`, and for an agent that is about to train on it. At `level` GPU_BAD it must not be
- * trained on. Its text says what was found, `remedy` what to do. Calls `say` for each finding, the worst ones first.
+ * trained on, at GPU_WARN a run suffers or may, at GPU_NOTE somebody should look at it some day. Its text says what was found, `remedy` what to
+ * do. Calls `say` for each finding, the worst ones first.
  */
-enum gpu_level { GPU_WARN, GPU_BAD };
+enum gpu_level { GPU_NOTE, GPU_WARN, GPU_BAD };
 typedef void gpu_say(void *arg, enum gpu_level level, const char *found, const char *remedy);
 void gpu_judge(const struct gpu_state *g, gpu_say *say, void *arg);
 

@@ -41,7 +41,7 @@ struct findings {
 static void note(void *arg, enum gpu_level level, const char *found, const char *remedy)
 {
 	struct findings *f = arg;
-	f->warnings += level == GPU_WARN;
+	f->warnings += level != GPU_BAD;
 	f->bad += level == GPU_BAD;
 	assert_true(strlen(remedy) > 10 && !strchr(remedy, '%'));
 	size_t len = strlen(f->text);

@@ -1,0 +1,130 @@
+#include "agent/preflight.h"
+
+#include "base/clock.h"
+#include "base/human.h"
+#include "base/log.h"
+#include "topo/discover/gpu_state.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PATIENCE 5.0 /* seconds: a process that was killed holds its memory until the driver has cleared up */
+
+/* The first thing that forbids training; the others are logged. */
+struct verdict {
+	const char *object;
+	char found[300], remedy[300];
+};
+
+static void take(void *arg, enum gpu_level level, const char *found, const char *remedy)
+{
+	struct verdict *v = arg;
+	if (level == GPU_NOTE) {
+		log_info("%s: %s", v->object, found);
+	} else if (level == GPU_WARN) {
+		log_warn("%s: %s; %s", v->object, found, remedy);
+	} else if (!*v->found) {
+		snprintf(v->found, sizeof v->found, "%s", found);
+		snprintf(v->remedy, sizeof v->remedy, "%s", remedy);
+	}
+}
+
+static const struct gpu_state *mine(const struct preflight *p, const struct gpu_states *s)
+{
+	if (*p->bus)
+		return gpu_state_at(s, p->bus);
+	return p->device >= 0 && p->device < s->n ? &s->gpus[p->device] : NULL;
+}
+
+static const char *holder(const struct gpu_state *g, char out[160])
+{
+	char bytes[HUMAN];
+	const struct gpu_process *first = &g->processes[0];
+	if (g->n_processes <= 0)
+		return "end what holds it (nvidia-smi)";
+	snprintf(out, 160, "end what holds it (pid %d%s%s%s%s)", first->pid, *first->name ? ", " : "", first->name, first->bytes >= 0 ? ", " : "",
+		 first->bytes >= 0 ? human_bytes(first->bytes, bytes) : "");
+	return out;
+}
+
+static int judge(const struct preflight *p, const struct gpu_state *g, bool last, struct err *e)
+{
+	char object[160], free_text[HUMAN], all[HUMAN], need[HUMAN], who[160];
+	struct verdict v = { .object = object };
+	snprintf(object, sizeof object, "%.80s: device %d, GPU%d%s%s%s", p->node, p->device, g->index, *g->bus ? " (" : "", g->bus, *g->bus ? ")" : "");
+	if (g->memory_free >= 0 && p->memory > g->memory_free && !*g->trouble) {
+		if (!last)
+			return 1;
+		return err_set(e, ERR_NOFIT, "%s: %s of its %s are free, and this rank takes %s by the plan; %s, lower batch.micro, or raise parallel.tp or parallel.pp", object,
+			       human_bytes(g->memory_free, free_text), human_bytes(g->memory, all), human_bytes(p->memory, need), holder(g, who));
+	}
+	gpu_judge(g, take, &v);
+	if (*v.found)
+		return err_set(e, ERR_UNSUPPORTED, "%s: %s; %s", object, v.found, v.remedy);
+	if (g->memory_free >= 0)
+		log_info("%s: %s, %s free", object, g->name, human_bytes(g->memory_free, free_text));
+	return 0;
+}
+
+/* 1: there is too little memory, and it may come. */
+static int look(const struct preflight *p, bool last, struct err *e)
+{
+	struct gpu_states s;
+	struct err why = ERR_INIT;
+	if (gpu_states_read(NVML_LIBRARY, getenv("CUDA_VISIBLE_DEVICES"), &s, &why)) {
+		log_warn("%s: device %d is not looked at before it is used: %s", p->node, p->device, why.text);
+		return 0;
+	}
+	const struct gpu_state *g = mine(p, &s);
+	int rc = g ? judge(p, g, last, e)
+		   : err_set(e, ERR_NOTFOUND, "%s: device %d%s%s is none of the %d GPUs that this agent may use; look at CUDA_VISIBLE_DEVICES there, or at what Slurm gives the "
+			     "step (--gpus-per-task, --gpu-bind)", p->node, p->device, *p->bus ? ", at " : "", p->bus, s.n);
+	gpu_states_free(&s);
+	return rc;
+}
+
+static int look_at_gpu(const struct preflight *p, struct err *e)
+{
+	/* The plan counts GPUs by their PCI addresses, as the driver's own tools do; CUDA would count them by speed. */
+	setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+	int rc;
+	for (double until = clock_s() + PATIENCE; (rc = look(p, clock_s() >= until, e)) > 0;)
+		poll(NULL, 0, 250);
+	return rc;
+}
+
+static double available(void)
+{
+	char line[128];
+	double kib = 0;
+	FILE *f = fopen("/proc/meminfo", "re");
+	while (f && fgets(line, sizeof line, f))
+		if (sscanf(line, "MemAvailable: %lf", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kib * 1024;
+}
+
+static int look_at_memory(const struct preflight *p, struct err *e)
+{
+	double there = available(), all = p->memory * (p->crew > 1 ? p->crew : 1);
+	char free_text[HUMAN], need[HUMAN];
+	if (there <= 0 || all <= there)
+		return 0;
+	human_bytes(there, free_text);
+	if (p->memory > there)
+		return err_set(e, ERR_NOFIT, "%s: %s of memory are available, and this rank alone takes %s by the plan; end other programs there, lower batch.micro, or raise "
+			       "parallel.tp, parallel.pp or parallel.zero", p->node, free_text, human_bytes(p->memory, need));
+	/* Once a node is enough. */
+	log_line(p->device == 0 ? LOG_WARN : LOG_INFO, "%s: %s of memory are available, and its %d ranks take about %s by the plan: one of them may be killed for want of memory", p->node, free_text, p->crew,
+		 human_bytes(all, need));
+	return 0;
+}
+
+int preflight(const struct preflight *p, struct err *e)
+{
+	return p->cuda ? look_at_gpu(p, e) : look_at_memory(p, e);
+}
