@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
 #include "base/human.h"
+#include "plan/ragged.h"
 #include "plan/search/fit.h"
 #include "plan/seats.h"
 #include "plan/speeds.h"
@@ -159,6 +160,15 @@ static void warn_idle(const struct job *job, struct plan *p)
 		warn(p, "zero = %d has no replicas to shard over: dp × cp = 1", (int)job->parallel.zero);
 }
 
+static void warn_ragged(const struct job *job, struct plan *p)
+{
+	struct buf sizes = BUF_INIT;
+	ragged_say(job, &p->shape, &p->layout, &sizes);
+	if (sizes.len)
+		warn(p, "%s", buf_str(&sizes));
+	buf_fini(&sizes);
+}
+
 static int build(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
 {
 	if (job->open)
@@ -170,6 +180,7 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 		return -1;
 	warn_crossing(p, c);
 	warn_idle(job, p);
+	warn_ragged(job, p);
 	warn_guesses(p, c);
 	if (schedule_build(job->parallel.schedule, &p->layout, p->shares[p->pace].micros, &p->schedule, e) ||
 	    schedule_check(&p->schedule, e))

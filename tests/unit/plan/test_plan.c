@@ -92,6 +92,37 @@ static void ranks_fill_nodes_in_order(void **state)
 	plan_free(&p);
 }
 
+static void sizes_that_gpus_dislike_are_warned_of_with_the_next_good_ones(void **state)
+{
+	struct yard y;
+	(void)state;
+	static const struct {
+		const char *words, *says;
+	} rows[] = {
+		{ "model.vocab=50257", "model.vocab = 50257 is no multiple of 8 (model.vocab=50304 is the next good one): products" },
+		{ "model.vocab=50304", "" },
+		{ "model.vocab=50257 parallel.tp=2", "the tp ranks' parts of model.vocab = 50257 are not all multiples of 8 (model.vocab=50304 " },
+		{ "model.vocab=51200 model.ffn=1030", "model.ffn = 1030 is no multiple of 8 (model.ffn=1088 " },
+		{ "model.vocab=51200 model.hidden=104 model.heads=4 model.ffn=512", "hidden / heads = 26 is no multiple of 8 (model.hidden=128 " },
+		{ "model.vocab=51200 model.hidden=120 model.heads=5 model.ffn=512", "" },
+		{ "model.vocab=51200 model.hidden=84 model.heads=3 model.ffn=512", "model.hidden=192 is" },
+		{ "model.vocab=51200 model.hidden=128 model.heads=4 model.head_dim=20 model.ffn=512", "model.head_dim = 20 is no multiple of 8 (model.head_dim=24 " },
+		{ "model.vocab=50257 job.device=cpu", "" },
+	};
+	struct cluster *c = build(&y, a100, 1);
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char words[256];
+		snprintf(words, sizeof words, "job.device=cuda %s", rows[i].words);
+		struct job job = job_of(NULL, words);
+		struct plan p = plan_of(&job, c);
+		if (!*rows[i].says)
+			assert_string_equal(p.warning, "");
+		else if (!strstr(p.warning, rows[i].says))
+			fail_msg("%s: \"%s\"", rows[i].words, p.warning);
+		plan_free(&p);
+	}
+}
+
 static void tensor_groups_stay_inside_nodes_while_there_is_room(void **state)
 {
 	struct yard y;
@@ -605,6 +636,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranks_fill_nodes_in_order),
+		cmocka_unit_test(sizes_that_gpus_dislike_are_warned_of_with_the_next_good_ones),
 		cmocka_unit_test(tensor_groups_stay_inside_nodes_while_there_is_room),
 		cmocka_unit_test(different_nodes_are_filled_to_their_own_size),
 		cmocka_unit_test(dp_fills_the_devices_as_far_as_the_batch_divides),
