@@ -25,8 +25,8 @@ static void *element(const struct kern *k, const void *x, int64_t i)
 	return (char *)x + (size_t)i * k->element;
 }
 
-/* Of gradients of weights: floats, or doubles where those are the storage (plain64). */
-static float *gradient(const struct kern *k, float *x, int64_t i)
+/* Of what is fp32 in any storage: floats, or doubles where those are the storage (plain64). */
+static float *single(const struct kern *k, float *x, int64_t i)
 {
 	return k->element == sizeof(double) ? (float *)(void *)((double *)(void *)x + i) : x + i;
 }
@@ -57,12 +57,29 @@ static void grouped_bwd_weight(struct kern *k, float *dw, int64_t stride, const 
 	int64_t at = 0;
 	for (int i = 0; i < groups; at += rows[i++])
 		if (rows[i])
-			k->ops.linear_bwd_weight(k, gradient(k, dw, i * stride), NULL, element(k, dy, at * out),
+			k->ops.linear_bwd_weight(k, single(k, dw, i * stride), NULL, element(k, dy, at * out),
 						 element(k, x, at * in), rows[i], in, out);
+}
+
+/* --- cross-entropy in one: its steps, some rows at a time --- */
+
+enum { XENT_ROWS = 256 };
+
+static void xent(struct kern *k, void *logits, float *sum, float *target, const int32_t *targets, float scale, int64_t n, int64_t v)
+{
+	double max[XENT_ROWS];  /* doubles, or floats in their place */
+	for (int64_t i = 0; i < n; i += XENT_ROWS) {
+		int64_t rows = n - i < XENT_ROWS ? n - i : XENT_ROWS;
+		void *some = element(k, logits, i * v);
+		k->ops.xent_max(k, (float *)max, some, rows, v);
+		k->ops.xent_exp(k, some, single(k, sum, i), single(k, target, i), (float *)max, targets + i, rows, v, 0);
+		k->ops.xent_grad(k, some, single(k, sum, i), targets + i, scale, rows, v, 0);
+	}
 }
 
 void kern_composed(struct ops *o)
 {
+	o->xent = xent;
 	o->linear_gelu_fwd = linear_gelu_fwd;
 	o->linear_gelu_bwd = linear_gelu_bwd;
 	o->grouped_fwd = grouped_fwd;

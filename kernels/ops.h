@@ -233,6 +233,9 @@ struct ops {
 			 const int32_t *targets, int64_t n, int64_t v, int32_t lo);
 	void (*xent_grad)(struct kern *k, void *logits, const float *sum, const int32_t *targets,
 			  float scale, int64_t n, int64_t v, int32_t lo);
+	/* The three steps in one, for a shard that holds the whole vocabulary: sum and target as step 2 sets them, logits become the
+	 * gradient. */
+	void (*xent)(struct kern *k, void *logits, float *sum, float *target, const int32_t *targets, float scale, int64_t n, int64_t v);
 	/* *loss += the sum over i of log(sum[i]) - target[i], in double. */
 	void (*xent_loss)(struct kern *k, double *loss, const float *sum, const float *target, int64_t n);
 

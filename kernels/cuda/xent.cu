@@ -1,14 +1,16 @@
 /*
- * Vocabulary-parallel cross-entropy: a block a row, in the three steps of kernels/ops.h.
+ * Vocabulary-parallel cross-entropy: a block a row, in the three steps of kernels/ops.h, or in one.
  *
  * Rows need not begin at a multiple of 16 bytes (a vocabulary of 50257 does not): what lies before the first whole pack and
  * behind the last are the row's edges, single elements.
  */
+#include <float.h>
+
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/reduce.cuh"
 
-enum { ROW_MOST = 512, ROW_TURNS = 4 }; /* threads of a block; packs that a thread loads at once */
+enum { ROW_MOST = 512, ROW_TURNS = 3 }; /* threads of a block; packs that a thread loads at once */
 
 /* The whole packs of a row of v: `packs` of them from `head` on. */
 struct row_packs {
@@ -66,7 +68,7 @@ template <class T> __global__ void __launch_bounds__(ROW_MOST) max_kernel(float 
 		max[blockIdx.x] = most;
 }
 
-template <class T> __global__ void __launch_bounds__(ROW_MOST)
+template <class T> __global__ void __launch_bounds__(ROW_MOST, 2)
 exp_kernel(T *logits, float *sums, float *target, const float *max, const int32_t *targets, int v, int32_t lo)
 {
 	constexpr int V = pack_of<T>;
@@ -107,17 +109,14 @@ exp_kernel(T *logits, float *sums, float *target, const float *max, const int32_
 		sums[blockIdx.x] = sum;
 }
 
-template <class T> __global__ void __launch_bounds__(ROW_MOST)
-grad_kernel(T *logits, const float *sums, const int32_t *targets, float scale, int v, int32_t lo)
+/* The gradient of a row in place: from exponentials, or, WHOLE, from logits. */
+template <class T, bool WHOLE> __device__ inline void row_grad(T *row, const struct row_packs &r, float most, float by, float scale, int target)
 {
 	constexpr int V = pack_of<T>;
-	T *row = logits + (int64_t)blockIdx.x * v;
-	const struct row_packs r = packs_of(row, v);
-	const int target = target_column(targets[blockIdx.x], lo, v);
-	const float by = 1.0f / sums[blockIdx.x];
 	for (int e = threadIdx.x; e < r.edges; e += blockDim.x) {
 		const int j = edge_column<T>(r, e);
-		row[j] = narrowed<T>((widened(row[j]) * by - (j == target ? 1.0f : 0.0f)) * scale);
+		const float a = WHOLE ? exp_for<T>(widened(row[j]) - most) : widened(row[j]);
+		row[j] = narrowed<T>((a * by - (j == target ? 1.0f : 0.0f)) * scale);
 	}
 	for (int p = threadIdx.x; p < r.packs; p += ROW_TURNS * blockDim.x) {
 		float a[ROW_TURNS][V];
@@ -130,11 +129,71 @@ grad_kernel(T *logits, const float *sums, const int32_t *targets, float scale, i
 			if (p + t * (int)blockDim.x < r.packs) {
 				const int j = r.head + (p + t * (int)blockDim.x) * V;
 				#pragma unroll
-				for (int i = 0; i < V; i++)
-					a[t][i] = (a[t][i] * by - (j + i == target ? 1.0f : 0.0f)) * scale;
+				for (int i = 0; i < V; i++) {
+					const float x = WHOLE ? exp_for<T>(a[t][i] - most) : a[t][i];
+					a[t][i] = (x * by - (j + i == target ? 1.0f : 0.0f)) * scale;
+				}
 				store<V>(row + j, a[t]);
 			}
 	}
+}
+
+template <class T> __global__ void __launch_bounds__(ROW_MOST, 2)
+grad_kernel(T *logits, const float *sums, const int32_t *targets, float scale, int v, int32_t lo)
+{
+	T *row = logits + (int64_t)blockIdx.x * v;
+	row_grad<T, false>(row, packs_of(row, v), 0, 1.0f / sums[blockIdx.x], scale, target_column(targets[blockIdx.x], lo, v));
+}
+
+/* A row's maximum, and the sum of exp(x - it), of what has been seen. */
+struct online {
+	float most, sum;
+};
+
+template <class T, int N> __device__ inline void online_add(struct online &o, const float (&a)[N])
+{
+	float most = o.most, sum = 0;
+	#pragma unroll
+	for (int i = 0; i < N; i++)
+		most = fmaxf(most, a[i]);
+	#pragma unroll
+	for (int i = 0; i < N; i++)
+		sum += exp_for<T>(a[i] - most);
+	o.sum = o.sum * exp_for<T>(o.most - most) + sum;
+	o.most = most;
+}
+
+/* All three steps: what is read the second time lies in the second cache. */
+template <class T> __global__ void __launch_bounds__(ROW_MOST, 2)
+whole_kernel(T *logits, float *sums, float *targets_less, const int32_t *targets, float scale, int v)
+{
+	constexpr int V = pack_of<T>;
+	T *row = logits + (int64_t)blockIdx.x * v;
+	const struct row_packs r = packs_of(row, v);
+	struct online o = { -FLT_MAX, 0 };
+	for (int e = threadIdx.x; e < r.edges; e += blockDim.x) {
+		const float a[1] = { widened(row[edge_column<T>(r, e)]) };
+		online_add<T, 1>(o, a);
+	}
+	for (int p = threadIdx.x; p < r.packs; p += ROW_TURNS * blockDim.x) {
+		float a[ROW_TURNS][V];
+		#pragma unroll
+		for (int t = 0; t < ROW_TURNS; t++)
+			if (p + t * (int)blockDim.x < r.packs)
+				load<V>(a[t], row + r.head + (p + t * (int)blockDim.x) * V);
+		#pragma unroll
+		for (int t = 0; t < ROW_TURNS; t++)
+			if (p + t * (int)blockDim.x < r.packs)
+				online_add<T, V>(o, a[t]);
+	}
+	const int target = target_column(targets[blockIdx.x], 0, v);
+	const float of_target = target < 0 ? 0 : widened(row[target]); /* before the barriers, behind which it changes */
+	const float most = block_max(o.most), sum = block_sum(o.sum * exp_for<T>(o.most - most)), by = 1.0f / sum;
+	if (threadIdx.x == 0) {
+		sums[blockIdx.x] = sum;
+		targets_less[blockIdx.x] = target < 0 ? 0 : of_target - most;
+	}
+	row_grad<T, true>(row, r, most, by, scale, target);
 }
 
 /* Threads for rows of v: enough that each has a few packs. */
@@ -160,6 +219,12 @@ template <class T> static void xent_grad(struct kern *k, void *logits, const flo
 	launch(k, "xent_grad", grad_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum, targets, scale, (int)v, lo);
 }
 
+template <class T> static void xent(struct kern *k, void *logits, float *sum, float *target, const int32_t *targets, float scale, int64_t n,
+				    int64_t v)
+{
+	launch(k, "xent", whole_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum, target, targets, scale, (int)v);
+}
+
 enum { LOSS = 1024 };
 
 __global__ void __launch_bounds__(LOSS) loss_kernel(double *loss, const float *sum, const float *target, int64_t n)
@@ -182,6 +247,7 @@ template <class T> static void fill(struct ops *o)
 	o->xent_max = xent_max<T>;
 	o->xent_exp = xent_exp<T>;
 	o->xent_grad = xent_grad<T>;
+	o->xent = xent<T>;
 	o->xent_loss = xent_loss;
 }
 

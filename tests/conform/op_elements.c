@@ -49,7 +49,7 @@ static void swiglu_bwd_run(const struct ops *o, struct kern *k, const struct dim
 }
 
 #define COUNT_DIMS { { .n = 1 }, { .n = 15 }, { .n = 17 }, { .n = 70001 } }
-#define ROWS_DIMS { { .n = 1, .c = 1 }, { .n = 3, .c = 33 }, { .n = 130, .c = 344 }, { .n = 2, .c = 30011 } }
+#define ROWS_DIMS { { .n = 1, .c = 1 }, { .n = 3, .c = 33 }, { .n = 130, .c = 344 }, { .n = 2, .c = 30011 }, { .n = 2, .c = 9216 } }
 
 /* --- sums and the optimizer --- */
 
@@ -116,7 +116,7 @@ static void adamw_prepare(const struct ops *o, struct kern *k, const struct dims
 		v[i] = v[i] * v[i];
 }
 
-enum { UPDATES = 4 };
+enum { UPDATES = 4, UPDATES_MOST = 100 };
 
 /* Elements [at, at + count) of p; `single` and `stored` are the bytes of an element. */
 static struct update part(const struct dims *d, void **p, int64_t at, int64_t count, size_t single, size_t stored)
@@ -129,21 +129,24 @@ static struct update part(const struct dims *d, void **p, int64_t at, int64_t co
 	};
 }
 
-/* Cuts the parameters into updates, of which one is empty. */
-static void parts(const struct dims *d, struct kern *k, void **p, struct update u[UPDATES])
+/* Cuts the parameters into updates, of which one is empty; into c of them where c is given. Returns how many. */
+static int parts(const struct dims *d, struct kern *k, void **p, struct update u[UPDATES_MOST])
 {
 	size_t stored = kern_width(k), single = stored > sizeof(float) ? stored : sizeof(float);
 	int64_t ends[UPDATES + 1] = { 0, d->n / 3, d->n / 3, d->n - d->n / 4, d->n };
-	for (int i = 0; i < UPDATES; i++)
+	for (int i = 0; i < UPDATES && !d->c; i++)
 		u[i] = part(d, p, ends[i], ends[i + 1] - ends[i], single, stored);
+	for (int64_t i = 0; i < d->c; i++)
+		u[i] = part(d, p, d->n * i / d->c, d->n * (i + 1) / d->c - d->n * i / d->c, single, stored);
+	return d->c ? (int)d->c : UPDATES;
 }
 
 static void adamw_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
 {
 	struct adamw_args a = { 0.01f, 0.9f, 0.95f, 1e-8f, 0.7f, 3 };
-	struct update u[UPDATES];
-	parts(d, k, p, u);
-	o->adamw(k, u, UPDATES, &a);
+	struct update u[UPDATES_MOST];
+	int n = parts(d, k, p, u);
+	o->adamw(k, u, n, &a);
 }
 
 /* p g m, and stored; n elements, lo steps done */
@@ -158,15 +161,16 @@ static void sgd_args(const struct dims *d, struct arg *a)
 static void sgd_run(const struct ops *o, struct kern *k, const struct dims *d, void **p)
 {
 	struct sgd_args a = { 0.1f, 0.9f, 0.7f, d->lo + 1 };
-	struct update u[UPDATES];
-	parts(d, k, p, u);
-	for (int i = 0; i < UPDATES; i++)
+	struct update u[UPDATES_MOST];
+	int n = parts(d, k, p, u);
+	for (int i = 0; i < n; i++)
 		u[i].v = NULL;
-	o->sgd(k, u, UPDATES, &a);
+	o->sgd(k, u, n, &a);
 }
 
 #define UPDATE_DIMS { \
-	{ .n = 1 }, { .n = 17, .lo = 2, .with = true }, { .n = 70001, .lo = 1, .with = true, .fused = true }, { .n = 20000, .with = true } }
+	{ .n = 1 }, { .n = 17, .lo = 2, .with = true }, { .n = 70001, .lo = 1, .with = true, .fused = true }, { .n = 20000, .with = true }, \
+	{ .n = 5000, .c = 70, .lo = 1, .with = true } }
 
 static void accumulate_args(const struct dims *d, struct arg *a)
 {

@@ -101,7 +101,8 @@ static void place_run(const struct ops *o, struct kern *k, const struct dims *d,
 
 #define PLACE_DIMS { \
 	{ .n = 1, .d = 1, .lo = 1, .c = 1 }, { .n = 12, .d = 4, .lo = 2, .c = 6, .with = true }, { .n = 300, .d = 8, .lo = 2, .c = 300, .with = true }, \
-	{ .n = 2050, .d = 129, .lo = 7, .c = 205 }, { .n = 4000, .d = 64, .lo = 6, .c = 1000, .with = true } }
+	{ .n = 2050, .d = 129, .lo = 7, .c = 205 }, { .n = 4000, .d = 64, .lo = 6, .c = 1000, .with = true }, \
+	{ .n = 600, .d = 700, .lo = 3, .c = 300, .with = true } }
 
 /* --- loss load probs lse; sequences of c tokens --- */
 
@@ -156,7 +157,7 @@ static void copy_run(const struct ops *o, struct kern *k, const struct dims *d, 
 	o->copy_rows(k, p[0], d->c + d->lo, p[1], d->c + d->d, d->n, d->c);
 }
 
-#define COPY_DIMS { { .n = 1, .c = 1 }, { .n = 40, .c = 33, .d = 7, .lo = 5 }, { .n = 300, .c = 128, .d = 64 }, { .n = 9, .c = 31, .lo = 3 } }
+#define COPY_DIMS { { .n = 1, .c = 1 }, { .n = 40, .c = 33, .d = 7, .lo = 5 }, { .n = 300, .c = 128, .d = 64 }, { .n = 9, .c = 31, .lo = 3 }, { .n = 7, .c = 24 } }
 
 /* --- combine: y x at weights / dx dweights dy x at weights; x has 2 rows more than are met --- */
 

@@ -209,7 +209,7 @@ static void rmsnorm_bwd_run(const struct ops *o, struct kern *k, const struct di
 
 #define NORM_DIMS { \
 	{ .n = 1, .c = 7 }, { .n = 3, .c = 127, .with = true }, { .n = 150, .c = 768, .with = true }, { .n = 301, .c = 129 }, \
-	{ .n = 2, .c = 5001, .with = true } }
+	{ .n = 2, .c = 5001, .with = true }, { .n = 40, .c = 2048, .with = true }, { .n = 3, .c = 8200 } }
 
 const struct op_test layer_ops[] = {
 	{ "linear_fwd", false, linear_fwd_args, NULL, linear_fwd_run, LINEAR_DIMS },

@@ -119,7 +119,7 @@ static const struct {
 	{ " swiglu_fwd swiglu_bwd add_bias sum_rows dropout ", vary_rows },
 	{ " rope_fwd rope_bwd ", vary_rope },
 	{ " embed_fwd embed_bwd ", vary_embed },
-	{ " xent_max xent_exp xent_grad ", vary_xent },
+	{ " xent_max xent_exp xent_grad xent ", vary_xent },
 	{ " attention_fwd attention_merge attention_bwd ", vary_attention },
 	{ " grouped_fwd grouped_bwd_input grouped_bwd_weight ", vary_groups },
 	{ " route_fwd route_bwd ", vary_experts },
