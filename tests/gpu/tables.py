@@ -1,0 +1,139 @@
+"""The report of make check-gpu as Markdown, from what tests/gpu/report found."""
+
+import statistics
+
+GIB = 2.0**30
+
+# The rows of kernels.c that are attention, as peer.py's command takes them: batch, seq, heads, kv heads, dim.
+ATTENTION = [
+    ("gpt2-50304", "12 heads of 64", "32 1024 12 12 64"),
+    ("llama-1b", "32 heads of 64 over 8", "8 2048 32 8 64"),
+    ("llama-1b", "16 heads of 128 over 4", "8 2048 16 4 128"),
+]
+
+
+def table(head, rows):
+    """Columns but the first are to the right."""
+    out = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
+    return out + ["| " + " | ".join(str(x) for x in row) + " |" for row in rows] + [""]
+
+
+def step_seconds(side):
+    """The median over turns of a turn's median step; None where there is none."""
+    turns = [statistics.median(t["seconds"]) for t in side["turns"] if "error" not in t]
+    return statistics.median(turns) if turns else None
+
+
+def spread(side):
+    turns = sorted(statistics.median(t["seconds"]) for t in side["turns"] if "error" not in t)
+    return f"{1e3 * turns[0]:.2f} to {1e3 * turns[-1]:.2f}"
+
+
+def limit_of(r):
+    return max((r.get("limits", {}).get(side, {}).get("flops", 0) for side in ("muster", "PyTorch")), default=0)
+
+
+def machine(r):
+    m = r["machine"]
+    libraries = ", ".join(f"{name} {version}" for name, version in sorted(m.get("libraries", {}).items()))
+    return [
+        f"- date {m.get('date')}, commit {m.get('commit')}{' with local changes' if m.get('changed') else ''}",
+        f"- {m.get('gpus', 0)} × {m.get('gpu', 'no GPU')}, {m.get('memory', '')}, driver {m.get('driver', 'none')}, {m.get('cores')} cores",
+        f"- nvcc: {m.get('nvcc')}; libraries of python3: {libraries or 'none'}",
+        f"- command: `make check-gpu`{' (toy sizes: no figure below is one)' if r['toy'] else ''}; built by `{m.get('build', 'hand')}`; "
+        f"{r['seconds'].get('all', '?')} s in all",
+        "",
+    ]
+
+
+def checks(r):
+    rows = [(c["name"], c["passed"], c["failed"], c["skipped"], r["seconds"].get(c["name"], ""), c["why"].replace("|", "/")) for c in r["checks"]]
+    return ["## Checks", ""] + table(("part", "passed", "failed", "skipped", "s", "what"), rows)
+
+
+def limits(r):
+    found = r.get("limits", {})
+    if not found:
+        return []
+    rows = [(f"bf16 product of {found['gemm']}², {side}", f"{found[side]['flops'] / 1e12:.1f} TFLOP/s") for side in ("muster", "PyTorch")
+            if "flops" in found.get(side, {})]
+    if "bytes_s" in found.get("copy", {}):
+        rows.append(("copy on the device, read and written", f"{found['copy']['bytes_s'] / 1e12:.3f} TB/s"))
+    return ["## Limits measured in this run", ""] + table(("what", "rate"), rows)
+
+
+def steps(r):
+    out = ["## A step", "",
+           "Sides took turns, five rounds; a turn's steps each end when the device has finished. Step: the median over turns of a turn's median. "
+           "Model FLOPs a token: 6 × the weights of matrix products + causal attention counted as half (`plan/model/model.h`), the same for every side. "
+           "Limit: the faster of the two sides' matrix products above.", ""]
+    for model, sides in r["step"].items():
+        per_token = sides.get("muster", {}).get("opened", {}).get("flops_token")
+        best = min((s for name, side in sides.items() if name != "muster" and (s := step_seconds(side))), default=None)
+        rows = []
+        for name, side in sorted(sides.items()):
+            s = step_seconds(side)
+            if not s:
+                rows.append((name, "", "", "", "", "", "", first_error(side)))
+                continue
+            tokens = side["opened"]["tokens"] / s
+            flops = tokens * per_token if per_token else 0
+            peak = max(t["peak_bytes"] for t in side["turns"] if "error" not in t)
+            rows.append((name, f"{1e3 * s:.2f}", spread(side), f"{tokens:,.0f}", f"{flops / 1e12:.1f}",
+                         f"{100 * flops / limit_of(r):.1f} %" if limit_of(r) else "", f"{best / s:.3f}" if best else "", f"{peak / GIB:.2f}"))
+        out += [f"### {model}", ""] + table(("side", "step, ms", "turns, ms", "tokens/s", "model TFLOP/s", "of the limit", "× the faster PyTorch",
+                                             "peak GiB"), rows)
+    return out if r["step"] else []
+
+
+def first_error(side):
+    errors = [t["error"] for t in [side["opened"]] + side["turns"] if "error" in t]
+    return errors[0].replace("|", "/")[:160] if errors else "no time was left"
+
+
+def memory(r):
+    rows = []
+    for model, sides in r["step"].items():
+        mine = sides.get("muster", {})
+        peaks = {name: max((t["peak_bytes"] for t in side["turns"] if "error" not in t), default=0) for name, side in sides.items()}
+        if not peaks.get("muster") or "planned" not in mine["opened"]:
+            continue
+        p, had = mine["opened"]["planned"], peaks["muster"]
+        others = ", ".join(f"{name[9:]} {peak / GIB:.2f}" for name, peak in sorted(peaks.items()) if name != "muster" and peak)
+        parts = ", ".join(f"{k} {p[k] / GIB:.2f}" for k in ("params", "grads", "optimizer", "activations", "buffers"))
+        rows.append((model, f"{p['total'] / GIB:.2f}", f"{had / GIB:.2f}", f"{100 * (p['total'] / had - 1):+.1f} %", others, parts))
+    return ["## Memory, GiB", "", "What each side's allocator gave out at most; neither counts CUDA's own.", ""] + table(
+        ("model", "planned", "muster", "plan's error", "PyTorch", "planned parts"), rows) if rows else []
+
+
+def kernels(r):
+    limit, copy = limit_of(r), r.get("limits", {}).get("copy", {}).get("bytes_s", 0)
+    rows = []
+    for k in r["kernels"]:
+        if "error" in k:
+            rows.append((k["op"], k["model"], k["what"], "", "", "", k["error"].replace("|", "/")[:80]))
+            continue
+        by = max((k["bytes"] / copy if copy else 0, "copy"), (k["flops"] / limit if limit else 0, "products"))
+        rows.append((k["op"], k["model"], k["what"], f"{1e6 * k['seconds']:.1f}", f"{k['bytes'] / 1e6:.1f}", f"{k['flops'] / 1e9:.1f}" if k["flops"] else "",
+                     f"{100 * by[0] / k['seconds']:.0f} % of {by[1]}"))
+    return ["## Kernels, bf16", "",
+            "Bytes: inputs once, outputs once. Share: the larger of the times that the bytes take at the copy's rate and the FLOPs at the products', over the "
+            "time taken.", ""] + table(("op", "model", "what", "µs", "MB", "GFLOP", "share of its limit"), rows) if rows else []
+
+
+def attention(r):
+    mine = {(k["model"], k["op"], k["what"]): k for k in r["kernels"] if "error" not in k}
+    rows = []
+    for a in r["attention"]:
+        for way, op in (("forward", "attention_fwd"), ("backward", "attention_bwd")):
+            k, theirs = mine.get((a["model"], op, a["what"])), a.get(way + "_s")
+            if k:
+                rows.append((f"{a['what']}, {way}", f"{1e6 * k['seconds']:.1f}", f"{k['flops'] / k['seconds'] / 1e12:.1f}",
+                             f"{1e6 * theirs:.1f}" if theirs else a.get("error", "")[:80], f"{theirs / k['seconds']:.3f}" if theirs else ""))
+    return ["## Attention beside scaled_dot_product_attention", ""] + table(
+        ("attention", "muster, µs", "TFLOP/s", "PyTorch, µs", "× PyTorch"), rows) if rows else []
+
+
+def markdown(r):
+    head = [f"# {r['machine'].get('gpu', 'Toys')}, {r['machine'].get('date', '')}", ""]
+    return "\n".join(head + machine(r) + checks(r) + limits(r) + steps(r) + memory(r) + kernels(r) + attention(r)).rstrip() + "\n"
