@@ -77,6 +77,18 @@ void double_check_memory(const char *who, const void *at, size_t bytes)
 		double_misuse("%s: %zu bytes at %p are not in a buffer of device %d", who, bytes, at, double_device());
 }
 
+bool memory_holds(const void *at, size_t bytes)
+{
+	static const struct buffer *last;
+	if (!in_arena(at))
+		return false;
+	const char *begin = last ? atomic_load(&last->at) : NULL;
+	if (begin && begin != memory && (const char *)at >= begin && (const char *)at + bytes <= begin + last->bytes)
+		return true;
+	last = buffer_of(at, bytes);
+	return last != NULL;
+}
+
 const char *double_memory_word(const void *at)
 {
 	return buffer_of(at, 1) ? "device memory" : in_arena(at) ? "device memory that is freed or was never allocated" :
@@ -192,7 +204,7 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *all)
 
 /* --- Pinned memory ------------------------------------------------------------------------------ */
 
-static bool is_pinned(const void *at, size_t bytes)
+bool memory_pinned(const void *at, size_t bytes)
 {
 	bool found = false;
 	pthread_mutex_lock(&pin_lock);
@@ -208,7 +220,7 @@ enum memory_kind memory_kind_of(const char *who, const void *at, size_t bytes)
 		return MEMORY_DEVICE;
 	if (in_arena(at))
 		double_misuse("%s: %zu bytes at %p are in no buffer", who, bytes, at);
-	return is_pinned(at, bytes) ? MEMORY_PINNED : MEMORY_HOST;
+	return memory_pinned(at, bytes) ? MEMORY_PINNED : MEMORY_HOST;
 }
 
 static cudaError_t pin(void *at, size_t bytes)
@@ -288,7 +300,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void
 {
 	const struct buffer *b = buffer_of(at, 1);
 	memset(a, 0, sizeof *a);
-	a->type = b ? cudaMemoryTypeDevice : is_pinned(at, 1) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
+	a->type = b ? cudaMemoryTypeDevice : memory_pinned(at, 1) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
 	a->device = b ? b->device : 0;
 	a->devicePointer = b ? (void *)(uintptr_t)at : NULL;
 	return cudaSuccess;

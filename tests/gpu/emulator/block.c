@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct emulated_index emulated_grid_dim, emulated_block_dim, emulated_block_idx, emulated_thread_idx;
+struct emulated_now emulated_now;
 struct block emulated_block;
 
 static struct block *const b = &emulated_block;
@@ -38,7 +38,7 @@ uint32_t emulated_dice(uint32_t below)
 static void say(const struct thread *t, const char *fmt, va_list ap)
 {
 	char what[512];
-	const struct emulated_index *at = &emulated_block_idx;
+	const struct emulated_index *at = &emulated_now.block_idx;
 	vsnprintf(what, sizeof what, fmt, ap);
 	double_misuse("kernel %s, block (%u,%u,%u), thread (%u,%u,%u): %s, seed %llu", emulated_name(b->kernel->function),
 		      at->x, at->y, at->z, t->idx.x, t->idx.y, t->idx.z, what, (unsigned long long)emulated_seed());
@@ -127,6 +127,7 @@ void emulated_meet(enum emulated_meeting kind, uint32_t mask, void *mine, void (
 		lanes[i] = mask >> i & 1 ? first[i].mine : NULL;
 	if (together)
 		together(lanes);
+	w->clock += kind == MEET_SYNC;
 	for (int i = 0; i < EMULATED_WARP; i++)
 		if (mask >> i & 1 && i != lane)
 			set_ready(&first[i]);
@@ -145,6 +146,9 @@ void emulated_copy_async(void *to, const void *from)
 		if (!t->copies)
 			abort();
 	}
+	emulated_touch(to, 16, true);
+	if (from)
+		emulated_touch(from, 16, false);
 	memset(to, 0xff, 16);
 	t->copies[t->copy_count++] = (struct pending){ to, from, t->group };
 }
@@ -160,9 +164,12 @@ void emulated_copy_wait(int groups_left)
 	int kept = 0;
 	for (int i = 0; i < t->copy_count; i++) {
 		struct pending *p = &t->copies[i];
-		if (p->group >= t->group - groups_left)
+		if (p->group >= t->group - groups_left) {
 			t->copies[kept++] = *p;
-		else if (p->from)
+			continue;
+		}
+		emulated_touch(p->to, 16, true);
+		if (p->from)
 			memcpy(p->to, p->from, 16);
 		else
 			memset(p->to, 0, 16);
@@ -189,7 +196,8 @@ static void run_thread(struct thread *t)
 		t->fiber = idles ? idle[--idles] : fiber_new(run_threads);
 	t->state = READY;
 	b->now = t;
-	emulated_thread_idx = t->idx;
+	b->stack = fiber_stack(t->fiber, &b->stack_bytes);
+	emulated_now.thread_idx = t->idx;
 	fiber_resume(t->fiber);
 	if (t->state == DONE) {
 		b->done++;
@@ -281,6 +289,7 @@ static void pass_barrier(void)
 		if (!same_place(&b->thread[i].site, &b->thread[0].site))
 			stuck();
 	b->at_barrier = 0;
+	check_barrier();
 	for (int i = 0; i < b->threads; i++)
 		set_ready(&b->thread[i]);
 }
@@ -291,7 +300,7 @@ static void begin_threads(void)
 	memset(b->warp, 0, (size_t)b->warps * sizeof b->warp[0]);
 	for (int i = 0; i < b->threads; i++) {
 		struct thread *t = &b->thread[i];
-		unsigned n = (unsigned)i, x = emulated_block_dim.x, y = emulated_block_dim.y;
+		unsigned n = (unsigned)i, x = emulated_now.block_dim.x, y = emulated_now.block_dim.y;
 		t->idx = (struct emulated_index){ n % x, n / x % y, n / x / y };
 		t->copy_count = t->group = 0;
 		set_ready(t);
@@ -303,6 +312,7 @@ static void run_block(size_t shared)
 {
 	shared_begin(b->kernel, shared);
 	begin_threads();
+	check_block();
 	while (b->done < b->threads) {
 		if (b->ready)
 			run_warps();
@@ -322,6 +332,8 @@ static void on_segv(int signal, siginfo_t *info, void *context)
 	const char *at = info->si_addr;
 	struct sigaction plain = { .sa_handler = SIG_DFL };
 	sigaction(signal, &plain, NULL);
+	if (signal == SIGILL && b->now) /* the compiler's own checks of types end so */
+		emulated_misuse("reads or writes what is not aligned as its type asks, or not in its array");
 	if (!b->now)
 		double_misuse("the host touches %p, which is %s", (const void *)at, double_memory_word(at));
 	emulated_misuse("touches %p, which is %s", (const void *)at, shared_beyond(at) ? "beyond the shared memory of this launch" :
@@ -336,6 +348,7 @@ static void watch_faults(void)
 	sigaltstack(&alternate, NULL);
 	sigaction(SIGSEGV, &act, NULL);
 	sigaction(SIGBUS, &act, NULL);
+	sigaction(SIGILL, &act, NULL);
 }
 
 /* Numbers below count in an order that is drawn: i goes to (start + i step) mod count. */
@@ -358,20 +371,23 @@ static struct order draw_order(uint64_t count)
 }
 
 void emulated_run(const struct emulated_kernel *kernel, struct emulated_index grid, struct emulated_index block, size_t shared,
-		  const void *args)
+		  const void *args, size_t bytes)
 {
 	struct order o = draw_order((uint64_t)grid.x * grid.y * grid.z);
-	emulated_grid_dim = grid;
-	emulated_block_dim = block;
+	emulated_now.grid_dim = grid;
+	emulated_now.block_dim = block;
 	b->kernel = kernel;
 	b->args = args;
+	b->args_bytes = bytes;
 	b->threads = (int)(block.x * block.y * block.z);
 	b->warps = (b->threads + EMULATED_WARP - 1) / EMULATED_WARP;
 	watch_faults();
+	check_launch();
 	for (uint64_t i = 0, at = o.start; i < o.count; i++, at = (at + o.step) % o.count) {
-		emulated_block_idx = (struct emulated_index){ (unsigned)(at % grid.x), (unsigned)(at / grid.x % grid.y),
+		emulated_now.block_idx = (struct emulated_index){ (unsigned)(at % grid.x), (unsigned)(at / grid.x % grid.y),
 							      (unsigned)(at / grid.x / grid.y) };
 		run_block(shared);
 	}
 	b->now = NULL;
+	b->stack_bytes = 0;
 }

@@ -34,6 +34,7 @@ struct meeting {
 
 struct warp {
 	uint32_t ready;
+	uint16_t clock; /* of __syncwarp since the last barrier */
 	int meetings;
 	struct meeting meeting[EMULATED_WARP];
 };
@@ -43,10 +44,13 @@ enum { THREADS_MOST = 1024, WARPS_MOST = THREADS_MOST / EMULATED_WARP };
 struct block {
 	const struct emulated_kernel *kernel;
 	const void *args;
+	size_t args_bytes;
 	int threads, warps, ready, done, at_barrier;
 	struct thread thread[THREADS_MOST];
 	struct warp warp[WARPS_MOST];
-	struct thread *now; /* NULL: no kernel runs */
+	struct thread *now;  /* NULL: no kernel runs */
+	const char *stack;   /* its */
+	size_t stack_bytes;
 };
 
 extern struct block emulated_block;
@@ -63,7 +67,17 @@ const char *emulated_name(const void *function);
 void shared_begin(const struct emulated_kernel *k, size_t bytes);
 /* Ends the process when something was written behind it. */
 void shared_check(void);
-/* Whether the address lies behind (or before) the dynamic shared memory. */
+/* Whether the address lies where dynamic shared memory is, for one that lies in no block's: behind it, or before. */
 bool shared_beyond(const void *at);
+/* Whether the bytes lie in the block's shared memory, static or dynamic. */
+bool shared_holds(const void *at, size_t bytes);
+/* Whether the address lies in the kernel's library: its constants. */
+bool shared_library_holds(const void *at);
+
+/* --- Accesses: what orders them --- */
+
+void check_launch(void);
+void check_block(void);
+void check_barrier(void);
 
 #endif

@@ -34,11 +34,14 @@
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
 
-static const emulated_index &threadIdx = emulated_thread_idx;
-static const emulated_index &blockIdx = emulated_block_idx;
-static const emulated_index &blockDim = emulated_block_dim;
-static const emulated_index &gridDim = emulated_grid_dim;
+static const emulated_index &threadIdx = emulated_now.thread_idx;
+static const emulated_index &blockIdx = emulated_now.block_idx;
+static const emulated_index &blockDim = emulated_now.block_dim;
+static const emulated_index &gridDim = emulated_now.grid_dim;
 static const int warpSize = EMULATED_WARP;
+
+/* What one lane does for the others reaches into their stacks: no accesses of a kernel. */
+#define EMULATED_UNCHECKED __attribute__((no_sanitize("thread")))
 
 #define EMULATED_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 #define EMULATED_HERE emulated_site{ file, line }
@@ -96,7 +99,7 @@ struct emulated_shuffle {
 	int from; /* lane */
 };
 
-inline void emulated_shuffle_all(void *const lanes[EMULATED_WARP])
+EMULATED_UNCHECKED inline void emulated_shuffle_all(void *const lanes[EMULATED_WARP])
 {
 	for (int i = 0; i < EMULATED_WARP; i++) {
 		emulated_shuffle *s = (emulated_shuffle *)lanes[i];
@@ -152,7 +155,7 @@ struct emulated_vote {
 	unsigned all; /* lanes that said yes */
 };
 
-inline void emulated_vote_all(void *const lanes[EMULATED_WARP])
+EMULATED_UNCHECKED inline void emulated_vote_all(void *const lanes[EMULATED_WARP])
 {
 	unsigned all = 0;
 	for (int i = 0; i < EMULATED_WARP; i++)
@@ -196,8 +199,10 @@ template <class T> void __stcg(T *p, T x) { *p = x; }
 template <class T, class F> T emulated_atomic(T *p, F &&f)
 {
 	static_assert(std::is_integral_v<T>, "sums of floating-point numbers would depend on the order");
+	emulated_atomic_begin(p);
 	T old = *p;
 	*p = f(old);
+	emulated_atomic_end();
 	return old;
 }
 

@@ -28,7 +28,10 @@ struct emulated_index {
 };
 
 /* Of the running block and thread; the built-in variables of CUDA are these. */
-extern struct emulated_index emulated_grid_dim, emulated_block_dim, emulated_block_idx, emulated_thread_idx;
+struct emulated_now {
+	struct emulated_index grid_dim, block_dim, block_idx, thread_idx;
+};
+extern struct emulated_now emulated_now;
 
 /* A place in the source, for messages. */
 struct emulated_site {
@@ -57,6 +60,11 @@ void emulated_copy_async(void *to, const void *from);
 void emulated_copy_commit(void);
 void emulated_copy_wait(int groups_left);
 
+/* An access of the running thread; one that may not be ends the process. Between emulated_atomic_begin and _end it is atomic. */
+void emulated_touch(const void *at, size_t bytes, bool write);
+void emulated_atomic_begin(const void *at);
+void emulated_atomic_end(void);
+
 /* The misuse of the running thread. */
 __attribute__((noreturn, format(printf, 1, 2))) void emulated_misuse(const char *fmt, ...);
 
@@ -73,7 +81,7 @@ cudaError_t emulated_launch(const cudaLaunchConfig_t *config, const struct emula
 
 /* Runs a grid now (the runtime's step). */
 void emulated_run(const struct emulated_kernel *kernel, struct emulated_index grid, struct emulated_index block, size_t shared,
-		  const void *args);
+		  const void *args, size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -11,7 +11,8 @@ enum { STACK = 128 << 10, PAGE = 4096, COLOURS = 32, LINE = 128, STACKS = 2048 }
 static char *guards[STACKS];
 static int stacks;
 
-static char *stack_new(void)
+/* Its top. */
+static char *stack_new(const char **begin)
 {
 	char *low = mmap(NULL, STACK + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (low == MAP_FAILED || mprotect(low, PAGE, PROT_NONE) < 0)
@@ -19,6 +20,7 @@ static char *stack_new(void)
 	int i = stacks++;
 	if (i < STACKS)
 		guards[i] = low;
+	*begin = low + PAGE;
 	return low + PAGE + STACK - (ptrdiff_t)(i % COLOURS) * LINE;
 }
 
@@ -34,6 +36,7 @@ int fiber_overflowed(const void *at)
 
 struct fiber {
 	void *here, *there; /* stack pointers of the fiber and of who resumed it, while they do not run */
+	const char *stack;
 };
 
 /* Saves what a call must keep and the stack pointer, and takes up another's. */
@@ -81,7 +84,7 @@ struct fiber *fiber_new(void (*body)(void))
 	struct fiber *f = calloc(1, sizeof *f);
 	if (!f)
 		abort();
-	uintptr_t *frame = (uintptr_t *)stack_new() - FRAME;
+	uintptr_t *frame = (uintptr_t *)stack_new(&f->stack) - FRAME;
 	frame[RETURN] = (uintptr_t)body;
 	f->here = frame;
 	return f;
@@ -103,6 +106,7 @@ void fiber_suspend(struct fiber *f)
 
 struct fiber {
 	ucontext_t here, there;
+	const char *stack;
 };
 
 struct fiber *fiber_new(void (*body)(void))
@@ -110,7 +114,7 @@ struct fiber *fiber_new(void (*body)(void))
 	struct fiber *f = calloc(1, sizeof *f);
 	if (!f || getcontext(&f->here) < 0)
 		abort();
-	char *top = stack_new();
+	char *top = stack_new(&f->stack);
 	f->here.uc_stack.ss_sp = top - STACK / 2;
 	f->here.uc_stack.ss_size = STACK / 2;
 	makecontext(&f->here, body, 0);
@@ -128,3 +132,9 @@ void fiber_suspend(struct fiber *f)
 }
 
 #endif
+
+const char *fiber_stack(const struct fiber *f, size_t *bytes)
+{
+	*bytes = STACK;
+	return f->stack;
+}

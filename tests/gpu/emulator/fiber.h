@@ -7,6 +7,8 @@
 #ifndef MUSTER_TESTS_GPU_FIBER_H
 #define MUSTER_TESTS_GPU_FIBER_H
 
+#include <stddef.h>
+
 struct fiber;
 
 /* A fiber that runs `body` when it is first resumed; body must not return. Ends the process when there is no memory. */
@@ -15,6 +17,8 @@ struct fiber *fiber_new(void (*body)(void));
 void fiber_resume(struct fiber *f);
 /* Back to where f was resumed. */
 void fiber_suspend(struct fiber *f);
+/* Its stack's lowest address, and how large it is. */
+const char *fiber_stack(const struct fiber *f, size_t *bytes);
 /* Whether the address lies in the page that no stack of a fiber may grow into. */
 int fiber_overflowed(const void *at);
 

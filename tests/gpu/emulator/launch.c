@@ -88,14 +88,14 @@ static void check(const cudaLaunchConfig_t *c, const void *function)
 struct launch {
 	struct emulated_kernel kernel;
 	struct emulated_index grid, block;
-	size_t shared;
+	size_t shared, bytes;
 	max_align_t args[];
 };
 
 static bool run_launch(void *arg)
 {
 	const struct launch *l = arg;
-	emulated_run(&l->kernel, l->grid, l->block, l->shared, l->args);
+	emulated_run(&l->kernel, l->grid, l->block, l->shared, l->args, l->bytes);
 	return true;
 }
 
@@ -105,7 +105,7 @@ cudaError_t emulated_launch(const cudaLaunchConfig_t *c, const struct emulated_k
 	size_t whole = sizeof(struct launch) + bytes;
 	struct launch *l = malloc(whole);
 	*l = (struct launch){ *kernel, { c->gridDim.x, c->gridDim.y, c->gridDim.z }, { c->blockDim.x, c->blockDim.y, c->blockDim.z },
-			      c->dynamicSmemBytes };
+			      c->dynamicSmemBytes, bytes };
 	memcpy(l->args, args, bytes);
 	cudaError_t rc = double_queue_copy(c->stream, run_launch, l, whole);
 	free(l);

@@ -75,12 +75,49 @@ static __global__ void copies_askew(const char *from)
 	cp_async16_zfill(dynamic_shared<char>(), from + 8, true);
 }
 
+static __global__ void reads_four(float *out, const float *in)
+{
+	*(float4 *)out = *(const float4 *)in;
+}
+
+static __global__ void leaves_its_array(int i, float *out)
+{
+	__shared__ float x[THREADS];
+	x[threadIdx.x] = 1;
+	__syncthreads();
+	out[threadIdx.x] = x[i + (int)threadIdx.x];
+}
+
 static __global__ void recurses_on_stack()
 {
 	char much[256 << 10];
 	volatile char *at = much;
 	for (int i = 0; i < 256 << 10; i += 1024)
 		at[(256 << 10) - 1 - i] = 1;
+}
+
+static void reads_host()
+{
+	float x[4] = { 0 }, *y;
+	cudaMalloc((void **)&y, 100);
+	start(nullptr, reads_four, 1, 1, 0, y, (const float *)x);
+	cudaDeviceSynchronize();
+}
+
+static void reads_unaligned()
+{
+	float *y;
+	cudaMalloc((void **)&y, 100);
+	start(nullptr, reads_four, 1, 1, 0, y, (const float *)y + 1);
+	cudaDeviceSynchronize();
+}
+
+static void out_of_array()
+{
+	float *y;
+	cudaMalloc((void **)&y, THREADS * sizeof *y);
+	start(nullptr, leaves_its_array, 1, THREADS, 0, 1, y);
+	cudaDeviceSynchronize();
 }
 
 static void shared_behind() { run(writes_shared, 1024); }
@@ -177,8 +214,11 @@ extern "C" const struct misuse_scene misuse_scenes[] = {
 	{ [] { run(not_in_mask); }, "mask 0000ffff is without the lane itself" },
 	{ [] { run(from_outside); }, "takes the value of lane 20, which is not in the mask" },
 	{ shared_behind, "beyond the shared memory of this launch" },
-	{ shared_before, "this block has written before the 1024 bytes" },
-	{ shared_soon_behind, "this block has written behind the 1000 bytes" },
+	{ shared_before, "beyond the shared memory of this launch" },
+	{ shared_soon_behind, "beyond the shared memory of this launch" },
+	{ reads_host, "which are memory of the host" },
+	{ reads_unaligned, "not aligned as its type asks" },
+	{ out_of_array, "not in its array" },
 	{ much_stack, "beyond the emulator's stack" },
 	{ freed, "device memory that is freed" },
 	{ far_behind, "device memory that is freed or was never" },

@@ -69,6 +69,25 @@ static bool warps(bool whole) { return reverses(neighbours, whole, THREADS - 1);
 static bool again(bool whole) { return reverses(rounds, whole, THREADS - 1); }
 static bool lanes(bool whole) { return reverses(inside_warps, whole, LANES - 1); }
 
+/* Blocks of a launch: each writes its own number, or the next one's. */
+static __global__ void across_blocks(int *out, bool whole)
+{
+	int i = (int)(whole ? blockIdx.x : (blockIdx.x + threadIdx.x) % gridDim.x);
+	if (threadIdx.x < 2)
+		out[THREADS * i + (int)(whole ? threadIdx.x : 0)] = (int)blockIdx.x;
+}
+
+static bool blocks(bool whole)
+{
+	both<int, 4 * THREADS> out;
+	bool right = true;
+	start(nullptr, across_blocks, 4, LANES, 0, out.device, whole);
+	out.get();
+	for (int i = 0; i < 4; i++)
+		right &= out.host[THREADS * i] == i;
+	return right;
+}
+
 /* --- What was never written ---------------------------------------------------------------------- */
 
 static __global__ void sum_shared(float *out, bool whole)
@@ -186,13 +205,14 @@ static bool reused_source(bool whole)
 }
 
 extern "C" const struct race_scene race_scenes[] = {
-	{ "a barrier between writing and reading", barrier },
-	{ "a barrier of the block between warps", warps },
-	{ "a barrier between reading and writing again", again },
-	{ "__syncwarp between lanes", lanes },
-	{ "shared memory that somebody wrote", unwritten },
-	{ "the wait for an asynchronous copy", copies },
-	{ "an event between streams", event_between },
-	{ "a wait before pinned memory is used again", reused_source },
+	{ "a barrier between writing and reading", barrier, true },
+	{ "a barrier of the block between warps", warps, true },
+	{ "a barrier between reading and writing again", again, true },
+	{ "__syncwarp between lanes", lanes, true },
+	{ "an array of its own for each block", blocks, true },
+	{ "shared memory that somebody wrote", unwritten, false },
+	{ "the wait for an asynchronous copy", copies, false },
+	{ "an event between streams", event_between, false },
+	{ "a wait before pinned memory is used again", reused_source, false },
 };
 extern "C" const int race_scene_count = sizeof race_scenes / sizeof *race_scenes;

@@ -22,6 +22,7 @@ extern const int misuse_scene_count;
 struct race_scene {
 	const char *name;
 	bool (*run)(bool whole);
+	bool seen; /* as a race, too */
 };
 extern const struct race_scene race_scenes[];
 extern const int race_scene_count;

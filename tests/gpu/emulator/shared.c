@@ -25,8 +25,11 @@ static void make_room(void)
 		abort();
 }
 
+static const char *library, *library_end;
+
 struct search {
 	const char *anchor;
+	const char *low, *high; /* of the library */
 	char *at;
 	size_t bytes;
 };
@@ -43,6 +46,14 @@ static int find_statics(struct dl_phdr_info *info, size_t size, void *arg)
 			s->bytes = p->p_memsz;
 		}
 	}
+	for (int i = 0; i < info->dlpi_phnum && s->at; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		const char *from = (const char *)info->dlpi_addr + p->p_vaddr;
+		if (p->p_type != PT_LOAD)
+			continue;
+		s->low = !s->low || from < s->low ? from : s->low;
+		s->high = from + p->p_memsz > s->high ? from + p->p_memsz : s->high;
+	}
 	return s->at != NULL;
 }
 
@@ -56,6 +67,8 @@ void shared_begin(const struct emulated_kernel *k, size_t bytes)
 		dl_iterate_phdr(find_statics, &s);
 		statics = s.at;
 		static_bytes = s.bytes;
+		library = s.low;
+		library_end = s.high;
 		last_function = k->function;
 		last_thread = pthread_self();
 	}
@@ -87,5 +100,16 @@ void shared_check(void)
 bool shared_beyond(const void *at)
 {
 	const char *p = at;
-	return room && ((p >= room && p < room + PAGE) || (p >= room + PAGE + MOST && p < room + 2 * PAGE + MOST));
+	return room && p >= room && p < room + 2 * PAGE + MOST;
+}
+
+bool shared_holds(const void *at, size_t bytes)
+{
+	const char *p = at;
+	return (p >= dynamic && p + bytes <= dynamic + dynamic_bytes) || (p >= statics && p + bytes <= statics + static_bytes);
+}
+
+bool shared_library_holds(const void *at)
+{
+	return (const char *)at >= library && (const char *)at < library_end;
 }

@@ -28,12 +28,14 @@ template <int LEFT> void cp_async_wait()
 inline void ldmatrix_x4(uint32_t (&r)[4], const void *row, EMULATED_SITE)
 {
 	emulated_matrix m = { (const uint16_t *)row, r };
+	emulated_touch(row, 16, false);
 	emulated_meet(MEET_LDMATRIX, 0xffffffff, &m, emulated_ldmatrix_x4, EMULATED_HERE);
 }
 
 inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row, EMULATED_SITE)
 {
 	emulated_matrix m = { (const uint16_t *)row, r };
+	emulated_touch(row, 16, false);
 	emulated_meet(MEET_LDMATRIX_TRANS, 0xffffffff, &m, emulated_ldmatrix_x4_trans, EMULATED_HERE);
 }
 

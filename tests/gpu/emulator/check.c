@@ -1,0 +1,218 @@
+/*
+ * Every access of a kernel, as the compiler reports it (-fsanitize=thread, whose library this stands for): to memory that a kernel may touch,
+ * aligned, and in no race with another thread.
+ *
+ * A race is two accesses of two bytes, one of them a write, that nothing puts in order: threads of a block are ordered by
+ * __syncthreads, lanes of a warp by __syncwarp too (shuffles and votes order no memory), blocks of a launch by nothing. Atomic accesses race
+ * with none; a block that has made one on device memory is not held against other blocks any more, as it may know that they
+ * are over. What is remembered is a table of the last accesses: an old one may be forgotten, none is made up. MUSTER_EMULATE_RACES=0 looks for
+ * no races.
+ */
+#include "tests/gpu/emulator/block.h"
+
+#include "tests/gpu/doubles/inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CELLS = 1 << 21, NOBODY = 0xffff };
+
+/* Two bytes. */
+struct cell {
+	uint32_t tag;                     /* of the address */
+	uint32_t written, read;           /* stamps of the last accesses */
+	uint32_t shared;                  /* the launch in which two blocks read it */
+	uint16_t writer, reader, another; /* threads; another: who read it since the reader did */
+	uint16_t write_clock, read_clock; /* of their warps */
+	uint16_t unused;
+};
+
+static struct cell cells[CELLS];
+static uint32_t stamp, launch_stamp, block_stamp; /* each barrier, block and launch begins a new one */
+static int atomics;
+static bool knows_others, watching;
+
+void check_launch(void)
+{
+	const char *said = getenv("MUSTER_EMULATE_RACES");
+	watching = !said || *said != '0';
+	launch_stamp = ++stamp;
+}
+
+void check_block(void)
+{
+	block_stamp = ++stamp;
+	knows_others = false;
+}
+
+void check_barrier(void)
+{
+	stamp++;
+	for (int i = 0; i < emulated_block.warps; i++)
+		emulated_block.warp[i].clock = 0;
+}
+
+void emulated_atomic_begin(const void *at)
+{
+	atomics++;
+	knows_others |= !shared_holds(at, 1);
+}
+
+void emulated_atomic_end(void)
+{
+	atomics--;
+}
+
+/* --- Races --------------------------------------------------------------------------------- */
+
+__attribute__((noreturn)) static void race(const void *at, bool write, const char *did, int other)
+{
+	char who[40] = "another block";
+	if (other >= 0)
+		snprintf(who, sizeof who, "thread %d of the block", other);
+	emulated_misuse("%s %p (%s), which %s %s with nothing in between that orders them", write ? "writes" : "reads", at,
+			shared_holds(at, 1) ? "shared memory" : double_memory_word(at), who, did);
+}
+
+/* Whether something orders an access of `other`, in this stamp, before one of thread t. */
+static bool ordered(int other, uint16_t clock, int t)
+{
+	return other == t || (other / EMULATED_WARP == t / EMULATED_WARP && clock < emulated_block.warp[t / EMULATED_WARP].clock);
+}
+
+static void against_write(const struct cell *c, const void *at, bool write, int t, uint32_t since)
+{
+	if (c->written < since)
+		return;
+	if (c->written < block_stamp && !knows_others)
+		race(at, write, "wrote", -1);
+	if (c->written == stamp && !ordered(c->writer, c->write_clock, t))
+		race(at, write, "wrote", c->writer);
+}
+
+static void against_reads(const struct cell *c, const void *at, int t, uint32_t since)
+{
+	if (c->read < since)
+		return;
+	if (((c->shared == launch_stamp && since == launch_stamp) || c->read < block_stamp) && !knows_others)
+		race(at, true, "reads", -1);
+	if (c->read == stamp && !ordered(c->reader, c->read_clock, t))
+		race(at, true, "reads", c->reader);
+	if (c->read == stamp && c->another != NOBODY && !ordered(c->another, c->read_clock, t))
+		race(at, true, "reads", c->another);
+}
+
+/* Keeps a reader of another warp where there is one. */
+static void note_read(struct cell *c, int t, uint16_t clock)
+{
+	if (c->read >= launch_stamp && c->read < block_stamp)
+		c->shared = launch_stamp;
+	if (c->read != stamp || (ordered(c->reader, c->read_clock, t) && (c->another == NOBODY || ordered(c->another, c->read_clock, t)))) {
+		c->reader = (uint16_t)t;
+		c->another = NOBODY;
+	} else if (c->another == NOBODY || c->another / EMULATED_WARP == c->reader / EMULATED_WARP) {
+		c->another = (uint16_t)t;
+	}
+	c->read = stamp;
+	c->read_clock = clock;
+}
+
+/* since: accesses before it do not matter. */
+static void touch_cell(uintptr_t at, bool write, int t, uint32_t since)
+{
+	struct cell *c = &cells[at / 2 % CELLS];
+	uint32_t tag = (uint32_t)(at / 2 / CELLS);
+	uint16_t clock = emulated_block.warp[t / EMULATED_WARP].clock;
+	if (c->tag != tag)
+		*c = (struct cell){ .tag = tag };
+	against_write(c, (const void *)at, write, t, since);
+	if (!write) {
+		note_read(c, t, clock);
+		return;
+	}
+	against_reads(c, (const void *)at, t, since);
+	c->written = stamp;
+	c->writer = (uint16_t)t;
+	c->write_clock = clock;
+}
+
+/* --- Whose memory it is ------------------------------------------------------------------------ */
+
+static bool within(const char *at, size_t bytes, const void *from, size_t room)
+{
+	return at >= (const char *)from && at + bytes <= (const char *)from + room;
+}
+
+static void touch(const void *address, size_t bytes, bool write, size_t align)
+{
+	struct block *b = &emulated_block;
+	const char *at = address, *here = __builtin_frame_address(0);
+	if (within(at, bytes, b->stack, b->stack_bytes) || !within(here, 1, b->stack, b->stack_bytes))
+		return; /* the thread's own, or code of the host */
+	if ((uintptr_t)at % align)
+		emulated_misuse("%s %zu bytes at %p, which is not aligned", write ? "writes" : "reads", bytes, address);
+	bool shared = shared_holds(at, bytes), may_race = shared || memory_holds(at, bytes);
+	if (!may_race && (write || !(within(at, bytes, b->args, b->args_bytes) || shared_library_holds(at) ||
+				     within(at, bytes, &emulated_now, sizeof emulated_now))) &&
+	    !memory_pinned(at, bytes))
+		emulated_misuse("%s %zu bytes at %p, which are %s", write ? "writes" : "reads", bytes, address,
+				shared_beyond(at) ? "beyond the shared memory of this launch" : double_memory_word(at));
+	if (!may_race || !watching || atomics || bytes < 2)
+		return;
+	int t = (int)(b->now - b->thread);
+	for (uintptr_t p = (uintptr_t)at; p < (uintptr_t)at + bytes; p += 2)
+		touch_cell(p, write, t, shared ? block_stamp : launch_stamp);
+}
+
+void emulated_touch(const void *at, size_t bytes, bool write)
+{
+	touch(at, bytes, write, 1);
+}
+
+/* --- What the compiler calls: of 16 bytes it knows 8 to be aligned, and has the rest checked where they are taken ------- */
+
+#define CALLED(N)                                         \
+	void __tsan_read##N(void *at);                    \
+	void __tsan_write##N(void *at);                   \
+	void __tsan_unaligned_read##N(void *at);          \
+	void __tsan_unaligned_write##N(void *at);         \
+	void __tsan_read##N(void *at)                     \
+	{                                                 \
+		touch(at, N, false, N < 8 ? N : 8);              \
+	}                                                 \
+	void __tsan_write##N(void *at)                    \
+	{                                                 \
+		touch(at, N, true, N < 8 ? N : 8);               \
+	}                                                 \
+	void __tsan_unaligned_read##N(void *at)           \
+	{                                                 \
+		emulated_touch(at, N, false);             \
+	}                                                 \
+	void __tsan_unaligned_write##N(void *at)          \
+	{                                                 \
+		emulated_touch(at, N, true);              \
+	}
+CALLED(1)
+CALLED(2)
+CALLED(4)
+CALLED(8)
+CALLED(16)
+
+void __tsan_init(void);
+void __tsan_read_range(void *at, size_t bytes);
+void __tsan_write_range(void *at, size_t bytes);
+
+void __tsan_init(void)
+{
+}
+
+void __tsan_read_range(void *at, size_t bytes)
+{
+	emulated_touch(at, bytes, false);
+}
+
+void __tsan_write_range(void *at, size_t bytes)
+{
+	emulated_touch(at, bytes, true);
+}
