@@ -70,20 +70,49 @@ static void add_run(struct boxes *b, const struct ckpt_tensor *like, const struc
 	}
 }
 
-/* Elements [lo, hi) of the piece, of all its tensors. */
-static void add_piece(struct boxes *b, const struct state_view *view, const struct piece *piece, int64_t lo, int64_t hi)
+/* Elements [lo, hi) of the piece, of all its tensors. there: those that are not the host's. */
+static void add_piece(struct boxes *b, const struct state_view *view, const struct ckpt_memory *there, const struct piece *piece, int64_t lo, int64_t hi)
 {
 	enum job_optimizer kind = optim_kind(view->optim);
 	for (int i = 0; i < n_tensors(kind); i++) {
-		float *data = i ? optim_moment(view->optim, i - 1) + piece->at : piece->master;
 		struct ckpt_tensor like;
 		name_tensor(piece->param, kind, i, &like);
-		add_run(b, &like, piece->param, piece->first + lo, hi - lo, data + lo);
+		like.there = state_on_host(view, i) ? NULL : there;
+		add_run(b, &like, piece->param, piece->first + lo, hi - lo, state_at(view, piece, i) + lo);
 	}
 }
 
+/* --- Tensors in a device's memory --------------------------------------------------- */
+
+static int get(void *arg, void *to, const void *from, size_t bytes, struct err *e)
+{
+	return kern_get(arg, to, from, bytes, e);
+}
+
+static int put(void *arg, void *to, const void *from, size_t bytes, struct err *e)
+{
+	(void)e;
+	kern_put(arg, to, from, bytes);
+	return 0;
+}
+
+static void *take(void *arg, size_t bytes)
+{
+	return kern_host_alloc(arg, bytes);
+}
+
+static void give_back(void *arg, void *p)
+{
+	kern_host_free(arg, p);
+}
+
+static struct ckpt_memory memory_of(const struct state_view *view)
+{
+	return (struct ckpt_memory){ .get = get, .put = put, .take = take, .give_back = give_back, .arg = store_kern(view->store) };
+}
+
 /* The boxes of all pieces, or of what this rank counts of them. The list is to be freed. */
-static int list_boxes(const struct state_view *view, bool counted, struct boxes *out, struct err *e)
+static int list_boxes(const struct state_view *view, const struct ckpt_memory *there, bool counted, struct boxes *out, struct err *e)
 {
 	int n;
 	const struct piece *pieces = store_pieces(view->store, &n);
@@ -91,7 +120,7 @@ static int list_boxes(const struct state_view *view, bool counted, struct boxes 
 	if (!b.list)
 		return err_set(e, ERR_NOMEM, "checkpoint: no memory for a list of %d pieces", n);
 	for (int i = 0; i < n; i++)
-		add_piece(&b, view, &pieces[i], counted ? pieces[i].count_lo : 0, counted ? pieces[i].count_hi : pieces[i].count);
+		add_piece(&b, view, there, &pieces[i], counted ? pieces[i].count_lo : 0, counted ? pieces[i].count_hi : pieces[i].count);
 	*out = b;
 	return 0;
 }
@@ -133,7 +162,8 @@ static int load(const char *path, json_t *model, const struct state_view *view, 
 	enum job_optimizer kind = optim_kind(view->optim);
 	struct ckpt_state s, other;
 	struct boxes b;
-	if (list_boxes(view, false, &b, e))
+	struct ckpt_memory there = memory_of(view);
+	if (list_boxes(view, &there, false, &b, e))
 		return -1;
 	int rc = ckpt_load(path, model, &s, b.list, b.n, view->watch, e);
 	free(b.list);
@@ -150,7 +180,8 @@ int state_save(struct ckpt_writer *w, const struct ckpt_state *at, const struct 
 {
 	struct ckpt_state s = *at;
 	struct boxes b;
-	if (list_boxes(view, true, &b, e))
+	struct ckpt_memory there = memory_of(view);
+	if (optim_settle(view->optim, e) || list_boxes(view, &there, true, &b, e))
 		return -1;
 	snprintf(s.optimizer, sizeof s.optimizer, "%s", optim_name(optim_kind(view->optim)));
 	int rc = ckpt_save(w, &s, b.list, b.n, e);
@@ -294,18 +325,6 @@ static int try_load(struct comm *world, const char *path, json_t *model, const s
 	return all.code == ERR_CORRUPT ? 0 : -1;
 }
 
-/* What a failed attempt has read must not stay: moments begin at zero. */
-static void forget(const struct state_view *view)
-{
-	int n;
-	const struct piece *pieces = store_pieces(view->store, &n);
-	size_t bytes = (size_t)store_owned(view->store) * sizeof(float);
-	for (int i = 0; i < n; i++)
-		memset(pieces[i].master, 0, (size_t)pieces[i].count * sizeof(float));
-	for (int i = 0; optim_moment(view->optim, i); i++)
-		memset(optim_moment(view->optim, i), 0, bytes);
-}
-
 int state_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
 		 const struct state_view *view, struct ckpt_state *at, struct err *e)
 {
@@ -322,7 +341,7 @@ int state_resume(struct comm *world, const char *wish, const char *dir, json_t *
 			return -1;
 		struct err mine = ERR_INIT;
 		struct verdict all;
-		forget(view);
+		state_clear(view); /* what a failed attempt has read must not stay: moments begin at zero */
 		rc = comm_rank(world) == 0 ? set_aside(path, &mine) : 0;
 		if (agree(world, rc, &mine, &all, e))
 			return -1;

@@ -14,21 +14,13 @@
 #define MUSTER_AGENT_STATE_H
 
 #include "agent/ckpt/ckpt.h"
-#include "agent/optim/optim.h"
-#include "agent/parallel/store.h"
+#include "agent/view.h"
 #include "base/err.h"
 #include "libcomm/comm.h"
 #include "plan/job/job.h"
 #include "plan/model/model.h"
 
 #include <jansson.h>
-
-/* A rank's training state in memory. */
-struct state_view {
-	struct store *store;
-	struct optim *optim;
-	const struct ckpt_watch *watch; /* hears of each piece that is loaded into it; NULL: nobody */
-};
 
 /* What must be equal for a checkpoint to be loaded: family and sizes. A new reference. */
 json_t *state_model(const struct model_shape *s);
@@ -37,9 +29,6 @@ int state_model_job(json_t *model, struct job *out, struct err *e);
 
 /* Where the job's checkpoints are: checkpoint.dir, or ckpt in the run folder. */
 int state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e);
-
-/* Collective over the store's groups. The parameters of the job's beginning (model_init), published. */
-int state_init(const struct state_view *view, const struct model_shape *s, uint64_t seed, struct err *e);
 
 /* Collective. Finds the state to go on from, fills the view's masters and moments, publishes the parameters, sets *at: 1; or 0 when
  * the run is at its beginning (then state_init). The newest good checkpoint in `dir` comes first, so that the same command goes on after

@@ -87,6 +87,16 @@ static double replicas_waited(const struct trainer *t)
 	return store_waited(engine_store(t->engine)) + (t->server ? server_waited(t->server) : 0);
 }
 
+/* A device has the sum of the gradients' squares to do before anybody waits for the loss. */
+static int passes(struct trainer *t, const struct engine_batch *batch, double *loss, struct err *e)
+{
+	if (engine_passes(t->engine, batch, e))
+		return -1;
+	if (t->optim)
+		optim_square(t->optim);
+	return engine_loss(t->engine, loss, e);
+}
+
 static int train_step(struct trainer *t, struct err *e)
 {
 	struct control *control = t->env->control;
@@ -99,7 +109,7 @@ static int train_step(struct trainer *t, struct err *e)
 		return -1;
 	batch.loss_scale = t->scaler.scale;
 	r.data_s = phases_lap(&t->spent, "data", &since);
-	if (engine_step(t->engine, &batch, &r.loss, e))
+	if (passes(t, &batch, &r.loss, e))
 		return err_prefix(e, "step %lld", (long long)step + 1);
 	phases_lap(&t->spent, "step", &since);
 	double waited = replicas_waited(t);

@@ -4,8 +4,9 @@
 
 #include <math.h>
 
-/* An fp32 number; a token; the scratch that 2-byte storage takes on a processor, a thread (kernels/ops.h, KERN_NARROW_LANE). */
-enum { ELEMENT = 4, TOKEN = 4, NARROW_LANE = 16 << 20 };
+/* An fp32 number; a token; the scratch that 2-byte storage takes on a processor, a thread (kernels/ops.h, KERN_NARROW_LANE); what the
+ * operations on a GPU take whatever the shapes (kernels/cuda): scratch and the workspace of products. */
+enum { ELEMENT = 4, TOKEN = 4, NARROW_LANE = 16 << 20, CUDA_FIXED = (64 + 32) << 20 };
 
 /* --- Activations ---------------------------------------------------------------- */
 
@@ -139,6 +140,8 @@ static double token_bytes(const struct job *job, int micros)
 double memory_rest(const struct job *job, int micros, int threads)
 {
 	bool narrow = job->precision.dtype != DTYPE_FP32 && job->job.device == DEVICE_CPU;
+	if (job->job.device == DEVICE_CUDA) /* tokens wait in the host's memory */
+		return CUDA_FIXED;
 	return token_bytes(job, micros) + (narrow ? (double)NARROW_LANE * (threads ? threads : 1) : 0);
 }
 
@@ -153,6 +156,8 @@ void memory_state(const struct job *job, const int64_t elements[UNIT_KINDS], con
 	r->grads = z.grads;
 	r->optimizer = job->offload.optimizer ? 0 : z.masters + ELEMENT * moments * z.owned;
 	r->buffers = z.gather + z.reduce;
+	if (job->offload.optimizer && job->job.device == DEVICE_CUDA)
+		r->buffers += zero_staged_bytes(moments + (z.masters > 0));
 }
 
 static void state_memory(const struct job *job, const struct model_shape *m, const struct layout *l, const struct share *share, bool saves,

@@ -33,6 +33,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Memory that is not the host's: copies out of it and into it, and memory of the host that copies go fast from and to (NULL: there is none). */
+struct ckpt_memory {
+	int (*get)(void *arg, void *to, const void *from, size_t bytes, struct err *e);
+	int (*put)(void *arg, void *to, const void *from, size_t bytes, struct err *e);
+	void *(*take)(void *arg, size_t bytes);
+	void (*give_back)(void *arg, void *p);
+	void *arg;
+};
+
 /* A box of a global tensor in this rank's memory: row-major, dense, fp32. */
 struct ckpt_tensor {
 	char name[96];        /* "layers.0.attn.q.weight", "optim.m.layers.0.attn.q.weight" */
@@ -40,6 +49,7 @@ struct ckpt_tensor {
 	int64_t shape[2];     /* global */
 	int64_t lo[2], hi[2]; /* the box */
 	float *data;
+	const struct ckpt_memory *there; /* where data is; NULL: in the host's memory. Borrowed for the call. */
 	bool moment;          /* the optimizer's: a checkpoint of CKPT_NO_OPTIMIZER lacks it, and loading leaves data as it is */
 };
 

@@ -3,6 +3,7 @@
 #include "agent/ckpt/read.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int check_box(const struct manifest_tensor *have, const struct ckpt_tensor *want, struct err *e)
@@ -36,6 +37,43 @@ static bool any_touches(const struct manifest_slice *s, const struct ckpt_tensor
 	return false;
 }
 
+static size_t box_bytes(const struct ckpt_tensor *t)
+{
+	size_t n = sizeof(float);
+	for (int i = 0; i < t->dims; i++)
+		n *= (size_t)(t->hi[i] - t->lo[i]);
+	return n;
+}
+
+static int read_slices(struct reader *r, const struct manifest_tensor *have, const struct ckpt_tensor *t, int n, struct err *e)
+{
+	for (int64_t i = 0; i < have->n; i++)
+		if (any_touches(&have->slices[i], t, n) && reader_slice(r, have, &have->slices[i], t, n, e))
+			return -1;
+	return 0;
+}
+
+/* Through boxes of the host's memory, which are whole when all slices have been read. */
+static int read_there(struct reader *r, const struct manifest_tensor *have, const struct ckpt_tensor *t, int n, struct err *e)
+{
+	struct ckpt_tensor here[n];
+	int rc = 0;
+	memcpy(here, t, (size_t)n * sizeof *here);
+	for (int i = 0; i < n; i++) {
+		here[i].data = malloc(box_bytes(&t[i]) + 1);
+		if (!here[i].data)
+			rc = err_set(e, ERR_NOMEM, "tensor %.95s: no memory for %zu bytes of it; close other programs", t->name, box_bytes(&t[i]));
+	}
+	if (!rc)
+		rc = read_slices(r, have, here, n, e);
+	for (int i = 0; i < n; i++) {
+		if (!rc)
+			rc = t[i].there->put(t[i].there->arg, t[i].data, here[i].data, box_bytes(&t[i]), e);
+		free(here[i].data);
+	}
+	return rc;
+}
+
 static int load_tensor(struct reader *r, const struct manifest *m, const struct ckpt_tensor *t, int n, struct err *e)
 {
 	const struct manifest_tensor *have = manifest_find(m, t->name);
@@ -46,10 +84,7 @@ static int load_tensor(struct reader *r, const struct manifest *m, const struct 
 	for (int i = 0; i < n; i++)
 		if (check_box(have, &t[i], e))
 			return -1;
-	for (int64_t i = 0; i < have->n; i++)
-		if (any_touches(&have->slices[i], t, n) && reader_slice(r, have, &have->slices[i], t, n, e))
-			return -1;
-	return 0;
+	return t->there ? read_there(r, have, t, n, e) : read_slices(r, have, t, n, e);
 }
 
 static int load_tensors(const char *path, const struct manifest *m, const struct ckpt_tensor *tensors, int n,

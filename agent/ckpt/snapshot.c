@@ -29,7 +29,35 @@ static int count_elements(const struct ckpt_tensor *t, int64_t *count, struct er
 	return 0;
 }
 
-static int make_room(struct snapshot *s, size_t bytes, int n, struct err *e)
+static void free_buffer(struct snapshot *s)
+{
+	if (s->memory.give_back)
+		s->memory.give_back(s->memory.arg, s->buffer);
+	else
+		free(s->buffer);
+	s->memory = (struct ckpt_memory){ 0 };
+	s->buffer = NULL;
+	s->cap = 0;
+}
+
+static void take_buffer(struct snapshot *s, size_t bytes, const struct ckpt_memory *there)
+{
+	s->buffer = there && there->take ? there->take(there->arg, bytes) : NULL;
+	if (s->buffer)
+		s->memory = *there;
+	else
+		s->buffer = malloc(bytes);
+}
+
+static const struct ckpt_memory *memory_of(const struct ckpt_tensor *tensors, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (tensors[i].there)
+			return tensors[i].there;
+	return NULL;
+}
+
+static int make_room(struct snapshot *s, size_t bytes, const struct ckpt_tensor *from, int n, struct err *e)
 {
 	struct ckpt_tensor *tensors = realloc(s->tensors, ((size_t)n + 1) * sizeof *tensors);
 	if (!tensors)
@@ -37,13 +65,20 @@ static int make_room(struct snapshot *s, size_t bytes, int n, struct err *e)
 	s->tensors = tensors;
 	if (bytes <= s->cap)
 		return 0;
-	free(s->buffer);
-	s->cap = 0;
-	s->buffer = malloc(bytes);
+	free_buffer(s);
+	take_buffer(s, bytes, memory_of(from, n));
 	if (!s->buffer)
 		return err_set(e, ERR_NOMEM, "no memory for a snapshot of %zu bytes; give the node more, or save less often on "
 			       "fewer ranks a node", bytes);
 	s->cap = bytes;
+	return 0;
+}
+
+static int copy_out(const struct ckpt_tensor *t, float *to, size_t bytes, struct err *e)
+{
+	if (t->there)
+		return t->there->get(t->there->arg, to, t->data, bytes, e);
+	memcpy(to, t->data, bytes);
 	return 0;
 }
 
@@ -55,15 +90,17 @@ static int take(struct snapshot *s, const struct ckpt_tensor *tensors, int n, st
 			return -1;
 		total += count;
 	}
-	if (make_room(s, (size_t)total * sizeof(float), n, e))
+	if (make_room(s, (size_t)total * sizeof(float), tensors, n, e))
 		return -1;
 	float *at = s->buffer;
 	for (int i = 0; i < n; i++) {
 		count_elements(&tensors[i], &count, e);
 		if (!count)
 			continue;
-		memcpy(at, tensors[i].data, (size_t)count * sizeof(float));
+		if (copy_out(&tensors[i], at, (size_t)count * sizeof(float), e))
+			return -1;
 		s->tensors[s->n] = tensors[i];
+		s->tensors[s->n].there = NULL;
 		s->tensors[s->n++].data = at;
 		at += count;
 	}
@@ -82,7 +119,7 @@ int snapshot_take(struct snapshot *s, const struct ckpt_tensor *tensors, int n)
 void snapshot_fini(struct snapshot *s)
 {
 	free(s->tensors);
-	free(s->buffer);
+	free_buffer(s);
 	*s = (struct snapshot){ 0 };
 }
 

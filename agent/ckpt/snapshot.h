@@ -1,7 +1,8 @@
 /*
  * snapshot — a copy of one rank's tensors in host memory, and its shard.
  *
- * One buffer, grown when it must and kept from save to save.
+ * One buffer, grown when it must and kept from save to save. Of tensors in a device's memory it is memory that the device copies to at full
+ * speed, if there is any.
  */
 #ifndef MUSTER_AGENT_CKPT_SNAPSHOT_H
 #define MUSTER_AGENT_CKPT_SNAPSHOT_H
@@ -13,6 +14,7 @@ struct snapshot {
 	struct ckpt_tensor *tensors; /* those with elements; data points into the buffer */
 	int n;
 	float *buffer;
+	struct ckpt_memory memory; /* whose the buffer is; all NULL: malloc's */
 	size_t bytes, cap;
 	struct err err; /* why the last take failed; ERR_NONE */
 	const struct ckpt_watch *watch; /* hears of each piece written; NULL: nobody */

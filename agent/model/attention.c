@@ -7,24 +7,14 @@ static struct rope_shape rope_of(const struct model *m)
 	};
 }
 
-/* The first sequence's number and those after it, for the numbers of dropout. */
-static void number_samples(const struct pass *p, int64_t *samples)
-{
-	for (int64_t i = 0; i < p->m->d.micro; i++)
-		samples[i] = p->batch->sample + i;
-}
-
 static struct attn_shape attn_of(const struct pass *p, int layer)
 {
 	const struct model *m = p->m;
-	struct attn_shape s = {
+	return (struct attn_shape){
 		.batch = m->d.micro, .heads = (int)m->d.heads, .kv_heads = (int)m->d.kv_heads, .dim = (int)m->d.dim,
-		.starts = p->starts, .drop = drop_of(p, DROP_WEIGHTS, layer), .samples = m->samples,
+		.starts = p->starts, .drop = drop_of(p, DROP_WEIGHTS, layer), .samples = p->samples,
 		.heads_all = m->shape.heads, .head_first = m->head_first, .seq = m->shape.seq,
 	};
-	if (s.drop.p > 0)
-		number_samples(p, m->samples);
-	return s;
 }
 
 static int core_forward(struct pass *p, const struct block_view *v, struct block_kept *k, struct err *e)

@@ -33,6 +33,7 @@ int block_forward(struct pass *p, int i, struct stream *s, struct err *e)
 	const struct block_view *v = &p->chunk->views.blocks[i];
 	if (unit_hold(p->m, v->unit, e))
 		return -1;
+	offload_begin(p, i);
 	int rc = sublayers_forward(p, v, &p->slot->blocks[i], s, e);
 	unit_drop(p->m, v->unit);
 	if (!rc && p->keep)
@@ -98,5 +99,5 @@ int block_backward(struct pass *p, int i, void *dres, struct err *e)
 	if (!rc && !p->weight) /* the second half needs what this one has added */
 		offload_store(p, i);
 	unit_drop(p->m, v->unit);
-	return rc ? rc : unit_done(p->m, v->unit, p->weight && p->batch->last, e);
+	return rc ? rc : unit_done(p, v->unit, p->weight, e);
 }

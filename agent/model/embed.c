@@ -15,7 +15,7 @@ int embed_forward(struct pass *p, void *x, struct err *e)
 
 	if (unit_hold(m, v->tokens.unit, e) || (v->positions >= 0 && unit_hold(m, v->positions, e)))
 		return -1;
-	m->ops->embed_fwd(m->kern, full, p->inputs, m->positions, unit_param(m, v->tokens.unit, v->tokens.w),
+	m->ops->embed_fwd(m->kern, full, p->inputs, m->positions_at, unit_param(m, v->tokens.unit, v->tokens.w),
 			  add ? positions_table(m, v) : NULL, m->d.n, m->d.c, v->vocab_lo, v->vocab_hi);
 	unit_drop(m, v->tokens.unit);
 	if (v->positions >= 0)
@@ -40,8 +40,8 @@ int embed_backward(struct pass *p, const void *dx, struct err *e)
 		full = m->scratch[SCRATCH_FULL];
 	}
 	m->ops->embed_bwd(m->kern, unit_grad(m, v->tokens.unit, v->tokens.w), v->positions >= 0 ? m->grads[v->positions] : NULL,
-			  full, p->inputs, m->positions, m->d.n, m->d.c, v->vocab_lo, v->vocab_hi);
-	if (v->positions >= 0 && unit_done(m, v->positions, p->batch->last, e))
+			  full, p->inputs, m->positions_at, m->d.n, m->d.c, v->vocab_lo, v->vocab_hi);
+	if (v->positions >= 0 && unit_done(p, v->positions, true, e))
 		return -1;
-	return unit_done(m, v->tokens.unit, p->batch->last, e);
+	return unit_done(p, v->tokens.unit, true, e);
 }

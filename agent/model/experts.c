@@ -1,61 +1,47 @@
-/* This rank's experts: each a SwiGLU feed-forward part over its own rows. */
+/* This rank's experts: each a SwiGLU feed-forward part over its own rows, which lie one expert's behind the other's. */
 #include "agent/model/moe.h"
 
-/* Rows [at, at + n) of a tensor whose rows are `row` long. */
-static void *rows(const struct model *m, const void *x, int64_t at, int64_t row)
+static int count_of(const struct model *m)
 {
-	return (char *)x + at * row * m->d.width;
+	return m->moe->ep->hi - m->moe->ep->lo;
+}
+
+static void forward(struct model *m, const struct block_view *v, const struct linear_view *l, void *y, const void *x, const int64_t *rows)
+{
+	m->ops->grouped_fwd(m->kern, y, x, unit_param(m, l->unit, l->w), v->expert_stride, rows, count_of(m), l->in, l->out);
+}
+
+static void input_grad(struct model *m, const struct block_view *v, const struct linear_view *l, void *dx, const void *dy, const int64_t *rows)
+{
+	m->ops->grouped_bwd_input(m->kern, dx, dy, unit_param(m, l->unit, l->w), v->expert_stride, rows, count_of(m), l->in, l->out);
+}
+
+static void weight_grad(struct model *m, const struct block_view *v, const struct linear_view *l, const void *dy, const void *x, const int64_t *rows)
+{
+	m->ops->grouped_bwd_weight(m->kern, unit_grad(m, l->unit, l->w), v->expert_stride, dy, x, rows, count_of(m), l->in, l->out);
 }
 
 void experts_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *out)
 {
 	struct model *m = p->m;
-	int64_t at = 0, c = m->d.c, f = m->d.act;
-	for (int i = 0; i < m->moe->ep->hi - m->moe->ep->lo; i++) {
-		const struct expert_view *x = &v->experts[i];
-		int64_t n = k->plan.per_expert[i];
-		m->ops->linear_fwd(m->kern, rows(m, k->gu, at, 2 * f), rows(m, k->x, at, c), unit_param(m, x->up.unit, x->up.w), NULL, n, c, 2 * f);
-		at += n;
-	}
-	m->ops->swiglu_fwd(m->kern, k->act, k->gu, k->plan.received, f);
-	at = 0;
-	for (int i = 0; i < m->moe->ep->hi - m->moe->ep->lo; i++) {
-		const struct expert_view *x = &v->experts[i];
-		int64_t n = k->plan.per_expert[i];
-		m->ops->linear_fwd(m->kern, rows(m, out, at, c), rows(m, k->act, at, f), unit_param(m, x->down.unit, x->down.w), NULL, n, f, c);
-		at += n;
-	}
-}
-
-static void input_half(struct model *m, const struct block_view *v, struct moe_kept *k, void *dx, const void *dout, void *dact)
-{
-	int64_t at = 0, c = m->d.c, f = m->d.act;
-	int n_experts = m->moe->ep->hi - m->moe->ep->lo;
-	for (int i = 0; i < n_experts; at += k->plan.per_expert[i++])
-		m->ops->linear_bwd_input(m->kern, rows(m, dact, at, f), rows(m, dout, at, c),
-					 unit_param(m, v->experts[i].down.unit, v->experts[i].down.w), k->plan.per_expert[i], f, c);
-	m->ops->swiglu_bwd(m->kern, k->dgu, dact, k->gu, k->plan.received, f);
-	at = 0;
-	for (int i = 0; i < n_experts; at += k->plan.per_expert[i++])
-		m->ops->linear_bwd_input(m->kern, rows(m, dx, at, c), rows(m, k->dgu, at, 2 * f),
-					 unit_param(m, v->experts[i].up.unit, v->experts[i].up.w), k->plan.per_expert[i], c, 2 * f);
-}
-
-static void weight_half(struct model *m, const struct block_view *v, struct moe_kept *k, const void *dout)
-{
-	int64_t at = 0, c = m->d.c, f = m->d.act;
-	for (int i = 0; i < m->moe->ep->hi - m->moe->ep->lo; at += k->plan.per_expert[i++]) {
-		const struct expert_view *x = &v->experts[i];
-		int64_t n = k->plan.per_expert[i];
-		m->ops->linear_bwd_weight(m->kern, unit_grad(m, x->down.unit, x->down.w), NULL, rows(m, dout, at, c), rows(m, k->act, at, f), n, f, c);
-		m->ops->linear_bwd_weight(m->kern, unit_grad(m, x->up.unit, x->up.w), NULL, rows(m, k->dgu, at, 2 * f), rows(m, k->x, at, c), n, c, 2 * f);
-	}
+	const int64_t *rows = k->plan.per_expert;
+	forward(m, v, &v->experts->up, k->gu, k->x, rows);
+	m->ops->swiglu_fwd(m->kern, k->act, k->gu, k->plan.received, m->d.act);
+	forward(m, v, &v->experts->down, out, k->act, rows);
 }
 
 void experts_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dx, const void *dout, void *dact)
 {
-	if (p->input)
-		input_half(p->m, v, k, dx, dout, dact);
-	if (p->weight)
-		weight_half(p->m, v, k, dout);
+	struct model *m = p->m;
+	const struct linear_view *up = &v->experts->up, *down = &v->experts->down;
+	const int64_t *rows = k->plan.per_expert;
+	if (p->input) {
+		input_grad(m, v, down, dact, dout, rows);
+		m->ops->swiglu_bwd(m->kern, k->dgu, dact, k->gu, k->plan.received, m->d.act);
+		input_grad(m, v, up, dx, k->dgu, rows);
+	}
+	if (p->weight) {
+		weight_grad(m, v, down, dout, k->act, rows);
+		weight_grad(m, v, up, k->dgu, k->x, rows);
+	}
 }

@@ -1,10 +1,8 @@
 #include "agent/model/stage.h"
 
-#include <math.h>
-
 /* Logits of `rows` tokens become exp(logit - max); the scratch holds the sums and the targets' logits, over the whole
  * vocabulary. Adds the rows' losses. */
-static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int64_t rows, double *loss, struct err *e)
+static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int64_t rows, struct err *e)
 {
 	struct model *m = p->m;
 	const struct linear_view *head = &p->chunk->views.head;
@@ -19,8 +17,7 @@ static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int
 	m->ops->xent_exp(m->kern, logits, sum, target, max, targets, rows, head->out, lo);
 	if (tp_sum(m->tp, sum, (size_t)rows * 2, e))
 		return -1;
-	for (int64_t i = 0; i < rows; i++)
-		*loss += log((double)sum[i]) - (double)target[i];
+	m->ops->xent_loss(m->kern, m->loss, sum, target, rows);
 	return 0;
 }
 
@@ -36,13 +33,13 @@ static void chunk_grad(struct pass *p, void *y, const int32_t *targets, int64_t 
 	m->ops->linear_bwd_input(m->kern, y, logits, unit_param(m, head->unit, head->w), rows, head->in, head->out);
 }
 
-static int chunks(struct pass *p, double *loss, struct err *e)
+static int chunks(struct pass *p, struct err *e)
 {
 	struct model *m = p->m;
 	for (int64_t i = 0; i < m->d.n; i += m->d.rows) {
 		int64_t rows = m->d.n - i < m->d.rows ? m->d.n - i : m->d.rows;
 		char *y = (char *)p->slot->at[SLOT_Y] + i * m->d.c * m->d.width;
-		if (chunk_loss(p, y, p->targets + i, rows, loss, e))
+		if (chunk_loss(p, y, p->targets + i, rows, e))
 			return -1;
 		if (p->keep)
 			chunk_grad(p, y, p->targets + i, rows);
@@ -63,18 +60,18 @@ static int normed(struct pass *p, struct stream s, struct err *e)
 	return m->tp->sp ? tp_gather(m->tp, y, at[SLOT_Y], (size_t)(m->d.s * m->d.c), e) : 0;
 }
 
-int head_forward(struct pass *p, struct stream s, double *loss, struct err *e)
+int head_forward(struct pass *p, struct stream s, struct err *e)
 {
 	struct model *m = p->m;
 	const struct linear_view *head = &p->chunk->views.head;
 	/* A tied table's gradients are complete with the embedding's. */
-	bool last = p->batch->last && !(p->chunk->views.tied_here);
+	bool ends = !p->chunk->views.tied_here;
 
 	if (normed(p, s, e) || unit_hold(m, head->unit, e) || (p->keep && unit_grads(m, head->unit, e)))
 		return -1;
-	int rc = chunks(p, loss, e);
+	int rc = chunks(p, e);
 	unit_drop(m, head->unit);
-	return rc || (p->keep && unit_done(m, head->unit, last, e)) ? -1 : 0;
+	return rc || (p->keep && unit_done(p, head->unit, ends, e)) ? -1 : 0;
 }
 
 int head_backward(struct pass *p, struct err *e)
@@ -87,5 +84,5 @@ int head_backward(struct pass *p, struct err *e)
 		return -1;
 	norm_backward(m, v, at[SLOT_GRAD], dy, NULL, at[SLOT_NORM_X], at[SLOT_NORM_STATS]);
 	unit_drop(m, v->unit);
-	return unit_done(m, v->unit, p->batch->last, e);
+	return unit_done(p, v->unit, true, e);
 }

@@ -150,3 +150,22 @@ int row_backward(struct pass *p, const struct linear_view *l, void *dx, const vo
 		weight_grad(m, l, full, x);
 	return 0;
 }
+
+bool gelu_fuses(const struct model *m)
+{
+	return !m->shape.gated && !m->tp->sp;
+}
+
+void column_gelu_forward(struct model *m, const struct linear_view *l, void *y, void *pre, const void *x)
+{
+	m->ops->linear_gelu_fwd(m->kern, y, pre, x, unit_param(m, l->unit, l->w), unit_param(m, l->unit, l->b), m->d.n, l->in, l->out);
+}
+
+void row_gelu_backward(struct pass *p, const struct linear_view *l, void *dpre, const void *dy, const void *x, const void *pre)
+{
+	struct model *m = p->m;
+	if (p->input)
+		m->ops->linear_gelu_bwd(m->kern, dpre, dy, unit_param(m, l->unit, l->w), pre, m->d.n, l->in, l->out);
+	if (p->weight)
+		weight_grad(m, l, dy, x);
+}

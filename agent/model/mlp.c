@@ -21,6 +21,10 @@ static int upper_half(struct model *m, const struct block_view *v, struct block_
 {
 	norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS], s->x, s->r);
 	s->x = k->at[ACT_NORM2_X];
+	if (gelu_fuses(m)) {
+		column_gelu_forward(m, &v->up, k->at[ACT_ACT], k->at[ACT_UP], k->at[ACT_Y2]);
+		return 0;
+	}
 	if (column_forward(m, &v->up, k->at[ACT_UP], k->at[ACT_Y2], e)) /* [s, c] → [n, u] */
 		return -1;
 	activate(m, k);
@@ -60,10 +64,14 @@ int mlp_backward(struct pass *p, const struct block_view *v, struct block_kept *
 		if (m->d.split)
 			m->ops->copy_rows(m->kern, k->at[ACT_DMLP], m->d.c, dsub, m->d.c, m->d.s, m->d.c);
 	}
-	if (row_backward(p, &v->down, dact, dsub, k->at[ACT_ACT], e))
-		return -1;
-	if (p->input)
-		activate_backward(m, k, dup, dact);
+	if (gelu_fuses(m)) {
+		row_gelu_backward(p, &v->down, dup, dsub, k->at[ACT_ACT], k->at[ACT_UP]);
+	} else {
+		if (row_backward(p, &v->down, dact, dsub, k->at[ACT_ACT], e))
+			return -1;
+		if (p->input)
+			activate_backward(m, k, dup, dact);
+	}
 	if (column_backward(p, &v->up, dy2, dup, k->at[ACT_Y2], e))
 		return -1;
 	if (p->input)

@@ -72,10 +72,13 @@ struct model_batch {
 	bool last;                       /* the step's last micro-batch here: its backward pass completes the gradients */
 };
 
-/* The last stage adds the sum of its token losses to *loss; the others leave it. (MoE layers add their router's
+/* The last stage adds the sum of its token losses to the model's; the others leave it. (MoE layers add their router's
  * losses, in the same unit: times the tokens of the micro-batch.) With backward false nothing is kept for
- * model_backward, no gradient changes, nothing is dropped. */
-int model_forward(struct model *m, int chunk, int slot, const struct model_batch *b, bool backward, double *loss, struct err *e);
+ * model_backward, no gradient changes, nothing is dropped. The batch's arrays are read before this returns. */
+int model_forward(struct model *m, int chunk, int slot, const struct model_batch *b, bool backward, struct err *e);
+/* The losses that were added up begin at 0 again; and their sum, for which a device is waited. */
+void model_loss_begin(struct model *m);
+int model_loss(struct model *m, double *loss, struct err *e);
 
 enum model_pass { BACKWARD_BOTH, BACKWARD_INPUT, BACKWARD_WEIGHT };
 int model_backward(struct model *m, int chunk, int slot, const struct model_batch *b, enum model_pass pass, struct err *e);

@@ -2,7 +2,6 @@
 #include "agent/model/moe.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* --- Memory ----------------------------------------------------------------------- */
 
@@ -97,12 +96,16 @@ static int open_kept(struct model *m, struct moe_kept *k, struct err *e)
 		return err_set(e, ERR_NOMEM, "routes of %lld tokens: no memory for %lld bytes; lower batch.micro", (long long)m->d.n, (long long)c.used);
 	c = (struct carver){ .base = k->fixed };
 	carve_fixed(m, &c, k);
+	k->loads = calloc((size_t)(m->d.micro * m->d.experts) + 1, sizeof *k->loads);
+	if (!k->loads)
+		return err_set(e, ERR_NOMEM, "loads of %lld experts: out of memory", (long long)m->d.experts);
 	return fit_kept(m, k, balanced, balanced, e);
 }
 
 static void close_kept(struct model *m, struct moe_kept *k)
 {
-	ep_plan_close(&k->plan);
+	ep_plan_close(m->kern, &k->plan);
+	free(k->loads);
 	if (k->fixed)
 		kern_free(m->kern, k->fixed);
 	if (k->rows.base)
@@ -116,6 +119,11 @@ static void carve_moe(const struct model *m, struct carver *c, struct moe *moe)
 	moe->logits = carve(c, d->n * d->experts * (int64_t)sizeof *moe->logits);
 	moe->dweights = carve(c, d->n * d->top * (int64_t)sizeof *moe->dweights);
 	moe->counts = carve(c, d->experts * (int64_t)sizeof *moe->counts);
+	if (!d->device)
+		return;
+	moe->choices_at = carve(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->choices_at);
+	moe->taken_at = carve(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->taken_at);
+	moe->pull_at = carve(c, d->micro * d->experts * (int64_t)sizeof *moe->pull_at);
 }
 
 /* Each slot's layers, and one for all that do it again. */
@@ -187,7 +195,7 @@ static int through_experts(struct pass *p, const struct block_view *v, struct mo
 	struct model *m = p->m;
 	struct ep *ep = m->moe->ep;
 	struct rows r;
-	if (ep_plan(ep, m->moe->counts, &k->plan, e) || fit_kept(m, k, k->plan.sent, k->plan.received, e) ||
+	if (ep_plan(ep, m->kern, m->moe->kept_of, &k->plan, e) || fit_kept(m, k, k->plan.sent, k->plan.received, e) ||
 	    fit_scratch(m, k->plan.sent, k->plan.received, &r, e))
 		return -1;
 	m->ops->gather_rows(m->kern, r.sent, full, k->from, k->plan.sent, m->d.c);
@@ -246,7 +254,7 @@ static int experts_pass(struct pass *p, const struct block_view *v, struct moe_k
 	experts_backward(p, v, k, r->dx, k->dy, r->dact);
 	if (p->input)
 		unit_drop(m, v->experts_unit);
-	return p->weight ? unit_done(m, v->experts_unit, p->batch->last, e) : 0;
+	return p->weight ? unit_done(p, v->experts_unit, true, e) : 0;
 }
 
 /* From the gradient of the sublayer's result to that of its normed input, this rank's part, in dy2. */

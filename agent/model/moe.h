@@ -30,11 +30,12 @@ struct arena {
 /* What a layer keeps of a micro-batch. */
 struct moe_kept {
 	struct ep_plan plan;
-	char *fixed;           /* all of the next seven */
+	char *fixed;           /* all of the next seven, without `loads` */
 	int32_t *chosen;       /* [n, top] */
 	float *weights;        /* [n, top] */
 	float *probs, *lse;    /* [n, E], [n] */
 	float *load;           /* [micro, E] f_e of each sequence */
+	float *loads;          /* the same, in the host's memory */
 	int64_t *at, *from;    /* [n, top] the row of each choice, -1: dropped; and the token of each row */
 	struct arena rows;     /* all of the next six */
 	void *x;               /* [received, c] */
@@ -47,21 +48,25 @@ struct moe_kept {
 struct moe {
 	struct ep *ep;
 	int64_t experts, top;
-	char *fixed;                /* all of the next four */
+	char *fixed;                /* all of the next seven; on the host the last three are not in it */
 	void *raw;                  /* [n, E] storage type */
 	float *logits;              /* [n, E], then their gradient */
 	float *dweights;            /* [n, top] */
 	int64_t *counts;            /* [E] */
-	/* The host's, of a sequence's pieces here: choices of each expert, and those before the next token. */
+	int64_t *choices_at, *taken_at; /* choices and taken, in the kern's memory */
+	float *pull_at;             /* pull, too */
+	/* The host's, of a sequence's pieces here: choices of each expert, and those in the pieces before. */
 	int64_t *choices, *taken;   /* [micro, pieces, E] */
 	int64_t *everywhere;        /* [cp, micro, pieces, E] the choices of all ranks that share the sequences */
+	int64_t *kept_of;           /* [E] choices that are not dropped */
+	float *pull;                /* [micro, E] what the balancing loss does to probabilities */
 	struct arena rows;
 	struct moe_kept again;      /* of layers that do theirs again */
 	struct moe_kept **kept;     /* [chunks][slots × layers] of the others */
 };
 
 struct expert_view {
-	struct linear_view up, down; /* gate and up; in local order */
+	struct linear_view up, down; /* gate and up */
 };
 
 int moe_open(struct model *m, struct ep *ep, struct err *e);
@@ -70,7 +75,7 @@ void moe_close(struct model *m);
 /* route.c. Opens what counts choices; close takes what was never opened. */
 int route_open(struct model *m, struct err *e);
 void route_close(struct moe *moe);
-/* Sets chosen, weights, probs, lse, load, at, from and moe->counts; adds the router's losses times the rank's tokens. y: [n, c]. */
+/* Sets chosen, weights, probs, lse, load, at, from and moe->kept_of; adds the router's losses times the rank's tokens. y: [n, c]. */
 int route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, const void *y, double *loss, struct err *e);
 /* From moe->dweights (this rank's parts). Adds the router's weights' gradient; on tp rank 0 adds to dy [n, c]. dx: [n, c] of scratch. */
 int route_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dy, const void *y, void *dx, struct err *e);

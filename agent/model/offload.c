@@ -5,8 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A layer of a micro-batch; of a device's place, what it holds or is being filled with. */
+struct staged {
+	const struct slot *slot; /* NULL: nothing that counts */
+	int layer;               /* of the chunk */
+	uint64_t ticket;         /* of the last copy from or to it */
+};
+
 struct offload {
-	char *staging;     /* [STAGED] places of `place` bytes, in the device's memory */
+	char *staging;     /* [STAGED] places of `place` bytes, in the kern's memory */
+	struct staged places[STAGED];
 	int64_t place;
 	void *host;        /* [chunks][slots][layers], one after the other */
 	size_t host_bytes;
@@ -27,7 +35,13 @@ static int open_host(struct model *m, struct offload *o, struct err *e)
 		bytes += o->slot[i] * m->chunks[i].n_slots;
 	}
 	o->host_bytes = (size_t)bytes;
-	return spill_open(m->spill_dir, "offloaded activations", o->host_bytes, &o->host, e);
+	if (!m->d.device)
+		return spill_open(m->spill_dir, "offloaded activations", o->host_bytes, &o->host, e);
+	o->host = kern_host_alloc(m->kern, o->host_bytes ? o->host_bytes : 1);
+	if (!o->host)
+		return err_set(e, ERR_NOMEM, "offloaded activations: no memory of the host for %zu bytes that the device copies to; free some, or set "
+			       "offload.activations = no", o->host_bytes);
+	return 0;
 }
 
 int offload_open(struct model *m, struct offload **out, struct err *e)
@@ -50,8 +64,12 @@ void offload_close(struct model *m)
 	struct offload *o = m->offload;
 	if (!o)
 		return;
-	if (o->host)
+	if (m->d.device) {
+		kern_sync(m->kern, NULL); /* copies may still be under way */
+		kern_host_free(m->kern, o->host);
+	} else if (o->host) {
 		spill_close(o->host, o->host_bytes);
+	}
 	if (o->staging)
 		kern_free(m->kern, o->staging);
 	free(o->chunk_at);
@@ -77,11 +95,67 @@ static char *place_of(const struct pass *p, int i, int64_t *bytes)
 	return (char *)o->host + at;
 }
 
+/* --- On a device: copies go on beside the passes ----------------------------------------------- */
+
+static struct staged *staged_of(const struct pass *p, int i)
+{
+	return &p->m->offload->places[i % STAGED];
+}
+
+/* Operations that are queued from now on may overwrite the place. */
+static void empty(const struct pass *p, int i)
+{
+	struct staged *t = staged_of(p, i);
+	if (t->ticket)
+		kern_side_wait(p->m->kern, t->ticket);
+	t->slot = NULL;
+}
+
+static void copy_out(struct pass *p, int i)
+{
+	struct staged *t = staged_of(p, i);
+	int64_t bytes;
+	char *host = place_of(p, i, &bytes);
+	*t = (struct staged){ p->slot, i, kern_side_copy(p->m->kern, host, offload_staged(p->m->offload, i), (size_t)bytes) };
+}
+
+/* Begins after the operations so far, the last to read what the place held, and after its own copy out. */
+static void copy_in(struct pass *p, int i)
+{
+	struct staged *t = staged_of(p, i);
+	int64_t bytes;
+	const char *host = place_of(p, i, &bytes);
+	if (t->slot == p->slot && t->layer == i)
+		return;
+	*t = (struct staged){ p->slot, i, kern_side_copy(p->m->kern, offload_staged(p->m->offload, i), host, (size_t)bytes) };
+}
+
+/* The layer below comes while this one is computed. */
+static void fetch_ahead(struct pass *p, int i)
+{
+	copy_in(p, i);
+	if (i > 0)
+		copy_in(p, i - 1);
+	kern_side_wait(p->m->kern, staged_of(p, i)->ticket);
+}
+
+/* --- What layers call ------------------------------------------------------------------------------ */
+
+void offload_begin(struct pass *p, int i)
+{
+	if (p->m->offload && p->m->d.device)
+		empty(p, i);
+}
+
 void offload_store(struct pass *p, int i)
 {
 	int64_t bytes;
 	if (!p->m->offload)
 		return;
+	if (p->m->d.device) {
+		copy_out(p, i);
+		return;
+	}
 	char *host = place_of(p, i, &bytes);
 	memcpy(host, offload_staged(p->m->offload, i), (size_t)bytes);
 }
@@ -91,6 +165,10 @@ void offload_fetch(struct pass *p, int i)
 	int64_t bytes;
 	if (!p->m->offload)
 		return;
+	if (p->m->d.device) {
+		fetch_ahead(p, i);
+		return;
+	}
 	const char *host = place_of(p, i, &bytes);
 	memcpy(offload_staged(p->m->offload, i), host, (size_t)bytes);
 }

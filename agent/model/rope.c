@@ -2,6 +2,7 @@
 #include "agent/model/stage.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* The angle a position turns pair i by. llama3: the rule of Llama 3.1's configuration in Hugging Face transformers (rope_type
  * "llama3"): long waves are stretched, short ones are not, those between in proportion. */
@@ -28,13 +29,18 @@ int rope_tables(struct model *m, struct err *e)
 	if (!m->cos)
 		return err_set(e, ERR_NOMEM, "rotary positions: no memory for 2 × %lld numbers; lower model.seq", (long long)n);
 	m->sin = m->cos + n;
+	float *tables = malloc((size_t)(2 * n + 1) * sizeof *tables), *sines = tables + n;
+	if (!tables)
+		return err_set(e, ERR_NOMEM, "rotary positions: out of memory");
 	for (int64_t i = 0; i < half; i++) {
 		double turns = frequency(&m->shape, i);
 		for (int64_t t = 0; t < m->d.seq; t++) {
 			double angle = (double)m->positions[t] * turns;
-			m->cos[t * half + i] = (float)cos(angle);
-			m->sin[t * half + i] = (float)sin(angle);
+			tables[t * half + i] = (float)cos(angle);
+			sines[t * half + i] = (float)sin(angle);
 		}
 	}
+	kern_put(m->kern, m->cos, tables, (size_t)(2 * n) * sizeof *tables);
+	free(tables);
 	return 0;
 }

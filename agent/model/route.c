@@ -20,8 +20,15 @@ int route_open(struct model *m, struct err *e)
 	moe->choices = calloc(n, sizeof *moe->choices);
 	moe->taken = calloc(n, sizeof *moe->taken);
 	moe->everywhere = calloc(ranks * n + 1, sizeof *moe->everywhere);
-	if (!moe->choices || !moe->taken || !moe->everywhere)
+	moe->kept_of = calloc((size_t)moe->experts, sizeof *moe->kept_of);
+	moe->pull = calloc((size_t)(m->d.micro * moe->experts), sizeof *moe->pull);
+	if (!moe->choices || !moe->taken || !moe->everywhere || !moe->kept_of || !moe->pull)
 		return err_set(e, ERR_NOMEM, "router: no memory for %zu counts of choices; lower batch.micro", (2 + ranks) * n);
+	if (!m->d.device) {
+		moe->choices_at = moe->choices;
+		moe->taken_at = moe->taken;
+		moe->pull_at = moe->pull;
+	}
 	return 0;
 }
 
@@ -30,16 +37,26 @@ void route_close(struct moe *moe)
 	free(moe->choices);
 	free(moe->taken);
 	free(moe->everywhere);
+	free(moe->kept_of);
+	free(moe->pull);
 }
 
-static void count_choices(const struct model *m, const struct moe_kept *k)
+/* Numbers of the host's to where operations read them. */
+static void give(struct model *m, void *at, const void *numbers, size_t bytes)
 {
+	if (at != numbers)
+		kern_put(m->kern, at, numbers, bytes);
+}
+
+/* How often the tokens of each piece chose each expert: the one thing that a layer tells the host. */
+static int count_choices(struct model *m, const struct moe_kept *k, struct err *e)
+{
+	struct moe *moe = m->moe;
 	int pieces = pieces_of(m);
-	int64_t experts = m->moe->experts, top = m->moe->top, length = m->d.seq / pieces, *counts = m->moe->choices;
-	memset(counts, 0, (size_t)(m->d.micro * pieces * experts) * sizeof *counts);
-	for (int64_t t = 0; t < m->d.n; t++)
-		for (int64_t j = 0; j < top; j++)
-			counts[t / length * experts + k->chosen[t * top + j]]++;
+	m->ops->route_count(m->kern, moe->choices_at, k->chosen, m->d.n, moe->experts, moe->top, m->d.seq / pieces);
+	if (moe->choices == moe->choices_at)
+		return 0;
+	return kern_get(m->kern, moe->choices, moe->choices_at, (size_t)(m->d.micro * pieces * moe->experts) * sizeof *moe->choices, e);
 }
 
 /* Sets moe->taken to the choices in the pieces of the same sequence that stand before each piece. */
@@ -50,7 +67,7 @@ static int count_before(struct model *m, struct err *e)
 	memset(before, 0, (size_t)(m->d.micro * pieces_of(m) * experts) * sizeof *before);
 	if (size == 1)
 		return 0;
-	if (comm_all_gather(m->cp->comm, m->moe->choices, all, (size_t)n, COMM_I64, e))
+	if (comm_all_gather(m->cp->values, m->moe->choices, all, (size_t)n, COMM_I64, e))
 		return -1;
 	for (int64_t i = 0; i < n; i++) {
 		int mine = (int)(i / experts % PIECES), place = mine ? 2 * size - 1 - m->cp->rank : m->cp->rank;
@@ -63,44 +80,40 @@ static int count_before(struct model *m, struct err *e)
 	return 0;
 }
 
-/* Choices beyond an expert's capacity are dropped: at = -1. Without a limit none is. */
-static int drop_excess(struct pass *p, struct moe_kept *k, struct err *e)
+/* Most tokens of a sequence that an expert takes; INT64_MAX: all. */
+static int64_t capacity(const struct model *m)
 {
-	struct model *m = p->m;
-	int pieces = pieces_of(m);
-	int64_t experts = m->moe->experts, top = m->moe->top, length = m->d.seq / pieces;
 	double factor = m->job->model.capacity;
-	int64_t most = (int64_t)ceil(factor * (double)(m->shape.seq * top) / (double)experts);
-
-	memset(k->at, 0, (size_t)(m->d.n * top) * sizeof *k->at);
-	if (factor <= 0)
-		return 0;
-	if (count_before(m, e))
-		return -1;
-	for (int64_t t = 0; t < m->d.n; t++)
-		for (int64_t j = 0; j < top; j++) {
-			int64_t *n = &m->moe->taken[t / length * experts + k->chosen[t * top + j]];
-			k->at[t * top + j] = (*n)++ < most ? 0 : -1;
-		}
-	return 0;
+	return factor > 0 ? (int64_t)ceil(factor * (double)(m->shape.seq * m->moe->top) / (double)m->moe->experts) : INT64_MAX;
 }
 
-/* Rows by expert, within one by token: counts, at and from. */
-static void sort_choices(struct model *m, struct moe_kept *k)
+/* Of a piece's choices those that are within the capacity. */
+static int64_t kept(int64_t choices, int64_t before, int64_t most)
 {
-	int64_t experts = m->moe->experts, n = m->d.n * m->moe->top, *counts = m->moe->counts, next[experts];
-	memset(counts, 0, (size_t)experts * sizeof *counts);
-	for (int64_t i = 0; i < n; i++)
-		counts[k->chosen[i]] += k->at[i] >= 0;
-	next[0] = 0;
-	for (int64_t x = 1; x < experts; x++)
-		next[x] = next[x - 1] + counts[x - 1];
-	for (int64_t i = 0; i < n; i++) {
-		if (k->at[i] < 0)
-			continue;
-		k->at[i] = next[k->chosen[i]]++;
-		k->from[k->at[i]] = i / m->moe->top;
+	int64_t room = most > before ? most - before : 0;
+	return choices < room ? choices : room;
+}
+
+/* Choices beyond an expert's capacity are dropped: at = -1. Without a limit none is. Sets kept_of. */
+static int drop_excess(struct model *m, struct moe_kept *k, struct err *e)
+{
+	struct moe *moe = m->moe;
+	int pieces = pieces_of(m);
+	int64_t experts = moe->experts, n = m->d.micro * pieces, most = capacity(m);
+
+	if (most == INT64_MAX) {
+		kern_zero(m->kern, k->at, (size_t)(m->d.n * moe->top) * sizeof *k->at);
+		memset(moe->taken, 0, (size_t)(n * experts) * sizeof *moe->taken);
+	} else {
+		if (count_before(m, e))
+			return -1;
+		give(m, moe->taken_at, moe->taken, (size_t)(n * experts) * sizeof *moe->taken);
+		m->ops->route_drop(m->kern, k->at, k->chosen, moe->taken_at, m->d.n, experts, moe->top, m->d.seq / pieces, most);
 	}
+	memset(moe->kept_of, 0, (size_t)experts * sizeof *moe->kept_of);
+	for (int64_t i = 0; i < n * experts; i++)
+		moe->kept_of[i % experts] += kept(moe->choices[i], moe->taken[i], most);
+	return 0;
 }
 
 /* load [micro, E]: the share of a whole sequence's choices on each expert. An evaluation, and a job without the balancing
@@ -109,38 +122,22 @@ static int balance(struct pass *p, struct moe_kept *k, struct err *e)
 {
 	struct model *m = p->m;
 	int pieces = pieces_of(m);
-	int64_t experts = m->moe->experts;
-	if (!p->keep || m->job->model.aux_loss <= 0) {
-		memset(k->load, 0, (size_t)(m->d.micro * experts) * sizeof *k->load);
-		return 0;
+	int64_t experts = m->moe->experts, n = m->d.micro * experts;
+	float *loads = k->loads;
+	bool wanted = p->keep && m->job->model.aux_loss > 0;
+	memset(loads, 0, (size_t)n * sizeof *loads);
+	for (int64_t i = 0; i < n && wanted; i++) {
+		int64_t sum = 0;
+		for (int j = 0; j < pieces; j++)
+			sum += m->moe->choices[(i / experts * pieces + j) * experts + i % experts];
+		loads[i] = (float)sum;
 	}
-	for (int64_t b = 0; b < m->d.micro; b++)
-		for (int64_t x = 0; x < experts; x++) {
-			int64_t sum = 0;
-			for (int i = 0; i < pieces; i++)
-				sum += m->moe->choices[(b * pieces + i) * experts + x];
-			k->load[b * experts + x] = (float)sum;
-		}
-	if (m->cp->comm && comm_all_reduce(m->cp->comm, k->load, k->load, (size_t)(m->d.micro * experts), COMM_F32, COMM_SUM, e))
+	if (wanted && m->cp->values && comm_all_reduce(m->cp->values, loads, loads, (size_t)n, COMM_F32, COMM_SUM, e))
 		return -1;
-	for (int64_t i = 0; i < m->d.micro * experts; i++)
-		k->load[i] /= (float)(m->shape.seq * m->moe->top);
+	for (int64_t i = 0; i < n; i++)
+		loads[i] /= (float)(m->shape.seq * m->moe->top);
+	kern_put(m->kern, k->load, loads, (size_t)n * sizeof *loads);
 	return 0;
-}
-
-/* The sum over this rank's tokens of their part of both losses. */
-static double losses(const struct pass *p, const struct moe_kept *k)
-{
-	const struct model *m = p->m;
-	int64_t experts = m->moe->experts;
-	double aux = 0, z = 0;
-	for (int64_t t = 0; t < m->d.n; t++) {
-		const float *load = k->load + t / m->d.seq * experts, *probs = k->probs + t * experts;
-		for (int64_t x = 0; x < experts; x++)
-			aux += (double)load[x] * (double)probs[x];
-		z += (double)k->lse[t] * (double)k->lse[t];
-	}
-	return m->job->model.aux_loss * (double)experts * aux + m->job->model.z_loss * z;
 }
 
 int route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, const void *y, double *loss, struct err *e)
@@ -152,12 +149,12 @@ int route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k
 	m->ops->widen(m->kern, moe->logits, moe->raw, m->d.n * moe->experts);
 	m->ops->route_fwd(m->kern, k->chosen, k->weights, k->probs, k->lse, moe->logits, m->d.n, moe->experts, moe->top,
 			  m->job->model.router == ROUTER_SOFTMAX_BEFORE);
-	count_choices(m, k);
-	if (drop_excess(p, k, e) || balance(p, k, e))
+	if (count_choices(m, k, e) || drop_excess(m, k, e) || balance(p, k, e))
 		return -1;
-	sort_choices(m, k);
+	m->ops->route_place(m->kern, moe->counts, k->at, k->from, k->chosen, m->d.n, moe->experts, moe->top);
 	if (loss)
-		*loss += losses(p, k);
+		m->ops->route_loss(m->kern, loss, k->load, k->probs, k->lse, m->d.n, moe->experts, m->d.seq,
+				   m->job->model.aux_loss * (double)moe->experts, m->job->model.z_loss);
 	return 0;
 }
 
@@ -170,13 +167,13 @@ int route_backward(struct pass *p, const struct block_view *v, struct moe_kept *
 
 	if (tp_sum(m->tp, moe->dweights, (size_t)(m->d.n * top), e))
 		return -1;
+	for (int64_t i = 0; i < m->d.micro * experts; i++)
+		moe->pull[i] = aux * k->loads[i];
+	give(m, moe->pull_at, moe->pull, (size_t)(m->d.micro * experts) * sizeof *moe->pull);
 	for (int64_t b = 0; b < m->d.micro; b++) {
 		int64_t first = b * m->d.seq;
-		float weight[experts];
-		for (int64_t x = 0; x < experts; x++)
-			weight[x] = aux * k->load[b * experts + x];
 		m->ops->route_bwd(m->kern, moe->logits + first * experts, moe->dweights + first * top, k->chosen + first * top,
-				  k->weights + first * top, k->probs + first * experts, k->lse + first, weight,
+				  k->weights + first * top, k->probs + first * experts, k->lse + first, moe->pull_at + b * experts,
 				  (float)m->job->model.z_loss * scale, m->d.seq, experts, top, m->job->model.router == ROUTER_SOFTMAX_BEFORE);
 	}
 	m->ops->narrow(m->kern, moe->raw, moe->logits, m->d.n * experts, NULL, 0);

@@ -30,7 +30,8 @@ struct block_view {
 	struct linear_view down; /* row-parallel */
 	struct linear_view router;     /* mixture of experts: [E, c] */
 	int experts_unit;              /* -1: none here */
-	struct expert_view *experts;   /* this rank's */
+	struct expert_view *experts;   /* this rank's first: the others follow, each expert_stride elements further */
+	int64_t expert_stride;
 };
 struct views {
 	struct block_view *blocks;  /* [layers] of a chunk */
@@ -56,7 +57,6 @@ struct block_kept {
 struct slot {
 	char *memory;              /* all of the below */
 	void *at[SLOTS];
-	void *output;              /* input or pending */
 	struct block_kept *blocks; /* the chunk's layers */
 };
 
@@ -85,10 +85,14 @@ struct model {
 	const void **params; /* [units] where each unit's parameters are, while they are held */
 	float **grads;       /* [units] */
 	float *cos, *sin;    /* [seq here, d/2], rotary families */
-	int32_t *positions;  /* [n] of this rank's tokens in their sequences */
+	int32_t *positions;  /* [n] of this rank's tokens in their sequences; the host's, as are the next three */
 	int64_t *samples;    /* [micro] */
+	int64_t *rows;       /* [s] of the stream in the run, with dropout */
 	int64_t head_first;  /* this shard's first query head */
 	int32_t *local[3];   /* [n] this rank's part of inputs, targets, starts; under cp */
+	const int32_t *positions_at; /* positions, in the kern's memory */
+	double loss_here, *loss;     /* the sum of losses: in the kern's memory, which is `loss_here` on the host */
+	struct tapes *tapes;         /* NULL: passes are not recorded */
 	char *work, *scratch_memory;
 	struct block_kept again;     /* the work home of a recomputing layer */
 	double again_s;              /* seconds spent on computing again, its transfers too, which tp, cp and ep do not count then */
@@ -100,24 +104,35 @@ struct pass {
 	struct model *m;
 	struct chunk *chunk;
 	struct slot *slot;
+	/* In the kern's memory: */
 	const int32_t *inputs, *targets, *starts; /* [n] this rank's */
+	const int64_t *samples, *rows; /* [micro], [s]: for dropout */
 	const struct model_batch *batch;
 	bool keep;             /* forward: a backward pass follows; dropout is on */
 	bool input, weight;    /* backward: which halves */
-	double *loss;          /* forward: what routers add their losses to; NULL: nowhere */
+	double *loss;          /* forward: what routers add their losses to, in the kern's memory; NULL: nowhere */
 };
+
+/* places.c: which tokens a pass is about, where the operations read it: in place on the host; on a device in the slot, where the forward pass
+ * puts it. */
+int places_open(struct model *m, struct err *e);
+void places_close(struct model *m);
+void places_forward(struct pass *p);
+void places_backward(struct pass *p);
 
 /* activations.c */
 int activations_open(struct model *m, struct err *e);
 void activations_close(struct model *m);
 
 /* offload.c: layers' activations in host memory (on the CPU, a file without a name) from the forward pass to the backward pass. Two
- * places in the device's memory take turns, so that a layer can still read what the one before it has left. */
+ * places in the device's memory take turns, so that a layer can still read what the one before it has left, and, on a device, is copied while
+ * that one's successor is computed. */
 struct offload;
 int offload_open(struct model *m, struct offload **out, struct err *e);
 void offload_close(struct model *m);
 char *offload_staged(const struct offload *o, int layer);
-/* The i-th layer of the pass's chunk and slot, out and back. Nothing without offloading. */
+/* The i-th layer of the pass's chunk and slot: before its forward pass, out, and back. Nothing without offloading. */
+void offload_begin(struct pass *p, int i);
 void offload_store(struct pass *p, int i);
 void offload_fetch(struct pass *p, int i);
 
@@ -128,8 +143,8 @@ int rope_tables(struct model *m, struct err *e);
 int unit_hold(struct model *m, int unit, struct err *e);
 void unit_drop(struct model *m, int unit);
 int unit_grads(struct model *m, int unit, struct err *e);
-/* The gradients that were asked for are in; last: those of the step are. */
-int unit_done(struct model *m, int unit, bool last, struct err *e);
+/* The gradients that were asked for are in; ends: with the step's last micro-batch they are complete. */
+int unit_done(struct pass *p, int unit, bool ends, struct err *e);
 const void *unit_param(const struct model *m, int unit, int64_t offset); /* NULL when offset < 0 */
 float *unit_grad(const struct model *m, int unit, int64_t offset);
 
@@ -144,6 +159,11 @@ int to_stream(struct model *m, void *y, struct err *e);
 int column_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e);
 int column_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e);
 int row_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e);
+/* Whether the products around a GELU may be one operation with it: no transfer stands between. */
+bool gelu_fuses(const struct model *m);
+/* y = gelu(pre), pre = the column-parallel product. And the row-parallel product's backward pass with GELU's behind it: sets dpre. */
+void column_gelu_forward(struct model *m, const struct linear_view *l, void *y, void *pre, const void *x);
+void row_gelu_backward(struct pass *p, const struct linear_view *l, void *dpre, const void *dy, const void *x, const void *pre);
 int row_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e);
 
 /* norm.c. The norm of x + r, which is kept in `sum`; r NULL: of x. stats: [stats, s]. */
@@ -187,9 +207,9 @@ int block_backward(struct pass *p, int i, void *dres, struct err *e);
 int embed_forward(struct pass *p, void *x, struct err *e);
 int embed_backward(struct pass *p, const void *dx, struct err *e);
 
-/* head.c. Adds the sum of the token losses to *loss; with a backward pass to come also the head's gradient, and leaves in
+/* head.c. Adds the sum of the token losses to the model's; with a backward pass to come also the head's gradient, and leaves in
  * SLOT_Y this shard's part of the gradient of the final norm's output. */
-int head_forward(struct pass *p, struct stream s, double *loss, struct err *e);
+int head_forward(struct pass *p, struct stream s, struct err *e);
 /* Sets SLOT_GRAD. */
 int head_backward(struct pass *p, struct err *e);
 

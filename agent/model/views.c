@@ -76,6 +76,14 @@ static struct linear_view of_expert(const struct lookup *l, const struct param *
 
 enum { EXPERT_PARAMS = 3 }; /* gate, up, down, in the catalogue's order */
 
+/* All experts' parameters lie as the first one's do, so that one call does the products of all. */
+static void evenly(struct lookup *l, const struct param *first, const struct param *expert, int64_t further)
+{
+	for (int i = 0; i < EXPERT_PARAMS && !l->rc; i++)
+		if (expert[i].offset != first[i].offset + further || expert[i].count != first[i].count)
+			l->rc = err_set(l->e, ERR_INTERNAL, "catalogue: %s does not lie as %s does", expert[i].name, first[i].name);
+}
+
 /* The router, and this rank's experts: those that the catalogue has. */
 static void experts(struct lookup *l, int layer, struct block_view *v)
 {
@@ -83,19 +91,23 @@ static void experts(struct lookup *l, int layer, struct block_view *v)
 	v->router = fused(l, layer, 1, router, NULL);
 	v->experts_unit = catalogue_unit(l->c, UNIT_EXPERTS, layer);
 	const struct unit *unit = &l->c->units[v->experts_unit];
-	v->experts = calloc((size_t)unit->n_params / EXPERT_PARAMS + 1, sizeof *v->experts);
+	const struct param *first = &l->c->params[unit->first];
+	v->experts = calloc(1, sizeof *v->experts);
 	if (!v->experts) {
 		l->rc = err_set(l->e, ERR_NOMEM, "views of %d experts: out of memory", unit->n_params / EXPERT_PARAMS);
 		return;
 	}
+	v->expert_stride = unit->n_params > EXPERT_PARAMS ? first[EXPERT_PARAMS].offset - first->offset : 0;
 	for (int i = 0; i < unit->n_params; i += EXPERT_PARAMS) {
-		const struct param *gate = &l->c->params[unit->first + i];
-		struct expert_view *e = &v->experts[i / EXPERT_PARAMS];
+		const struct param *gate = &first[i];
 		adjacent(l, &gate[0], &gate[1]);
-		e->up = of_expert(l, &gate[0]);
-		e->up.out += rows(&gate[1]);
-		e->down = of_expert(l, &gate[2]);
+		evenly(l, first, gate, i / EXPERT_PARAMS * v->expert_stride);
 	}
+	if (!unit->n_params)
+		return;
+	v->experts->up = of_expert(l, &first[0]);
+	v->experts->up.out += rows(&first[1]);
+	v->experts->down = of_expert(l, &first[2]);
 }
 
 static void block(struct lookup *l, const struct model_shape *s, int layer, struct block_view *v)

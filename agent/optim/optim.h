@@ -9,7 +9,10 @@
  * optim.c: its name, its moments, its call of an op; another schedule a row in schedules.c.
  *
  * A moment is [store_owned] fp32; element piece.at + i of it belongs to piece.master[i]. With offload.optimizer moments lie in a
- * file without a name (base/spill.h), which the system may write to disk and drop from memory.
+ * file without a name (base/spill.h), which the system may write to disk and drop from memory; when the kern's memory is a device's, in
+ * the host's (away.h).
+ *
+ * An update sets the stored form of the parameters too, where that is another (store_fuse).
  */
 #ifndef MUSTER_AGENT_OPTIM_OPTIM_H
 #define MUSTER_AGENT_OPTIM_OPTIM_H
@@ -42,8 +45,12 @@ void optim_close(struct optim *o);
 const char *optim_name(enum job_optimizer kind);
 /* "m", "v": the i-th moment's name in checkpoints, NULL when the optimizer has no such moment. */
 const char *optim_moment_name(enum job_optimizer kind, int i);
-/* [store_owned]; NULL when the optimizer has no such moment. */
+/* [store_owned], in the kern's memory, or the host's when they are away; NULL when the optimizer has no such moment. */
 float *optim_moment(struct optim *o, int i);
+/* Whether moments are the host's, and the kern's memory is not. */
+bool optim_away(const struct optim *o);
+/* Until what lies away is as the last step left it. */
+int optim_settle(struct optim *o, struct err *e);
 enum job_optimizer optim_kind(const struct optim *o);
 
 /* The rate of step `step` (from 0): linear warm-up to lr over `warmup` steps, then the job's schedule:
@@ -53,6 +60,9 @@ enum job_optimizer optim_kind(const struct optim *o);
  *     wsd                        lr until the last `cooldown` steps of job.steps, then linear to min_lr */
 double optim_lr(const struct job *job, int64_t step);
 
+/* Queues the sum of squares for the next optim_norm, which else does it itself: so that a device that is behind has it to do before
+ * the host waits for it. After store_finish. */
+void optim_square(struct optim *o);
 /* Collective over world (every rank of the job; NULL: one). The norm of the whole model's gradient, each element counted once, summed
  * in double; the same bits on every rank. Gradients are loss_scale times the true ones (1 unless fp16), the norm is that of the true ones.
  * Not finite when an element is not. After store_finish. */

@@ -6,10 +6,11 @@
 
 enum { PIECES = 2 }; /* of a rank's tokens: the early and the late one */
 
-void cp_init(struct cp *c, struct comm *group, enum comm_type type)
+void cp_init(struct cp *c, struct comm *group, struct comm *values, enum comm_type type)
 {
 	*c = (struct cp){
 		.comm = group,
+		.values = values,
 		.rank = group ? comm_rank(group) : 0,
 		.size = group ? comm_size(group) : 1,
 		.type = type,

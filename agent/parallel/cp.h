@@ -26,13 +26,14 @@ struct cp_buffers {
 
 struct cp {
 	struct comm *comm;   /* NULL: alone; borrowed */
+	struct comm *values; /* the same ranks, for numbers in the host's memory */
 	int rank, size;
 	enum comm_type type; /* of activations */
 	struct cp_buffers buffers;
 	double seconds;      /* spent waiting in here; the reader sets it back */
 };
 
-void cp_init(struct cp *c, struct comm *group, enum comm_type type);
+void cp_init(struct cp *c, struct comm *group, struct comm *values, enum comm_type type);
 
 /* The position in its sequence, of seq tokens, of this rank's token t, 0 <= t < seq / size. */
 int64_t cp_position(const struct cp *c, int64_t seq, int64_t t);

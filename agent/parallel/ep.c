@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ep_init(struct ep *p, struct comm *group, int64_t experts, enum comm_type type)
+void ep_init(struct ep *p, struct comm *group, struct comm *values, int64_t experts, enum comm_type type)
 {
 	int64_t lo = 0, hi = experts;
 	*p = (struct ep){
-		.comm = group, .rank = group ? comm_rank(group) : 0, .size = group ? comm_size(group) : 1,
+		.comm = group, .values = values, .rank = group ? comm_rank(group) : 0, .size = group ? comm_size(group) : 1,
 		.type = type, .experts = experts,
 	};
 	if (group)
@@ -19,13 +19,13 @@ void ep_init(struct ep *p, struct comm *group, int64_t experts, enum comm_type t
 	p->hi = (int)hi;
 }
 
-void ep_plan_close(struct ep_plan *plan)
+void ep_plan_close(struct kern *k, struct ep_plan *plan)
 {
+	kern_free(k, plan->places);
 	free(plan->out);
 	free(plan->in);
 	free(plan->per_expert);
-	free(plan->order);
-	free(plan->back);
+	free(plan->sorted);
 	memset(plan, 0, sizeof *plan);
 }
 
@@ -57,7 +57,7 @@ static int tell(struct ep *p, const int64_t *counts, int64_t *theirs, struct err
 		out[r] = (size_t)(hi - lo);
 		in[r] = mine;
 	}
-	return comm_all_to_allv(p->comm, counts, out, theirs, in, COMM_I64, e);
+	return comm_all_to_allv(p->values, counts, out, theirs, in, COMM_I64, e);
 }
 
 static void count_rows(const struct ep *p, const int64_t *counts, const int64_t *theirs, struct ep_plan *plan)
@@ -84,19 +84,41 @@ static void count_rows(const struct ep *p, const int64_t *counts, const int64_t 
 static void sort_rows(const struct ep *p, const int64_t *theirs, struct ep_plan *plan)
 {
 	int mine = p->hi - p->lo;
-	int64_t to[mine + 1], arrival = 0;
+	int64_t to[mine + 1], arrival = 0, *order = plan->sorted, *back = plan->sorted + plan->received;
 	to[0] = 0;
 	for (int x = 0; x + 1 < mine; x++)
 		to[x + 1] = to[x] + plan->per_expert[x];
 	for (int r = 0; r < p->size; r++)
 		for (int x = 0; x < mine; x++)
 			for (int64_t i = 0; i < theirs[r * mine + x]; i++, arrival++) {
-				plan->order[to[x]] = arrival;
-				plan->back[arrival] = to[x]++;
+				order[to[x]] = arrival;
+				back[arrival] = to[x]++;
 			}
 }
 
-int ep_plan(struct ep *p, const int64_t *counts, struct ep_plan *plan, struct err *e)
+/* Where the rows' ops read them. More than before come with an eighth of room, so that few steps grow it. */
+static int give_rows(struct kern *k, struct ep_plan *plan, struct err *e)
+{
+	int64_t *at = plan->sorted, rows = plan->received;
+	if (!kern_on_host(k) && rows > plan->room) {
+		kern_free(k, plan->places);
+		plan->room = rows + rows / 8;
+		plan->places = kern_alloc(k, (size_t)(2 * plan->room) * sizeof *plan->places);
+	}
+	if (!kern_on_host(k) && rows) {
+		at = plan->places;
+		if (!at) {
+			plan->room = 0;
+			return err_set(e, ERR_NOMEM, "places of %lld rows for this rank's experts: no memory; lower batch.micro", (long long)rows);
+		}
+		kern_put(k, at, plan->sorted, (size_t)(2 * rows) * sizeof *at);
+	}
+	plan->order = at;
+	plan->back = at + rows;
+	return 0;
+}
+
+int ep_plan(struct ep *p, struct kern *k, const int64_t *counts, struct ep_plan *plan, struct err *e)
 {
 	size_t mine = (size_t)(p->hi - p->lo);
 	int64_t theirs[(size_t)p->size * mine + 1];
@@ -110,12 +132,13 @@ int ep_plan(struct ep *p, const int64_t *counts, struct ep_plan *plan, struct er
 		return -1;
 	count_rows(p, counts, theirs, plan);
 	size_t rows = p->comm ? (size_t)plan->received : 0;
-	if (grow(&plan->order, rows, sizeof *plan->order) || grow(&plan->back, rows, sizeof *plan->back))
+	if (grow(&plan->sorted, 2 * rows, sizeof *plan->sorted))
 		return err_set(e, ERR_NOMEM, "%zu rows for this rank's experts: out of memory", rows);
 	if (p->comm)
 		sort_rows(p, theirs, plan);
+	int rc = p->comm ? give_rows(k, plan, e) : 0;
 	p->seconds += clock_s() - start;
-	return 0;
+	return rc;
 }
 
 static int exchange(struct ep *p, const void *in, const size_t *in_rows, void *out, const size_t *out_rows, int64_t c, struct err *e)

@@ -79,7 +79,7 @@ struct replicas {
 static int split_by_node(struct groups *g, const struct place *p, const struct replicas *r, struct comm **shard, struct comm **copies, struct err *e)
 {
 	int world = comm_size(g->world);
-	if (comm_split(g->world, r->color * world + p->o->node, comm_rank(g->world), r->shard, shard, e))
+	if (comm_split(g->root, r->color * world + p->o->node, comm_rank(g->world), r->shard, shard, e))
 		return -1;
 	int64_t sizes[2] = { comm_size(*shard), -comm_size(*shard) };
 	if (comm_all_reduce(g->world, sizes, sizes, 2, COMM_I64, COMM_MAX, e))
@@ -87,7 +87,7 @@ static int split_by_node(struct groups *g, const struct place *p, const struct r
 	if (sizes[0] != -sizes[1])
 		return err_set(e, ERR_USAGE, "parallel.zero_shard = node: some nodes hold %lld replicas of a parameter and some %lld; "
 			       "use zero_shard = all, or a dp that spreads evenly", (long long)sizes[0], (long long)-sizes[1]);
-	return comm_split(g->world, r->color * world + comm_rank(*shard), comm_rank(g->world), r->copies, copies, e);
+	return comm_split(g->root, r->color * world + comm_rank(*shard), comm_rank(g->world), r->copies, copies, e);
 }
 
 static int split_replicas(struct groups *g, const struct place *p, const struct replicas *r, struct comm **shard, struct comm **copies, struct err *e)
@@ -95,9 +95,9 @@ static int split_replicas(struct groups *g, const struct place *p, const struct 
 	if (r->count == 1)
 		return 0;
 	if (p->o->zero == 0)
-		return comm_split(g->world, r->color, comm_rank(g->world), r->copies, copies, e);
+		return comm_split(g->root, r->color, comm_rank(g->world), r->copies, copies, e);
 	if (p->o->shard == ZERO_SHARD_ALL)
-		return comm_split(g->world, r->color, comm_rank(g->world), r->shard, shard, e);
+		return comm_split(g->root, r->color, comm_rank(g->world), r->shard, shard, e);
 	return split_by_node(g, p, r, shard, copies, e);
 }
 
@@ -162,7 +162,7 @@ static void channel_name(const struct edge *edge, enum pipe_kind kind, bool back
 		 along ? edge->to : edge->from);
 }
 
-/* The pair is split from the world, its other channels from the pair, which concerns nobody else. */
+/* The pair is split from the root, its other channels from the pair, which concerns nobody else. */
 static int split_class(struct groups *g, const struct place *p, int class, struct err *e)
 {
 	struct edge edge = { 0 };
@@ -171,7 +171,7 @@ static int split_class(struct groups *g, const struct place *p, int class, struc
 	bool mine = edge_of(p, class, &edge);
 	int color = mine ? ((edge.at * p->l.dp + p->at.dp) * p->l.cp + p->at.cp) * p->l.tp + p->at.tp : -1;
 	channel_name(&edge, PIPE_ACT, false, name, sizeof name);
-	if (comm_split(g->world, color, p->at.pp == edge.from ? 0 : 1, name, &pair, e))
+	if (comm_split(g->root, color, p->at.pp == edge.from ? 0 : 1, name, &pair, e))
 		return -1;
 	if (!mine)
 		return 0;
@@ -199,6 +199,33 @@ static int split_pipeline(struct groups *g, const struct place *p, struct err *e
 	return 0;
 }
 
+/* --- The host and the device ---------------------------------------------------------- */
+
+/* One rank alone has no groups. */
+static int open_root(struct groups *g, const struct groups_options *opt, struct err *e)
+{
+	g->root = g->world;
+	if (!opt->device || comm_size(g->world) == 1)
+		return 0;
+	g->root = NULL;
+	if (comm_on_device(g->world, opt->device, "device", &g->root, e))
+		return -1;
+	comm_stream(g->root, opt->stream);
+	return 0;
+}
+
+static int split_values(struct groups *g, const struct place *p, struct err *e)
+{
+	int rank = comm_rank(g->world);
+	if (g->root == g->world) {
+		g->cp_values = g->cp;
+		g->ep_values = g->ep;
+		return 0;
+	}
+	return (cp_exists(p) && comm_split(g->world, cp_color(p), rank, "cp's numbers", &g->cp_values, e)) ||
+	       (ep_exists(p) && comm_split(g->world, ep_color(p), rank, "ep's numbers", &g->ep_values, e)) ? -1 : 0;
+}
+
 int groups_open(struct comm *world, const struct groups_options *opt, struct groups *out, struct err *e)
 {
 	struct place p = place_of(opt);
@@ -207,13 +234,15 @@ int groups_open(struct comm *world, const struct groups_options *opt, struct gro
 	if (comm_size(world) != layout_world(&p.l) || comm_rank(world) != layout_rank(&p.l, p.at))
 		return err_set(e, ERR_INTERNAL, "layout tp %d cp %d dp %d pp %d: the world is rank %d of %d, the layout says %d of %d",
 			       p.l.tp, p.l.cp, p.l.dp, p.l.pp, comm_rank(world), comm_size(world), layout_rank(&p.l, p.at), layout_world(&p.l));
+	if (open_root(&g, opt, e))
+		return -1;
 	for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
 		const struct split *s = &splits[i];
-		if (s->exists(&p) && comm_split(world, s->color(&p), comm_rank(world), s->name, member(&g, s->member), e))
+		if (s->exists(&p) && comm_split(g.root, s->color(&p), comm_rank(world), s->name, member(&g, s->member), e))
 			goto fail;
 	}
 	g.store.tp = g.tp;
-	if (split_store(&g, &p, e) || split_pipeline(&g, &p, e))
+	if (split_values(&g, &p, e) || split_store(&g, &p, e) || split_pipeline(&g, &p, e))
 		goto fail;
 	*out = g;
 	return 0;
@@ -231,7 +260,13 @@ void groups_close(struct groups *g)
 		}
 	struct comm *all[] = { g->store.tied, g->store.kv, g->store.shard, g->store.copies,
 			       g->store.expert_shard, g->store.expert_copies, g->ep, g->cp, g->tp };
+	bool apart = g->root != g->world;
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		comm_close(all[i]);
+	if (apart) {
+		comm_close(g->cp_values);
+		comm_close(g->ep_values);
+		comm_close(g->root);
+	}
 	memset(g, 0, sizeof *g);
 }

@@ -10,6 +10,10 @@
  *
  * A group of one rank is NULL: whoever uses it does nothing then.
  *
+ * On a device the groups above carry tensors in its memory (comm_on_device), on the stream of the rank's operations; numbers that
+ * the host reckons with, such as how many rows an expert gets, go over groups of the host's own, cp_values and ep_values. On the host these
+ * are cp and ep themselves.
+ *
  * Pipeline ranks that are next to each other have a group of two for each kind of message and direction (a
  * channel of plan/schedule/schedule.h). Each carries messages one way only, so a send under way never stands in front of a
  * receive. In an interleaved pipeline the last rank is before the first; of a V's two chunks the second goes the other way.
@@ -29,7 +33,9 @@ enum pipe_side { PIPE_NEXT, PIPE_PREV, PIPE_SIDES }; /* the rank after this one,
 
 struct groups {
 	struct comm *world; /* borrowed */
+	struct comm *root;  /* what the groups of tensors are split from: the world, or its ranks on the device */
 	struct comm *tp, *cp, *ep;
+	struct comm *cp_values, *ep_values;
 	struct store_groups store;
 	struct comm *in[PIPE_KINDS][PIPE_SIDES], *out[PIPE_KINDS][PIPE_SIDES];
 };
@@ -42,6 +48,8 @@ struct groups_options {
 	enum job_zero_shard shard;
 	int node;                       /* this rank's, for sharding inside nodes */
 	bool apart;                     /* replicas have no groups: a parameter server is between them (agent/server) */
+	const struct comm_device_options *device; /* NULL: tensors are in the host's memory */
+	void *stream;                   /* of the device's operations */
 };
 
 /* Collective over world, whose ranks are in the layout's order. */

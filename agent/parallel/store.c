@@ -54,10 +54,24 @@ static int open_masters(struct store *s, const char *spill_dir, struct err *e)
 	if (s->width == sizeof(float))
 		return 0;
 	s->spilled = spill_dir != NULL;
-	if (s->spilled)
-		return spill_open(spill_dir, "master parameters", (size_t)s->owned * sizeof(float), (void **)&s->masters, e);
-	s->masters = take(s, "master parameters", s->owned, sizeof(float), e);
-	return s->masters ? 0 : -1;
+	if (!s->spilled) {
+		s->masters = take(s, "master parameters", s->owned, sizeof(float), e);
+		return s->masters ? 0 : -1;
+	}
+	size_t bytes = (size_t)s->owned * sizeof(float);
+	if (kern_on_host(s->kern))
+		return spill_open(spill_dir, "master parameters", bytes, (void **)&s->masters, e);
+	s->masters = kern_host_alloc(s->kern, bytes);
+	if (!s->masters)
+		return err_set(e, ERR_NOMEM, "master parameters: no memory of the host for %zu bytes that the device copies from; free some, or "
+			       "set offload.optimizer = no", bytes);
+	memset(s->masters, 0, bytes);
+	return 0;
+}
+
+bool store_masters_away(const struct store *s)
+{
+	return s->spilled && !kern_on_host(s->kern);
 }
 
 /* As many buffers as units of the kind can be in use at once, of the largest one's size. */
@@ -109,6 +123,20 @@ static int open_memory(struct store *s, const struct store_options *opt, struct 
 	return 0;
 }
 
+/* both: what each of the two holders says, through the kern's memory. */
+static int tell_tied(struct store *s, const int64_t mine[2], int64_t both[4], struct err *e)
+{
+	if (kern_on_host(s->kern))
+		return comm_all_gather(s->groups.tied, mine, both, 2, COMM_I64, e);
+	int64_t *at = kern_alloc(s->kern, 6 * sizeof *at);
+	if (!at)
+		return err_set(e, ERR_NOMEM, "store: no memory for %zu bytes; lower batch.micro", 6 * sizeof *at);
+	kern_put(s->kern, at, mine, 2 * sizeof *at);
+	int rc = comm_all_gather(s->groups.tied, at, at + 2, 2, COMM_I64, e) || kern_get(s->kern, both, at + 2, 4 * sizeof *at, e) ? -1 : 0;
+	kern_free(s->kern, at);
+	return rc;
+}
+
 /* The tied table's two holders must own the same elements of it. */
 static int check_tied(struct store *s, struct err *e)
 {
@@ -121,7 +149,7 @@ static int check_tied(struct store *s, struct err *e)
 	s->tied = p->unit;
 	mine[0] = s->homes[s->tied].lo;
 	mine[1] = s->homes[s->tied].hi;
-	if (comm_all_gather(s->groups.tied, mine, both, 2, COMM_I64, e))
+	if (tell_tied(s, mine, both, e))
 		return -1;
 	for (int i = 0; i < 2; i++)
 		if (both[i] != both[2 + i])
@@ -171,9 +199,30 @@ int store_open(const struct store_options *opt, struct store **out, struct err *
 
 static void close_pool(struct store *s, struct pool *p)
 {
+	for (int i = 0; i < p->n; i++)
+		kern_free(s->kern, p->slots[i].data);
+}
+
+static void end_pool(struct pool *p)
+{
 	for (int i = 0; i < p->n; i++) {
 		comm_wait(p->slots[i].req, NULL);
-		kern_free(s->kern, p->slots[i].data);
+		p->slots[i].req = NULL;
+	}
+}
+
+void store_end(struct store *s)
+{
+	for (int i = 0; s->homes && i < s->catalogue->n_units; i++) {
+		comm_wait(s->homes[i].publishing, NULL);
+		s->homes[i].publishing = NULL;
+	}
+	for (int i = 0; i < s->n_sums; i++)
+		comm_wait(s->sums[i], NULL);
+	s->n_sums = 0;
+	for (int i = 0; i < UNIT_KINDS; i++) {
+		end_pool(&s->gathers[i]);
+		end_pool(&s->scatters[i]);
 	}
 }
 
@@ -181,15 +230,14 @@ void store_close(struct store *s)
 {
 	if (!s)
 		return;
-	for (int i = 0; s->homes && i < s->catalogue->n_units; i++)
-		comm_wait(s->homes[i].publishing, NULL);
-	for (int i = 0; i < s->n_sums; i++)
-		comm_wait(s->sums[i], NULL);
+	store_end(s);
 	for (int i = 0; i < UNIT_KINDS; i++) {
 		close_pool(s, &s->gathers[i]);
 		close_pool(s, &s->scatters[i]);
 	}
-	if (s->spilled)
+	if (store_masters_away(s))
+		kern_host_free(s->kern, s->masters);
+	else if (s->spilled)
 		spill_close(s->masters, (size_t)s->owned * sizeof(float));
 	else
 		kern_free(s->kern, s->masters);
@@ -243,6 +291,18 @@ int store_wait(struct comm_request **req, double *spent, struct err *e)
 	*req = NULL;
 	*spent += clock_s() - since;
 	return rc;
+}
+
+bool store_quiet(const struct store *s, bool completes)
+{
+	for (int i = 0; i < s->catalogue->n_units; i++) {
+		const struct replicas *r = store_replicas(s, i);
+		if (r->policy->params || r->policy->grads || s->homes[i].publishing)
+			return false;
+		if (completes && (r->shard || r->copies || s->catalogue->units[i].partial))
+			return false;
+	}
+	return true;
 }
 
 float *store_flat_grads(const struct store *s)

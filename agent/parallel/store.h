@@ -27,7 +27,11 @@
  * What all this takes of memory is plan/model/zero.h's, to the byte.
  *
  * Master parameters are fp32 and belong to the piece's owner: in fp32 storage they are the stored parameters themselves
- * (their part of the whole ones, or the shard), else a copy of their own that store_publish narrows into the stored ones.
+ * (their part of the whole ones, or the shard), else a copy of their own that store_publish narrows into the stored ones,
+ * unless the optimizer has already (store_fuse).
+ *
+ * All of it lies in the kern's memory, which may be a device's. With offload.optimizer masters that are copies of their own lie in the
+ * host's (store_masters_away): on the host in a file without a name, else in memory that the device copies from.
  *
  * Gradients that are parts (param.partial) are summed over their tp copies before they are reduced over replicas; a tied
  * head's two tables are summed piece by piece after that, by store_finish. Every sum has libcomm's documented order: element by
@@ -66,15 +70,17 @@ struct store_options {
 	bool overlap;        /* reduce and gather while the passes go on; else wait at once */
 	bool stochastic;     /* store_publish rounds at random, keyed by (seed, parameter's name, step) */
 	uint64_t seed;
-	/* Masters that are copies of their own (offload.optimizer) lie in a nameless file here, unless TMPDIR
-	 * is set (base/spill.h); NULL: in memory. */
+	/* offload.optimizer: masters that are copies of their own lie in a nameless file here, unless TMPDIR
+	 * is set (base/spill.h), or in the host's memory when the kern's is a device's; NULL: in the kern's. */
 	const char *spill_dir;
 	bool owned_only;     /* no pass asks for units or adds gradients: no buffers for whole units (agent/server) */
 };
 
 /* Collective over its groups. Parameters are zero until store_publish. */
 int store_open(const struct store_options *opt, struct store **out, struct err *e);
-/* Waits for what is under way. Takes NULL. */
+/* Waits for what is under way; after that the groups may be closed. */
+void store_end(struct store *s);
+/* Takes NULL. */
 void store_close(struct store *s);
 
 /* The unit's parameters, in storage type, valid until its release; may be asked for again before that (each has its release).
@@ -87,6 +93,9 @@ void store_release(struct store *s, int unit);
 int store_grads(struct store *s, int unit, float **grads, struct err *e);
 /* This micro-batch's gradients of the unit are in; last: so are those of the whole step. */
 int store_reduce(struct store *s, int unit, bool last, struct err *e);
+/* Whether calls of a pass, from store_params to store_reduce, now do nothing but say where things are: no parameters come, and no gradients
+ * leave, even where `completes` says that the step's are. Then the pass may be recorded, and replayed with the same calls. */
+bool store_quiet(const struct store *s, bool completes);
 /* All gradients are in: returns when every piece's are the sum over all replicas. */
 int store_finish(struct store *s, struct err *e);
 /* Gradients are zero again, for the next step. */
@@ -104,7 +113,16 @@ struct piece {
 	int64_t count_lo, count_hi;
 };
 const struct piece *store_pieces(const struct store *s, int *n);
+struct kern *store_kern(const struct store *s);
 int64_t store_owned(const struct store *s); /* elements of all pieces, rounded to whole groups */
+/* Whether masters are the host's, and the kern's memory is not. */
+bool store_masters_away(const struct store *s);
+
+/* Lets an update of the whole piece (kernels/ops.h) set the stored form of the masters as well, rounded as the publishing of `step` would.
+ * Leaves u as it is where there is no such form, or where the piece's rows are numbered apart: those are publishing's. */
+void store_fuse(const struct store *s, const struct piece *piece, int64_t step, struct update *u);
+/* Every piece's masters were updated by updates that were fused: the next publishing rounds only what those could not. */
+void store_fused(struct store *s);
 
 /* The masters have changed: stored parameters follow, on every replica. step: how many are finished, for stochastic rounding. */
 int store_publish(struct store *s, int64_t step, struct err *e);

@@ -2,8 +2,6 @@
 
 #include "base/clock.h"
 
-#include <string.h>
-
 static int check_complete(const struct store *s, struct err *e)
 {
 	for (int i = 0; i < s->catalogue->n_units; i++)
@@ -86,7 +84,7 @@ void store_zero(struct store *s)
 {
 	const struct home *last = &s->homes[s->catalogue->n_units - 1];
 	int64_t n = last->grads + (store_replicas(s, s->catalogue->n_units - 1)->policy->grads ? last->hi - last->lo : last->n);
-	memset(s->grads, 0, (size_t)n * sizeof(float));
+	kern_zero(s->kern, s->grads, (size_t)n * sizeof(float));
 	for (int i = 0; i < s->catalogue->n_units; i++)
 		s->homes[i].reduced = false;
 	order_rewind(&s->order);

@@ -65,7 +65,8 @@ struct store {
 	char *params;
 	float *grads;
 	float *masters;           /* NULL: the stored parameters are */
-	bool spilled;             /* masters are in a file */
+	bool spilled;             /* masters are in a file, or in the host's memory */
+	bool fused;               /* the optimizer has set the stored form of the masters */
 	int64_t owned;
 	struct piece *pieces;
 	int n_pieces;

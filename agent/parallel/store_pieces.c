@@ -45,6 +45,11 @@ const struct piece *store_pieces(const struct store *s, int *n)
 	return s->pieces;
 }
 
+struct kern *store_kern(const struct store *s)
+{
+	return s->kern;
+}
+
 int64_t store_owned(const struct store *s)
 {
 	return s->owned;

@@ -2,8 +2,6 @@
 
 #include "base/clock.h"
 
-#include <string.h>
-
 /* Units whose gradients are whole are summed together until there are so many elements: 4 MiB of fp32, some hundred
  * microseconds on a fast link, far above an operation's fixed cost; a stage worth cutting has many of them, so the first leaves early. */
 enum { ENOUGH = 1 << 20 };
@@ -152,7 +150,7 @@ static struct slot *slot_of(struct store *s, int unit, struct err *e)
 	}
 	if (store_retire(s, best, e))
 		return NULL;
-	memset(best->data, 0, (size_t)s->homes[unit].n * sizeof(float));
+	kern_zero(s->kern, best->data, (size_t)s->homes[unit].n * sizeof(float));
 	best->unit = unit;
 	best->used = ++s->clock;
 	best->holds = 1;

@@ -1,5 +1,6 @@
 #include "agent/pipeline/rank.h"
 
+#include "agent/parallel/device.h"
 #include "base/clock.h"
 #include "plan/batch.h"
 #include "plan/speeds.h"
@@ -43,29 +44,31 @@ static int open_schedule(struct engine *g, enum job_schedule kind, struct err *e
 	return tracks_open(g, e);
 }
 
-/* "cpu" and the like, with the storage type behind it. */
+/* "cpu" and the like, with the storage type behind it; a device is one of those that this process sees. */
 static int open_kern(struct engine *g, const struct engine_options *opt, struct err *e)
 {
 	static const char *const suffix[] = { [DTYPE_FP32] = "", [DTYPE_BF16] = ":bf16", [DTYPE_FP16] = ":fp16" };
 	char name[32];
 	snprintf(name, sizeof name, "%s%s", opt->backend, suffix[g->job->precision.dtype]);
-	return kern_open(name, opt->threads, &g->kern, e);
+	return kern_open_device(name, opt->threads, opt->device, &g->kern, e);
 }
 
 static int open_groups(struct engine *g, const struct engine_options *opt, struct err *e)
 {
 	static const enum comm_type types[] = { [DTYPE_FP32] = COMM_F32, [DTYPE_BF16] = COMM_BF16, [DTYPE_FP16] = COMM_F16 };
+	struct comm_device_options device = { .index = opt->device, .backend = opt->transport };
+	bool on_device = !kern_on_host(g->kern) && comm_size(opt->world) > 1;
 	const struct groups_options o = {
 		.layout = &g->layout, .at = g->at, .shape = &g->shape, .zero = (int)g->job->parallel.zero,
 		.shard = g->job->parallel.zero_shard, .node = opt->node,
-		.apart = g->job->parallel.sync == SYNC_SERVER,
+		.apart = g->job->parallel.sync == SYNC_SERVER, .device = on_device ? &device : NULL, .stream = kern_stream(g->kern),
 	};
 	enum comm_type type = types[g->job->precision.dtype];
-	if (groups_open(opt->world, &o, &g->groups, e))
+	if ((on_device && device_table(&device.device, e)) || groups_open(opt->world, &o, &g->groups, e))
 		return -1;
 	tp_init(&g->tp, g->groups.tp, g->job->parallel.sp, g->job->parallel.overlap, type);
-	cp_init(&g->cp, g->groups.cp, type);
-	ep_init(&g->ep, g->groups.ep, g->shape.experts, type);
+	cp_init(&g->cp, g->groups.cp, g->groups.cp_values, type);
+	ep_init(&g->ep, g->groups.ep, g->groups.ep_values, g->shape.experts, type);
 	g->pipe = (struct pipe){ .groups = &g->groups, .type = type };
 	return 0;
 }
@@ -118,12 +121,15 @@ void engine_close(struct engine *g)
 {
 	if (!g)
 		return;
+	/* A device may still be about transfers that nobody waits for any more: the groups end those, then memory may go. */
 	walk_settle(g, NULL);
+	if (g->store)
+		store_end(g->store);
+	groups_close(&g->groups);
 	model_close(g->model);
 	store_close(g->store);
 	catalogue_free(&g->catalogue);
 	kern_close(g->kern);
-	groups_close(&g->groups);
 	schedule_free(&g->schedule);
 	schedule_free(&g->forwards);
 	tracks_close(g);
@@ -167,20 +173,34 @@ static int share_loss(struct engine *g, double local, double *loss, struct err *
 }
 
 /* A rank that fails alone has messages under way, whose other ends wait for what it will not send any more. */
-static int walk_or_abort(struct engine *g, const struct schedule *s, const struct engine_batch *b, bool backward, double *loss, struct err *e)
+static int walk_or_abort(struct engine *g, const struct schedule *s, const struct engine_batch *b, bool backward, struct err *e)
 {
-	if (!walk_row(g, &s->rows[g->at.pp], b, backward, loss, e))
+	if (!walk_row(g, &s->rows[g->at.pp], b, backward, e))
 		return 0;
 	if (layout_world(&g->layout) > 1)
 		comm_abort(g->groups.world, e->text);
 	return -1;
 }
 
-int engine_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
+/* What a device still has to do is computing. */
+static int take_loss(struct engine *g, double *local, struct err *e)
+{
+	double start = clock_s();
+	int rc = model_loss(g->model, local, e);
+	g->times.compute += clock_s() - start;
+	return rc;
+}
+
+int engine_passes(struct engine *g, const struct engine_batch *b, struct err *e)
+{
+	store_zero(g->store);
+	return walk_or_abort(g, &g->schedule, b, true, e);
+}
+
+int engine_loss(struct engine *g, double *loss, struct err *e)
 {
 	double local;
-	store_zero(g->store);
-	if (walk_or_abort(g, &g->schedule, b, true, &local, e))
+	if (take_loss(g, &local, e))
 		return -1;
 	if (g->job->parallel.sync == SYNC_SERVER) {
 		*loss = local / (double)g->global_tokens;
@@ -189,10 +209,15 @@ int engine_step(struct engine *g, const struct engine_batch *b, double *loss, st
 	return share_loss(g, local, loss, e);
 }
 
+int engine_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
+{
+	return engine_passes(g, b, e) || engine_loss(g, loss, e) ? -1 : 0;
+}
+
 int engine_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
 {
 	double local;
-	if (walk_or_abort(g, &g->forwards, b, false, &local, e))
+	if (walk_or_abort(g, &g->forwards, b, false, e) || take_loss(g, &local, e))
 		return -1;
 	return share_loss(g, local, loss, e);
 }

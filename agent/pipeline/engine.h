@@ -27,7 +27,9 @@ struct engine_options {
 	struct layout layout;
 	struct coords at;
 	struct comm *world;   /* rank order as in plan/layout.h; borrowed */
-	const char *backend;  /* "cpu", "plain"; the storage type is the job's */
+	const char *backend;  /* "cpu", "plain", "cuda"; the storage type is the job's */
+	int device;           /* which of those that this process sees; 0 on the host */
+	const char *transport; /* of tensors on devices, as comm_on_device takes it: NULL chooses */
 	int threads;
 	int node;             /* this rank's: ZeRO may shard inside nodes */
 	const char *spill_dir; /* where what is offloaded may lie, unless TMPDIR is set: the run folder */
@@ -58,6 +60,9 @@ struct engine_batch {
 /* One step's forward and backward. *loss: mean over the global batch's tokens, the same bits on every rank. With parallel.sync = server no
  * replica waits for another: gradients and *loss are this one's part of the means (agent/server). */
 int engine_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e);
+/* The same in two halves: on a device the first one queues the work, the second waits for it, so that more can be queued before. */
+int engine_passes(struct engine *g, const struct engine_batch *b, struct err *e);
+int engine_loss(struct engine *g, double *loss, struct err *e);
 /* The same without backward, leaving gradients alone. */
 int engine_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e);
 

@@ -66,8 +66,8 @@ struct engine {
 	void *phase_arg;
 };
 
-/* Walks a row once over this rank's micro-batches; *loss is the sum of the token losses seen here (0 before the last stage). */
-int walk_row(struct engine *g, const struct sched_row *row, const struct engine_batch *batch, bool backward, double *loss, struct err *e);
+/* Walks a row once over this rank's micro-batches; the model has the sum of the token losses seen here (0 before the last stage). */
+int walk_row(struct engine *g, const struct sched_row *row, const struct engine_batch *batch, bool backward, struct err *e);
 /* Waits for every message under way; the first error stays. */
 int walk_settle(struct engine *g, struct err *e);
 

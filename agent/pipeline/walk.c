@@ -8,7 +8,6 @@ struct walk {
 	const struct sched_row *row;
 	const struct engine_batch *batch;
 	bool backward; /* gradients are wanted */
-	double loss;
 };
 
 static struct model_batch micro_batch(const struct walk *w, int micro)
@@ -32,8 +31,7 @@ static int recv(struct walk *w, const struct sched_step *s, struct err *e)
 /* What passes between two stages of this rank. */
 static void hand_over(struct engine *g, void *to, const void *from)
 {
-	int64_t n = model_boundary(g->model);
-	kern_ops(g->kern)->copy_rows(g->kern, to, n, from, n, 1, n);
+	kern_copy(g->kern, to, from, (size_t)model_boundary(g->model) * kern_width(g->kern));
 }
 
 /* The chunk's input when the stage before it is here. Without gradients that was all its output was kept for. */
@@ -59,7 +57,7 @@ static int forward(struct walk *w, const struct sched_step *s, struct err *e)
 	if (pipe_wait(&g->pipe, &track_berth(g, s->chunk, s->micro)->act_sent, e))
 		return -1;
 	take_input(w, s, slot);
-	if (model_forward(g->model, s->chunk, slot, &b, w->backward, &w->loss, e))
+	if (model_forward(g->model, s->chunk, slot, &b, w->backward, e))
 		return -1;
 	if (!w->backward && g->tracks[s->chunk].after < 0)
 		track_leave(g, s->chunk, s->micro);
@@ -208,11 +206,12 @@ static void begin(struct engine *g, const struct sched_row *row, bool backward)
 	}
 }
 
-int walk_row(struct engine *g, const struct sched_row *row, const struct engine_batch *batch, bool backward, double *loss, struct err *e)
+int walk_row(struct engine *g, const struct sched_row *row, const struct engine_batch *batch, bool backward, struct err *e)
 {
 	struct walk w = { .g = g, .row = row, .batch = batch, .backward = backward };
 	double origin = clock_s(), waited = store_waited(g->store), again = model_again_s(g->model);
 	begin(g, row, backward);
+	model_loss_begin(g->model);
 	if (receive_ahead(g, row, e))
 		return -1;
 	for (int i = 0; i < row->n; i++)
@@ -227,6 +226,5 @@ int walk_row(struct engine *g, const struct sched_row *row, const struct engine_
 	g->times.ep = g->ep.seconds;
 	g->times.pp = g->pipe.seconds;
 	g->times.dp += store_waited(g->store) - waited;
-	*loss = w.loss;
 	return 0;
 }

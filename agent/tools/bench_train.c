@@ -127,7 +127,7 @@ static int update(struct trainee *t, int64_t step, double *loss, struct err *e)
 	if (optim_norm(t->optim, t->world, 1, &norm, e))
 		return -1;
 	optim_step(t->optim, norm, 1, step);
-	return store_publish(engine_store(t->engine), step, e);
+	return store_publish(engine_store(t->engine), step + 1, e);
 }
 
 static int one_step(struct trainee *t, int64_t step, double *loss, struct plan_time *sum, struct err *e)

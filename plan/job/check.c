@@ -78,8 +78,5 @@ int job_check_run(const struct job *job, const char *name, struct err *e)
 	if (!*job->data.path)
 		return job_refuse(&src, job_key_at(AT(data, path)), e,
 				  "is not given, and there is nothing to train on; set it to the PREFIX that `muster data pack FILES -o PREFIX` wrote");
-	if (job->job.device == DEVICE_CUDA)
-		return job_refuse(&src, job_key_at(AT(job, device)), e,
-				  "cuda can be planned for, but the agents of this version compute on the CPU; set it to cpu");
 	return 0;
 }

@@ -25,6 +25,11 @@ static bool moe(const struct job *job)
 	return job->model.family == FAMILY_MIXTRAL;
 }
 
+static bool cuda(const struct job *job)
+{
+	return job->job.device == DEVICE_CUDA;
+}
+
 static bool tensor(const struct job *job)
 {
 	return job->parallel.tp > 1;
@@ -96,6 +101,7 @@ static const struct idle {
 	bool (*chosen)(const struct job *job);
 	const char *would;
 } idles[] = {
+	{ AT(job, graphs), AT(job, device), cuda, "cuda" },
 	{ AT(model, rope_theta), AT(model, family), rope, "llama or mixtral" },
 	{ AT(model, rope_scaling), AT(model, family), rope, "llama or mixtral" },
 	{ AT(model, rope_factor), AT(model, rope_scaling), rope_scaled, "linear or llama3" },
@@ -168,6 +174,10 @@ static int check_server(const struct rule_job *j)
 		buf_fini(&has);
 		return -1;
 	}
+	static const size_t device[] = { AT(parallel, sync), AT(job, device) };
+	if (server(j->job) && cuda(j->job))
+		return REFUSE(j, device, "sync = server keeps shards of the parameters where the processor updates them, and device = cuda computes elsewhere; "
+			      "use sync = all-reduce, or device = cpu");
 	return 0;
 }
 

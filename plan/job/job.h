@@ -55,6 +55,7 @@ struct job {
 		int64_t steps;          /* optimizer steps in the whole run */
 		uint64_t seed;
 		enum job_device device;
+		bool graphs;            /* cuda: passes are recorded once and replayed */
 	} job;
 	struct {
 		enum job_family family;
@@ -175,7 +176,7 @@ int job_parse(const char *text, const char *name, struct job *out, struct err *e
 /* The words that open every key a search may decide, "parallel.tp=auto" and so on, for job_load: how many (JOB_OPEN_MOST at most). */
 enum { JOB_OPEN_MOST = 16 };
 int job_open_words(const char *words[JOB_OPEN_MOST]);
-/* What a run needs and a plan does not: data.path, and a device that the agents compute on. `name` as in job_parse. */
+/* What a run needs and a plan does not: data.path. `name` as in job_parse. */
 int job_check_run(const struct job *job, const char *name, struct err *e);
 /* The resolved job as INI, every default written out. */
 void job_write(const struct job *job, struct buf *out);

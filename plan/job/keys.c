@@ -39,6 +39,7 @@ const struct job_key job_keys[] = {
 	INT(job, steps, "200", 1, 1e12, "Optimizer steps in the whole run."),
 	{ FIELD(job, seed), .type = JOB_SEED, .def = "1", .doc = "Everything random (initial weights, data order) is a function of it, whatever the layout." },
 	ENUM(job, device, "cpu", devices, "What computes: the CPU's cores or NVIDIA GPUs."),
+	BOOL(job, graphs, "yes", "cuda: whether passes in which ranks exchange nothing are recorded as CUDA graphs, once, and replayed. The same bits either way."),
 
 	ENUM(model, family, "gpt2", families, "gpt2: LayerNorm, learned positions, GELU, biases. llama: RMSNorm, rotary positions, SwiGLU. mixtral: llama with a mixture of experts."),
 	INT(model, layers, "4", 1, 10000, "Transformer layers."),

@@ -1,6 +1,6 @@
 #include "plan/model/activations.h"
 
-enum { LINE = 64, F32 = 4, I64 = 8 };
+enum { LINE = 64, I32 = 4, F32 = 4, I64 = 8, F64 = 8 };
 
 int64_t act_lines(int64_t bytes)
 {
@@ -31,7 +31,7 @@ void act_dims_of(const struct job *job, const struct model_shape *m, const struc
 		.stats = m->rms ? 1 : 2, .width = job->precision.dtype == DTYPE_FP32 ? 4 : 2,
 		.sp = job->parallel.sp && l->tp > 1, .cp = l->cp > 1, .dropout = job->model.dropout > 0,
 		.moe = m->experts > 0, .experts = m->experts, .top = m->top, .split = split,
-		.offload = job->offload.activations, .mode = job->recompute.mode, .every = job->recompute.every,
+		.offload = job->offload.activations, .device = job->job.device == DEVICE_CUDA, .mode = job->recompute.mode, .every = job->recompute.every,
 	};
 	d.n = d.micro * d.seq;
 	d.s = d.sp ? d.n / l->tp : d.n;
@@ -130,6 +130,26 @@ int64_t act_layer_bytes(const struct act_dims *d, int layer, bool first)
 	return sum;
 }
 
+int64_t act_place_bytes(const struct act_dims *d, enum act_place a)
+{
+	switch (a) {
+	case PLACE_SAMPLES:
+		return act_lines(d->micro * I64);
+	case PLACE_ROWS:
+		return d->dropout ? act_lines(d->s * I64) : 0;
+	default:
+		return act_lines(d->n * I32);
+	}
+}
+
+static int64_t places_total(const struct act_dims *d)
+{
+	int64_t sum = 0;
+	for (int a = 0; a < PLACES && d->device; a++)
+		sum += act_place_bytes(d, (enum act_place)a);
+	return sum;
+}
+
 int64_t act_slot_bytes(const struct act_dims *d, const struct stage *stage, enum act_slot a)
 {
 	int64_t stream = act_lines(d->s * d->c * d->width);
@@ -140,6 +160,8 @@ int64_t act_slot_bytes(const struct act_dims *d, const struct stage *stage, enum
 		return stage->last ? act_lines(d->stats * d->s * F32) : 0;
 	case SLOT_Y:
 		return stage->last ? act_lines(d->n * d->c * d->width) : 0;
+	case SLOT_PLACES:
+		return places_total(d);
 	default:
 		return stream;
 	}
@@ -160,7 +182,11 @@ int64_t act_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch 
 	case SCRATCH_NARROW:
 		return act_lines(d->n * most(d->q, d->moe ? 0 : d->act) * d->width);
 	case SCRATCH_ROWS:
-		return d->dropout ? act_lines(d->s * I64) : 0;
+		return d->dropout && !d->device ? act_lines(d->s * I64) : 0;
+	case SCRATCH_POSITIONS:
+		return d->device ? act_lines(d->n * I32) : 0;
+	case SCRATCH_LOSS:
+		return d->device ? act_lines(F64) : 0;
 	case SCRATCH_LOGITS:
 		return last ? act_lines(d->rows * d->vocab * d->width) : 0;
 	case SCRATCH_MAX:
@@ -253,5 +279,8 @@ int64_t act_experts_scratch(const struct act_dims *d)
 	int64_t rows = d->n * d->top, row = d->c * d->width, f = d->act * d->width;
 	int64_t router = act_lines(d->n * d->experts * d->width) + act_lines(d->n * d->experts * F32) + act_lines(rows * F32) +
 			 act_lines(d->experts * I64);
+	/* On a device: choices in a sequence's pieces, two at most, those before them, and the pull of the balancing loss. */
+	if (d->device)
+		router += 2 * act_lines(2 * d->micro * d->experts * I64) + act_lines(d->micro * d->experts * F32);
 	return router + 2 * act_lines(d->n * row) + 4 * act_lines(rows * row) + act_lines(rows * f) + act_lines(rows * 2 * f);
 }

@@ -38,6 +38,7 @@ struct act_dims {
 	int64_t experts, top;            /* of a mixture; 0: none */
 	int64_t width;                   /* bytes of a storage element */
 	bool sp, cp, dropout, moe, split, offload;
+	bool device;                     /* the tensors' memory is a device's: what the host would give in place lies there too */
 	enum job_recompute mode;
 	int64_t every;
 };
@@ -92,9 +93,21 @@ enum act_slot {
 	SLOT_NORM_X,     /* [s, c] last stage: the final norm's input */
 	SLOT_NORM_STATS, /* [stats, s] fp32, last stage */
 	SLOT_Y,          /* [n, c] last stage: normed, then in place its gradient */
+	SLOT_PLACES,     /* a device's: which tokens these are, ACT_PLACES behind one another */
 	SLOTS
 };
 int64_t act_slot_bytes(const struct act_dims *d, const struct stage *stage, enum act_slot a);
+
+/* What the slot's tokens are, where the device reads it. */
+enum act_place {
+	PLACE_SAMPLES,   /* [micro] int64: numbers of the sequences in the run */
+	PLACE_ROWS,      /* [s] int64: the stream's rows in the run, with dropout */
+	PLACE_INPUTS,    /* [n] int32 */
+	PLACE_TARGETS,   /* [n] int32 */
+	PLACE_STARTS,    /* [n] int32 */
+	PLACES
+};
+int64_t act_place_bytes(const struct act_dims *d, enum act_place a);
 
 /* Of the rank, used within one call. */
 enum act_scratch {
@@ -104,7 +117,9 @@ enum act_scratch {
 	SCRATCH_HIDDEN,  /* [s, c] */
 	SCRATCH_WIDE,    /* [n, max(w, u)] */
 	SCRATCH_NARROW,  /* [n, max(H d, f)] */
-	SCRATCH_ROWS,    /* [s] int64: the stream's rows in the global batch, with dropout */
+	SCRATCH_ROWS,    /* [s] int64: the stream's rows in the run, with dropout; not a device's (PLACE_ROWS) */
+	SCRATCH_POSITIONS, /* [n] int32: the tokens' positions, a device's */
+	SCRATCH_LOSS,    /* double: the sum of the losses, a device's */
 	SCRATCH_LOGITS,  /* [rows, V] rank with the last stage, as are the next two */
 	SCRATCH_MAX,     /* [rows] fp32 */
 	SCRATCH_SUMS,    /* [2 rows] fp32: sums, then the targets' logits, reduced together */

@@ -47,6 +47,11 @@ void zero_counted(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo,
 	*hi += own_lo;
 }
 
+double zero_staged_bytes(int tensors)
+{
+	return 2.0 * tensors * ZERO_STAGED * (double)sizeof(float);
+}
+
 double zero_saved(const struct model_shape *m, const struct share *s, int stage, const struct zero_cut cut[ZERO_CLASSES])
 {
 	double saved = 0;

@@ -44,6 +44,11 @@ double zero_saved(const struct model_shape *m, const struct share *s, int stage,
 /* Buffers for units of a kind, where there are so many: one in use, one under way. */
 enum { ZERO_BUFFERS = 2 };
 
+/* Elements of each tensor of the optimizer's state that pass through a device's memory at once, twice, with offload.optimizer; and
+ * the bytes of that. */
+enum { ZERO_STAGED = 1 << 21 };
+double zero_staged_bytes(int tensors);
+
 /* Bytes that the store takes (double: sizes beyond any machine must not overflow). Masters: 0 in fp32 storage, where they are
  * the parameters; not counted with offload.optimizer. */
 struct zero_memory {

@@ -61,7 +61,7 @@ static void open_pair(const struct kind *k, const char *backend, struct pair *p)
 	p->shape = *engine_shape(p->trainee.engine);
 	struct lm_options opt = { .shape = p->shape, .backend = backend, .threads = 2 };
 	must(lm_open(&opt, &p->lm, &e), &e);
-	trainee_gather(&p->trainee, lm_catalogue(p->lm), false, lm_weights(p->lm));
+	trainee_gather(&p->trainee, lm_catalogue(p->lm), false, lm_weights(p->lm), NULL);
 	p->logits = calloc((size_t)(SEQ * k->model.vocab), sizeof *p->logits);
 	assert_non_null(p->logits);
 }

@@ -139,7 +139,7 @@ static void find_truth(const struct trainee *t, struct truth *truth, float *room
 {
 	struct copy copy = { 0 };
 	truth->grads = calloc((size_t)truth->whole.elements, sizeof *truth->grads);
-	trainee_gather(t, &truth->whole, false, room);
+	trainee_gather(t, &truth->whole, false, room, NULL);
 	copy_open(t, &truth->whole, room, &copy);
 	truth->loss = loss_of(&copy, t);
 	differences(&copy, t, &truth->whole, truth->grads);
@@ -161,7 +161,7 @@ static int check_backend(struct trainee *t, const char *backend, struct truth *t
 	int rc = engine_step(t->engine, &b, &loss, e) || engine_step(t->engine, &b, &loss, e) || optim_norm(t->optim, t->world, 1, &before, e) ||
 		 engine_eval(t->engine, &b, &eval, e) || optim_norm(t->optim, t->world, 1, &norm, e) ? -1 : 0;
 	if (!rc) {
-		trainee_gather(t, &truth->whole, true, grads);
+		trainee_gather(t, &truth->whole, true, grads, NULL);
 		double error = worst(&truth->whole, grads, truth->grads, &name), length_of = length(grads, NULL, truth->whole.elements);
 		printf("  %s, %s: loss off by %.1e, gradients by %.1e (%s)\n", t->model->name, backend,
 		       fabs(loss - truth->loss) / truth->loss, error, name);

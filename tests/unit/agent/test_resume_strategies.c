@@ -87,7 +87,7 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	if (!rc)
 		rc = train(&t, c, &c->accounts[comm_rank(world)], e);
 	if (!rc)
-		trainee_gather(&t, &c->whole, false, c->params);
+		rc = trainee_gather(&t, &c->whole, false, c->params, e);
 	trainee_close(&t);
 	return rc;
 }

@@ -50,8 +50,8 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	}
 	if (!rc) {
 		const struct timeline *l = engine_timeline(t.engine);
-		trainee_gather(&t, &c->whole, false, c->params);
-		trainee_gather(&t, &c->whole, true, c->grads);
+		trainee_gather(&t, &c->whole, false, c->params, NULL);
+		trainee_gather(&t, &c->whole, true, c->grads, NULL);
 		a->n_events = l->n;
 		memcpy(a->events, l->events, (size_t)(l->n < 512 ? l->n : 512) * sizeof *l->events);
 	}

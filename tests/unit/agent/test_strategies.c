@@ -154,7 +154,7 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	if (!rc)
 		rc = trainee_eval(&t, STEPS, &a->eval[1], e);
 	if (!rc)
-		trainee_gather(&t, &c->whole, false, c->params);
+		rc = trainee_gather(&t, &c->whole, false, c->params, e);
 	trainee_close(&t);
 	return rc;
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+int trainee_device;
+
 enum { WORDS_MOST = 64, WORD = 64 };
 
 struct words {
@@ -61,12 +63,21 @@ int trainee_job(const struct tiny *t, const char *const *more, struct job *out, 
 }
 
 /* As tiny_shake, but on the pieces that this rank owns. */
-static void shake(struct store *s)
+static int shake(const struct state_view *view, struct err *e)
 {
 	int n;
-	const struct piece *pieces = store_pieces(s, &n);
-	for (int i = 0; i < n; i++)
-		tiny_shake(pieces[i].param, pieces[i].first, pieces[i].count, pieces[i].master);
+	const struct piece *pieces = store_pieces(view->store, &n);
+	for (int i = 0; i < n; i++) {
+		float *values = calloc((size_t)pieces[i].count, sizeof *values);
+		if (!values || state_read(view, &pieces[i], 0, 0, pieces[i].count, values, e)) {
+			free(values);
+			return -1;
+		}
+		tiny_shake(pieces[i].param, pieces[i].first, pieces[i].count, values);
+		state_write(view, &pieces[i], 0, 0, pieces[i].count, values);
+		free(values);
+	}
+	return 0;
 }
 
 static int open_server(struct trainee *t, const char *backend, struct err *e)
@@ -96,9 +107,8 @@ static int begin(struct trainee *t, const char *dir, struct ckpt_state *at, stru
 {
 	(void)dir;
 	(void)at;
-	if (state_init(&t->view, engine_shape(t->engine), t->job.job.seed, e))
+	if (state_init(&t->view, engine_shape(t->engine), t->job.job.seed, e) || shake(&t->view, e))
 		return -1;
-	shake(t->view.store);
 	return store_publish(t->view.store, 0, e);
 }
 
@@ -130,7 +140,7 @@ int trainee_open_as(const struct tiny *model, const struct job *job, struct comm
 		return err_set(e, ERR_NOMEM, "no memory for %zu tokens", n);
 	const struct engine_options opt = {
 		.job = &t->job, .layout = t->layout, .at = t->at, .world = world, .backend = backend, .threads = threads,
-		.spill_dir = ".", .node = 2 * comm_rank(world) / comm_size(world), /* as on two nodes */
+		.device = trainee_device, .spill_dir = ".", .node = 2 * comm_rank(world) / comm_size(world), /* as on two nodes */
 	};
 	t->failed = engine_open(&opt, &t->engine, e) || open_state(t, backend, start, dir, e);
 	return t->failed ? -1 : 0;
@@ -203,11 +213,21 @@ static int step_optim(struct trainee *t, int step, double scale, double *norm, s
 	return store_publish(engine_store(t->engine), step + 1, e);
 }
 
+/* As the trainer does. */
+static int passes(struct trainee *t, const struct engine_batch *b, double *loss, struct err *e)
+{
+	if (engine_passes(t->engine, b, e))
+		return -1;
+	if (t->optim)
+		optim_square(t->optim);
+	return engine_loss(t->engine, loss, e);
+}
+
 int trainee_step(struct trainee *t, int step, double *loss, double *norm, struct err *e)
 {
 	struct engine_batch b = batch_of(t, step);
 	trainee_read(t, step);
-	t->failed = engine_step(t->engine, &b, loss, e) ||
+	t->failed = passes(t, &b, loss, e) ||
 		    (t->server ? step_server(t, step, loss, norm, e) : step_optim(t, step, b.loss_scale, norm, e));
 	return t->failed ? -1 : 0;
 }
@@ -241,14 +261,21 @@ static int64_t global_of(const struct param *p, int64_t i)
 	return (p->lo[0] + i / width) * p->shape[1] + p->lo[1] + i % width;
 }
 
-void trainee_gather(const struct trainee *t, const struct catalogue *whole, bool grads, float *flat)
+int trainee_gather(const struct trainee *t, const struct catalogue *whole, bool grads, float *flat, struct err *e)
 {
-	int n;
+	int n, rc = 0;
 	const struct piece *pieces = store_pieces(t->view.store, &n);
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < n && !rc; i++) {
 		const struct piece *p = &pieces[i];
 		const struct param *w = find(whole, p->param);
-		for (int64_t j = p->count_lo; w && j < p->count_hi; j++)
-			flat[w->offset + global_of(p->param, p->first + j)] = grads ? p->grad[j] : p->master[j];
+		float *values = calloc((size_t)p->count, sizeof *values);
+		if (!values)
+			return err_set(e, ERR_NOMEM, "no memory for %s", p->param->name);
+		rc = grads ? kern_get(store_kern(t->view.store), values, p->grad, (size_t)p->count * sizeof *values, e) :
+			     state_read(&t->view, p, 0, 0, p->count, values, e);
+		for (int64_t j = p->count_lo; !rc && w && j < p->count_hi; j++)
+			flat[w->offset + global_of(p->param, p->first + j)] = values[j];
+		free(values);
 	}
+	return rc;
 }

@@ -43,6 +43,8 @@ int trainee_resume(const struct tiny *t, const struct job *job, struct comm *wor
 /* Collective, after `step` steps: a checkpoint in `dir`, committed. */
 int trainee_save(struct trainee *t, const char *dir, int step, struct err *e);
 void trainee_close(struct trainee *t);
+/* The device of this process's trainees, on backends that have devices. */
+extern int trainee_device;
 
 /* The step's batch: four in turn, so that they are learned. */
 void trainee_read(struct trainee *t, int step);
@@ -54,6 +56,6 @@ int trainee_eval(struct trainee *t, int step, double *loss, struct err *e);
 /* The catalogue of the whole model in one rank; to be freed. */
 int trainee_whole(const struct model_shape *s, struct catalogue *out, struct err *e);
 /* Writes the masters (or gradients) that this rank counts into `flat`, laid out by `whole`. */
-void trainee_gather(const struct trainee *t, const struct catalogue *whole, bool grads, float *flat);
+int trainee_gather(const struct trainee *t, const struct catalogue *whole, bool grads, float *flat, struct err *e);
 
 #endif

@@ -218,8 +218,7 @@ static void the_templates_are_right(void **state)
 		job.job.device = DEVICE_CPU;
 		assert_int_equal(job_check_run(&job, path, &e), 0);
 		job.job.device = DEVICE_CUDA;
-		assert_int_equal(job_check_run(&job, path, &e), -1);
-		assert_non_null(strstr(e.text, "[job] device: cuda"));
+		assert_int_equal(job_check_run(&job, path, &e), 0);
 	}
 }
 

@@ -1,0 +1,19 @@
+/*
+ * device — libcomm's half of the device that a rank computes on.
+ *
+ * kernels/ opens libmuster-cuda.so for the operations (kern_open_device); the groups whose tensors lie in the device's memory need
+ * libcomm's table out of the same library, which lies beside the running program.
+ */
+#ifndef MUSTER_AGENT_PARALLEL_DEVICE_H
+#define MUSTER_AGENT_PARALLEL_DEVICE_H
+
+#include "base/err.h"
+#include "libcomm/comm.h"
+
+/* The table; stays good for the life of the process. ERR_UNSUPPORTED: there is no such library, or it is another version's. */
+int device_table(const struct comm_device **out, struct err *e);
+
+/* Devices that this process sees; 0: none, or no library. */
+int device_count(void);
+
+#endif
