@@ -22,8 +22,8 @@ struct plan {
 	cublasLtMatmulAlgo_t algo;
 };
 
-/* Elements of which a row of `pre` must hold a multiple (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD). */
-enum { PRE_ROW = 8 };
+/* A row of `pre` must hold a multiple of so many elements (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), which begin at so many bytes. */
+enum { PRE_ROW = 8, PRE_ALIGN = 16 };
 
 enum { PLANS = 4096, PLANS_MOST = PLANS * 3 / 4 };
 
@@ -222,7 +222,7 @@ bool blas_product(struct kern *k, const struct blas_product *p, const char *op)
 	const float one = 1, zero = 0, *beta = p->add ? &one : &zero;
 	struct cuda_kern *c = cuda_of(k);
 	struct cuda_blas *blas = c->blas;
-	if (p->pre && p->n % PRE_ROW)
+	if (p->pre && (p->n % PRE_ROW || alignment(p->pre) < PRE_ALIGN))
 		return false;
 	cuda_choose(k);
 	struct plan *plan = plan_of(k, p);

@@ -72,8 +72,8 @@ template <bool DENSE, class T> __device__ inline void left_fragment(uint32_t (&r
 		ldmatrix_x4_trans(r, slice + slice_at<DENSE>(e, k + in));
 }
 
-/* right's of 16 × 16: two of 8 columns, b[0] and b[1]. */
-template <bool DENSE, class T> __device__ inline void right_fragments(uint32_t (&b)[2][2], const T *slice, int e, int k)
+/* right's of 16 × 16: two of 8 columns. */
+template <bool DENSE, class T> __device__ inline void right_fragments(uint32_t (&first)[2], uint32_t (&second)[2], const T *slice, int e, int k)
 {
 	const int lane = threadIdx.x % 32, matrix = lane / 8, in = lane % 8;
 	uint32_t r[4];
@@ -83,10 +83,10 @@ template <bool DENSE, class T> __device__ inline void right_fragments(uint32_t (
 		ldmatrix_x4(r, slice + slice_at<DENSE>(e + in, k));
 	else
 		ldmatrix_x4_trans(r, slice + slice_at<DENSE>(e, k + in));
-	b[0][0] = r[0];
-	b[0][1] = r[1];
-	b[1][0] = r[2];
-	b[1][1] = r[3];
+	first[0] = r[0];
+	first[1] = r[1];
+	second[0] = r[2];
+	second[1] = r[3];
 }
 
 enum { TILES_M = WARP_M / 16, TILES_N = WARP_N / 8 };
@@ -103,7 +103,7 @@ template <bool LEFT_DENSE, bool RIGHT_DENSE, class T> __device__ inline void sli
 			left_fragment<LEFT_DENSE>(a[i], left, m0 + 16 * i, k);
 		#pragma unroll
 		for (int j = 0; j < TILES_N; j += 2)
-			right_fragments<RIGHT_DENSE>(*(uint32_t (*)[2][2])&b[j], right, n0 + 8 * j, k);
+			right_fragments<RIGHT_DENSE>(b[j], b[j + 1], right, n0 + 8 * j, k);
 		#pragma unroll
 		for (int i = 0; i < TILES_M; i++)
 			#pragma unroll

@@ -294,6 +294,8 @@ static uint32_t alignment_of(const void *at)
 	return a;
 }
 
+bool double_blas_refuses;
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
 					      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
 					      cublasLtMatmulPreference_t pref, int asked, cublasLtMatmulHeuristicResult_t results[],
@@ -309,7 +311,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 	bool aligned = true;
 	for (int i = 0; i < 4; i++)
 		aligned &= p->align[i] >= (fp8 ? 16 : blas_width(l[i]->type));
-	if (!product_types(d, l[0]->type, l[1]->type, l[2]->type, l[3]->type) || !fits_fp8(d, l[0], l[1], l[3]) ||
+	if (double_blas_refuses || !product_types(d, l[0]->type, l[1]->type, l[2]->type, l[3]->type) || !fits_fp8(d, l[0], l[1], l[3]) ||
 	    !fits_epilogue(d, l[3], fp8) || !aligned)
 		return CUBLAS_STATUS_NOT_SUPPORTED;
 	struct blas_algo algo = { .magic = MAGIC, .problem = problem_of(d, l), .workspace = p->workspace < WORKSPACE ? p->workspace : WORKSPACE };

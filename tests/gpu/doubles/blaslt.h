@@ -39,6 +39,9 @@ struct blas_call {
 	float alpha, beta;
 };
 
+/* The heuristic offers nothing, for tests of what is done then. */
+extern bool double_blas_refuses;
+
 /* A step of a stream. */
 bool blas_run(void *arg);
 size_t blas_width(cudaDataType_t type);

@@ -65,3 +65,8 @@ $(DOUBLES)/test_emulator: $(BUILD)/obj/tests/gpu/test_emulator.o $(if $(EMULATED
 $(DOUBLES)/test_cuda_ops: $(BUILD)/obj/tests/gpu/test_cuda_ops.o | $(if $(EMULATED_NEED),$(DOUBLES)/ops)
 	@mkdir -p $(@D)
 	$(link) -lcmocka
+
+$(DOUBLES)/test_cuda_kern: $(BUILD)/obj/tests/gpu/test_cuda_kern.o $(call archives,kernels base) \
+		$(if $(EMULATED_NEED),$(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so)
+	@mkdir -p $(@D)
+	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka $(libs_base) $(libs_kernels)

@@ -1,0 +1,586 @@
+/*
+ * The CUDA backend's memory, streams, tapes and errors, over the doubles of tests/gpu: what is promised in kernels/ops.h of a
+ * kern whose memory is a device's. Copies and ops run late there, in an order of dice but for what streams and events forbid.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#ifdef HAVE_CUDA
+
+#include "kernels/ops.h"
+#include "tests/gpu/doubles/blaslt.h"
+#include "tests/gpu/doubles/runtime.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 1000 };
+
+/* --- Calls of the runtime that fail when a test says so: the library finds these before the double's own --- */
+
+static cudaError_t fail_sync, fail_memset, fail_pinned;
+static int things_before, waits;
+static void *waited_for; /* the stream whose waits count */
+
+static void *real_of(const char *name)
+{
+	void *f = dlsym(RTLD_NEXT, name);
+	assert_non_null(f);
+	return f;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+	cudaError_t (*real)(cudaStream_t);
+	*(void **)(void *)&real = real_of("cudaStreamSynchronize");
+	cudaError_t rc = real(s);
+	waits += s == waited_for;
+	return fail_sync != cudaSuccess ? fail_sync : rc;
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t s)
+{
+	cudaError_t (*real)(void *, int, size_t, cudaStream_t);
+	*(void **)(void *)&real = real_of("cudaMemsetAsync");
+	return fail_memset != cudaSuccess ? fail_memset : real(p, value, bytes, s);
+}
+
+cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags)
+{
+	cudaError_t (*real)(void **, size_t, unsigned);
+	*(void **)(void *)&real = real_of("cudaHostAlloc");
+	return fail_pinned != cudaSuccess ? fail_pinned : real(p, bytes, flags);
+}
+
+/* The double knows none of the errors that broken devices give. */
+const char *cudaGetErrorString(cudaError_t rc)
+{
+	return rc == cudaErrorMemoryAllocation ? "out of memory" : "broken";
+}
+
+const char *cudaGetErrorName(cudaError_t rc)
+{
+	return rc == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress" : "another";
+}
+
+static struct kern *open_kern(const char *name)
+{
+	struct kern *k;
+	struct err e = ERR_INIT;
+	if (kern_open_device(name, 1, 0, &k, &e) < 0)
+		fail_msg("%s", e.text);
+	return k;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	fail_sync = fail_memset = fail_pinned = cudaSuccess;
+	double_blas_refuses = false;
+	things_before = double_open_things();
+	return 0;
+}
+
+/* Whatever a test did, nothing of the device stays open. */
+static int teardown(void **state)
+{
+	(void)state;
+	double_set_memory(0);
+	return double_open_things() == things_before ? 0 : -1;
+}
+
+static void check_all(struct kern *k, const float *p, float expected, int count)
+{
+	float *back = malloc((size_t)count * sizeof *back);
+	assert_non_null(back);
+	assert_int_equal(kern_get(k, back, p, (size_t)count * sizeof *back, NULL), 0);
+	for (int i = 0; i < count; i++)
+		assert_true(back[i] == expected);
+	free(back);
+}
+
+static void put_all(struct kern *k, float *p, float value, int count)
+{
+	float *host = malloc((size_t)count * sizeof *host);
+	assert_non_null(host);
+	for (int i = 0; i < count; i++)
+		host[i] = value;
+	kern_put(k, p, host, (size_t)count * sizeof *host);
+	memset(host, 0xff, (size_t)count * sizeof *host);
+	free(host);
+}
+
+/* --- Opening ---------------------------------------------------------------------------------------- */
+
+static void it_says_what_it_is(void **state)
+{
+	(void)state;
+	static const char *const names[] = { "cuda", "cuda:bf16", "cuda:fp16" };
+	for (int i = 0; i < 3; i++) {
+		struct kern *k = open_kern(names[i]);
+		assert_string_equal(kern_ops(k)->name, names[i]);
+		assert_int_equal(kern_width(k), i ? 2 : 4);
+		assert_false(kern_on_host(k));
+		assert_non_null(kern_stream(k));
+		kern_close(k);
+	}
+}
+
+static void every_op_is_there(void **state)
+{
+	(void)state;
+	struct kern *k = open_kern("cuda:bf16");
+	void *entry;
+	for (size_t at = 0; at < sizeof(struct ops); at += sizeof entry) {
+		memcpy(&entry, (const char *)kern_ops(k) + at, sizeof entry);
+		if (!entry)
+			fail_msg("entry %zu of the table of ops is empty", at / sizeof entry);
+	}
+	kern_close(k);
+}
+
+static void a_device_that_is_not_there_is_named(void **state)
+{
+	(void)state;
+	struct kern *k = NULL;
+	struct err e = ERR_INIT;
+	assert_int_equal(kern_open_device("cuda", 1, 99, &k, &e), -1);
+	assert_int_equal(e.code, ERR_NOTFOUND);
+	assert_non_null(strstr(e.text, "99"));
+	assert_non_null(strstr(e.text, "CUDA_VISIBLE_DEVICES"));
+	assert_null(k);
+}
+
+static void without_memory_for_its_own_needs_it_does_not_open(void **state)
+{
+	(void)state;
+	struct kern *k = NULL;
+	struct err e = ERR_INIT;
+	double_set_memory((size_t)80 << 20); /* less than scratch and workspace */
+	assert_int_equal(kern_open("cuda", 1, &k, &e), -1);
+	assert_int_equal(e.code, ERR_NOMEM);
+	assert_non_null(strstr(e.text, "batch.micro"));
+	double_set_memory(0);
+	fail_pinned = cudaErrorMemoryAllocation;
+	assert_int_equal(kern_open("cuda", 1, &k, &e), -1);
+	assert_non_null(strstr(e.text, "pinned"));
+}
+
+/* --- Memory ------------------------------------------------------------------------------------------- */
+
+static void memory_is_zeroed_aligned_and_counted(void **state)
+{
+	(void)state;
+	struct kern *k = open_kern("cuda");
+	const size_t own = kern_peak(k), sizes[] = { 0, 1, 4097, (size_t)2 << 20, ((size_t)70 << 20) + 3 };
+	size_t total = 0;
+	char *p[5], byte;
+	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < 5; i++) {
+			p[i] = kern_alloc(k, sizes[i]);
+			assert_non_null(p[i]);
+			assert_int_equal((uintptr_t)p[i] % 256, 0);
+			total += round ? 0 : sizes[i];
+			for (size_t at = 0; at < sizes[i]; at += sizes[i] / 7 + 1) {
+				assert_int_equal(kern_get(k, &byte, p[i] + at, 1, NULL), 0);
+				assert_int_equal(byte, 0);
+				kern_put(k, p[i] + at, "x", 1);
+			}
+		}
+		for (int i = 4; i >= 0; i--)
+			kern_free(k, p[i]);
+	}
+	assert_int_equal(kern_peak(k), own + total);
+	kern_close(k);
+}
+
+/* Blocks given back in any order become one again: else the last request would find no room. */
+static void memory_that_is_given_back_grows_together(void **state)
+{
+	(void)state;
+	enum { PARTS = 48 }; /* more than is left where the workspace lies */
+	static const size_t part = (size_t)1 << 20;
+	struct kern *k = open_kern("cuda");
+	size_t room = (size_t)256 << 20;
+	double_set_memory(room);
+	void *p[PARTS];
+	for (int i = 0; i < PARTS; i++)
+		assert_non_null(p[i] = kern_alloc(k, part));
+	for (int i = 0; i < PARTS; i++)
+		kern_free(k, p[(i * 13 + 5) % PARTS]);
+	void *whole = kern_alloc(k, PARTS * part);
+	assert_non_null(whole);
+	assert_null(kern_alloc(k, room));
+	assert_null(kern_alloc(k, SIZE_MAX / 4));
+	assert_int_equal(kern_sync(k, NULL), 0); /* what was refused is no error of the device */
+	kern_free(k, whole);
+	assert_non_null(kern_alloc(k, (size_t)120 << 20)); /* takes the place of an empty chunk */
+	kern_close(k);
+}
+
+/* --- In the order of the ops -------------------------------------------------------------------------- */
+
+static void what_is_put_may_change_at_once_and_arrives_in_order(void **state)
+{
+	(void)state;
+	enum { TURNS = 3000 };
+	struct kern *k = open_kern("cuda");
+	float *p = kern_alloc(k, N * sizeof *p), *sum = kern_alloc(k, N * sizeof *sum);
+	for (int i = 1; i <= TURNS; i++) {     /* more of them than the ring marks */
+		put_all(k, p, (float)(i % 7), N);
+		kern_ops(k)->accumulate(k, sum, p, N);
+	}
+	check_all(k, sum, TURNS / 7 * 21.0f + 1 + 2 + 3 + 4, N);
+	kern_close(k);
+}
+
+static void more_than_the_ring_holds_arrives_whole(void **state)
+{
+	(void)state;
+	struct kern *k = open_kern("cuda");
+	const size_t count = ((size_t)90 << 20) / sizeof(int32_t) + 11;
+	int32_t *host = malloc(count * sizeof *host), *p = kern_alloc(k, count * sizeof *p);
+	assert_non_null(host);
+	for (size_t i = 0; i < count; i++)
+		host[i] = (int32_t)i;
+	kern_put(k, p, host, count * sizeof *p);
+	memset(host, 0, count * sizeof *host);
+	assert_int_equal(kern_get(k, host, p, count * sizeof *p, NULL), 0);
+	for (size_t i = 0; i < count; i++)
+		if (host[i] != (int32_t)i)
+			fail_msg("element %zu is %d", i, host[i]);
+	free(host);
+	kern_close(k);
+}
+
+static void copies_and_zeros_keep_their_places(void **state)
+{
+	(void)state;
+	struct kern *k = open_kern("cuda");
+	float *p = kern_alloc(k, N * sizeof *p), *q = kern_alloc(k, N * sizeof *q);
+	put_all(k, p, 3, N);
+	kern_copy(k, q, p, N * sizeof *p);
+	kern_zero(k, p, N * sizeof *p);
+	kern_ops(k)->accumulate(k, p, q, N);
+	kern_zero(k, q, N / 2 * sizeof *q);
+	check_all(k, p, 3, N);
+	check_all(k, q, 0, N / 2);
+	check_all(k, q + N / 2, 3, N / 2);
+	kern_close(k);
+}
+
+static void waiting_for_the_kern_waits_for_its_ops(void **state)
+{
+	(void)state;
+	struct kern *k = open_kern("cuda");
+	waited_for = kern_stream(k);
+	waits = 0;
+	assert_int_equal(kern_sync(k, NULL), 0);
+	assert_int_equal(waits, 1);
+	kern_close(k);
+	waited_for = NULL;
+}
+
+/* --- Beside the ops --------------------------------------------------------------------------------------- */
+
+/* Offloads an activation, uses its place for others, and brings it back: for more rounds than there are marks. */
+static void side_copies_begin_after_what_is_queued_and_are_waited_for(void **state)
+{
+	(void)state;
+	enum { ROUNDS = 100 };
+	struct kern *k = open_kern("cuda");
+	float *p = kern_alloc(k, N * sizeof *p), *one = kern_alloc(k, N * sizeof *one), *host = kern_host_alloc(k, N * sizeof *host);
+	assert_non_null(host);
+	put_all(k, one, 1, N);
+	for (int i = 0; i < ROUNDS; i++) {
+		kern_ops(k)->accumulate(k, p, one, N);
+		uint64_t out = kern_side_copy(k, host, p, N * sizeof *p);
+		kern_side_wait(k, out);
+		put_all(k, p, -5, N);
+		uint64_t in = kern_side_copy(k, p, host, N * sizeof *p);
+		kern_side_wait(k, in);
+	}
+	check_all(k, p, ROUNDS, N);
+	uint64_t out = kern_side_copy(k, host, p, N * sizeof *p);
+	kern_side_wait(k, out);
+	assert_int_equal(kern_sync(k, NULL), 0);
+	assert_true(host[0] == ROUNDS && host[N - 1] == ROUNDS);
+	kern_host_free(k, host);
+	kern_close(k);
+}
+
+/* An old ticket's mark may be that of a later copy by then. */
+static void an_old_ticket_is_waited_for_too(void **state)
+{
+	(void)state;
+	enum { COPIES = 150 };
+	struct kern *k = open_kern("cuda");
+	float *p = kern_alloc(k, N * sizeof *p), *host = kern_host_alloc(k, N * sizeof *host);
+	put_all(k, p, 2, N);
+	uint64_t first = kern_side_copy(k, host, p, N * sizeof *p);
+	for (int i = 0; i < COPIES; i++)
+		kern_side_copy(k, host, p, sizeof *p);
+	kern_side_wait(k, first);
+	assert_int_equal(kern_sync(k, NULL), 0);
+	assert_true(host[N - 1] == 2);
+	kern_host_free(k, host);
+	kern_close(k);
+}
+
+/* The next owner's zeros must not reach the copy. */
+static void memory_that_a_side_copy_reads_is_not_given_away_before(void **state)
+{
+	(void)state;
+	struct kern *k = open_kern("cuda");
+	for (int i = 0; i < 20; i++) {
+		float *p = kern_alloc(k, N * sizeof *p), *host = kern_host_alloc(k, N * sizeof *host);
+		put_all(k, p, 7, N);
+		kern_side_copy(k, host, p, N * sizeof *p);
+		kern_free(k, p);
+		p = kern_alloc(k, N * sizeof *p);
+		put_all(k, p, 1, N);
+		assert_int_equal(kern_sync(k, NULL), 0);
+		assert_true(host[0] == 7 && host[N - 1] == 7);
+		kern_host_free(k, host);
+		kern_free(k, p);
+	}
+	kern_close(k);
+}
+
+/* --- Tapes --------------------------------------------------------------------------------------------------- */
+
+static void a_tape_is_carried_out_when_it_is_replayed_and_not_before(void **state)
+{
+	(void)state;
+	struct kern *k = open_kern("cuda");
+	struct kern_tape *t;
+	float *sum = kern_alloc(k, N * sizeof *sum), *x = kern_alloc(k, N * sizeof *x), *y = kern_alloc(k, N * sizeof *y);
+	put_all(k, x, 2, N);
+	assert_true(kern_record(k));
+	kern_copy(k, y, x, N * sizeof *x);
+	kern_ops(k)->accumulate(k, y, x, N);
+	kern_ops(k)->accumulate(k, sum, y, N);
+	kern_zero(k, y, N * sizeof *y);
+	assert_int_equal(kern_recorded(k, &t, NULL), 0);
+	check_all(k, sum, 0, N);
+	for (int i = 0; i < 5; i++)
+		kern_replay(k, t);
+	check_all(k, sum, 20, N);
+	put_all(k, x, 1, N);
+	kern_replay(k, t);
+	check_all(k, sum, 22, N);
+	check_all(k, y, 0, N);
+	kern_tape_free(k, t);
+	kern_close(k);
+}
+
+static void products_go_on_tapes(void **state)
+{
+	(void)state;
+	enum { EDGE = 64 };
+	struct kern *k = open_kern("cuda:bf16");
+	const size_t bytes = EDGE * EDGE * kern_width(k);
+	struct kern_tape *t;
+	char *x = kern_alloc(k, bytes), *w = kern_alloc(k, bytes), *y = kern_alloc(k, bytes), once[EDGE * EDGE * 2], again[EDGE * EDGE * 2];
+	float *ones = kern_alloc(k, EDGE * EDGE * sizeof *ones), *dw = kern_alloc(k, EDGE * EDGE * sizeof *dw);
+	put_all(k, ones, 1, EDGE * EDGE);
+	kern_ops(k)->narrow(k, x, ones, EDGE * EDGE, NULL, 0);
+	kern_ops(k)->narrow(k, w, ones, EDGE * EDGE, NULL, 0);
+	for (int recorded = 0; recorded < 2; recorded++) {
+		assert_true(!recorded || kern_record(k));
+		kern_ops(k)->linear_fwd(k, y, x, w, NULL, EDGE, EDGE, EDGE);
+		kern_ops(k)->linear_bwd_weight(k, dw, ones, x, y, EDGE, EDGE, EDGE);
+		assert_true(!recorded || kern_recorded(k, &t, NULL) == 0);
+		assert_int_equal(kern_get(k, once, y, bytes, NULL), 0);
+	}
+	kern_zero(k, y, bytes);
+	kern_replay(k, t);
+	assert_int_equal(kern_get(k, again, y, bytes, NULL), 0);
+	assert_memory_equal(once, again, bytes);
+	check_all(k, dw, 2 * EDGE * EDGE, EDGE * EDGE);
+	kern_tape_free(k, t);
+	kern_close(k);
+}
+
+/* What may not be recorded spoils the tape, not the kern. */
+static void a_tape_that_fails_leaves_the_kern_as_it_was(void **state)
+{
+	(void)state;
+	struct kern *k = open_kern("cuda");
+	struct kern_tape *t = NULL;
+	struct err e = ERR_INIT;
+	float *p = kern_alloc(k, N * sizeof *p), *x = kern_alloc(k, N * sizeof *x), back;
+	put_all(k, x, 1, N);
+	assert_true(kern_record(k));
+	kern_ops(k)->accumulate(k, p, x, N);
+	kern_put(k, p, &(float){ 9 }, sizeof *p);
+	assert_int_equal(kern_get(k, &back, p, sizeof back, &e), -1);
+	assert_non_null(strstr(e.text, "kern_record"));
+	assert_int_equal(kern_sync(k, &e), -1);
+	assert_int_equal(kern_recorded(k, &t, &e), -1);
+	assert_non_null(strstr(e.text, "kern_put"));
+	assert_null(t);
+	check_all(k, p, 0, N);
+	kern_ops(k)->accumulate(k, p, x, N);
+	check_all(k, p, 1, N);
+	kern_close(k);
+}
+
+/* --- Errors ---------------------------------------------------------------------------------------------------- */
+
+static void what_fails_on_the_device_is_told_and_stays(void **state)
+{
+	(void)state;
+	struct kern *k = open_kern("cuda");
+	struct err first = ERR_INIT, second = ERR_INIT;
+	float *p = kern_alloc(k, N * sizeof *p), back;
+	kern_ops(k)->accumulate(k, p, p, N);
+	fail_sync = cudaErrorIllegalAddress;
+	assert_int_equal(kern_sync(k, &first), -1);
+	fail_sync = cudaSuccess;
+	assert_non_null(strstr(first.text, "CUDA device 0"));
+	assert_non_null(strstr(first.text, "accumulate"));
+	assert_non_null(strstr(first.text, "cudaErrorIllegalAddress"));
+	assert_non_null(strstr(first.text, "CUDA_LAUNCH_BLOCKING"));
+	kern_ops(k)->accumulate(k, p, p, N);
+	assert_int_equal(kern_get(k, &back, p, sizeof back, &second), -1);
+	assert_string_equal(first.text, second.text);
+	assert_false(kern_record(k));
+	kern_close(k);
+}
+
+static void the_call_that_failed_is_named_and_the_first_counts(void **state)
+{
+	(void)state;
+	struct kern *k = open_kern("cuda");
+	struct err e = ERR_INIT;
+	float *p = kern_alloc(k, N * sizeof *p);
+	fail_memset = cudaErrorECCUncorrectable;
+	kern_zero(k, p, sizeof *p);
+	fail_memset = cudaErrorInvalidValue;
+	kern_zero(k, p, sizeof *p);
+	fail_memset = cudaSuccess;
+	assert_int_equal(kern_sync(k, &e), -1);
+	assert_non_null(strstr(e.text, "kern_zero"));
+	assert_non_null(strstr(e.text, "drain the node"));
+	kern_close(k);
+}
+
+/* --- Products ------------------------------------------------------------------------------------------------------ */
+
+static double product_error(struct kern *k, int n, int in, int out, bool grouped)
+{
+	const int64_t sizes[] = { (int64_t)n * in, (int64_t)out * in, out, (int64_t)n * out, (int64_t)n * out }, rows[] = { n / 3, 0, n - n / 3 };
+	float *host[5], worst = 0;
+	void *p[5];
+	struct kern *plain;
+	assert_int_equal(kern_open("plain", 1, &plain, NULL), 0);
+	for (int i = 0; i < 5; i++) {
+		host[i] = kern_alloc(plain, (size_t)(3 * sizes[i]) * sizeof *host[i]);
+		p[i] = kern_alloc(k, (size_t)(3 * sizes[i]) * sizeof *host[i]);
+		for (int64_t j = 0; i < 3 && j < 3 * sizes[i]; j++)
+			host[i][j] = (float)((j * 7 + i) % 11 - 5);
+		kern_put(k, p[i], host[i], (size_t)(3 * sizes[i]) * sizeof *host[i]);
+	}
+	if (grouped) {
+		kern_ops(k)->grouped_fwd(k, p[3], p[0], p[1], sizes[1], rows, 3, in, out);
+		kern_ops(plain)->grouped_fwd(plain, host[3], host[0], host[1], sizes[1], rows, 3, in, out);
+	} else {
+		kern_ops(k)->linear_fwd(k, p[3], p[0], p[1], p[2], n, in, out);
+		kern_ops(plain)->linear_fwd(plain, host[3], host[0], host[1], host[2], n, in, out);
+	}
+	assert_int_equal(kern_get(k, host[4], p[3], (size_t)sizes[3] * sizeof *host[4], NULL), 0);
+	for (int64_t i = 0; i < sizes[3]; i++)
+		worst = fmaxf(worst, fabsf(host[4][i] - host[3][i]));
+	for (int i = 0; i < 5; i++)
+		kern_free(k, p[i]);
+	kern_close(plain);
+	return (double)worst;
+}
+
+/* Whole numbers: every order of sums gives the same. */
+static void products_that_the_library_refuses_are_made_all_the_same(void **state)
+{
+	(void)state;
+	static const int sizes[][3] = { { 1, 1, 1 }, { 3, 70, 5 }, { 130, 33, 65 }, { 64, 64, 128 } };
+	struct kern *k = open_kern("cuda");
+	for (int refuses = 0; refuses < 2; refuses++)
+		for (int i = 0; i < 4; i++) {
+			double_blas_refuses = refuses;
+			assert_true(product_error(k, sizes[i][0] + refuses, sizes[i][1], sizes[i][2], false) == 0);
+			assert_true(product_error(k, sizes[i][0] + refuses, sizes[i][1], sizes[i][2], true) == 0);
+		}
+	kern_close(k);
+}
+
+/* More shapes than there are places for plans. */
+static void shapes_without_end_are_no_matter(void **state)
+{
+	(void)state;
+	struct kern *k = open_kern("cuda");
+	float *p = kern_alloc(k, 3 * 4500 * sizeof *p);
+	for (int n = 1; n <= 4500; n++)
+		kern_ops(k)->linear_fwd(k, p, p + 4500, p + 9000, NULL, n, 1, 1);
+	assert_int_equal(kern_sync(k, NULL), 0);
+	kern_close(k);
+}
+
+static void products_have_a_rate(void **state)
+{
+	(void)state;
+	struct kern *k = open_kern("cuda:bf16");
+	assert_true(kern_gemm_flops(k, 64, 0) > 0);
+	assert_true(kern_gemm_flops(k, (int64_t)1 << 30, 0) == 0);
+	kern_close(k);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(it_says_what_it_is),
+		TEST(every_op_is_there),
+		TEST(a_device_that_is_not_there_is_named),
+		TEST(without_memory_for_its_own_needs_it_does_not_open),
+		TEST(memory_is_zeroed_aligned_and_counted),
+		TEST(memory_that_is_given_back_grows_together),
+		TEST(what_is_put_may_change_at_once_and_arrives_in_order),
+		TEST(more_than_the_ring_holds_arrives_whole),
+		TEST(copies_and_zeros_keep_their_places),
+		TEST(waiting_for_the_kern_waits_for_its_ops),
+		TEST(side_copies_begin_after_what_is_queued_and_are_waited_for),
+		TEST(an_old_ticket_is_waited_for_too),
+		TEST(memory_that_a_side_copy_reads_is_not_given_away_before),
+		TEST(a_tape_is_carried_out_when_it_is_replayed_and_not_before),
+		TEST(products_go_on_tapes),
+		TEST(a_tape_that_fails_leaves_the_kern_as_it_was),
+		TEST(what_fails_on_the_device_is_told_and_stays),
+		TEST(the_call_that_failed_is_named_and_the_first_counts),
+		TEST(products_that_the_library_refuses_are_made_all_the_same),
+		TEST(shapes_without_end_are_no_matter),
+		TEST(products_have_a_rate),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#else
+
+static void the_cuda_backend_needs_its_headers(void **state)
+{
+	(void)state;
+	skip();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(the_cuda_backend_needs_its_headers) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif
