@@ -23,6 +23,8 @@ $(BUILD)/lib/gpu-check.a: $(GPU_CHECK_SRC:%.c=$(BUILD)/obj/%.o)
 
 GPU_PARTS := ops train bench kernels
 GPU_LIBS  := $(BUILD)/lib/gpu-check.a $(BUILD)/lib/kernels.a
+# What standin/ stands for is there in other builds.
+GPU_SYSLIBS := $(if $(GPU_CHECK),,-lsodium) $(libs_kernels)
 
 # The collectives on a device's memory, in one command: emulator.mk builds it over the doubles too.
 GPU_SRC := tests/gpu/conform.c tests/conform/comm_forms.c tests/conform/comm_reference.c base/buf.c base/err.c base/file.c \
@@ -36,7 +38,7 @@ ifdef GPU_CHECK
 CPPFLAGS := -Itests/gpu/standin $(CPPFLAGS)
 
 $(GPU_PARTS:%=$(BUILD)/%): $(BUILD)/%: $(BUILD)/obj/tests/gpu/%.o $(GPU_LIBS)
-	$(link) $(libs_kernels)
+	$(link) $(GPU_SYSLIBS)
 
 $(BUILD)/comm: $(GPU_DEPS)
 	@mkdir -p $(@D)

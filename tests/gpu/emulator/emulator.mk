@@ -41,7 +41,7 @@ $(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so:
 # The programs of make check-gpu.
 $(GPU_PARTS:%=$(DOUBLES)/%): $(DOUBLES)/%: $(BUILD)/obj/tests/gpu/%.o $(GPU_LIBS) $(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so
 	@mkdir -p $(@D)
-	$(link) $(DOUBLE_LD) $(DOUBLE_SO) $(libs_kernels)
+	$(link) $(DOUBLE_LD) $(DOUBLE_SO) $(GPU_SYSLIBS)
 
 $(DOUBLES)/conform: $(GPU_DEPS) $(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so
 	@mkdir -p $(@D)
