@@ -123,8 +123,14 @@ $(BUILD)/tests/unit/topo/test_nvml $(BUILD)/tests/unit/topo/test_gpu_state $(BUI
 NVML_INCLUDE ?= $(CUDA_HOME)/include
 $(BUILD)/obj/tests/unit/topo/test_nvml_abi.o: CPPFLAGS += -isystem $(NVML_INCLUDE)
 
+# What tells versions of CUDA's parts, to be given their names.
+CUDA_DOUBLE := $(BUILD)/tests/doubles/cuda.so
+$(CUDA_DOUBLE): tests/doubles/cuda.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -o $@ $<
+
 # Small programs that the bats files use.
-TOOL_BIN := $(NVML_DOUBLE) $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
+TOOL_BIN := $(NVML_DOUBLE) $(CUDA_DOUBLE) $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o
 	@mkdir -p $(@D)
 	$(link) -ljansson -lm
@@ -203,7 +209,7 @@ fuzz: setup-fuzz
 .PHONY: fuzz-bins
 fuzz-bins: $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-FUZZ_ROOMS := agent/text agent/ckpt agent/hf agent/data $(COMM_ROOMS) $(PLAN_ROOMS) $(TOPO_ROOMS) base
+FUZZ_ROOMS := launcher/doctor agent/text agent/ckpt agent/hf agent/data $(COMM_ROOMS) $(PLAN_ROOMS) $(TOPO_ROOMS) base
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZ_ROOMS))
 	@mkdir -p $(@D)
 	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash -lpcre2-8

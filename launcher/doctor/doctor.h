@@ -6,7 +6,7 @@
  *     nodes.c     the same on every node of an allocation
  *     findings.c  what was found, as JSON between processes, nodes and programs
  *     page.c      the page for people
- *     needs.c     what a job needs of a node
+ *     needs_job.c what a job needs of a node; needs.c: told to another process
  *     programs.c limits.c gpus.c network.c disk.c slurm.c job.c    the checks
  *
  * To add a check: a function that reports at least one finding, its prototype below and its row in checks.c. It runs in a process of its
@@ -32,6 +32,7 @@ struct finding {
 	char object[80];       /* what it is about: "GPU3", "/dev/shm" */
 	char found[320];
 	char remedy[320];      /* "" where all is well */
+	bool whole;            /* of all nodes together: its check is `once` */
 };
 
 struct findings {

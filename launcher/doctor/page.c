@@ -61,20 +61,12 @@ static void put_wrapped(struct page *p, const char *lead, const char *text)
 	buf_puts(p->out, "\n");
 }
 
-static bool of_the_whole(const struct finding *x)
-{
-	for (const struct check *c = doctor_checks; c->name; c++)
-		if (c->once && !strcmp(c->name, x->check))
-			return true;
-	return false;
-}
-
 /* "n1, n2 and 6 more: "; nothing of a single node, of what concerns none, or where all is well on all. */
 static void put_names(struct page *p, const struct finding *x, char *out, size_t size)
 {
 	int count = 0, at = 0;
 	out[0] = '\0';
-	if (of_the_whole(x))
+	if (x->whole)
 		return;
 	for (int i = 0; i < p->n; i++) {
 		if (!find(&p->nodes[i].found, x))
@@ -108,15 +100,12 @@ static void put_finding(struct page *p, const struct finding *x)
 	}
 }
 
-/* Whether a node before it has said it, or this one. */
+/* Whether a node before it has said it. */
 static bool said(const struct page *p, int node, int row)
 {
 	const struct finding *x = &p->nodes[node].found.rows[row];
 	for (int i = 0; i < node; i++)
 		if (find(&p->nodes[i].found, x))
-			return true;
-	for (int i = 0; i < row; i++)
-		if (same(&p->nodes[node].found.rows[i], x))
 			return true;
 	return false;
 }

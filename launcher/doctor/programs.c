@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -86,9 +87,13 @@ static const char *load_error(void)
 
 static void *cuda_agent(char path[PATH_MAX], struct err *e)
 {
-	char agent[PATH_MAX];
-	if (command_agent(agent, sizeof agent, e))
+	char named[PATH_MAX], agent[PATH_MAX];
+	if (command_agent(named, sizeof named, e))
 		return NULL;
+	if (!realpath(named, agent)) {
+		err_errno(e, ERR_NOTFOUND, "%.600s", named);
+		return NULL;
+	}
 	*strrchr(agent, '/') = '\0';
 	int n = snprintf(path, PATH_MAX, "%s/libmuster-cuda.so", agent);
 	if (n >= PATH_MAX || access(path, F_OK)) {
@@ -150,17 +155,17 @@ void check_driver(const struct needs *n, struct findings *f)
 		found_ok(f, "CUDA driver", "for CUDA %d.%d", driver / 1000, driver % 1000 / 10);
 }
 
-/* Versions are major × 10000 + minor × 100 + patch in all three (cublas_api.h, nccl.h, cudnn_version.h from 9 on). */
+/* Those that kernels/cuda and libcomm/device/cuda load, by the names that they try. Versions are major × 10000 + minor × 100 + patch in all three (cublas_api.h, nccl.h, cudnn_version.h from 9 on). */
 static const struct library {
-	const char *label, *names[3], *version, *remedy;
+	const char *label, *names[5], *version, *remedy;
 	bool returned;         /* the version is the result, else what the argument points at */
 	int least;
 	bool optional;
 } libraries[] = {
-	{ "cublasLt", { "libcublasLt.so.13", "libcublasLt.so.12", NULL }, "cublasLtGetVersion", "install CUDA's libcublas, or name its folder in LD_LIBRARY_PATH", true, 120000, false },
-	{ "NCCL", { "libnccl.so.2", NULL, NULL }, "ncclGetVersion", "install libnccl2 (2.18 or newer), or name its folder in LD_LIBRARY_PATH; without it ranks go through host memory, slowly", false, 21800,
+	{ "cublasLt", { "libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.12", NULL }, "cublasLtGetVersion", "install CUDA's libcublas, or name its folder in LD_LIBRARY_PATH", true, 120000, false },
+	{ "NCCL", { "libnccl.so.2" }, "ncclGetVersion", "install libnccl2 (2.18 or newer), or name its folder in LD_LIBRARY_PATH; without it ranks go through host memory, slowly", false, 21800,
 	  true },
-	{ "cuDNN", { "libcudnn.so.9", NULL, NULL }, "cudnnGetVersion", "install libcudnn9 where its attention shall be used; muster has one of its own", true, 90000, true },
+	{ "cuDNN", { "libcudnn.so.9" }, "cudnnGetVersion", "install libcudnn9 where its attention shall be used; muster has one of its own", true, 90000, true },
 };
 
 static int version_of(void *lib, const struct library *l)
@@ -178,7 +183,8 @@ static void check_library(const struct needs *n, struct findings *f, const struc
 	const char *const *name = l->names;
 	char why[400] = "";
 	for (; *name && !(lib = dlopen(*name, RTLD_NOW | RTLD_LOCAL)); name++)
-		snprintf(why, sizeof why, "%s", load_error());
+		if (!*why)
+			snprintf(why, sizeof why, "%s", load_error());
 	int version = lib ? version_of(lib, l) : 0;
 	if (!lib && l->optional && n->cuda)
 		found_bad(f, FINDING_WARN, l->label, l->remedy, "%s", why);

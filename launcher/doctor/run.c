@@ -157,7 +157,10 @@ void doctor_run(const struct check *checks, const struct needs *n, enum doctor_w
 	}
 	hear_all(all, count);
 	for (int i = 0; i < count; i++) {
+		int before = f->n;
 		f->check = all[i].check->name;
 		take(&all[i], f);
+		for (int k = before; k < f->n; k++)
+			f->rows[k].whole = all[i].check->once;
 	}
 }

@@ -1,0 +1,65 @@
+/* What a job needs: of its plan on the machine that it would be run on. */
+#include "launcher/doctor/doctor.h"
+
+#include "launcher/machine.h"
+#include "plan/plan.h"
+#include "plan/search/search.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a checkpoint holds of each parameter: it, its two moments, in fp32 (agent/ckpt). */
+#define SAVED_BYTES 12.0
+
+/* The fullest node's figures. */
+static int of_plan(const struct plan *p, int nodes, const struct job *job, struct needs *out, struct err *e)
+{
+	double *memory = calloc((size_t)nodes + 1, sizeof *memory);
+	if (!memory)
+		return err_set(e, ERR_NOMEM, "no memory for the needs of %d nodes", nodes);
+	for (int i = 0; i < p->world; i++) {
+		const struct plan_rank *r = &p->ranks[i];
+		out->ranks = r->crew > out->ranks ? r->crew : out->ranks;
+		if (out->cuda)
+			out->memory = r->total > out->memory ? r->total : out->memory;
+		else
+			memory[r->node] += r->total;
+		out->host_memory = memory[r->node] > out->host_memory ? memory[r->node] : out->host_memory;
+	}
+	free(memory);
+	out->checkpoint = SAVED_BYTES * (double)model_params(&p->shape) * (double)(job->checkpoint.keep + 1);
+	return 0;
+}
+
+/* The plan needs devices, which a job's own machine may lack: that is what is told then. */
+static int plan_of(const struct job *given, struct needs *out, struct err *e)
+{
+	struct job job = *given;
+	struct cluster c;
+	struct plan p;
+	if (machine_open(&job, out->slurm ? "slurm" : "local", &c, e))
+		return -1;
+	int rc = job.open ? search_resolve(&job, &c, e) : 0;
+	if (!rc)
+		rc = plan_build(&job, &c, &p, e);
+	if (!rc) {
+		rc = of_plan(&p, c.n_nodes, &job, out, e);
+		plan_free(&p);
+	}
+	cluster_free(&c);
+	return rc;
+}
+
+void needs_of_job(const struct job *job, const char *file, struct needs *out)
+{
+	struct err e = ERR_INIT;
+	out->job = true;
+	out->cuda = job->job.device == DEVICE_CUDA;
+	snprintf(out->run_dir, sizeof out->run_dir, "%s", job->job.run_dir);
+	snprintf(out->ckpt_dir, sizeof out->ckpt_dir, "%s", job->checkpoint.dir);
+	snprintf(out->data, sizeof out->data, "%s", job->data.path);
+	snprintf(out->interface, sizeof out->interface, "%s", job->network.interface);
+	if (plan_of(job, out, &e) || job_check_run(job, file, &e))
+		snprintf(out->trouble, sizeof out->trouble, "%.*s", (int)sizeof out->trouble - 1, e.text);
+}

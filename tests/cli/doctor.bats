@@ -1,0 +1,131 @@
+#!/usr/bin/env bats
+# `muster doctor`: each fault that can be played is found, by its object, with a remedy; a machine that has all is well; nothing hangs.
+
+load ../helpers
+
+setup_file() {
+	make_data
+	make_tiny_job
+	doubles=$(dirname "$(realpath "$MUSTER")")/tests/doubles
+	export doubles
+	# A place with an agent and all that CUDA needs.
+	whole=$BATS_FILE_TMPDIR/whole
+	export whole
+	mkdir -p "$whole"
+	cp "$(dirname "$(realpath "$MUSTER")")/muster-agent" "$whole/"
+	for name in libmuster-cuda.so libcuda.so.1 libcublasLt.so.13 libnccl.so.2 libcudnn.so.9; do
+		cp "$doubles/cuda.so" "$whole/$name"
+	done
+	cp "$doubles/libnvidia-ml.so.1" "$whole/"
+}
+
+# As on a machine of that name, with a driver and libraries; in no allocation.
+doctor_as() { # machine word...
+	local machine=$1
+	shift
+	run env -u SLURM_JOB_ID -u CUDA_VISIBLE_DEVICES HWLOC_XMLFILE="$BATS_TEST_DIRNAME/topo.xml" NVML_DOUBLE="$machine" LD_LIBRARY_PATH="$whole" \
+		MUSTER_AGENT="$whole/muster-agent" "$MUSTER" doctor "$@"
+	echo "$output"
+}
+
+# The page without its line breaks and indentation.
+said() { tr -s ' \n' ' ' <<<"$output"; }
+
+@test "this host, without a GPU: nothing fails" {
+	run env -u SLURM_JOB_ID "$MUSTER" doctor
+	echo "$output"
+	[[ $status -eq 0 && ${lines[0]} == "muster doctor: "* && ${lines[-1]} == *" 0 failures" ]]
+	[[ $output == *"ok    muster-agent  "* && $output == *"ok    BLAS  "* && $output == *"ok    run folder  "* ]]
+}
+
+@test "a machine that has all: versions, GPUs, how near their adapters are" {
+	doctor_as pair
+	[[ $status -eq 0 && ${lines[-1]} == *" 0 warnings, 0 failures" ]]
+	[[ $output == *"ok    CUDA driver             for CUDA 13.0"* && $output == *"ok    NCCL                    2.28.3 (libnccl.so.2)"* ]]
+	[[ $output == *"ok    cuDNN                   9.13.0"* && $output == *"ok    libmuster-cuda.so       loads; built with CUDA 13.0"* ]]
+	[[ $(said) == *"ok 4 GPUs NVIDIA A100 80GB PCIe, 2 NVLinks each, 79 GiB free, driver 580.65.06"* ]]
+	[[ $(said) == *"1 GPU with one on one PCIe switch (PIX)"* && $(said) == *"1 GPU with one on the same NUMA domain (NODE)"* ]]
+}
+
+@test "each fault of a GPU, with its remedy" {
+	local row
+	for row in "lost=2|fail|GPU2|GPU is lost" "remap-failed=2|fail|GPU2 (0000:39:00.0)|could not be remapped" "prohibited=2|fail|GPU2 (|-c DEFAULT" \
+		"mig-empty=2|fail|GPU2 (|no instance" "remap-pending=2,uncorrected=2|fail|GPU2 (|--gpu-reset -i 2" "uncorrected=2|warn|GPU2 (|3 uncorrected" \
+		"hot=2|warn|GPU2 (|89 °C" "brake=2|warn|GPU2 (|power brake" "capped=2|warn|GPU2 (|400 W" "narrow=2|warn|GPU2 (|8 of 16 lanes" \
+		"link-down=2|warn|GPU2 (|17 of 18 NVLinks are up, and its siblings have 18: link 2 is down" "recover=2|warn|GPU2 (|nvlink -e -i 2" "ecc-off=2|warn|GPU2 (|ECC is off" \
+		"busy=2|warn|GPU2 (|pid 4711 (somebody1), 20 GiB" "mig=2|warn|GPU2 (|2 instances" "no-links|warn|NVLink|fabricmanager"; do
+		IFS='|' read -r word level object says <<<"$row"
+		doctor_as "dgx-h100,$word" --quiet
+		[[ $status -eq $([[ $level == fail ]] && echo 3 || echo 0) && $output == *"$level  $object"* && $(said) == *"$says"* && $output == *"→ "* ]]
+	done
+}
+
+@test "a driver that hangs, crashes, fails or lies is a finding, and soon" {
+	local before=$SECONDS
+	doctor_as dgx-h100,hang --quiet
+	[[ $status -eq 3 && $(said) == *"fail gpus no answer within 15 s"* && $((SECONDS - before)) -lt 25 ]]
+	doctor_as dgx-h100,crash --quiet
+	[[ $status -eq 3 && $(said) == *"fail gpus ended by signal 11"* ]]
+	doctor_as dgx-h100,init --quiet
+	[[ $status -eq 0 && $(said) == *"warn GPUs NVIDIA driver: start"* ]]
+	for trouble in wild endless rude mute; do
+		doctor_as dgx-h100,$trouble --json
+		python3 -m json.tool <<<"$output" >/dev/null
+	done
+}
+
+@test "libraries that are missing or too old" {
+	local bare=$BATS_TEST_TMPDIR/bare
+	cp -r "$whole" "$bare"
+	CUDA_DOUBLE=driver=12080 doctor_as pair --quiet
+	[[ $status -eq 0 && $(said) == *"warn CUDA driver for CUDA 12.8, and muster was built with 13.0: too old"* ]]
+	CUDA_DOUBLE=driver=12080 doctor_as pair --quiet "$tiny" job.device=cuda
+	[[ $status -eq 3 && $(said) == *"fail CUDA driver for CUDA 12.8"* ]]
+	CUDA_DOUBLE=nccl=21405 doctor_as pair --quiet
+	[[ $status -eq 0 && $(said) == *"warn NCCL libnccl.so.2 is version 2.14, and 2.18 is the least"* ]]
+	whole=$bare
+	rm "$bare/libmuster-cuda.so" "$bare/libcuda.so.1"
+	doctor_as pair --quiet "$tiny" job.device=cuda
+	[[ $status -eq 3 && $(said) == *"fail libmuster-cuda.so not beside the agent"* ]]
+	echo rubbish >"$bare/libmuster-cuda.so"
+	doctor_as pair --quiet
+	[[ $status -eq 0 && $(said) == *"warn libmuster-cuda.so"*"build it on a node like this one"* ]]
+	rm "$bare/muster-agent"
+	doctor_as pair --quiet
+	[[ $status -eq 3 && $(said) == *"fail muster-agent"* ]]
+}
+
+@test "with a job: what it needs and does not get" {
+	run env -u SLURM_JOB_ID "$MUSTER" doctor "$tiny"
+	echo "$output"
+	[[ $status -eq 0 && $(said) == *"ok data $data can be read"* && $(said) == *"ok job "*"of its memory"* ]]
+	run env -u SLURM_JOB_ID "$MUSTER" doctor --quiet "$tiny" data.path=/no/such job.run_dir=/proc/self/none network.interface=eth99 model.layers=4000 model.hidden=4096 model.heads=32
+	echo "$output"
+	[[ $status -eq 3 && $(said) == *"fail data /no/such.idx: no such file"* && $(said) == *"fail run folder "* && $(said) == *"fail eth99"* ]]
+	[[ $(said) == *"fail job "* ]]
+	doctor_as dgx-h100,full=2,remap-failed=1 --quiet "$tiny" job.device=cuda model.vocab=50304 model.hidden=2048 model.layers=24 model.heads=16 batch.global=8
+	[[ $status -eq 3 && $(said) == *"fail GPU2 (0000:39:00.0) 1.0 GiB of 80 GiB are free, and a rank of this job takes"* ]]
+	[[ $(said) == *"fail GPUs 6 of 8 can be trained on, and the job puts 8 ranks on this node"* ]]
+}
+
+@test "CUDA_VISIBLE_DEVICES leaves out what it leaves out" {
+	run env -u SLURM_JOB_ID NVML_DOUBLE=dgx-h100,remap-failed=3 CUDA_VISIBLE_DEVICES=0,1 LD_LIBRARY_PATH="$doubles" "$MUSTER" doctor
+	echo "$output"
+	[[ $status -eq 0 && $(said) == *"ok 2 GPUs NVIDIA H100"* && $(said) == *"CUDA_VISIBLE_DEVICES leaves out 6"* ]]
+}
+
+@test "--json is for programs; words that are wrong are misuse" {
+	doctor_as dgx-h100,hot=1 --json
+	[[ $status -eq 0 && $(python3 -c 'import json,sys; d=json.load(sys.stdin); print(d["format"], d["level"], len(d["nodes"]), [f["object"] for f in d["nodes"][0]["findings"] if f["level"]=="warn" and f["check"]=="gpus"])' \
+		<<<"$output") == "muster doctor 1 warn 1 ['GPU1 (0000:36:00.0)']" ]]
+	run "$MUSTER" doctor --jsn
+	[[ $status -eq 2 && $output == *'"--jsn" is no option'* ]]
+	run "$MUSTER" doctor job.device=cuda
+	[[ $status -eq 2 && $output == *"which job file?"* ]]
+	run "$MUSTER" doctor /no/such.ini
+	[[ $status -eq 2 && $output == *"/no/such.ini"* ]]
+	run "$MUSTER" doctor --report '{"rubbish":1}'
+	[[ $status -eq 2 && $output == *"--report"* ]]
+	run "$MUSTER" doctor --help
+	[[ $status -eq 0 && $output == *"EXIT STATUS"*"CHECKS"*"gpus "* ]]
+}

@@ -1,0 +1,192 @@
+/* Checks that behave and checks that do not, what nodes and programs are told, and the page. */
+#include "launcher/doctor/doctor.h"
+
+#include "base/clock.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void well(const struct needs *n, struct findings *f)
+{
+	found_ok(f, "it", "is well, with %d ranks", n->ranks);
+}
+
+static void ill(const struct needs *n, struct findings *f)
+{
+	(void)n;
+	found_bad(f, FINDING_WARN, "that", "mend it", "is \033[2Jill");
+	found_bad(f, FINDING_FAIL, "that too", "mend it", "is worse");
+}
+
+static void hangs(const struct needs *n, struct findings *f)
+{
+	(void)n;
+	found_ok(f, "before", "it hangs");
+	signal(SIGTERM, SIG_IGN);
+	for (;;)
+		pause();
+}
+
+static void crashes(const struct needs *n, struct findings *f)
+{
+	(void)n, (void)f;
+	raise(SIGSEGV);
+}
+
+static void leaves(const struct needs *n, struct findings *f)
+{
+	(void)n, (void)f;
+	_exit(0);
+}
+
+static void chatters(const struct needs *n, struct findings *f)
+{
+	(void)n;
+	printf("a library's own words\n");
+	fflush(stdout);
+	found_ok(f, "it", "%.*s", 900, "ä long täxt thät is cut: äääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääää"
+					"äääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääää");
+}
+
+static void everything_that_a_check_does_is_a_finding(void **state)
+{
+	(void)state;
+	static const struct check checks[] = {
+		{ "well", 5, false, "", well }, { "hangs", 0.3, false, "", hangs }, { "ill", 5, true, "", ill }, { "crashes", 5, false, "", crashes },
+		{ "leaves", 5, false, "", leaves }, { "chatters", 5, false, "", chatters }, { NULL, 0, false, NULL, NULL },
+	};
+	static const struct {
+		const char *check, *found;
+		enum finding_level level;
+	} rows[] = {
+		{ "well", "is well, with 7 ranks", FINDING_OK }, { "hangs", "no answer within 0.3 s", FINDING_FAIL }, { "ill", "is  [2Jill", FINDING_WARN }, { "ill", "is worse", FINDING_FAIL },
+		{ "crashes", "ended by signal 11 (Segmentation fault)", FINDING_FAIL }, { "leaves", "its answer cannot be read", FINDING_FAIL }, { "chatters", "ä long", FINDING_OK },
+	};
+	struct findings f = { .rows = NULL };
+	const struct needs n = { .ranks = 7 };
+	double before = clock_s();
+	doctor_run(checks, &n, DOCTOR_ALL, &f);
+	assert_true(clock_s() - before < 4);
+	assert_int_equal(f.n, (int)(sizeof rows / sizeof *rows));
+	for (int i = 0; i < f.n; i++) {
+		assert_string_equal(f.rows[i].check, rows[i].check);
+		assert_int_equal(f.rows[i].level, rows[i].level);
+		if (!strstr(f.rows[i].found, rows[i].found))
+			fail_msg("%s: \"%s\"", rows[i].check, f.rows[i].found);
+		assert_true(f.rows[i].level == FINDING_OK || strlen(f.rows[i].remedy) > 5);
+	}
+	assert_int_equal(findings_worst(&f), FINDING_FAIL);
+	findings_fini(&f);
+	doctor_run(checks + 2, &n, DOCTOR_ONCE, &f);
+	assert_int_equal(f.n, 2);
+	findings_fini(&f);
+}
+
+static void findings_survive_the_way_to_another_process(void **state)
+{
+	(void)state;
+	struct findings f = { .check = "one" }, back = { .rows = NULL };
+	found_ok(&f, "GPU0", "79 GiB, \"free\"");
+	found_bad(&f, FINDING_WARN, "GPU1", "mend it", "89 °C");
+	json_t *list = findings_json(&f);
+	assert_int_equal(findings_take(&back, list), 0);
+	assert_int_equal(back.n, 2);
+	assert_string_equal(back.rows[0].found, f.rows[0].found);
+	assert_string_equal(back.rows[1].remedy, "mend it");
+	assert_string_equal(back.rows[1].check, "one");
+	json_decref(list);
+	static const char *const bad[] = { "{}", "null", "[1]", "[{}]", "[{\"level\":\"bad\"}]", "[{\"level\":\"ok\"},{\"level\":7}]" };
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		list = json_loads(bad[i], JSON_DECODE_ANY, NULL);
+		assert_int_equal(findings_take(&back, list), -1);
+		assert_int_equal(back.n, 2);
+		json_decref(list);
+	}
+	/* What a node leaves out, or writes to mislead a terminal. */
+	list = json_loads("[{\"level\":\"fail\",\"found\":\"\\u001b[2J\\u009b\",\"object\":7}]", 0, NULL);
+	assert_int_equal(findings_take(&back, list), 0);
+	assert_string_equal(back.rows[2].object, "");
+	assert_null(strchr(back.rows[2].found, '\033'));
+	json_decref(list);
+	findings_fini(&f);
+	findings_fini(&back);
+}
+
+static void needs_survive_a_command_line(void **state)
+{
+	(void)state;
+	struct needs n = { .job = true, .cuda = true, .slurm = true, .ranks = 8, .memory = 24e9, .host_memory = 1, .checkpoint = 3e11 }, back;
+	strcpy(n.run_dir, "/a b/\"c\"");
+	strcpy(n.data, "0.7 A 0.3 B");
+	json_t *doc = needs_json(&n);
+	char *text = json_dumps(doc, JSON_COMPACT);
+	json_decref(doc);
+	assert_int_equal(needs_read(text, &back, NULL), 0);
+	assert_string_equal(back.run_dir, n.run_dir);
+	assert_string_equal(back.data, n.data);
+	assert_true(back.job && back.cuda && back.slurm && back.ranks == 8 && back.memory == 24e9 && back.checkpoint == 3e11);
+	free(text);
+	static const char *const bad[] = { "", "{", "[]", "{\"job\":true}", "7" };
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		struct err e = ERR_INIT;
+		assert_int_equal(needs_read(bad[i], &back, &e), -1);
+		assert_int_equal(e.code, ERR_USAGE);
+	}
+}
+
+static void equal_findings_of_several_nodes_are_one_line(void **state)
+{
+	(void)state;
+	struct doctor_node nodes[5];
+	memset(nodes, 0, sizeof nodes);
+	for (int i = 0; i < 5; i++) {
+		struct findings *f = &nodes[i].found;
+		snprintf(nodes[i].name, sizeof nodes[i].name, "n%d", i + 1);
+		f->check = "memory";
+		found_ok(f, "memory", "%d GiB", i);
+		f->check = "gpus";
+		found_bad(f, FINDING_WARN, "PCI devices", "install it", "not shown");
+		if (i)
+			found_bad(f, FINDING_FAIL, "GPU3", "exchange it", "broken");
+	}
+	struct buf page = BUF_INIT;
+	doctor_page(nodes, 5, false, false, 100, &page);
+	assert_string_equal(buf_str(&page), "muster doctor: n1 and 4 other nodes\n\n"
+					    "ok    memory                  0 GiB\n"
+					    "warn  PCI devices             every node: not shown\n"
+					    "                            → install it\n"
+					    "fail  GPU3                    n2, n3, n4 and 1 more: broken\n"
+					    "                            → exchange it\n"
+					    "\n5 ok, 5 warnings, 4 failures; 1 of 5 nodes can be used\n");
+	buf_clear(&page);
+	doctor_page(nodes, 1, true, true, 40, &page);
+	assert_non_null(strstr(buf_str(&page), "\033[33mwarn\033[0m  PCI devices             not shown\n"));
+	assert_null(strstr(buf_str(&page), "memory"));
+	buf_fini(&page);
+	json_t *doc = doctor_json(nodes, 5);
+	assert_string_equal(json_string_value(json_object_get(doc, "level")), "fail");
+	assert_int_equal(json_array_size(json_object_get(doc, "nodes")), 5);
+	json_decref(doc);
+	for (int i = 0; i < 5; i++)
+		findings_fini(&nodes[i].found);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(everything_that_a_check_does_is_a_finding),
+		cmocka_unit_test(findings_survive_the_way_to_another_process),
+		cmocka_unit_test(needs_survive_a_command_line),
+		cmocka_unit_test(equal_findings_of_several_nodes_are_one_line),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
