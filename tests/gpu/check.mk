@@ -21,7 +21,7 @@ $(BUILD)/lib/gpu-check.a: $(GPU_CHECK_SRC:%.c=$(BUILD)/obj/%.o)
 	@rm -f $@
 	ar rcsD $@ $^
 
-GPU_PARTS := ops train bench kernels
+GPU_PARTS := ops edges train bench kernels
 GPU_LIBS  := $(BUILD)/lib/gpu-check.a $(BUILD)/lib/kernels.a
 # What standin/ stands for is there in other builds.
 GPU_SYSLIBS := $(if $(GPU_CHECK),,-lsodium) $(libs_kernels)

@@ -1,0 +1,382 @@
+/*
+ * What random numbers do not meet, on a backend whose memory is a device's, beside plain in the same storage: bits of random
+ * rounding and of dropout, what is not finite, nothing at all, outputs that are inputs, the widest rows.
+ *
+ * usage: edges BACKEND …
+ */
+#include "base/philox.h"
+#include "kernels/ops.h"
+#include "tests/gpu/score.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SIDES = 2, ARRAYS = 8 }; /* plain on the host, and the backend */
+
+/* The same call on both sides, each with arrays of its own. */
+struct pair {
+	struct kern *k[SIDES];
+	void *p[SIDES][ARRAYS];
+	size_t bytes[ARRAYS];
+	int arrays;
+	struct score *score;
+	const char *backend;
+};
+
+#define BOTH(pair, side, k, o) \
+	for (int side = 0; side < SIDES; side++) \
+		for (struct kern *k = (pair)->k[side]; k; k = NULL) \
+			for (const struct ops *o = kern_ops(k); o; o = NULL)
+
+/* Array i of both sides gets these bytes; `shift` bytes off its alignment. */
+static void array(struct pair *c, int i, const void *from, size_t bytes, size_t shift)
+{
+	BOTH(c, side, k, o) {
+		(void)o;
+		c->p[side][i] = (char *)kern_alloc(k, bytes + shift + 16) + shift;
+		if (bytes)
+			kern_put(k, c->p[side][i], from, bytes);
+	}
+	c->bytes[i] = bytes;
+	c->arrays = i >= c->arrays ? i + 1 : c->arrays;
+}
+
+/* An array of numbers in storage. */
+static void stored(struct pair *c, int i, const float *from, int64_t count)
+{
+	size_t width = kern_width(c->k[0]);
+	char *narrow = malloc((size_t)count * width);
+	kern_ops(c->k[0])->narrow(c->k[0], narrow, from, count, NULL, 0);
+	array(c, i, narrow, (size_t)count * width, 0);
+	free(narrow);
+}
+
+static void singles(struct pair *c, int i, const float *from, int64_t count)
+{
+	array(c, i, from, (size_t)count * sizeof *from, 0);
+}
+
+/* Both sides' array i, each in memory of its own. */
+static bool fetch(struct pair *c, int i, void *got[SIDES])
+{
+	bool ok = true;
+	for (int side = 0; side < SIDES; side++) {
+		struct err e = ERR_INIT;
+		got[side] = calloc(1, c->bytes[i] + 8);
+		if (kern_get(c->k[side], got[side], c->p[side][i], c->bytes[i], &e) < 0) {
+			printf("%s: %s\n", c->backend, e.text);
+			ok = false;
+		}
+	}
+	return ok;
+}
+
+static bool same_bits(struct pair *c, int i)
+{
+	void *got[SIDES];
+	bool ok = fetch(c, i, got) && !memcmp(got[0], got[1], c->bytes[i]);
+	free(got[0]);
+	free(got[1]);
+	return ok;
+}
+
+static bool near(double a, double b, double tolerance)
+{
+	return (isnan(a) && isnan(b)) || a == b || fabs(a - b) <= tolerance * fmax(1, fabs(b));
+}
+
+/* Of fp32, or in storage: equal to the storage's own rounding, NaN where NaN is. */
+static bool alike(struct pair *c, int i, bool in_storage)
+{
+	size_t width = in_storage ? kern_width(c->k[0]) : sizeof(float);
+	int64_t count = (int64_t)(c->bytes[i] / width);
+	void *got[SIDES];
+	float *x[SIDES];
+	bool ok = fetch(c, i, got);
+	for (int side = 0; side < SIDES; side++) {
+		x[side] = calloc((size_t)count + 1, sizeof **x);
+		if (width == sizeof(float))
+			memcpy(x[side], got[side], c->bytes[i]);
+		else
+			kern_ops(c->k[0])->widen(c->k[0], x[side], got[side], count);
+	}
+	for (int64_t j = 0; j < count; j++)
+		ok = ok && near((double)x[1][j], (double)x[0][j], width == sizeof(float) ? 2e-6 : 0x1p-7);
+	for (int side = 0; side < SIDES; side++) {
+		free(x[side]);
+		free(got[side]);
+	}
+	return ok;
+}
+
+/* A case is over: its arrays go. The shift of an array is in its last bits. */
+static void over(struct pair *c, bool ok, const char *what)
+{
+	for (int side = 0; side < SIDES; side++)
+		for (int i = 0; i < c->arrays; i++)
+			kern_free(c->k[side], (void *)((uintptr_t)c->p[side][i] & ~(uintptr_t)63));
+	memset(c->p, 0, sizeof c->p);
+	c->arrays = 0;
+	score_check(c->score, ok, "%s: %s", c->backend, what);
+}
+
+/* --- bits --- */
+
+enum { MANY = 20011 };
+
+/* Numbers of all sizes that the storage has, and of some that it has not. */
+static void all_sizes(float *x)
+{
+	static const float edges[] = { 1e30f, -3.4e38f, 65519, 65520, 0x1p-24f, 0x1p-25f, 0x1p-149f, -0.0f, 0x1.ffcp-15f, 1 };
+	philox_normal(philox_key(2, PHILOX_TEST, 1), 0, MANY, x);
+	for (int i = 0; i < MANY; i++)
+		x[i] *= i % 7 == 0 ? 0x1p-18f : i % 11 == 0 ? 0x1p15f : i % 13 == 0 ? 0x1p-14f : 1;
+	memcpy(x + 100, edges, sizeof edges);
+}
+
+/* However arrays lie and wherever in the stream they begin; and when the optimizer stores. */
+static void random_rounding_has_the_bits_of_plain(struct pair *c)
+{
+	static float x[MANY], zeros[MANY];
+	const struct philox_key key = philox_key(1, PHILOX_TEST, 78);
+	const struct adamw_args still = { .beta1 = 0.9f, .beta2 = 0.9f, .eps = 1, .grad_scale = 1, .step = 1 };
+	bool ok = true;
+	all_sizes(x);
+	for (uint64_t first = 1000000; first < 1000004; first++) {
+		size_t width = kern_width(c->k[0]), shift = first % 2;
+		array(c, 0, x, sizeof x, shift * sizeof *x);
+		for (int i = 1; i < 4; i++)
+			array(c, i, zeros, sizeof zeros, shift * sizeof *x);
+		for (int i = 4; i < 6; i++)
+			array(c, i, zeros, MANY * width, shift * width);
+		BOTH(c, side, k, o) {
+			void **p = c->p[side];
+			struct update u = { .p = p[0], .g = p[1], .m = p[2], .v = p[3], .count = MANY, .stored = p[5], .random = true,
+					    .key = key, .first = first };
+			o->narrow(k, p[4], p[0], MANY, &key, first);
+			o->adamw(k, &u, 1, &still);
+		}
+		ok = ok && same_bits(c, 4) && same_bits(c, 5) && same_bits(c, 0);
+		if (first < 1000003)
+			for (int side = 0; side < SIDES; side++)
+				for (int i = 0; i < c->arrays; i++)
+					kern_free(c->k[side], (void *)((uintptr_t)c->p[side][i] & ~(uintptr_t)63));
+	}
+	over(c, ok, "random rounding has the bits of plain, wherever it begins");
+}
+
+static void dropout_drops_the_elements_that_plain_drops(struct pair *c)
+{
+	enum { ROWS = 20 };
+	static const int64_t widths[] = { 1, 512, 515 };
+	static float x[ROWS * 515];
+	int64_t rows[ROWS];
+	for (int i = 0; i < ROWS * 515; i++)
+		x[i] = 1;
+	for (int i = 0; i < ROWS; i++)
+		rows[i] = (int64_t)(ROWS - i) * 1000003;
+	for (int w = 0; w < 3; w++) {
+		const struct dropout d = { philox_key(9, PHILOX_DROPOUT, 1), 0.3f };
+		stored(c, 0, x, ROWS * widths[w]);
+		array(c, 1, rows, sizeof rows, 0);
+		BOTH(c, side, k, o)
+			o->dropout(k, c->p[side][0], c->p[side][0], c->p[side][1], ROWS, widths[w], &d);
+		over(c, alike(c, 0, true), "dropout in place drops the elements that plain drops");
+	}
+}
+
+/* --- what is not finite, and far out --- */
+
+static void activations_far_out_are_those_of_plain(struct pair *c)
+{
+	static const float x[] = { -1e4f, -50, -12, 0, 12, 50, 1e4f, NAN, INFINITY }, ones[] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+	enum { N = 8 }; /* infinity is where the specification itself gives NaN */
+	stored(c, 0, x, N);
+	stored(c, 1, ones, N);
+	stored(c, 2, ones, N);
+	stored(c, 3, ones, N / 2);
+	BOTH(c, side, k, o) {
+		void **p = c->p[side];
+		o->gelu_fwd(k, p[1], p[0], N);
+		o->gelu_bwd(k, p[2], p[2], p[0], N);
+		o->swiglu_fwd(k, p[3], p[0], 1, N / 2);
+	}
+	over(c, alike(c, 1, true) && alike(c, 2, true) && alike(c, 3, true), "activations far out, and a NaN's");
+}
+
+static void a_nan_goes_through(struct pair *c)
+{
+	static const float x[] = { NAN, 1, 2, 3 }, w[] = { 1, 1, 1, 1 };
+	static const int32_t target = 0;
+	float stats[4] = { 0 };
+	double squares = 0;
+	stored(c, 0, x, 4);
+	stored(c, 1, w, 4);
+	stored(c, 2, w, 4);
+	singles(c, 3, stats, 4);
+	array(c, 4, &squares, sizeof squares, 0);
+	singles(c, 5, x, 4);
+	array(c, 6, &target, sizeof target, 0);
+	bool ok = true;
+	BOTH(c, side, k, o) {
+		void **p = c->p[side];
+		o->layernorm_fwd(k, p[2], NULL, p[3], (float *)p[3] + 1, p[0], NULL, p[1], p[1], 1, 4, 1e-5f);
+		o->sqnorm(k, p[4], p[5], 4);
+		o->xent(k, p[0], (float *)p[3] + 2, (float *)p[3] + 3, p[6], 1, 1, 4);
+	}
+	void *got[SIDES];
+	ok = fetch(c, 4, got) && isnan(*(double *)got[0]) && isnan(*(double *)got[1]);
+	free(got[0]);
+	free(got[1]);
+	over(c, ok && alike(c, 2, true) && alike(c, 3, false) && alike(c, 0, true), "a NaN goes through norms, sums and losses");
+}
+
+/* Equal logits go by index, huge ones stay finite, and NaN still chooses experts that exist, each once. */
+static void the_router_always_chooses_some_experts(struct pair *c)
+{
+	enum { N = 4, E = 4, TOP = 2 };
+	static const float logits[N * E] = { 1, 1, 1, 1, -1e4f, 1e4f, 1e4f, 0, NAN, NAN, NAN, NAN, 0, NAN, 5, 1 };
+	static const int32_t none[N * TOP];
+	static const float zeros[N * E];
+	for (int before = 0; before < 2; before++) {
+		array(c, 0, none, sizeof none, 0);
+		singles(c, 1, zeros, N * TOP);
+		singles(c, 2, zeros, N * E);
+		singles(c, 3, zeros, N);
+		singles(c, 4, logits, N * E);
+		BOTH(c, side, k, o) {
+			void **p = c->p[side];
+			o->route_fwd(k, p[0], p[1], p[2], p[3], p[4], N, E, TOP, before);
+		}
+		void *got[SIDES];
+		bool ok = fetch(c, 0, got) && alike(c, 2, false) && alike(c, 3, false);
+		const int32_t *want = got[0], *chosen = got[1];
+		ok = ok && !memcmp(want, chosen, 2 * TOP * sizeof *want);
+		for (int i = 2 * TOP; i < N * TOP; i += TOP)
+			ok = ok && chosen[i] != chosen[i + 1] && chosen[i] >= 0 && chosen[i] < E && chosen[i + 1] >= 0 && chosen[i + 1] < E;
+		free(got[0]);
+		free(got[1]);
+		over(c, ok, "the router chooses experts whatever the logits");
+	}
+}
+
+/* --- nothing, the same twice, and the widest --- */
+
+static void nothing_is_no_work(struct pair *c)
+{
+	struct kern *k = c->k[1];
+	const struct ops *o = kern_ops(k);
+	const struct rope_shape rope = { .n = 0, .row = 4, .heads = 1, .dim = 2, .seq = 1 };
+	const struct dropout d = { { { 1, 2 } }, 0.5f };
+	const struct sgd_args sgd = { .lr = 1, .grad_scale = 1, .step = 1 };
+	const struct adamw_args adamw = { .lr = 1, .grad_scale = 1, .step = 1 };
+	const struct update none = { .count = 0 };
+	struct err e = ERR_INIT;
+	o->rope_fwd(k, NULL, &rope, NULL, NULL);
+	o->embed_fwd(k, NULL, NULL, NULL, NULL, NULL, 0, 8, 0, 1);
+	o->embed_bwd(k, NULL, NULL, NULL, NULL, NULL, 0, 8, 0, 1);
+	o->layernorm_fwd(k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 8, 0);
+	o->layernorm_bwd(k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 8);
+	o->rmsnorm_bwd(k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 7);
+	o->gelu_fwd(k, NULL, NULL, 0);
+	o->swiglu_bwd(k, NULL, NULL, NULL, 0, 8);
+	o->dropout(k, NULL, NULL, NULL, 0, 8, &d);
+	o->route_fwd(k, NULL, NULL, NULL, NULL, NULL, 0, 4, 2, true);
+	o->route_bwd(k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 4, 2, true);
+	o->route_count(k, NULL, NULL, 0, 4, 2, 16);
+	o->route_drop(k, NULL, NULL, NULL, 0, 4, 2, 16, 1);
+	o->route_loss(k, NULL, NULL, NULL, NULL, 0, 4, 16, 1, 1);
+	o->gather_rows(k, NULL, NULL, NULL, 0, 8);
+	o->copy_rows(k, NULL, 8, NULL, 8, 0, 8);
+	o->combine_fwd(k, NULL, NULL, NULL, NULL, 0, 2, 8);
+	o->combine_bwd(k, NULL, NULL, NULL, NULL, NULL, NULL, 0, 2, 8);
+	o->xent_max(k, NULL, NULL, 0, 8);
+	o->xent(k, NULL, NULL, NULL, NULL, 1, 0, 8);
+	o->xent_loss(k, NULL, NULL, NULL, 0);
+	o->add(k, NULL, NULL, 0);
+	o->add_bias(k, NULL, NULL, 0, 8);
+	o->sum_rows(k, NULL, NULL, 0, 8);
+	o->accumulate(k, NULL, NULL, 0);
+	o->widen(k, NULL, NULL, 0);
+	o->narrow(k, NULL, NULL, 0, NULL, 0);
+	o->sqnorm(k, NULL, NULL, 0);
+	o->sgd(k, &none, 1, &sgd);
+	o->adamw(k, NULL, 0, &adamw);
+	bool ok = kern_sync(k, &e) == 0;
+	if (!ok)
+		printf("%s: %s\n", c->backend, e.text);
+	over(c, ok, "nothing is no work");
+}
+
+/* sum may be x, dres may be dx. */
+static void outputs_may_be_inputs(struct pair *c)
+{
+	enum { N = 9, C = 256 };
+	static float x[N * C], r[N * C], stats[2 * N], zeros[2 * C];
+	philox_normal(philox_key(4, PHILOX_TEST, 1), 0, N * C, x);
+	philox_normal(philox_key(4, PHILOX_TEST, 2), 0, N * C, r);
+	stored(c, 0, x, N * C);
+	stored(c, 1, r, N * C);
+	stored(c, 2, r, N * C);
+	singles(c, 3, stats, 2 * N);
+	singles(c, 4, zeros, 2 * C);
+	BOTH(c, side, k, o) {
+		void **p = c->p[side];
+		float *mean = p[3], *dw = p[4];
+		o->layernorm_fwd(k, p[2], p[0], mean, mean + N, p[0], p[1], p[1], p[1], N, C, 1e-5f);
+		o->layernorm_bwd(k, p[1], dw, dw + C, p[2], p[1], p[0], mean, mean + N, p[0], N, C);
+	}
+	over(c, alike(c, 0, true) && alike(c, 3, false), "outputs may be inputs where ops.h says so");
+}
+
+static void rows_may_be_512_ki_wide(struct pair *c)
+{
+	enum { V = 512 << 10 };
+	static float x[V], stats[3];
+	static const int32_t target = V - 1;
+	for (int i = 0; i < V; i++)
+		x[i] = (float)(i % 1000) / 250;
+	stored(c, 0, x, V);
+	singles(c, 1, stats, 3);
+	array(c, 2, &target, sizeof target, 0);
+	BOTH(c, side, k, o) {
+		float *s = c->p[side][1];
+		o->xent_max(k, s + 2, c->p[side][0], 1, V);
+		o->xent(k, c->p[side][0], s, s + 1, c->p[side][2], 1, 1, V);
+	}
+	over(c, alike(c, 0, true) && alike(c, 1, false), "rows may be 512 Ki wide");
+}
+
+/* The same storage of plain; the words behind the colon. */
+static struct kern *plain_of(const char *backend, struct err *e)
+{
+	const char *storage = strchr(backend, ':');
+	char name[32];
+	struct kern *k = NULL;
+	snprintf(name, sizeof name, "plain%s", storage ? storage : "");
+	return kern_open(name, 1, &k, e) < 0 ? NULL : k;
+}
+
+int main(int argc, char **argv)
+{
+	static void (*const cases[])(struct pair *c) = {
+		random_rounding_has_the_bits_of_plain, dropout_drops_the_elements_that_plain_drops, activations_far_out_are_those_of_plain,
+		a_nan_goes_through, the_router_always_chooses_some_experts, nothing_is_no_work, outputs_may_be_inputs, rows_may_be_512_ki_wide,
+	};
+	struct score score = { 0, 0, 0 };
+	for (int i = 1; i < argc; i++) {
+		struct pair c = { .score = &score, .backend = argv[i] };
+		struct err e = ERR_INIT;
+		if (!(c.k[0] = plain_of(argv[i], &e)) || kern_open(argv[i], 1, &c.k[1], &e) < 0) {
+			score_skip(&score, argv[i], e.text);
+			kern_close(c.k[0]);
+			continue;
+		}
+		for (size_t j = 0; j < sizeof cases / sizeof *cases; j++)
+			cases[j](&c);
+		kern_close(c.k[0]);
+		kern_close(c.k[1]);
+	}
+	return score_close(&score);
+}
