@@ -20,6 +20,7 @@ struct plan {
 	cublasLtMatmulDesc_t desc;
 	cublasLtMatrixLayout_t a, b, d;
 	cublasLtMatmulAlgo_t algo;
+	int32_t algo_id; /* -1: none */
 };
 
 /* A row of `pre` must hold a multiple of so many elements (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), which begin at so many bytes. */
@@ -171,8 +172,12 @@ static bool choose(struct cuda_blas *blas, struct plan *plan)
 	bool chosen = lt->MatmulPreferenceCreate(&p) == CUBLAS_STATUS_SUCCESS && prefer(lt, p, &plan->key) == CUBLAS_STATUS_SUCCESS &&
 		      lt->MatmulAlgoGetHeuristic(blas->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, p, 1, &best, &found) ==
 			      CUBLAS_STATUS_SUCCESS && found && best.state == CUBLAS_STATUS_SUCCESS;
+	size_t written;
 	if (chosen)
 		plan->algo = best.algo;
+	if (!chosen || lt->MatmulAlgoConfigGetAttribute(&plan->algo, CUBLASLT_ALGO_CONFIG_ID, &plan->algo_id, sizeof plan->algo_id,
+							&written) != CUBLAS_STATUS_SUCCESS)
+		plan->algo_id = -1;
 	if (p)
 		lt->MatmulPreferenceDestroy(p);
 	return chosen;
@@ -185,23 +190,43 @@ static void plans_forget(struct cuda_blas *blas)
 	blas->plans = 0;
 }
 
-static struct plan *plan_of(struct kern *k, const struct blas_product *p)
+/* The plan of that key, or the place for it. */
+static struct plan *plan_find(struct cuda_blas *blas, const struct key *key)
+{
+	size_t at = key_hash(key);
+	while (blas->table[at].used && memcmp(&blas->table[at].key, key, sizeof *key))
+		at = (at + 1) % PLANS;
+	return &blas->table[at];
+}
+
+static struct plan *plan_make(struct kern *k, const struct blas_product *p, const struct key *key)
 {
 	struct cuda_blas *blas = cuda_of(k)->blas;
-	struct key key;
-	key_of(p, &key);
 	if (blas->plans == PLANS_MOST)
 		plans_forget(blas);
-	size_t at = key_hash(&key);
-	while (blas->table[at].used && memcmp(&blas->table[at].key, &key, sizeof key))
-		at = (at + 1) % PLANS;
-	struct plan *plan = &blas->table[at];
-	if (plan->used)
-		return plan;
-	plan->key = key;
+	struct plan *plan = plan_find(blas, key);
+	plan->key = *key;
 	plan->used = true;
 	blas->plans++;
 	plan->possible = describe(blas->lt, k, plan, p) == CUBLAS_STATUS_SUCCESS && choose(blas, plan);
+	return plan;
+}
+
+static struct plan *plan_of(struct kern *k, const struct blas_product *p)
+{
+	struct key key;
+	key_of(p, &key);
+	struct plan *plan = plan_find(cuda_of(k)->blas, &key);
+	if (plan->used)
+		return plan;
+	if (p->after == BLAS_STORE || p->after == BLAS_BIAS)
+		return plan_make(k, p, &key);
+	struct blas_product alone = *p;
+	alone.after = BLAS_STORE;
+	alone.bias = alone.pre = NULL;
+	int32_t id = plan_of(k, &alone)->algo_id;
+	plan = plan_make(k, p, &key);
+	plan->possible &= plan->algo_id == id;
 	return plan;
 }
 

@@ -2,7 +2,8 @@
  * blas — matrix products by cuBLASLt, which is loaded when the backend is opened.
  *
  * A product is told in row-major terms; sums are fp32 (never TF32). How cuBLASLt makes it is asked once for each
- * shape, alignment and epilogue, and kept: so the same call gives the same bits, and a step asks nothing.
+ * shape, alignment and epilogue, and kept: so the same call gives the same bits, and a step asks nothing. An epilogue that takes
+ * another algorithm than the product alone is refused: on Hopper some are only had with Ampere's, which cost more than an op.
  */
 #ifndef MUSTER_KERNELS_CUDA_BLAS_H
 #define MUSTER_KERNELS_CUDA_BLAS_H

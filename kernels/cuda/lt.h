@@ -7,7 +7,7 @@
 #include <cublasLt.h>
 
 #define LT_FUNCTIONS(X)                                                                                    \
-	X(Create) X(Destroy) X(GetStatusString) X(Matmul) X(MatmulAlgoGetHeuristic)                        \
+	X(Create) X(Destroy) X(GetStatusString) X(Matmul) X(MatmulAlgoGetHeuristic) X(MatmulAlgoConfigGetAttribute) \
 	X(MatmulDescCreate) X(MatmulDescDestroy) X(MatmulDescSetAttribute)                                 \
 	X(MatrixLayoutCreate) X(MatrixLayoutDestroy)                                                       \
 	X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute)

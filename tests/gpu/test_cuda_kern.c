@@ -82,7 +82,7 @@ static int setup(void **state)
 {
 	(void)state;
 	fail_sync = fail_memset = fail_pinned = cudaSuccess;
-	double_blas_refuses = false;
+	double_blas_refuses = double_blas_apart = false;
 	things_before = double_open_things();
 	return 0;
 }
@@ -519,6 +519,26 @@ static void products_that_the_library_refuses_are_made_all_the_same(void **state
 	kern_close(k);
 }
 
+/* Fused or not, the same sums: of whole numbers, to the bit. */
+static void an_epilogue_of_another_algorithm_is_done_by_an_op(void **state)
+{
+	(void)state;
+	enum { EDGE = 64 };
+	float dbias[2][EDGE];
+	for (int apart = 0; apart < 2; apart++) {
+		double_blas_apart = apart;
+		struct kern *k = open_kern("cuda");
+		float *x = kern_alloc(k, EDGE * EDGE * sizeof *x), *dw = kern_alloc(k, EDGE * EDGE * sizeof *dw), *sums = kern_alloc(k, sizeof dbias[0]);
+		put_all(k, x, 3, EDGE * EDGE);
+		kern_ops(k)->linear_bwd_weight(k, dw, sums, x, x, EDGE, EDGE, EDGE);
+		check_all(k, dw, 9 * EDGE, EDGE * EDGE);
+		assert_int_equal(kern_get(k, dbias[apart], sums, sizeof dbias[0], NULL), 0);
+		kern_close(k);
+	}
+	assert_true(dbias[0][0] == 3 * EDGE);
+	assert_memory_equal(dbias[0], dbias[1], sizeof dbias[0]);
+}
+
 /* More shapes than there are places for plans. */
 static void shapes_without_end_are_no_matter(void **state)
 {
@@ -563,6 +583,7 @@ int main(void)
 		TEST(what_fails_on_the_device_is_told_and_stays),
 		TEST(the_call_that_failed_is_named_and_the_first_counts),
 		TEST(products_that_the_library_refuses_are_made_all_the_same),
+		TEST(an_epilogue_of_another_algorithm_is_done_by_an_op),
 		TEST(shapes_without_end_are_no_matter),
 		TEST(products_have_a_rate),
 	};

@@ -19,6 +19,7 @@ struct blas_algo {
 	uint64_t magic, problem;
 	uint64_t workspace;
 	uint32_t align[4];
+	int32_t id;
 };
 _Static_assert(sizeof(struct blas_algo) <= sizeof(cublasLtMatmulAlgo_t), "an algorithm is copied by its users");
 
@@ -294,7 +295,7 @@ static uint32_t alignment_of(const void *at)
 	return a;
 }
 
-bool double_blas_refuses;
+bool double_blas_refuses, double_blas_apart;
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
 					      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
@@ -316,12 +317,27 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 		return CUBLAS_STATUS_NOT_SUPPORTED;
 	struct blas_algo algo = { .magic = MAGIC, .problem = problem_of(d, l), .workspace = p->workspace < WORKSPACE ? p->workspace : WORKSPACE };
 	memcpy(algo.align, p->align, sizeof algo.align);
+	algo.id = double_blas_apart && d->epilogue != CUBLASLT_EPILOGUE_DEFAULT ? 21 : 66;
 	memset(results, 0, sizeof *results);
 	memcpy(&results->algo, &algo, sizeof algo);
 	results->workspaceSize = algo.workspace;
 	results->state = CUBLAS_STATUS_SUCCESS;
 	results->wavesCount = 1;
 	*returned = 1;
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attr, void *to,
+						    size_t bytes, size_t *written)
+{
+	struct blas_algo a;
+	memcpy(&a, algo, sizeof a);
+	if (a.magic != MAGIC)
+		double_misuse("cublasLtMatmulAlgoConfigGetAttribute: no algorithm of the heuristic's");
+	if (attr != CUBLASLT_ALGO_CONFIG_ID || bytes != sizeof a.id)
+		return CUBLAS_STATUS_INVALID_VALUE;
+	memcpy(to, &a.id, sizeof a.id);
+	*written = sizeof a.id;
 	return CUBLAS_STATUS_SUCCESS;
 }
 

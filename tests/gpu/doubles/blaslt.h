@@ -41,6 +41,8 @@ struct blas_call {
 
 /* The heuristic offers nothing, for tests of what is done then. */
 extern bool double_blas_refuses;
+/* Epilogues are had with another algorithm than the product alone. */
+extern bool double_blas_apart;
 
 /* A step of a stream. */
 bool blas_run(void *arg);
