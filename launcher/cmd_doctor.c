@@ -23,7 +23,8 @@ static const char help_head[] =
 	"\n"
 	"OPTIONS\n"
 	"  --quiet          only what is not ok\n"
-	"  --json           for programs: the nodes, of each the findings: {level, check, object, found, remedy}\n"
+	"  --json           for programs: the nodes, of each the findings, {level, check, object, found, remedy}, and facts: of each\n"
+	"                   GPU memory, errors, clocks, links, programs, in bytes, watts and degrees; null is not told\n"
 	"  --report NEEDS   this node's lines in the step that asks an allocation\n"
 	"\n"
 	"EXAMPLES\n"
@@ -62,7 +63,7 @@ static int show(const struct doctor_node *nodes, int n, bool json, bool quiet)
 	struct buf text = BUF_INIT;
 	if (json) {
 		json_t *doc = doctor_json(nodes, n);
-		char *dump = doc ? json_dumps(doc, JSON_INDENT(1) | JSON_PRESERVE_ORDER) : NULL;
+		char *dump = doc ? json_dumps(doc, JSON_INDENT(1) | JSON_ENSURE_ASCII) : NULL;
 		buf_printf(&text, "%s\n", dump ? dump : "");
 		free(dump);
 		json_decref(doc);

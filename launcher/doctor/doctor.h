@@ -40,6 +40,7 @@ struct findings {
 	int n, cap;
 	bool lost;             /* no memory for some */
 	const char *check;     /* of what is added from now on */
+	json_t *facts;         /* for programs, by check: figures of what was looked at; NULL: none */
 };
 void findings_fini(struct findings *f);
 
@@ -48,9 +49,14 @@ void found_ok(struct findings *f, const char *object, const char *fmt, ...) __at
 void found_bad(struct findings *f, enum finding_level level, const char *object, const char *remedy, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 enum finding_level findings_worst(const struct findings *f);
-/* A list of them; and adds those of such a list: -1, and nothing added, where it is none. */
+/* Takes the reference over: figures of the check that is at work. */
+void found_facts(struct findings *f, json_t *facts);
+/* {"findings": […], "facts": {…}}; and adds those of such a document: -1, and nothing added, where it is none. */
 json_t *findings_json(const struct findings *f);
-int findings_take(struct findings *f, const json_t *list);
+int findings_take(struct findings *f, const json_t *doc);
+
+struct gpu_states;
+json_t *gpu_facts(const struct gpu_states *s);
 
 /* What a job needs of each node that it runs on, the fullest one's figures; without a job all is 0 or "". */
 struct needs {

@@ -19,6 +19,7 @@ const char *finding_word(enum finding_level level)
 void findings_fini(struct findings *f)
 {
 	free(f->rows);
+	json_decref(f->facts);
 	*f = (struct findings){ .rows = NULL };
 }
 
@@ -89,6 +90,13 @@ enum finding_level findings_worst(const struct findings *f)
 	return worst;
 }
 
+void found_facts(struct findings *f, json_t *facts)
+{
+	if (!f->facts)
+		f->facts = json_object();
+	json_object_set_new(f->facts, f->check ? f->check : "", facts);
+}
+
 json_t *findings_json(const struct findings *f)
 {
 	json_t *list = json_array();
@@ -102,7 +110,7 @@ json_t *findings_json(const struct findings *f)
 		json_object_set_new(o, "remedy", *x->remedy ? json_string(x->remedy) : json_null());
 		json_array_append_new(list, o);
 	}
-	return list;
+	return json_pack("{s:o, s:o}", "findings", list, "facts", f->facts ? json_incref(f->facts) : json_object());
 }
 
 static int level_of(const char *word)
@@ -120,8 +128,19 @@ static void take_text(const json_t *o, const char *key, char *to, size_t size)
 	cut(to, size, text ? text : "");
 }
 
-int findings_take(struct findings *f, const json_t *list)
+/* Of each check its own. */
+static void take_facts(struct findings *f, const json_t *facts)
 {
+	if (!json_is_object(facts) || !json_object_size(facts))
+		return;
+	if (!f->facts)
+		f->facts = json_object();
+	json_object_update(f->facts, (json_t *)facts);
+}
+
+int findings_take(struct findings *f, const json_t *doc)
+{
+	const json_t *list = json_object_get(doc, "findings");
 	int before = f->n;
 	size_t i;
 	json_t *o;
@@ -140,5 +159,6 @@ int findings_take(struct findings *f, const json_t *list)
 		take_text(o, "found", x->found, sizeof x->found);
 		take_text(o, "remedy", x->remedy, sizeof x->remedy);
 	}
+	take_facts(f, json_object_get(doc, "facts"));
 	return 0;
 }

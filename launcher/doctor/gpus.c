@@ -128,6 +128,7 @@ void check_gpus(const struct needs *n, struct findings *f)
 			found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "GPUs", "see what nvidia-smi says; in a container, start it with the GPUs (--gpus all, --nv)", "%s", e.text);
 		return;
 	}
+	found_facts(f, gpu_facts(&s));
 	for (int i = 0; i < s.n; i++) {
 		if (examine(&s, &s.gpus[i], n, f, &usable))
 			continue;

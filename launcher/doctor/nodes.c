@@ -16,7 +16,7 @@ static json_t *report_of(const struct needs *n)
 {
 	struct findings f = { .rows = NULL };
 	doctor_run(doctor_checks, n, DOCTOR_OF_NODE, &f);
-	json_t *o = json_pack("{s:f, s:o}", "time", clock_wall_s(), "findings", findings_json(&f));
+	json_t *o = json_pack("{s:f, s:o}", "time", clock_wall_s(), "found", findings_json(&f));
 	findings_fini(&f);
 	return o;
 }
@@ -50,7 +50,7 @@ static void take(struct doctor_node *node, struct buf *answer, double *time)
 	*time = json_is_number(t) ? json_number_value(t) : -1;
 	if (!answer->len)
 		silent(&node->found, "it told nothing");
-	else if (findings_take(&node->found, json_object_get(o, "findings")))
+	else if (findings_take(&node->found, json_object_get(o, "found")))
 		silent(&node->found, "what it told cannot be read");
 	json_decref(o);
 }

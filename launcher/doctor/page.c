@@ -149,7 +149,10 @@ json_t *doctor_json(const struct doctor_node *nodes, int n)
 	for (int i = 0; i < n; i++) {
 		enum finding_level level = findings_worst(&nodes[i].found);
 		worst = level > worst ? level : worst;
-		json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name", nodes[i].name, "level", finding_word(level), "findings", findings_json(&nodes[i].found)));
+		json_t *node = json_pack("{s:s, s:s}", "name", nodes[i].name, "level", finding_word(level)), *found = findings_json(&nodes[i].found);
+		json_object_update(node, found);
+		json_decref(found);
+		json_array_append_new(list, node);
 	}
 	return json_pack("{s:s, s:s, s:o}", "format", "muster doctor 1", "level", finding_word(worst), "nodes", list);
 }

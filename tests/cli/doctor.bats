@@ -118,6 +118,8 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	doctor_as dgx-h100,hot=1 --json
 	[[ $status -eq 0 && $(python3 -c 'import json,sys; d=json.load(sys.stdin); print(d["format"], d["level"], len(d["nodes"]), [f["object"] for f in d["nodes"][0]["findings"] if f["level"]=="warn" and f["check"]=="gpus"])' \
 		<<<"$output") == "muster doctor 1 warn 1 ['GPU1 (0000:36:00.0)']" ]]
+	[[ $(python3 -c 'import json,sys; g=json.load(sys.stdin)["nodes"][0]["facts"]["gpus"]; d=g["gpus"][1]; print(g["driver"], d["temperature"], d["slow"], d["ecc"], d["retired"], d["processes"])' \
+		<<<"$output") == "580.65.06 89 ['thermal'] True None []" ]]
 	run "$MUSTER" doctor --jsn
 	[[ $status -eq 2 && $output == *'"--jsn" is no option'* ]]
 	run "$MUSTER" doctor job.device=cuda

@@ -39,7 +39,7 @@ static void hangs(const struct needs *n, struct findings *f)
 static void crashes(const struct needs *n, struct findings *f)
 {
 	(void)n, (void)f;
-	raise(SIGSEGV);
+	raise(SIGKILL);
 }
 
 static void leaves(const struct needs *n, struct findings *f)
@@ -69,7 +69,7 @@ static void everything_that_a_check_does_is_a_finding(void **state)
 		enum finding_level level;
 	} rows[] = {
 		{ "well", "is well, with 7 ranks", FINDING_OK }, { "hangs", "no answer within 0.3 s", FINDING_FAIL }, { "ill", "is  [2Jill", FINDING_WARN }, { "ill", "is worse", FINDING_FAIL },
-		{ "crashes", "ended by signal 11 (Segmentation fault)", FINDING_FAIL }, { "leaves", "its answer cannot be read", FINDING_FAIL }, { "chatters", "ä long", FINDING_OK },
+		{ "crashes", "ended by signal 9 (Killed)", FINDING_FAIL }, { "leaves", "its answer cannot be read", FINDING_FAIL }, { "chatters", "ä long", FINDING_OK },
 	};
 	struct findings f = { .rows = NULL };
 	const struct needs n = { .ranks = 7 };
@@ -97,14 +97,16 @@ static void findings_survive_the_way_to_another_process(void **state)
 	struct findings f = { .check = "one" }, back = { .rows = NULL };
 	found_ok(&f, "GPU0", "79 GiB, \"free\"");
 	found_bad(&f, FINDING_WARN, "GPU1", "mend it", "89 °C");
+	found_facts(&f, json_pack("{s:i}", "GPUs", 8));
 	json_t *list = findings_json(&f);
 	assert_int_equal(findings_take(&back, list), 0);
 	assert_int_equal(back.n, 2);
 	assert_string_equal(back.rows[0].found, f.rows[0].found);
 	assert_string_equal(back.rows[1].remedy, "mend it");
 	assert_string_equal(back.rows[1].check, "one");
+	assert_int_equal(json_integer_value(json_object_get(json_object_get(back.facts, "one"), "GPUs")), 8);
 	json_decref(list);
-	static const char *const bad[] = { "{}", "null", "[1]", "[{}]", "[{\"level\":\"bad\"}]", "[{\"level\":\"ok\"},{\"level\":7}]" };
+	static const char *const bad[] = { "{}", "null", "[]", "{\"findings\":[1]}", "{\"findings\":[{}]}", "{\"findings\":[{\"level\":\"bad\"}]}", "{\"findings\":[{\"level\":\"ok\"},{\"level\":7}]}" };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		list = json_loads(bad[i], JSON_DECODE_ANY, NULL);
 		assert_int_equal(findings_take(&back, list), -1);
@@ -112,7 +114,7 @@ static void findings_survive_the_way_to_another_process(void **state)
 		json_decref(list);
 	}
 	/* What a node leaves out, or writes to mislead a terminal. */
-	list = json_loads("[{\"level\":\"fail\",\"found\":\"\\u001b[2J\\u009b\",\"object\":7}]", 0, NULL);
+	list = json_loads("{\"facts\":7,\"findings\":[{\"level\":\"fail\",\"found\":\"\\u001b[2J\\u009b\",\"object\":7}]}", 0, NULL);
 	assert_int_equal(findings_take(&back, list), 0);
 	assert_string_equal(back.rows[2].object, "");
 	assert_null(strchr(back.rows[2].found, '\033'));
