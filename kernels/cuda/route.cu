@@ -193,17 +193,19 @@ struct row_put {
 	}
 };
 
-/* Blocks read of each other's choices only whether they are dropped, which stays. */
+/* One block: what an expert's choices write others read. */
 __global__ void __launch_bounds__(ORDER)
 place_kernel(int64_t *counts, int64_t *at, int64_t *from, const int32_t *chosen, int64_t items, int64_t e, int64_t top)
 {
 	__shared__ struct order_room room;
-	const struct choice_keys keys = { chosen, at, (int)blockIdx.x * ORDER_KEYS };
 	const struct row_put put = { at, from, top };
-	order_begin(room, order_count(room, keys, items));
-	order_place(room, keys, put, items);
-	if (threadIdx.x < ORDER_KEYS && keys.first + threadIdx.x < e)
-		counts[keys.first + threadIdx.x] = room.count[threadIdx.x];
+	for (int first = 0; first < e; first += ORDER_KEYS) {
+		const struct choice_keys keys = { chosen, at, first };
+		order_begin(room, order_count(room, keys, items));
+		order_place(room, keys, put, items);
+		if (threadIdx.x < ORDER_KEYS && first + (int)threadIdx.x < e)
+			counts[first + threadIdx.x] = room.count[threadIdx.x];
+	}
 }
 
 static dim3 piece_blocks(int64_t n, int64_t e, int64_t length)
@@ -224,7 +226,7 @@ static void route_drop(struct kern *k, int64_t *at, const int32_t *chosen, const
 
 static void route_place(struct kern *k, int64_t *counts, int64_t *at, int64_t *from, const int32_t *chosen, int64_t n, int64_t e, int64_t top)
 {
-	launch(k, "route_place", place_kernel, cuda_blocks(e, ORDER_KEYS), ORDER, 0, counts, at, from, chosen, n * top, e, top);
+	launch(k, "route_place", place_kernel, 1, ORDER, 0, counts, at, from, chosen, n * top, e, top);
 }
 
 /* --- the losses that balance --- */
