@@ -32,6 +32,14 @@ static int of_plan(const struct plan *p, int nodes, const struct job *job, struc
 	return 0;
 }
 
+static bool has_gpus(const struct cluster *c)
+{
+	for (int i = 0; i < c->n_kinds; i++)
+		if (c->kinds[i].devices && strcmp(c->kinds[i].device, "cpu"))
+			return true;
+	return false;
+}
+
 /* The plan needs devices, which a job's own machine may lack: that is what is told then. */
 static int plan_of(const struct job *given, struct needs *out, struct err *e)
 {
@@ -40,6 +48,10 @@ static int plan_of(const struct job *given, struct needs *out, struct err *e)
 	struct plan p;
 	if (machine_open(&job, out->slurm ? "slurm" : "local", &c, e))
 		return -1;
+	if (out->cuda && !has_gpus(&c)) {
+		cluster_free(&c);
+		return err_set(e, ERR_NOTFOUND, "[job] device is cuda, and there is no GPU here; ask where it shall run: salloc … muster doctor JOB.ini");
+	}
 	int rc = job.open ? search_resolve(&job, &c, e) : 0;
 	if (!rc)
 		rc = plan_build(&job, &c, &p, e);
