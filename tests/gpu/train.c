@@ -5,7 +5,7 @@
  * usage: train [--backend NAME] [--steps N] [--few] [--only WORD]
  *   --backend NAME  cuda (default), or another one
  *   --steps N       an even number (default 20)
- *   --few           for slow machines: of each row the device beside the specification, twice, and in one layout
+ *   --few           for slow machines: small batches of two layers; of each row the device beside the specification, twice, and in one layout
  *   --only WORD     rows with WORD in their names
  *
  * Each run has processes of its own: CUDA does not outlive a fork.
@@ -153,9 +153,15 @@ static struct course *course_of(const struct settings *s, const struct row *row,
 	const char *words[4 * WORDS] = { NULL };
 	struct course *c = world_shared(sizeof *c);
 	struct err e = ERR_INIT;
+	char global[40];
 	int n = 0;
 	add_words(row->words, words, &n);
 	add_words(more, words, &n);
+	snprintf(global, sizeof global, "batch.global=%d", 2 * row->model->micro);
+	if (s->few) {
+		words[n++] = "model.layers=2";
+		words[n++] = global;
+	}
 	c->model = row->model;
 	c->backend = backend;
 	c->to = s->steps;

@@ -70,3 +70,7 @@ $(DOUBLES)/test_cuda_kern: $(BUILD)/obj/tests/gpu/test_cuda_kern.o $(call archiv
 		$(if $(EMULATED_NEED),$(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so)
 	@mkdir -p $(@D)
 	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka $(libs_base) $(libs_kernels)
+
+$(DOUBLES)/test_cuda_report: $(BUILD)/obj/tests/gpu/test_cuda_report.o | $(if $(EMULATED_NEED),$(DOUBLES)/bench $(DOUBLES)/kernels)
+	@mkdir -p $(@D)
+	$(link) -lcmocka

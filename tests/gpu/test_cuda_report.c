@@ -1,0 +1,102 @@
+/*
+ * What make check-gpu measures and writes, without a GPU: its own programs and its report, at toy sizes over the emulator; and that it
+ * skips by name where there is nothing to check.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#ifdef HAVE_CUDA
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the command prints; its exit status. */
+static int run(char *said, size_t size, const char *format, ...)
+{
+	char command[1024];
+	va_list ap;
+	va_start(ap, format);
+	vsnprintf(command, sizeof command, format, ap);
+	va_end(ap);
+	FILE *out = popen(command, "r");
+	assert_non_null(out);
+	said[fread(said, 1, size - 1, out)] = '\0';
+	return pclose(out);
+}
+
+static void a_step_is_measured(void **state)
+{
+	char said[8000];
+	(void)state;
+	if (run(said, sizeof said, "'%s/bench' --toy 'gemm 64 0.01' 'copy 100000' 'open gpt2-50257' 'turn 2' 'open llama-1b' 'turn 1' close 2>&1", DOUBLES))
+		fail_msg("bench:\n%s", said);
+	assert_non_null(strstr(said, "\"peak_bytes\""));
+	assert_null(strstr(said, "error"));
+}
+
+static void wrong_commands_are_answered_with_what_is_wrong(void **state)
+{
+	char said[8000];
+	(void)state;
+	assert_int_not_equal(run(said, sizeof said, "'%s/bench' --toy turn 'open gpt3' 'open gpt2-50257 parallel.tp=no' jump 2>&1", DOUBLES), 0);
+	int errors = 0;
+	for (const char *at = said; (at = strstr(at, "{\"error\": ")); at++)
+		errors++;
+	assert_int_equal(errors, 4);
+}
+
+static void a_report_has_all_its_tables(void **state)
+{
+	static const char *const parts[] = { "## Checks", "## Limits", "### gpt2-50304", "### llama-1b", "## Memory", "## Kernels", "| adamw |" };
+	static char said[100000];
+	(void)state;
+	if (run(said, sizeof said, "d=$(mktemp -d) && PYTHONPATH= python3 -S '%s/../../../tests/gpu/report' $d --toy --programs '%s' --parts step,kernels 2>&1 && "
+		"cat $d/report.md && python3 -m json.tool $d/report.json >/dev/null; rc=$?; rm -rf $d; exit $rc", DOUBLES, DOUBLES))
+		fail_msg("report:\n%s", said);
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+		if (!strstr(said, parts[i]))
+			fail_msg("the report has no %s:\n%s", parts[i], said);
+}
+
+static void without_a_gpu_each_part_is_skipped_by_name(void **state)
+{
+	char said[8000];
+	(void)state;
+	int rc = run(said, sizeof said, "d=$(mktemp -d); printf '#!/bin/sh\\nexit 9\\n' >$d/nvidia-smi; chmod +x $d/nvidia-smi; "
+		     "PATH=$d:$PATH python3 '%s/../../../tests/gpu/report' $d/x 2>&1; rc=$?; rm -rf $d; exit $rc", DOUBLES);
+	if (rc || !strstr(said, "\n0 passed, 0 failed, 7 skipped\n") || !strstr(said, "skip   train: "))
+		fail_msg("report without a GPU: %d\n%s", rc, said);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_step_is_measured),
+		cmocka_unit_test(wrong_commands_are_answered_with_what_is_wrong),
+		cmocka_unit_test(a_report_has_all_its_tables),
+		cmocka_unit_test(without_a_gpu_each_part_is_skipped_by_name),
+	};
+	return cmocka_run_group_tests_name("make check-gpu, over an emulator", tests, NULL, NULL);
+}
+
+#else
+
+static void needs_cuda_to_build(void **state)
+{
+	(void)state;
+	print_message("the headers of CUDA 12 or newer were not there at the build\n");
+	skip();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(needs_cuda_to_build) };
+	return cmocka_run_group_tests_name("make check-gpu, over an emulator", tests, NULL, NULL);
+}
+
+#endif
