@@ -284,7 +284,7 @@ help:
 	@echo 'make check      install what is missing, build, run every test (a real Slurm cluster on loopback among them)'
 	@echo 'make check-san  the unit tests under AddressSanitizer, UBSan and ThreadSanitizer'
 	@echo 'make check-comm every cell of the collectives conformance: hours; SWEEP=20 deals twenty times what make check does'
-	@echo 'make check-gpu  the operations on GPUs, where there is one; needs CUDA and a compiler alone'
+	@echo 'make check-gpu  check and measure the GPU of this machine and write a report; needs CUDA, gcc and python3 alone'
 	@echo 'make fuzz       every reader of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each'
 	@echo 'make bench      speed, as shares of what this machine can do'
 	@echo 'make bench-comm the collectives beside those of Open MPI, where it is installed'
