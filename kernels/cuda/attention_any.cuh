@@ -3,8 +3,8 @@
  * passes share.
  *
  * The same loops over tiles as on tensor cores, in fp32: a block of 256 threads has 64 rows by 64 columns, a thread the 16
- * sums of rows y + 16 i and columns x + 16 j, x = thread % 16, y = thread / 16; a row's 16 threads are half a warp. Rows go to
- * shared memory as floats, 32 of their elements at a time (products of rows) or 64 (sums of rows).
+ * sums of rows 4 (thread / 16) + i and columns thread % 16 + 16 j; a row's 16 threads are half a warp, and warps without
+ * rows leave products out. Rows go to shared memory as floats, 32 of their elements at a time (products of rows) or 64 (sums).
  * Shared memory 34 KiB. 16 multiplications for 8 words from shared memory: at most a half of the chip's fp32 rate.
  */
 #ifndef MUSTER_KERNELS_CUDA_ATTENTION_ANY_CUH
@@ -29,14 +29,20 @@ struct any_room {
 	float weights[EDGE][EDGE + 1];
 };
 
-static __device__ __forceinline__ int any_x(void)
+static __device__ __forceinline__ int any_row(int i)
 {
-	return (int)threadIdx.x % SPREAD;
+	return (int)threadIdx.x / SPREAD * EACH + i;
 }
 
-static __device__ __forceinline__ int any_y(void)
+static __device__ __forceinline__ int any_column(int j)
 {
-	return (int)threadIdx.x / SPREAD;
+	return (int)threadIdx.x % SPREAD + SPREAD * j;
+}
+
+/* Whether this warp has any of the block's `left` rows. */
+static __device__ __forceinline__ bool any_busy(int64_t left)
+{
+	return warp_id() * (WARP / SPREAD) * EACH < left;
 }
 
 /* Elements d … d + WIDE - 1 of EDGE rows from `first` on, as floats; zeros beyond. */
@@ -56,7 +62,8 @@ template <class T>
 static __device__ void any_scores(float (&s)[EACH][EACH], struct any_room *room, const struct rows<T> &a, int64_t a0,
 				  const struct rows<T> &b, int64_t b0)
 {
-	const float *left = room->part + any_y() * (PART + 1), *right = room->part + (EDGE + any_x()) * (PART + 1);
+	const float *left = room->part + any_row(0) * (PART + 1), *right = room->part + (EDGE + any_column(0)) * (PART + 1);
+	const bool busy = any_busy(a.count - a0);
 	#pragma unroll
 	for (int i = 0; i < EACH * EACH; i++)
 		s[i / EACH][i % EACH] = 0;
@@ -66,11 +73,11 @@ static __device__ void any_scores(float (&s)[EACH][EACH], struct any_room *room,
 		any_copy<PART>(room->part + EDGE * (PART + 1), b, b0, d);
 		__syncthreads();
 		#pragma unroll 4
-		for (int k = 0; k < PART; k++) {
+		for (int k = 0; k < (busy ? PART : 0); k++) {
 			float x[EACH], y[EACH];
 			#pragma unroll
 			for (int i = 0; i < EACH; i++) {
-				x[i] = left[i * SPREAD * (PART + 1) + k];
+				x[i] = left[i * (PART + 1) + k];
 				y[i] = right[i * SPREAD * (PART + 1) + k];
 			}
 			#pragma unroll
@@ -90,13 +97,15 @@ static __device__ __forceinline__ void any_put_weights(struct any_room *room, co
 	for (int i = 0; i < EACH; i++)
 		#pragma unroll
 		for (int j = 0; j < EACH; j++)
-			room->weights[any_y() + SPREAD * i][any_x() + SPREAD * j] = w[i][j];
+			room->weights[any_row(i)][any_column(j)] = w[i][j];
 }
 
-/* sum += the weights by EDGE rows of b from b0 on; columns of `sum`: PIECES times EDGE. */
+/* sum += the weights by EDGE rows of b from b0 on; `left` rows of sum, columns: PIECES times EDGE. */
 template <int PIECES, class T>
-static __device__ void any_sum(float (&sum)[PIECES][EACH][EACH], struct any_room *room, const struct rows<T> &b, int64_t b0)
+static __device__ void any_sum(float (&sum)[PIECES][EACH][EACH], int64_t left, struct any_room *room, const struct rows<T> &b,
+			       int64_t b0)
 {
+	const int terms = !any_busy(left) ? 0 : b.count - b0 < EDGE ? (int)(b.count - b0) : EDGE;
 	#pragma unroll
 	for (int p = 0; p < PIECES; p++) {
 		if (p * EDGE >= b.dim)
@@ -105,12 +114,12 @@ static __device__ void any_sum(float (&sum)[PIECES][EACH][EACH], struct any_room
 		any_copy<EDGE>(room->part, b, b0, p * EDGE);
 		__syncthreads();
 		#pragma unroll 4
-		for (int k = 0; k < EDGE; k++) {
+		for (int k = 0; k < terms; k++) {
 			float x[EACH], y[EACH];
 			#pragma unroll
 			for (int i = 0; i < EACH; i++) {
-				x[i] = room->weights[any_y() + SPREAD * i][k];
-				y[i] = room->part[k * (EDGE + 1) + any_x() + SPREAD * i];
+				x[i] = room->weights[any_row(i)][k];
+				y[i] = room->part[k * (EDGE + 1) + any_column(i)];
 			}
 			#pragma unroll
 			for (int i = 0; i < EACH; i++)
@@ -142,8 +151,8 @@ static __device__ void any_put(T *to, int64_t apart, int64_t first, int64_t coun
 		for (int i = 0; i < EACH; i++)
 			#pragma unroll
 			for (int j = 0; j < EACH; j++) {
-				int64_t r = first + any_y() + SPREAD * i;
-				int c = p * EDGE + any_x() + SPREAD * j;
+				int64_t r = first + any_row(i);
+				int c = p * EDGE + any_column(j);
 				if (r >= count || c >= dim)
 					continue;
 				T *at = to + r * apart + c;

@@ -34,7 +34,7 @@ static __global__ void __launch_bounds__(ANY_THREADS) attention_bwd_q_any_kernel
 	any_clear(dq);
 	#pragma unroll
 	for (int i = 0; i < EACH; i++) {
-		of[i] = query_of(a, at.pair, t0 + any_y() + SPREAD * i);
+		of[i] = query_of(a, at.pair, t0 + any_row(i));
 		mine = span_join(mine, of[i].seen);
 		by[i] = a.scale;
 	}
@@ -46,12 +46,12 @@ static __global__ void __launch_bounds__(ANY_THREADS) attention_bwd_q_any_kernel
 		for (int i = 0; i < EACH; i++)
 			#pragma unroll
 			for (int j = 0; j < EACH; j++) {
-				int64_t t = t0 + any_y() + SPREAD * i, u = key0 + any_x() + SPREAD * j;
+				int64_t t = t0 + any_row(i), u = key0 + any_column(j);
 				float keep = any_keep(a, at.pair, t, u);
 				s[i][j] = any_weight(s[i][j], a.scale * LOG2E, of[i], u) * (keep * dp[i][j] - of[i].delta);
 			}
 		any_put_weights(&room, s);
-		any_sum(dq, &room, key, key0);
+		any_sum(dq, a.s.q_len - t0, &room, key, key0);
 	}
 	any_put((T *)a.dq + at.q, a.s.q_row, t0, a.s.q_len, a.s.dim, dq, by, a.add);
 }
@@ -70,7 +70,7 @@ static __device__ void any_head(float (&dk)[PIECES][EACH][EACH], float (&dv)[PIE
 		bool some = false;
 		#pragma unroll
 		for (int j = 0; j < EACH; j++) {
-			of[j] = query_of(a, at.pair, t0 + any_x() + SPREAD * j);
+			of[j] = query_of(a, at.pair, t0 + any_column(j));
 			some |= of[j].seen.lo < key0 + EDGE && of[j].seen.hi > key0;
 		}
 		if (!__any_sync(WARP_ALL, some))
@@ -81,15 +81,15 @@ static __device__ void any_head(float (&dk)[PIECES][EACH][EACH], float (&dv)[PIE
 		for (int i = 0; i < EACH; i++)
 			#pragma unroll
 			for (int j = 0; j < EACH; j++) {
-				int64_t t = t0 + any_x() + SPREAD * j, u = key0 + any_y() + SPREAD * i;
+				int64_t t = t0 + any_column(j), u = key0 + any_row(i);
 				float keep = any_keep(a, at.pair, t, u), p = any_weight(s[i][j], a.scale * LOG2E, of[j], u);
 				w[i][j] = p * keep;
 				s[i][j] = p * (keep * dp[i][j] - of[j].delta);
 			}
 		any_put_weights(room, w);
-		any_sum(dv, room, dout, t0);
+		any_sum(dv, a.s.k_len - key0, room, dout, t0);
 		any_put_weights(room, s);
-		any_sum(dk, room, q, t0);
+		any_sum(dk, a.s.k_len - key0, room, q, t0);
 	}
 }
 

@@ -32,7 +32,7 @@ static __device__ void any_weigh(float (&s)[EACH][EACH], struct any_running *r, 
 		float max = r->max[i], sum = 0;
 		#pragma unroll
 		for (int j = 0; j < EACH; j++) {
-			int key = key0 + any_x() + SPREAD * j;
+			int key = key0 + any_column(j);
 			s[i][j] = key >= seen[i].lo && key < seen[i].hi ? s[i][j] * scale : -INFINITY;
 			max = fmaxf(max, s[i][j]);
 		}
@@ -70,7 +70,7 @@ static __global__ void __launch_bounds__(ANY_THREADS) attention_fwd_any_kernel(s
 	for (int i = 0; i < EACH; i++) {
 		r.max[i] = -INFINITY;
 		r.sum[i] = 0;
-		seen[i] = keys_seen(a, at.b, t0 + any_y() + SPREAD * i);
+		seen[i] = keys_seen(a, at.b, t0 + any_row(i));
 		mine = span_join(mine, seen[i]);
 	}
 	const struct span all = block_span<ANY_THREADS / WARP>(mine, spans);
@@ -81,16 +81,16 @@ static __global__ void __launch_bounds__(ANY_THREADS) attention_fwd_any_kernel(s
 		for (int i = 0; i < EACH; i++)
 			#pragma unroll
 			for (int j = 0; j < EACH; j++)
-				s[i][j] *= any_keep(a, at.pair, t0 + any_y() + SPREAD * i, key0 + any_x() + SPREAD * j);
+				s[i][j] *= any_keep(a, at.pair, t0 + any_row(i), key0 + any_column(j));
 		any_put_weights(&room, s);
-		any_sum(o, &room, v, key0);
+		any_sum(o, a.s.q_len - t0, &room, v, key0);
 	}
 	#pragma unroll
 	for (int i = 0; i < EACH; i++) {
-		int64_t t = t0 + any_y() + SPREAD * i;
+		int64_t t = t0 + any_row(i);
 		bool nothing = r.max[i] == -INFINITY && r.sum[i] == 0;
 		by[i] = nothing ? 0 : 1 / r.sum[i];
-		if (any_x() == 0 && t < a.s.q_len)
+		if (any_column(0) == 0 && t < a.s.q_len)
 			a.lse[at.pair * a.s.q_len + t] = nothing ? -INFINITY : r.max[i] / LOG2E + logf(r.sum[i]);
 	}
 	any_put((T *)a.out + at.o, o_row(a), t0, a.s.q_len, a.s.dim, o, by, false);

@@ -2,7 +2,7 @@
  * Attention: o lse qkv starts samples / o lse o2 lse2 / dqkv dout o lse qkv starts samples.
  *
  * q, k and v are one array: fused rows [heads q | kv_heads k | kv_heads v], or one behind the other with gaps between
- * rows and between sequences, which must stay as they were.
+ * rows and between sequences, which must stay as they were; c: how wide the gaps are, 0 for odd ones.
  */
 #include "tests/conform/op_test.h"
 
@@ -15,11 +15,12 @@ static struct attn_shape shape_of(const struct dims *d)
 {
 	struct attn_shape s = d->s;
 	int64_t q = (int64_t)s.heads * s.dim, kv = (int64_t)s.kv_heads * s.dim;
-	s.q_row = d->fused ? q + 2 * kv : q + ROW_GAP;
-	s.kv_row = d->fused ? q + 2 * kv : kv + ROW_GAP;
-	s.q_batch = s.q_len * s.q_row + (d->fused ? 0 : BATCH_GAP);
-	s.kv_batch = s.k_len * s.kv_row + (d->fused ? 0 : BATCH_GAP);
-	s.o_batch = s.q_len * q + (d->fused ? 0 : BATCH_GAP);
+	int64_t gap = d->c ? d->c : ROW_GAP, batch_gap = d->fused ? 0 : d->c ? d->c : BATCH_GAP;
+	s.q_row = d->fused ? q + 2 * kv : q + gap;
+	s.kv_row = d->fused ? q + 2 * kv : kv + gap;
+	s.q_batch = s.q_len * s.q_row + batch_gap;
+	s.kv_batch = s.k_len * s.kv_row + batch_gap;
+	s.o_batch = s.q_len * q + batch_gap;
 	s.starts_batch = s.q_len + 2;
 	s.drop = (struct dropout){ philox_key(5, PHILOX_DROPOUT, 6), d->p };
 	s.heads_all = 3 * s.heads;
@@ -167,7 +168,12 @@ static void attention_merge_run(const struct ops *o, struct kern *k, const struc
 /* More keys, and more queries, than the 2-byte storage widens at once. */
 #define LONG_DIMS \
 	{ SHAPE(1, 3, 4090, 4093, 0, 2, 1, 256) }, { SHAPE(1, 2100, 7, 20, 0, 2, 2, 256), .with = true }
-#define ATTENTION_DIMS { WHOLE_DIMS, PIECE_DIMS, LONG_DIMS }
+/* Several tiles of the tensor cores' kernels, with aligned rows: ragged ends, documents across tiles, queries that see nothing. */
+#define TILE_DIMS \
+	{ SHAPE(1, 200, 150, 330, 20, 4, 2, 64), .c = 8, .documents = true, .with = true }, \
+	{ SHAPE(1, 170, 0, 200, 100, 2, 2, 128), .c = 8, .p = 0.2f }, { WHOLE(1, 290, 3, 1, 128), .documents = true, .p = 0.1f }, \
+	{ SHAPE(2, 135, 70, 205, 0, 2, 1, 40), .c = 24, .p = 0.3f, .with = true }
+#define ATTENTION_DIMS { WHOLE_DIMS, PIECE_DIMS, LONG_DIMS, TILE_DIMS }
 
 const struct op_test attention_ops[] = {
 	{ "attention_fwd", true, attention_fwd_args, attention_fwd_prepare, attention_fwd_run, ATTENTION_DIMS },

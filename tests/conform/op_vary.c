@@ -73,7 +73,7 @@ static void vary_attention(struct dice *r, struct dims *d)
 	static const int dims[] = { 64, 128, 64, 128, 2, 8, 16, 40, 80, 96, 256 };
 	int64_t q = roll(r, 1, 200), kv = roll(r, 1, 3), group = roll(r, 1, 4);
 	bool whole = flip(r);
-	*d = (struct dims){ .fused = whole, .with = flip(r), .documents = flip(r), .p = roll(r, 0, 3) ? 0 : 0.2f, .s = {
+	*d = (struct dims){ .fused = whole, .c = 8 * roll(r, 0, 1), .with = flip(r), .documents = flip(r), .p = roll(r, 0, 3) ? 0 : 0.2f, .s = {
 		.batch = roll(r, 1, 3), .q_len = q, .k_len = whole ? q : roll(r, 1, 260), .q_first = whole ? 0 : roll(r, 0, 200),
 		.k_first = whole ? 0 : roll(r, 0, 200), .heads = (int)(kv * group), .kv_heads = (int)kv,
 		.dim = dims[roll(r, 0, (int64_t)(sizeof dims / sizeof *dims) - 1)] } };
