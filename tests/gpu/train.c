@@ -157,6 +157,8 @@ static struct course *course_of(const struct settings *s, const struct row *row,
 	int n = 0;
 	add_words(row->words, words, &n);
 	add_words(more, words, &n);
+	if (!strncmp(backend, "cuda", 4))
+		words[n++] = "job.device=cuda";
 	snprintf(global, sizeof global, "batch.global=%d", 2 * row->model->micro);
 	if (s->few) {
 		words[n++] = "model.layers=2";
@@ -226,6 +228,20 @@ static void check_again(const struct settings *s, const struct row *row, const s
 	course_end(again);
 }
 
+/* Passes are replayed from tapes, or carried out each time. */
+static void check_tapes(const struct settings *s, const struct row *row, const struct course *one, struct score *score)
+{
+	static const char *const off[] = { "job.graphs=no", NULL };
+	struct course *c = course_of(s, row, s->backend, off);
+	bool ran = false;
+	if (c) {
+		c->keeps = true;
+		ran = course_run(c);
+	}
+	score_check(score, ran && same_bits(c, one), "%s: the same bits without tapes", row->name);
+	course_end(c);
+}
+
 /* Two halves, each in a process of its own. */
 static void check_resume(const struct settings *s, const struct row *row, const struct course *one, struct score *score)
 {
@@ -264,6 +280,8 @@ static void check_row(const struct settings *s, const struct row *row, struct sc
 	} else {
 		check_specification(s, row, one, score);
 		check_again(s, row, one, score);
+		if (!strncmp(s->backend, "cuda", 4))
+			check_tapes(s, row, one, score);
 		if (!s->few)
 			check_resume(s, row, one, score);
 		if (row->layouts)
