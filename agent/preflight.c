@@ -44,7 +44,8 @@ static const char *holder(const struct gpu_state *g, char out[160])
 	const struct gpu_process *first = &g->processes[0];
 	if (g->n_processes <= 0)
 		return "end what holds it (nvidia-smi)";
-	snprintf(out, 160, "end what holds it (pid %d%s%s%s%s)", first->pid, *first->name ? ", " : "", first->name, first->bytes >= 0 ? ", " : "",
+	snprintf(out, 160, "end what holds it (pid %d%s%s%s%s)", first->pid, *first->name ? ", " : "", first->name,
+		 first->bytes >= 0 ? ", " : "",
 		 first->bytes >= 0 ? human_bytes(first->bytes, bytes) : "");
 	return out;
 }
@@ -53,12 +54,15 @@ static int judge(const struct preflight *p, const struct gpu_state *g, bool last
 {
 	char object[160], free_text[HUMAN], all[HUMAN], need[HUMAN], who[160];
 	struct verdict v = { .object = object };
-	snprintf(object, sizeof object, "%.80s: device %d, GPU%d%s%s%s", p->node, p->device, g->index, *g->bus ? " (" : "", g->bus, *g->bus ? ")" : "");
+	snprintf(object, sizeof object, "%.80s: device %d, GPU%d%s%s%s", p->node, p->device, g->index, *g->bus ? " (" : "", g->bus,
+		 *g->bus ? ")" : "");
 	if (g->memory_free >= 0 && p->memory > g->memory_free && !*g->trouble) {
 		if (!last)
 			return 1;
-		return err_set(e, ERR_NOFIT, "%s: %s of its %s are free, and this rank takes %s by the plan; %s, lower batch.micro, or raise parallel.tp or parallel.pp", object,
-			       human_bytes(g->memory_free, free_text), human_bytes(g->memory, all), human_bytes(p->memory, need), holder(g, who));
+		return err_set(e, ERR_NOFIT, "%s: %s of its %s are free, and this rank takes %s by the plan; %s, lower "
+			       "batch.micro, or raise parallel.tp or parallel.pp", object,
+			       human_bytes(g->memory_free, free_text), human_bytes(g->memory, all), human_bytes(p->memory, need),
+			       holder(g, who));
 	}
 	gpu_judge(g, take, &v);
 	if (*v.found)
@@ -79,7 +83,8 @@ static int look(const struct preflight *p, bool last, struct err *e)
 	}
 	const struct gpu_state *g = mine(p, &s);
 	int rc = g ? judge(p, g, last, e)
-		   : err_set(e, ERR_NOTFOUND, "%s: device %d%s%s is none of the %d GPUs that this agent may use; look at CUDA_VISIBLE_DEVICES there, or at what Slurm gives the "
+		   : err_set(e, ERR_NOTFOUND, "%s: device %d%s%s is none of the %d GPUs that this agent may use; look at "
+			     "CUDA_VISIBLE_DEVICES there, or at what Slurm gives the "
 			     "step (--gpus-per-task, --gpu-bind)", p->node, p->device, *p->bus ? ", at " : "", p->bus, s.n);
 	gpu_states_free(&s);
 	return rc;
@@ -116,10 +121,12 @@ static int look_at_memory(const struct preflight *p, struct err *e)
 		return 0;
 	human_bytes(there, free_text);
 	if (p->memory > there)
-		return err_set(e, ERR_NOFIT, "%s: %s of memory are available, and this rank alone takes %s by the plan; end other programs there, lower batch.micro, or raise "
+		return err_set(e, ERR_NOFIT, "%s: %s of memory are available, and this rank alone takes %s by the plan; end other "
+			       "programs there, lower batch.micro, or raise "
 			       "parallel.tp, parallel.pp or parallel.zero", p->node, free_text, human_bytes(p->memory, need));
 	/* Once a node is enough. */
-	log_line(p->device == 0 ? LOG_WARN : LOG_INFO, "%s: %s of memory are available, and its %d ranks take about %s by the plan: one of them may be killed for want of memory", p->node, free_text, p->crew,
+	log_line(p->device == 0 ? LOG_WARN : LOG_INFO, "%s: %s of memory are available, and its %d ranks take about %s by the "
+		 "plan: one of them may be killed for want of memory", p->node, free_text, p->crew,
 		 human_bytes(all, need));
 	return 0;
 }

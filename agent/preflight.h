@@ -1,8 +1,8 @@
 /*
  * preflight — what an agent looks at before it trains: whether its device is sound, and whether the rank fits.
  *
- * A GPU that is lost, has memory that cannot be trusted, or less free memory than the plan gives the rank, fails here, on one rank and with
- * the device's name, and not in the middle of a collective of all. What a run merely suffers from is logged as a warning.
+ * A GPU that is lost, has memory that cannot be trusted, or less free memory than the plan gives the rank, fails here, on one rank
+ * and with the device's name, and not in the middle of a collective of all. What a run merely suffers from is logged as a warning.
  */
 #ifndef MUSTER_AGENT_PREFLIGHT_H
 #define MUSTER_AGENT_PREFLIGHT_H
@@ -21,9 +21,9 @@ struct preflight {
 };
 
 /*
- * Before CUDA is touched, as it sets CUDA_DEVICE_ORDER so that CUDA numbers devices as the plan does. ERR_UNSUPPORTED: the device must not be
- * trained on; ERR_NOTFOUND: it is not here; ERR_NOFIT: too little memory, after some seconds for what just ended to give its own back.
- * Without NVIDIA's management library it says so in the log and lets CUDA find out.
+ * Before CUDA is touched, as it sets CUDA_DEVICE_ORDER so that CUDA numbers devices as the plan does. ERR_UNSUPPORTED: the device
+ * must not be trained on; ERR_NOTFOUND: it is not here; ERR_NOFIT: too little memory, after some seconds for what just ended to
+ * give its own back. Without NVIDIA's management library it says so in the log and lets CUDA find out.
  */
 int preflight(const struct preflight *p, struct err *e);
 

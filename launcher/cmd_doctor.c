@@ -83,7 +83,8 @@ static void look(const struct needs *n, const struct hostlist *names, struct doc
 	bool asked = n->slurm && !doctor_ask(n, names, nodes, &e);
 	if (n->slurm && !asked) {
 		nodes[0].found.check = "nodes";
-		found_bad(&nodes[0].found, FINDING_FAIL, "nodes", "srun hostname must work in this allocation", "could not be asked: %s", e.text);
+		found_bad(&nodes[0].found, FINDING_FAIL, "nodes", "srun hostname must work in this allocation",
+			  "could not be asked: %s", e.text);
 	}
 	doctor_run(doctor_checks, n, asked ? DOCTOR_ONCE : DOCTOR_ALL, &nodes[0].found);
 }
@@ -135,7 +136,8 @@ int cmd_doctor(int argc, char **argv)
 {
 	bool json = false, quiet = false;
 	const char *needs = NULL;
-	const struct command_option options[] = { { "--json", &json, NULL }, { "--quiet", &quiet, NULL }, { "--report", NULL, &needs }, { NULL, NULL, NULL } };
+	const struct command_option options[] = { { "--json", &json, NULL }, { "--quiet", &quiet, NULL },
+						  { "--report", NULL, &needs }, { NULL, NULL, NULL } };
 	struct needs n = { .slurm = getenv("SLURM_JOB_ID") != NULL };
 	struct job job;
 	if (command_wants_help(argc, argv))

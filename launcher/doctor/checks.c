@@ -6,9 +6,11 @@ const struct check doctor_checks[] = {
 	{ "pmix", 10, false, "the version of PMIx", check_pmix },
 	{ "blas", 10, false, "OpenBLAS, for products on the CPU", check_blas },
 	{ "cuda-agent", 10, false, "libmuster-cuda.so beside the agent loads", check_cuda },
-	{ "driver", 10, false, "CUDA's driver, and whether it is new enough for the CUDA that muster was built with", check_driver },
+	{ "driver", 10, false, "CUDA's driver, and whether it is new enough for the CUDA that muster was built with",
+	  check_driver },
 	{ "libraries", 15, false, "cublasLt, NCCL and cuDNN, with versions", check_libraries },
-	{ "gpus", 15, false, "each GPU: answers, memory errors, clocks, NVLinks beside its siblings', PCIe, who uses it, free memory", check_gpus },
+	{ "gpus", 15, false, "each GPU: answers, memory errors, clocks, NVLinks beside its siblings', PCIe, who uses it, free "
+	  "memory", check_gpus },
 	{ "near", 15, false, "how near each GPU is to a network adapter", check_near },
 	{ "adapters", 10, false, "network adapters that are down", check_adapters },
 	{ "name", 10, false, "this host's name resolves", check_name },

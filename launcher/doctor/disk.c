@@ -33,7 +33,8 @@ static void check_folder(const char *what, const char *path, double need, enum f
 	nearest(path, there);
 	snprintf(object, sizeof object, "%s", what);
 	if (access(there, W_OK | X_OK) || statvfs(there, &s)) {
-		found_bad(f, level, object, "make it yours, or name another folder (job.run_dir, checkpoint.dir)", "%s: %s", there, strerror(errno));
+		found_bad(f, level, object, "make it yours, or name another folder (job.run_dir, checkpoint.dir)", "%s: %s", there,
+			  strerror(errno));
 		return;
 	}
 	double room = (double)s.f_bavail * (double)s.f_frsize;
@@ -41,7 +42,8 @@ static void check_folder(const char *what, const char *path, double need, enum f
 	if (s.f_flag & ST_RDONLY)
 		found_bad(f, level, object, "name a folder that can be written", "%s: mounted read-only", there);
 	else if (need > room)
-		found_bad(f, FINDING_FAIL, object, "make room, lower checkpoint.keep, or name another folder in checkpoint.dir", "%s: %s free, and the checkpoints that are kept take %s", there, text,
+		found_bad(f, FINDING_FAIL, object, "make room, lower checkpoint.keep, or name another folder in checkpoint.dir",
+			  "%s: %s free, and the checkpoints that are kept take %s", there, text,
 			  human_bytes(need, more));
 	else if (room < ROOM_LEAST)
 		found_bad(f, FINDING_WARN, object, "make room", "%s: %s free", there, text);
@@ -51,7 +53,8 @@ static void check_folder(const char *what, const char *path, double need, enum f
 
 void check_disk(const struct needs *n, struct findings *f)
 {
-	check_folder("run folder", n->job ? n->run_dir : ".", *n->ckpt_dir ? 0 : n->checkpoint, n->job ? FINDING_FAIL : FINDING_WARN, f);
+	check_folder("run folder", n->job ? n->run_dir : ".", *n->ckpt_dir ? 0 : n->checkpoint,
+		     n->job ? FINDING_FAIL : FINDING_WARN, f);
 	if (*n->ckpt_dir)
 		check_folder("checkpoints", n->ckpt_dir, n->checkpoint, FINDING_FAIL, f);
 }

@@ -9,8 +9,8 @@
  *     needs_job.c what a job needs of a node; needs.c: told to another process
  *     programs.c limits.c gpus.c network.c disk.c slurm.c job.c    the checks
  *
- * To add a check: a function that reports at least one finding, its prototype below and its row in checks.c. It runs in a process of its
- * own, so it may load any library, hang, or crash: that is a finding then.
+ * To add a check: a function that reports at least one finding, its prototype below and its row in checks.c. It runs in a process
+ * of its own, so it may load any library, hang, or crash: that is a finding then.
  */
 #ifndef MUSTER_LAUNCHER_DOCTOR_DOCTOR_H
 #define MUSTER_LAUNCHER_DOCTOR_DOCTOR_H
@@ -87,8 +87,9 @@ struct check {
 /* Ends with a NULL name. */
 extern const struct check doctor_checks[];
 
-doctor_check check_agent, check_libraries, check_pmix, check_blas, check_driver, check_cuda, check_limits, check_memory, check_shm, check_cpu, check_gpus, check_adapters,
-	check_near, check_name, check_disk, check_slurm, check_munge, check_job, check_data;
+doctor_check check_agent, check_libraries, check_pmix, check_blas, check_driver, check_cuda, check_limits, check_memory,
+	check_shm, check_cpu, check_gpus, check_adapters, check_near, check_name, check_disk, check_slurm, check_munge, check_job,
+	check_data;
 
 /* Runs checks here and adds what they found in the table's order. */
 enum doctor_which { DOCTOR_ALL, DOCTOR_OF_NODE, DOCTOR_ONCE };

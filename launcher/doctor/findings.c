@@ -52,7 +52,8 @@ static void cut(char *to, size_t size, const char *text)
 	human_plain(to);
 }
 
-static void __attribute__((format(printf, 5, 0))) put(struct findings *f, enum finding_level level, const char *object, const char *remedy, const char *fmt, va_list ap)
+static void __attribute__((format(printf, 5, 0))) put(struct findings *f, enum finding_level level, const char *object,
+						      const char *remedy, const char *fmt, va_list ap)
 {
 	char text[1024];
 	struct finding *x = add(f);

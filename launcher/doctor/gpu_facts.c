@@ -13,12 +13,14 @@ static const struct row {
 	enum kind kind;
 	size_t offset;
 } rows[] = {
-	ROW(index, COUNT), ROW(trouble, TEXT), ROW(name, TEXT), ROW(uuid, TEXT), ROW(bus, TEXT), ROW(memory, REAL), ROW(memory_free, REAL), ROW(memory_reserved, REAL),
-	ROW(pcie, POSITIVE), ROW(pcie_width, POSITIVE), ROW(pcie_most, POSITIVE), ROW(pcie_width_most, POSITIVE), ROW(links, COUNT), ROW(links_up, COUNT),
-	ROW(links_down, TEXT), ROW(link_replays, WIDE), ROW(link_recoveries, WIDE), ROW(link_crc, WIDE), ROW(ecc, SWITCH), ROW(ecc_next, SWITCH), ROW(corrected, WIDE),
-	ROW(uncorrected, WIDE), ROW(corrected_ever, WIDE), ROW(uncorrected_ever, WIDE), ROW(retired, COUNT), ROW(retire_pending, SWITCH), ROW(remapped, COUNT),
-	ROW(remap_pending, SWITCH), ROW(remap_failed, SWITCH), ROW(temperature, COUNT), ROW(temperature_slow, COUNT), ROW(power, REAL), ROW(power_limit, REAL),
-	ROW(power_default, REAL), ROW(persistence, SWITCH), ROW(compute, COUNT), ROW(mig, SWITCH), ROW(mig_next, SWITCH), ROW(instances, COUNT),
+	ROW(index, COUNT), ROW(trouble, TEXT), ROW(name, TEXT), ROW(uuid, TEXT), ROW(bus, TEXT), ROW(memory, REAL),
+	ROW(memory_free, REAL), ROW(memory_reserved, REAL), ROW(pcie, POSITIVE), ROW(pcie_width, POSITIVE),
+	ROW(pcie_most, POSITIVE), ROW(pcie_width_most, POSITIVE), ROW(links, COUNT), ROW(links_up, COUNT), ROW(links_down, TEXT),
+	ROW(link_replays, WIDE), ROW(link_recoveries, WIDE), ROW(link_crc, WIDE), ROW(ecc, SWITCH), ROW(ecc_next, SWITCH),
+	ROW(corrected, WIDE), ROW(uncorrected, WIDE), ROW(corrected_ever, WIDE), ROW(uncorrected_ever, WIDE), ROW(retired, COUNT),
+	ROW(retire_pending, SWITCH), ROW(remapped, COUNT), ROW(remap_pending, SWITCH), ROW(remap_failed, SWITCH),
+	ROW(temperature, COUNT), ROW(temperature_slow, COUNT), ROW(power, REAL), ROW(power_limit, REAL), ROW(power_default, REAL),
+	ROW(persistence, SWITCH), ROW(compute, COUNT), ROW(mig, SWITCH), ROW(mig_next, SWITCH), ROW(instances, COUNT),
 };
 enum { ROWS = sizeof rows / sizeof *rows, TROUBLE = 1 };
 
@@ -47,7 +49,8 @@ static json_t *slow_of(const struct gpu_state *g)
 	static const struct {
 		unsigned bit;
 		const char *word;
-	} words[] = { { GPU_SLOW_POWER_CAP, "power-cap" }, { GPU_SLOW_THERMAL, "thermal" }, { GPU_SLOW_POWER_BRAKE, "power-brake" }, { GPU_SLOW_HARDWARE, "hardware" } };
+	} words[] = { { GPU_SLOW_POWER_CAP, "power-cap" }, { GPU_SLOW_THERMAL, "thermal" }, { GPU_SLOW_POWER_BRAKE, "power-brake" },
+		      { GPU_SLOW_HARDWARE, "hardware" } };
 	if (!g->slow_told)
 		return json_null();
 	json_t *list = json_array();
@@ -64,7 +67,8 @@ static json_t *processes_of(const struct gpu_state *g)
 	json_t *list = json_array();
 	for (int i = 0; i < g->n_processes; i++) {
 		const struct gpu_process *p = &g->processes[i];
-		json_array_append_new(list, json_pack("{s:i, s:s, s:o}", "pid", p->pid, "name", p->name, "bytes", p->bytes >= 0 ? json_real(p->bytes) : json_null()));
+		json_array_append_new(list, json_pack("{s:i, s:s, s:o}", "pid", p->pid, "name", p->name, "bytes",
+						      p->bytes >= 0 ? json_real(p->bytes) : json_null()));
 	}
 	return list;
 }
@@ -87,5 +91,6 @@ json_t *gpu_facts(const struct gpu_states *s)
 	json_t *list = json_array();
 	for (int i = 0; i < s->n; i++)
 		json_array_append_new(list, facts_of(&s->gpus[i]));
-	return json_pack("{s:s, s:o, s:o}", "driver", s->driver, "cuda", s->cuda > 0 ? json_integer(s->cuda) : json_null(), "gpus", list);
+	return json_pack("{s:s, s:o, s:o}", "driver", s->driver, "cuda", s->cuda > 0 ? json_integer(s->cuda) : json_null(), "gpus",
+			 list);
 }

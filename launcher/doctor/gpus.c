@@ -41,9 +41,11 @@ static void judge_links(const struct gpu_states *s, struct patient *p)
 	char text[160], remedy[160];
 	if (g->links_up >= usual)
 		return;
-	snprintf(text, sizeof text, "%d of %d NVLinks are up, and its siblings have %d: link%s %s %s down", g->links_up, g->links, usual,
+	snprintf(text, sizeof text, "%d of %d NVLinks are up, and its siblings have %d: link%s %s %s down", g->links_up, g->links,
+		 usual,
 		 human_s(g->links - g->links_up), g->links_down, g->links - g->links_up == 1 ? "is" : "are");
-	snprintf(remedy, sizeof remedy, "nvidia-smi nvlink -s -i %d; look at fabricmanager's log, then reset the GPU or reseat it", g->index);
+	snprintf(remedy, sizeof remedy, "nvidia-smi nvlink -s -i %d; look at fabricmanager's log, then reset the GPU or reseat it",
+		 g->index);
 	say(p, GPU_WARN, text, remedy);
 }
 
@@ -53,14 +55,18 @@ static void judge_use(const struct needs *n, struct patient *p)
 	char text[256], need[HUMAN], there[HUMAN], all[HUMAN];
 	if (g->n_processes > 0) {
 		const struct gpu_process *first = &g->processes[0];
-		snprintf(text, sizeof text, "%d program%s on it: pid %d%s%s%s, %s", g->n_processes, g->n_processes > 1 ? "s are" : " is", first->pid, *first->name ? " (" : "", first->name,
+		snprintf(text, sizeof text, "%d program%s on it: pid %d%s%s%s, %s", g->n_processes,
+			 g->n_processes > 1 ? "s are" : " is", first->pid, *first->name ? " (" : "", first->name,
 			 *first->name ? ")" : "", first->bytes >= 0 ? human_bytes(first->bytes, all) : "memory not told");
-		say(p, GPU_WARN, text, "end it, or leave the GPU out: CUDA_VISIBLE_DEVICES, or an allocation of whole nodes (--exclusive)");
+		say(p, GPU_WARN, text, "end it, or leave the GPU out: CUDA_VISIBLE_DEVICES, or an allocation of whole nodes "
+		    "(--exclusive)");
 	}
 	if (n->memory > 0 && g->memory_free >= 0 && g->memory_free < n->memory) {
-		snprintf(text, sizeof text, "%s of %s are free, and a rank of this job takes %s", human_bytes(g->memory_free, there), human_bytes(g->memory, all),
+		snprintf(text, sizeof text, "%s of %s are free, and a rank of this job takes %s",
+			 human_bytes(g->memory_free, there), human_bytes(g->memory, all),
 			 human_bytes(n->memory, need));
-		say(p, GPU_BAD, text, "end what holds the memory; or lower batch.micro, raise parallel.tp or pp, or use recompute.mode = full");
+		say(p, GPU_BAD, text, "end what holds the memory; or lower batch.micro, raise parallel.tp or pp, or use "
+		    "recompute.mode = full");
 	}
 }
 
@@ -88,7 +94,8 @@ static void tell_sound(const struct gpu_states *s, int sound, const struct gpu_s
 	if (first->links_up)
 		snprintf(links, sizeof links, ", %d NVLinks each", first->links_up);
 	snprintf(object, sizeof object, "%d GPU%s", sound, human_s(sound));
-	found_ok(f, object, "%s%s%s%s%s%s%s", first->name, links, there >= 0 ? ", " : "", there >= 0 ? human_bytes(there, least) : "", there >= 0 ? " free" : "",
+	found_ok(f, object, "%s%s%s%s%s%s%s", first->name, links, there >= 0 ? ", " : "",
+		 there >= 0 ? human_bytes(there, least) : "", there >= 0 ? " free" : "",
 		 *s->driver ? ", driver " : "", s->driver);
 }
 
@@ -99,7 +106,8 @@ static void judge_fabric(const struct gpu_states *s, struct findings *f)
 		if (*s->gpus[i].trouble || !s->gpus[i].links || s->gpus[i].links_up)
 			return;
 	if (s->n > 1 && !strstr(s->gpus[0].name, "PCIe"))
-		found_bad(f, FINDING_WARN, "NVLink", "systemctl status nvidia-fabricmanager where there are NVSwitches; cards without bridges have none, then this is as it should be",
+		found_bad(f, FINDING_WARN, "NVLink", "systemctl status nvidia-fabricmanager where there are NVSwitches; cards "
+			  "without bridges have none, then this is as it should be",
 			  "none of the %d links that each GPU has is up", s->gpus[0].links);
 }
 
@@ -109,7 +117,8 @@ static void judge_count(const struct gpu_states *s, int usable, const struct nee
 	if (s->hidden)
 		snprintf(hidden, sizeof hidden, "; CUDA_VISIBLE_DEVICES leaves out %d", s->hidden);
 	if (n->cuda && usable < n->ranks)
-		found_bad(f, FINDING_FAIL, "GPUs", "repair those above, plan for fewer ranks a node, or ask for other nodes", "%d of %d can be trained on, and the job puts %d rank%s on this node%s",
+		found_bad(f, FINDING_FAIL, "GPUs", "repair those above, plan for fewer ranks a node, or ask for other nodes",
+			  "%d of %d can be trained on, and the job puts %d rank%s on this node%s",
 			  usable, s->n, n->ranks, human_s(n->ranks), hidden);
 	else if (s->hidden)
 		found_ok(f, "GPUs", "%d of %d%s", s->n, s->n + s->hidden, hidden);
@@ -125,7 +134,9 @@ void check_gpus(const struct needs *n, struct findings *f)
 		if (e.code == ERR_NOTFOUND && !n->cuda)
 			found_ok(f, "GPUs", "none of NVIDIA's here");
 		else
-			found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "GPUs", "see what nvidia-smi says; in a container, start it with the GPUs (--gpus all, --nv)", "%s", e.text);
+			found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "GPUs",
+				  "see what nvidia-smi says; in a container, start it with the GPUs (--gpus all, --nv)", "%s",
+				  e.text);
 		return;
 	}
 	found_facts(f, gpu_facts(&s));
@@ -169,13 +180,16 @@ void check_near(const struct needs *n, struct findings *f)
 			continue;
 		counts[d->nic_link]++;
 		if (d->nic_link == LINK_SYS)
-			found_bad(f, FINDING_WARN, d->name, "a slot near it for an adapter; muster topo shows the whole", "its nearest adapter, %s, is across sockets", k->nics[d->nic].name);
+			found_bad(f, FINDING_WARN, d->name, "a slot near it for an adapter; muster topo shows the whole",
+				  "its nearest adapter, %s, is across sockets", k->nics[d->nic].name);
 	}
 	if (unseen)
-		found_bad(f, FINDING_WARN, "PCI devices", "apt install libhwloc-plugins (HWLOC_COMPONENTS must not leave out pci)", "hwloc shows no place for %d of %d GPUs", unseen, k->devices);
+		found_bad(f, FINDING_WARN, "PCI devices", "apt install libhwloc-plugins (HWLOC_COMPONENTS must not leave out pci)",
+			  "hwloc shows no place for %d of %d GPUs", unseen, k->devices);
 	for (int kind = LINK_SYS + 1; kind < LINK_KINDS; kind++)
 		if (counts[kind] && nearness[kind])
-			found_ok(f, "GPU to adapter", "%d GPU%s with one %s (%s)", counts[kind], human_s(counts[kind]), nearness[kind], link_word((enum link_kind)kind));
+			found_ok(f, "GPU to adapter", "%d GPU%s with one %s (%s)", counts[kind], human_s(counts[kind]),
+				 nearness[kind], link_word((enum link_kind)kind));
 	if (!k->parts)
 		found_ok(f, "hardware", "%d × %s; muster topo shows it", k->devices, k->device);
 	else if (!unseen && !f->n)

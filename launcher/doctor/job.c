@@ -17,11 +17,14 @@ void check_job(const struct needs *n, struct findings *f)
 	if (!n->job)
 		found_ok(f, "job", "none given: muster doctor JOB.ini tells what a job needs, too");
 	else if (*n->trouble)
-		found_bad(f, FINDING_FAIL, "job", "muster plan shows the job on this machine; muster run --help explains its keys", "%s", n->trouble);
+		found_bad(f, FINDING_FAIL, "job", "muster plan shows the job on this machine; muster run --help explains its keys",
+			  "%s", n->trouble);
 	else if (n->cuda)
-		found_ok(f, "job", "%d rank%s a node at most, each with %s of a GPU's memory", n->ranks, human_s(n->ranks), human_bytes(n->memory, memory));
+		found_ok(f, "job", "%d rank%s a node at most, each with %s of a GPU's memory", n->ranks, human_s(n->ranks),
+			 human_bytes(n->memory, memory));
 	else
-		found_ok(f, "job", "%d rank%s a node at most, together with %s of its memory", n->ranks, human_s(n->ranks), human_bytes(n->host_memory, host));
+		found_ok(f, "job", "%d rank%s a node at most, together with %s of its memory", n->ranks, human_s(n->ranks),
+			 human_bytes(n->host_memory, host));
 }
 
 /* The agent's own tool reads its headers: what is wrong with it, it says. */
@@ -32,7 +35,8 @@ void check_data(const struct needs *n, struct findings *f)
 	struct buf out = BUF_INIT;
 	if (!*n->data) {
 		if (n->job)
-			found_bad(f, FINDING_FAIL, "data", "data.path=PREFIX names what muster data pack wrote", "data.path is not given");
+			found_bad(f, FINDING_FAIL, "data", "data.path=PREFIX names what muster data pack wrote",
+				  "data.path is not given");
 		else
 			found_ok(f, "data", "no job, no data");
 		return;
@@ -45,7 +49,8 @@ void check_data(const struct needs *n, struct findings *f)
 	const struct child_command c = { .argv = argv, .out = -1 };
 	if (child_run(&c, DATA_SECONDS, &out, &e)) {
 		const char *own = strstr(e.text, SAYS);
-		found_bad(f, FINDING_FAIL, "data", "a relative path begins where muster is started, and every node must see it", "%s", own ? own + strlen(SAYS) : e.text);
+		found_bad(f, FINDING_FAIL, "data", "a relative path begins where muster is started, and every node must see it",
+			  "%s", own ? own + strlen(SAYS) : e.text);
 	} else {
 		found_ok(f, "data", "%s can be read", n->data);
 	}

@@ -41,12 +41,15 @@ void check_limits(const struct needs *n, struct findings *f)
 	getrlimit(RLIMIT_NOFILE, &files);
 	getrlimit(RLIMIT_MEMLOCK, &locked);
 	if (files.rlim_max < FILES_LEAST)
-		found_bad(f, FINDING_WARN, "open files", "raise the hard limit (ulimit -Hn 65536; /etc/security/limits.conf; Slurm: PropagateResourceLimitsExcept=NOFILE)",
+		found_bad(f, FINDING_WARN, "open files", "raise the hard limit (ulimit -Hn 65536; /etc/security/limits.conf; "
+			  "Slurm: PropagateResourceLimitsExcept=NOFILE)",
 			  "at most %s; large jobs and data of many files need more", limit_text(files.rlim_max, false, text));
 	else
-		found_ok(f, "open files", "%s, up to %s", limit_text(files.rlim_cur, false, text), limit_text(files.rlim_max, false, most));
+		found_ok(f, "open files", "%s, up to %s", limit_text(files.rlim_cur, false, text),
+			 limit_text(files.rlim_max, false, most));
 	if (locked.rlim_cur != RLIM_INFINITY && has_infiniband())
-		found_bad(f, FINDING_WARN, "locked memory", "ulimit -l unlimited (/etc/security/limits.conf; for Slurm's jobs LimitMEMLOCK=infinity in slurmd's unit)",
+		found_bad(f, FINDING_WARN, "locked memory", "ulimit -l unlimited (/etc/security/limits.conf; for Slurm's jobs "
+			  "LimitMEMLOCK=infinity in slurmd's unit)",
 			  "%s: NCCL's memory for InfiniBand may not fit", limit_text(locked.rlim_cur, true, text));
 	else
 		found_ok(f, "locked memory", "%s", limit_text(locked.rlim_cur, true, text));
@@ -80,10 +83,13 @@ void check_memory(const struct needs *n, struct findings *f)
 	human_bytes(there, free_text);
 	human_bytes(h->memory, all_text);
 	if (n->host_memory > there)
-		found_bad(f, FINDING_FAIL, "memory", "end other programs, ask for more memory (Slurm: --mem=0), or spread the ranks over more nodes",
-			  "the job's %d rank%s here take %s, and %s of %s are available", n->ranks, human_s(n->ranks), human_bytes(n->host_memory, need), free_text, all_text);
+		found_bad(f, FINDING_FAIL, "memory", "end other programs, ask for more memory (Slurm: --mem=0), or spread the "
+			  "ranks over more nodes",
+			  "the job's %d rank%s here take %s, and %s of %s are available", n->ranks, human_s(n->ranks),
+			  human_bytes(n->host_memory, need), free_text, all_text);
 	else if (cut)
-		found_ok(f, "memory", "%s available; the control group grants %s of the node's %s", free_text, all_text, human_bytes(total, total_text));
+		found_ok(f, "memory", "%s available; the control group grants %s of the node's %s", free_text, all_text,
+			 human_bytes(total, total_text));
 	else
 		found_ok(f, "memory", "%s of %s available", free_text, all_text);
 }
@@ -101,7 +107,8 @@ void check_shm(const struct needs *n, struct findings *f)
 	human_bytes(there, text);
 	human_bytes((double)s.f_blocks * (double)s.f_frsize, all);
 	if (matters && there < SHM_LEAST)
-		found_bad(f, FINDING_WARN, "/dev/shm", "docker run --shm-size=8g or --ipc=host; else remove what old runs left in it", "%s of %s free: too little for NCCL", text, all);
+		found_bad(f, FINDING_WARN, "/dev/shm", "docker run --shm-size=8g or --ipc=host; else remove what old runs left in "
+			  "it", "%s of %s free: too little for NCCL", text, all);
 	else
 		found_ok(f, "/dev/shm", "%s of %s free", text, all);
 }
@@ -141,7 +148,8 @@ void check_cpu(const struct needs *n, struct findings *f)
 		return;
 	}
 	if (quota > 0 && quota < h->n_cores)
-		found_bad(f, FINDING_WARN, "cores", "ask for as many CPUs as there are threads, or set launch.threads lower", "%d, and the control group grants the time of %.1f", h->n_cores, quota);
+		found_bad(f, FINDING_WARN, "cores", "ask for as many CPUs as there are threads, or set launch.threads lower",
+			  "%d, and the control group grants the time of %.1f", h->n_cores, quota);
 	else
 		found_ok(f, "cores", "%d in %d NUMA domain%s", h->n_cores, h->n_numa, human_s(h->n_numa));
 	one_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", governor, sizeof governor);

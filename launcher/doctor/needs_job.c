@@ -50,7 +50,8 @@ static int plan_of(const struct job *given, struct needs *out, struct err *e)
 		return -1;
 	if (out->cuda && !has_gpus(&c)) {
 		cluster_free(&c);
-		return err_set(e, ERR_NOTFOUND, "[job] device is cuda, and there is no GPU here; ask where it shall run: salloc … muster doctor JOB.ini");
+		return err_set(e, ERR_NOTFOUND, "[job] device is cuda, and there is no GPU here; ask where it shall run: salloc … "
+			       "muster doctor JOB.ini");
 	}
 	int rc = job.open ? search_resolve(&job, &c, e) : 0;
 	if (!rc)

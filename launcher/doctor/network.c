@@ -53,7 +53,8 @@ static int infiniband(struct findings *f, int *all)
 		port_name(g.gl_pathv[i], name);
 		up += state[0] == '4';
 		if (state[0] != '4')
-			found_bad(f, FINDING_WARN, name, "look at cable, switch port and subnet manager (ibstat); NCCL_IB_HCA leaves it out", "%s", *state ? state : "its state cannot be read");
+			found_bad(f, FINDING_WARN, name, "look at cable, switch port and subnet manager (ibstat); NCCL_IB_HCA "
+				  "leaves it out", "%s", *state ? state : "its state cannot be read");
 	}
 	globfree(&g);
 	return up;
@@ -84,9 +85,11 @@ static void check_interface(const char *name, struct findings *f)
 	snprintf(folder, sizeof folder, "/sys/class/net/%.100s", name);
 	first_line(state, sizeof state, folder, "operstate");
 	if (access(folder, F_OK))
-		found_bad(f, FINDING_FAIL, name, "ip link lists those that are here; set network.interface to one, or leave it out", "network.interface names it, and it is not on this node");
+		found_bad(f, FINDING_FAIL, name, "ip link lists those that are here; set network.interface to one, or leave it out",
+			  "network.interface names it, and it is not on this node");
 	else if (!strcmp(state, "down"))
-		found_bad(f, FINDING_FAIL, name, "ip link set it up, or name another in network.interface", "network.interface names it, and it is down");
+		found_bad(f, FINDING_FAIL, name, "ip link set it up, or name another in network.interface",
+			  "network.interface names it, and it is down");
 	else
 		found_ok(f, name, "%s", *state ? state : "there");
 }
@@ -97,9 +100,11 @@ void check_adapters(const struct needs *n, struct findings *f)
 	if (*n->interface)
 		check_interface(n->interface, f);
 	if (ports && !active)
-		found_bad(f, FINDING_WARN, "adapters", "start the subnet manager (opensm), or look at the switch", "no InfiniBand port of %d is active", ports);
+		found_bad(f, FINDING_WARN, "adapters", "start the subnet manager (opensm), or look at the switch",
+			  "no InfiniBand port of %d is active", ports);
 	else if (ports)
-		found_ok(f, "adapters", "%d of %d InfiniBand port%s active, %d of %d Ethernet", active, ports, human_s(ports), up, cards);
+		found_ok(f, "adapters", "%d of %d InfiniBand port%s active, %d of %d Ethernet", active, ports, human_s(ports), up,
+			 cards);
 	else if (cards && !up && n->slurm)
 		found_bad(f, FINDING_WARN, "adapters", "look at cable and switch", "none of %d is up", cards);
 	else
@@ -115,7 +120,8 @@ static bool is_loopback(const struct addrinfo *a)
 
 void check_name(const struct needs *n, struct findings *f)
 {
-	static const char remedy[] = "put its address and name into /etc/hosts or DNS; network.interface names the interface that the ranks shall use";
+	static const char remedy[] = "put its address and name into /etc/hosts or DNS; network.interface names the interface that "
+		"the ranks shall use";
 	char name[256] = "", text[NI_MAXHOST];
 	struct addrinfo *list = NULL, hints = { .ai_socktype = SOCK_STREAM };
 	enum finding_level level = n->slurm ? FINDING_WARN : FINDING_OK;
@@ -125,11 +131,13 @@ void check_name(const struct needs *n, struct findings *f)
 	}
 	int rc = getaddrinfo(name, NULL, &hints, &list);
 	if (rc) {
-		found_bad(f, level, "host name", level ? remedy : "", "%s: %s%s", name, gai_strerror(rc), level ? "" : "; ranks on this host do without");
+		found_bad(f, level, "host name", level ? remedy : "", "%s: %s%s", name, gai_strerror(rc),
+			  level ? "" : "; ranks on this host do without");
 		return;
 	}
 	if (getnameinfo(list->ai_addr, list->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST))
 		snprintf(text, sizeof text, "?");
-	found_ok(f, "host name", "%s is %s%s", name, text, is_loopback(list) && n->slurm ? ", the loopback address: ranks use the interface towards the supervisor" : "");
+	found_ok(f, "host name", "%s is %s%s", name, text, is_loopback(list) &&
+		 n->slurm ? ", the loopback address: ranks use the interface towards the supervisor" : "");
 	freeaddrinfo(list);
 }

@@ -39,7 +39,8 @@ int doctor_report(const char *needs, struct buf *out, struct err *e)
 static void silent(struct findings *f, const char *why)
 {
 	f->check = "node";
-	found_bad(f, FINDING_FAIL, "node", "scontrol show node tells its state; muster must lie in a folder that this node sees", "%s", why);
+	found_bad(f, FINDING_FAIL, "node", "scontrol show node tells its state; muster must lie in a folder that this node sees",
+		  "%s", why);
 }
 
 /* time: -1 where the node told none. */
@@ -75,7 +76,8 @@ static void compare_clocks(struct doctor_node *nodes, const double *times, int n
 		double off = times[i] - sorted[told / 2];
 		nodes[i].found.check = "clock";
 		if (times[i] >= 0 && fabs(off) > CLOCKS_APART)
-			found_bad(&nodes[i].found, FINDING_WARN, "clock", "start chronyd or ntpd on it", "%.0f s %s the other nodes'", fabs(off), off > 0 ? "ahead of" : "behind");
+			found_bad(&nodes[i].found, FINDING_WARN, "clock", "start chronyd or ntpd on it",
+				  "%.0f s %s the other nodes'", fabs(off), off > 0 ? "ahead of" : "behind");
 	}
 	free(sorted);
 }

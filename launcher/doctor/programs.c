@@ -20,13 +20,15 @@ void check_agent(const struct needs *n, struct findings *f)
 	struct buf out = BUF_INIT;
 	(void)n;
 	if (command_agent(path, sizeof path, &e)) {
-		found_bad(f, FINDING_FAIL, "muster-agent", "make builds it beside muster; MUSTER_AGENT names another place", "%s", e.text);
+		found_bad(f, FINDING_FAIL, "muster-agent", "make builds it beside muster; MUSTER_AGENT names another place", "%s",
+			  e.text);
 		return;
 	}
 	char *const argv[] = { path, "ckpt", "--help", NULL };
 	const struct child_command c = { .argv = argv, .out = -1 };
 	if (child_run(&c, AGENT_SECONDS, &out, &e))
-		found_bad(f, FINDING_FAIL, "muster-agent", "install the packages that make setup names, on this node too; build on a node like this one", "%s", e.text);
+		found_bad(f, FINDING_FAIL, "muster-agent", "install the packages that make setup names, on this node too; build on "
+			  "a node like this one", "%s", e.text);
 	else
 		found_ok(f, "muster-agent", "%s", path);
 	buf_fini(&out);
@@ -58,10 +60,12 @@ void check_blas(const struct needs *n, struct findings *f)
 		if (i < 3)
 			found_ok(f, "BLAS", "%s%s%s", names[i], core ? ", for " : "", core ? core() : "");
 		else
-			found_bad(f, FINDING_WARN, "BLAS", "apt install libopenblas0", "%s, the reference: many times slower than OpenBLAS", names[i]);
+			found_bad(f, FINDING_WARN, "BLAS", "apt install libopenblas0",
+				  "%s, the reference: many times slower than OpenBLAS", names[i]);
 		return;
 	}
-	found_bad(f, n->cuda ? FINDING_WARN : FINDING_FAIL, "BLAS", "apt install libopenblas0", "none: agents cannot compute on the CPU");
+	found_bad(f, n->cuda ? FINDING_WARN : FINDING_FAIL, "BLAS", "apt install libopenblas0",
+		  "none: agents cannot compute on the CPU");
 }
 
 /* Whether a driver of NVIDIA's runs here. */
@@ -115,7 +119,8 @@ static int built_with(void *lib)
 
 void check_cuda(const struct needs *n, struct findings *f)
 {
-	static const char remedy[] = "install CUDA's toolkit 12 or newer where muster is built (CUDA_HOME names its folder) and run make again";
+	static const char remedy[] = "install CUDA's toolkit 12 or newer where muster is built (CUDA_HOME names its folder) and "
+		"run make again";
 	char path[PATH_MAX];
 	struct err e = ERR_INIT;
 	void *lib = cuda_agent(path, &e);
@@ -123,7 +128,8 @@ void check_cuda(const struct needs *n, struct findings *f)
 	if (!lib && e.code == ERR_NOTFOUND)
 		missing(n, f, "libmuster-cuda.so", remedy, e.text);
 	else if (!lib)
-		found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "libmuster-cuda.so", "build it on a node like this one", "%s", e.text);
+		found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "libmuster-cuda.so", "build it on a node like this one", "%s",
+			  e.text);
 	else if (cuda)
 		found_ok(f, "libmuster-cuda.so", "loads; built with CUDA %d.%d", cuda / 1000, cuda % 1000 / 10);
 	else
@@ -149,23 +155,29 @@ void check_driver(const struct needs *n, struct findings *f)
 	int cuda = built_with(cuda_agent(path, NULL));
 	snprintf(update, sizeof update, "update the driver, or build muster with CUDA %d (CUDA_HOME)", driver / 1000);
 	if (driver / 1000 < cuda / 1000)
-		found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "CUDA driver", update, "for CUDA %d.%d, and muster was built with %d.%d: too old", driver / 1000,
+		found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "CUDA driver", update,
+			  "for CUDA %d.%d, and muster was built with %d.%d: too old", driver / 1000,
 			  driver % 1000 / 10, cuda / 1000, cuda % 1000 / 10);
 	else
 		found_ok(f, "CUDA driver", "for CUDA %d.%d", driver / 1000, driver % 1000 / 10);
 }
 
-/* Those that kernels/cuda and libcomm/device/cuda load, by the names that they try. Versions are major × 10000 + minor × 100 + patch in all three (cublas_api.h, nccl.h, cudnn_version.h from 9 on). */
+/* Those that kernels/cuda and libcomm/device/cuda load, by the names that they try. Versions are major × 10000 + minor × 100 +
+ * patch in all three (cublas_api.h, nccl.h, cudnn_version.h from 9 on). */
 static const struct library {
 	const char *label, *names[5], *version, *remedy;
 	bool returned;         /* the version is the result, else what the argument points at */
 	int least;
 	bool optional;
 } libraries[] = {
-	{ "cublasLt", { "libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.12", NULL }, "cublasLtGetVersion", "install CUDA's libcublas, or name its folder in LD_LIBRARY_PATH", true, 120000, false },
-	{ "NCCL", { "libnccl.so.2" }, "ncclGetVersion", "install libnccl2 (2.18 or newer), or name its folder in LD_LIBRARY_PATH; without it ranks go through host memory, slowly", false, 21800,
+	{ "cublasLt", { "libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.13",
+			"/usr/local/cuda/lib64/libcublasLt.so.12", NULL }, "cublasLtGetVersion",
+			"install CUDA's libcublas, or name its folder in LD_LIBRARY_PATH", true, 120000, false },
+	{ "NCCL", { "libnccl.so.2" }, "ncclGetVersion", "install libnccl2 (2.18 or newer), or name its folder in LD_LIBRARY_PATH; "
+	  "without it ranks go through host memory, slowly", false, 21800,
 	  true },
-	{ "cuDNN", { "libcudnn.so.9" }, "cudnnGetVersion", "install libcudnn9 where its attention shall be used; muster has one of its own", true, 90000, true },
+	{ "cuDNN", { "libcudnn.so.9" }, "cudnnGetVersion", "install libcudnn9 where its attention shall be used; muster has one of "
+	  "its own", true, 90000, true },
 };
 
 static int version_of(void *lib, const struct library *l)
@@ -191,7 +203,8 @@ static void check_library(const struct needs *n, struct findings *f, const struc
 	else if (!lib)
 		missing(n, f, l->label, l->remedy, why);
 	else if (version < l->least)
-		found_bad(f, l->optional || !n->cuda ? FINDING_WARN : FINDING_FAIL, l->label, l->remedy, "%s is version %d.%d, and %d.%d is the least", *name, version / 10000,
+		found_bad(f, l->optional || !n->cuda ? FINDING_WARN : FINDING_FAIL, l->label, l->remedy,
+			  "%s is version %d.%d, and %d.%d is the least", *name, version / 10000,
 			  version / 100 % 100, l->least / 10000, l->least / 100 % 100);
 	else
 		found_ok(f, l->label, "%d.%d.%d (%s)", version / 10000, version / 100 % 100, version % 100, *name);

@@ -64,7 +64,8 @@ static void start(struct running *r, const struct check *c, const struct needs *
 	if (r->pid < 0) {
 		close(r->fd);
 		r->fd = -1;
-		found_bad(f, FINDING_FAIL, c->name, "raise ulimit -u, or end other programs", "could not be started: %s", strerror(errno));
+		found_bad(f, FINDING_FAIL, c->name, "raise ulimit -u, or end other programs", "could not be started: %s",
+			  strerror(errno));
 	}
 }
 
@@ -133,10 +134,12 @@ static void take(struct running *r, struct findings *f)
 	int status = r->pid > 0 ? end(r) : 0;
 	json_t *list = json_loadb(buf_str(&r->answer), r->answer.len, 0, NULL);
 	if (r->pid > 0 && r->late)
-		found_bad(f, FINDING_FAIL, r->check->name, "a driver or a file system that hangs looks so: see dmesg; reboot the node if it stays",
+		found_bad(f, FINDING_FAIL, r->check->name, "a driver or a file system that hangs looks so: see dmesg; reboot the "
+			  "node if it stays",
 			  "no answer within %g s", r->check->seconds);
 	else if (r->pid > 0 && status > 0 && WIFSIGNALED(status))
-		found_bad(f, FINDING_FAIL, r->check->name, "a library that does not belong to this machine looks so: reinstall it, or the driver", "ended by signal %d (%s)",
+		found_bad(f, FINDING_FAIL, r->check->name, "a library that does not belong to this machine looks so: reinstall it, "
+			  "or the driver", "ended by signal %d (%s)",
 			  WTERMSIG(status), strsignal(WTERMSIG(status)));
 	else if (r->pid > 0 && findings_take(f, list))
 		found_bad(f, FINDING_FAIL, r->check->name, "run it again", "its answer cannot be read");

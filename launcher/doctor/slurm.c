@@ -24,7 +24,8 @@ static void check_controller(struct findings *f)
 	int rc = run(ping, &out, &e);
 	char *text = (char *)buf_str(&out);
 	if (rc || strstr(text, "DOWN"))
-		found_bad(f, FINDING_FAIL, "slurmctld", "systemctl status slurmctld on the controller; SLURM_CONF must name this cluster's slurm.conf", "%s", rc ? e.text : strtok(text, "\n"));
+		found_bad(f, FINDING_FAIL, "slurmctld", "systemctl status slurmctld on the controller; SLURM_CONF must name this "
+			  "cluster's slurm.conf", "%s", rc ? e.text : strtok(text, "\n"));
 	else
 		found_ok(f, "slurmctld", "%.*s", (int)strcspn(text, "\n"), text);
 	buf_fini(&out);
@@ -48,7 +49,9 @@ static void check_plugin(struct findings *f)
 	if (!rc && has_pmix(buf_str(&out)))
 		found_ok(f, "srun --mpi=pmix", "there");
 	else
-		found_bad(f, FINDING_FAIL, "srun --mpi=pmix", "install Slurm's PMIx plugin on every node (Debian: slurm-wlm-mpi-plugins, with libpmix2) and restart slurmd", "%s",
+		found_bad(f, FINDING_FAIL, "srun --mpi=pmix",
+			  "install Slurm's PMIx plugin on every node (Debian: slurm-wlm-mpi-plugins, with libpmix2) and restart "
+			  "slurmd", "%s",
 			  rc ? e.text : "srun --mpi=list does not name it: agents cannot be started");
 	buf_fini(&out);
 }
@@ -65,7 +68,8 @@ void check_slurm(const struct needs *n, struct findings *f)
 	} else if (rc && !n->slurm && strstr(e.text, "configuration source")) {
 		found_ok(f, "Slurm", "installed, and this host belongs to no cluster; runs stay on it");
 	} else if (rc) {
-		found_bad(f, n->slurm ? FINDING_FAIL : FINDING_WARN, "Slurm", "install Slurm's commands (slurm-client) where muster runs, of the cluster's version", "%s", e.text);
+		found_bad(f, n->slurm ? FINDING_FAIL : FINDING_WARN, "Slurm",
+			  "install Slurm's commands (slurm-client) where muster runs, of the cluster's version", "%s", e.text);
 	} else {
 		found_ok(f, "Slurm", "%.*s%s", (int)strcspn(text, "\n"), text, n->slurm ? "" : "; this is no allocation");
 		check_controller(f);
@@ -85,7 +89,9 @@ void check_munge(const struct needs *n, struct findings *f)
 	}
 	slurm_auth(word, &warning);
 	if (warning.code != ERR_NONE)
-		found_bad(f, FINDING_WARN, "MUNGE", "start munged on this node with the cluster's key; MUSTER_AUTH=secret does without it", "%s", warning.text);
+		found_bad(f, FINDING_WARN, "MUNGE", "start munged on this node with the cluster's key; MUSTER_AUTH=secret does "
+			  "without it", "%s", warning.text);
 	else
-		found_ok(f, "MUNGE", "%s", strcmp(word, "secret") ? "credentials can be made" : "not used here: the secret of each launch is enough");
+		found_ok(f, "MUNGE", "%s", strcmp(word, "secret") ? "credentials can be made" : "not used here: the secret of each "
+			 "launch is enough");
 }

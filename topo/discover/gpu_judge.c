@@ -1,8 +1,8 @@
 /*
  * gpu_judge — what a GPU's state means: one row a thing that can be wrong with it.
  *
- * Sources: NVIDIA's "GPU Memory Error Management" (rows that wait to be remapped, or could not be; 60 retired pages are its limit for an
- * exchange) and nvml.h's text on clock event reasons.
+ * Sources: NVIDIA's "GPU Memory Error Management" (rows that wait to be remapped, or could not be; 60 retired pages are its limit
+ * for an exchange) and nvml.h's text on clock event reasons.
  */
 #include "topo/discover/gpu_state.h"
 
@@ -35,7 +35,8 @@ static bool is_pending(const struct gpu_state *g)
 
 static bool uncorrected_pending(const struct gpu_state *g, char out[TEXT])
 {
-	snprintf(out, TEXT, "%lld uncorrected memory error%s, and the memory is used until a reset takes it away", (long long)g->uncorrected, human_s(g->uncorrected));
+	snprintf(out, TEXT, "%lld uncorrected memory error%s, and the memory is used until a reset takes it away",
+		 (long long)g->uncorrected, human_s(g->uncorrected));
 	return is_pending(g) && g->uncorrected > 0;
 }
 
@@ -59,7 +60,8 @@ static bool pending(const struct gpu_state *g, char out[TEXT])
 
 static bool uncorrected(const struct gpu_state *g, char out[TEXT])
 {
-	snprintf(out, TEXT, "%lld uncorrected memory error%s since the driver was loaded", (long long)g->uncorrected, human_s(g->uncorrected));
+	snprintf(out, TEXT, "%lld uncorrected memory error%s since the driver was loaded", (long long)g->uncorrected,
+		 human_s(g->uncorrected));
 	return g->uncorrected > 0 && !is_pending(g);
 }
 
@@ -79,7 +81,8 @@ static bool thermal(const struct gpu_state *g, char out[TEXT])
 {
 	bool near = g->temperature >= 0 && g->temperature_slow > 0 && g->temperature >= g->temperature_slow - NEARLY_HOT;
 	if (g->temperature >= 0 && g->temperature_slow > 0)
-		snprintf(out, TEXT, "%s: %d °C, and it slows down at %d °C", g->slow & GPU_SLOW_THERMAL ? "clocks are down for heat" : "hot", g->temperature, g->temperature_slow);
+		snprintf(out, TEXT, "%s: %d °C, and it slows down at %d °C",
+			 g->slow & GPU_SLOW_THERMAL ? "clocks are down for heat" : "hot", g->temperature, g->temperature_slow);
 	else
 		snprintf(out, TEXT, "clocks are down for heat");
 	return (g->slow & GPU_SLOW_THERMAL) || near;
@@ -105,7 +108,8 @@ static bool narrow(const struct gpu_state *g, char out[TEXT])
 
 static bool unstable(const struct gpu_state *g, char out[TEXT])
 {
-	snprintf(out, TEXT, "its NVLinks had to recover %lld time%s since the driver was loaded", (long long)g->link_recoveries, human_s(g->link_recoveries));
+	snprintf(out, TEXT, "its NVLinks had to recover %lld time%s since the driver was loaded", (long long)g->link_recoveries,
+		 human_s(g->link_recoveries));
 	return g->link_recoveries > 0;
 }
 
@@ -123,7 +127,8 @@ static bool ecc_waits(const struct gpu_state *g, char out[TEXT])
 
 static bool parted(const struct gpu_state *g, char out[TEXT])
 {
-	snprintf(out, TEXT, "parted (MIG) into %d instance%s; a process sees one of them, without NVLink", g->instances, human_s(g->instances));
+	snprintf(out, TEXT, "parted (MIG) into %d instance%s; a process sees one of them, without NVLink", g->instances,
+		 human_s(g->instances));
 	return g->mig == 1 && g->instances;
 }
 
@@ -145,7 +150,8 @@ static const struct rule {
 	enum gpu_level level;
 	const char *remedy; /* with the GPU's number */
 } rules[] = {
-	{ lost, GPU_BAD, "dmesg names the Xid; reset GPU %d or reboot; until then leave the node out (Slurm: --exclude) or the GPU (CUDA_VISIBLE_DEVICES)" },
+	{ lost, GPU_BAD, "dmesg names the Xid; reset GPU %d or reboot; until then leave the node out (Slurm: --exclude) or the GPU "
+	  "(CUDA_VISIBLE_DEVICES)" },
 	{ remap_failed, GPU_BAD, "have the GPU exchanged; until then leave it out: CUDA_VISIBLE_DEVICES without %d" },
 	{ uncorrected_pending, GPU_BAD, RESET },
 	{ prohibited, GPU_BAD, "nvidia-smi -i %d -c DEFAULT" },

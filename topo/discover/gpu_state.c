@@ -81,7 +81,8 @@ static void read_errors(const struct nvml_api *a, nvml_device_t d, struct gpu_st
 	g->retired = one < 0 && two < 0 ? -1 : some(one) + some(two);
 	g->retire_pending = figure(a->retire_pending, d, 1);
 	g->remapped = g->remap_pending = g->remap_failed = -1;
-	if (a->remapped && a->remapped(d, &corrected, &uncorrected, &pending, &failed) == NVML_OK && corrected < 1000000 && uncorrected < 1000000) {
+	if (a->remapped && a->remapped(d, &corrected, &uncorrected, &pending, &failed) == NVML_OK && corrected < 1000000 &&
+	    uncorrected < 1000000) {
 		g->remapped = (int)(corrected + uncorrected);
 		g->remap_pending = pending != 0;
 		g->remap_failed = failed != 0;
@@ -132,8 +133,11 @@ static void read_condition(const struct nvml_api *a, nvml_device_t d, struct gpu
 {
 	unsigned celsius = 0;
 	read_slow(a, d, g);
-	g->temperature = a->temperature && a->temperature(d, NVML_TEMPERATURE, &celsius) == NVML_OK && celsius < 1000 ? (int)celsius : -1;
-	g->temperature_slow = a->temperature_limit && a->temperature_limit(d, NVML_SLOWDOWN_AT, &celsius) == NVML_OK && celsius < 1000 ? (int)celsius : -1;
+	g->temperature = g->temperature_slow = -1;
+	if (a->temperature && a->temperature(d, NVML_TEMPERATURE, &celsius) == NVML_OK && celsius < 1000)
+		g->temperature = (int)celsius;
+	if (a->temperature_limit && a->temperature_limit(d, NVML_SLOWDOWN_AT, &celsius) == NVML_OK && celsius < 1000)
+		g->temperature_slow = (int)celsius;
 	g->power = watts(a->power, d);
 	g->power_limit = watts(a->power_limit, d);
 	g->power_default = watts(a->power_default, d);
@@ -225,7 +229,8 @@ static int read_all(const struct nvml_api *a, const char *visible, struct gpu_st
 	if (!n)
 		return err_set(e, ERR_NOTFOUND, "NVIDIA driver: names no GPU that this process may use");
 	if (n > NVML_GPUS_MOST)
-		return err_set(e, ERR_UNSUPPORTED, "NVIDIA driver: names %u GPUs, more than the %d that muster takes", n, NVML_GPUS_MOST);
+		return err_set(e, ERR_UNSUPPORTED, "NVIDIA driver: names %u GPUs, more than the %d that muster takes", n,
+			       NVML_GPUS_MOST);
 	struct nvml_instance (*parts)[NVML_INSTANCES_MOST] = calloc(n, sizeof *parts);
 	struct gpu_state *all = calloc(n, sizeof *all);
 	s->gpus = calloc(n, sizeof *s->gpus);
@@ -237,7 +242,8 @@ static int read_all(const struct nvml_api *a, const char *visible, struct gpu_st
 	for (unsigned i = 0; i < n; i++) {
 		nvml_device_t d = NULL;
 		read_gpu(a, i, &d, &all[i]);
-		ids[i] = (struct gpu_id){ .index = (int)i, .uuid = all[i].uuid, .instances = parts[i], .n_instances = read_parts(a, d, &all[i], parts[i]) };
+		ids[i] = (struct gpu_id){ .index = (int)i, .uuid = all[i].uuid, .instances = parts[i],
+					  .n_instances = read_parts(a, d, &all[i], parts[i]) };
 	}
 	s->n = visible_pick(visible, ids, (int)n, picked, part);
 	s->hidden = (int)n - s->n;

@@ -1,9 +1,10 @@
 /*
- * gpu_state — how the GPUs of this host are at this moment, as NVIDIA's management library tells it: memory, errors, heat, who uses them.
+ * gpu_state — how the GPUs of this host are at this moment, as NVIDIA's management library tells it: memory, errors, heat, who uses
+ * them.
  *
- * What lasts (model, links, where it hangs) is a cluster's description (topo/cluster.h); this is not part of one: `muster doctor` and an
- * agent before it trains ask for it. What a driver or a model does not tell is -1, "" or 0, as each line says. The calls may take seconds on
- * a driver that is in trouble, and for ever on one that hangs.
+ * What lasts (model, links, where it hangs) is a cluster's description (topo/cluster.h); this is not part of one: `muster doctor`
+ * and an agent before it trains ask for it. What a driver or a model does not tell is -1, "" or 0, as each line says. The calls may
+ * take seconds on a driver that is in trouble, and for ever on one that hangs.
  */
 #ifndef MUSTER_TOPO_DISCOVER_GPU_STATE_H
 #define MUSTER_TOPO_DISCOVER_GPU_STATE_H
@@ -14,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Why its clocks are lower than they could be. Only what somebody should see to: an idle GPU and clocks set by hand are not here. */
+/* Why its clocks are lower than they could be; only what somebody should see to: no idle GPU, no clocks set by hand. */
 enum { GPU_SLOW_POWER_CAP = 1, GPU_SLOW_THERMAL = 2, GPU_SLOW_POWER_BRAKE = 4, GPU_SLOW_HARDWARE = 8 };
 
 enum { GPU_PROCESSES_MOST = 32 };
@@ -58,7 +59,8 @@ struct gpu_states {
 	int cuda;                 /* the newest CUDA that the driver can, 12080 for 12.8; 0 */
 };
 
-/* visible: CUDA_VISIBLE_DEVICES's value; NULL: all. ERR_NOTFOUND: no such library here, or no GPU; another error: there is a driver and it fails. */
+/* visible: CUDA_VISIBLE_DEVICES's value; NULL: all. ERR_NOTFOUND: no such library here, or no GPU; another error: there is a driver
+ * and it fails. */
 int gpu_states_read(const char *library, const char *visible, struct gpu_states *out, struct err *e);
 void gpu_states_free(struct gpu_states *s);
 
@@ -66,9 +68,9 @@ void gpu_states_free(struct gpu_states *s);
 const struct gpu_state *gpu_state_at(const struct gpu_states *s, const char *bus);
 
 /*
- * What is wrong with a GPU, whoever asks: for `doctor`, and for an agent that is about to train on it. At `level` GPU_BAD it must not be
- * trained on, at GPU_WARN a run suffers or may, at GPU_NOTE somebody should look at it some day. Its text says what was found, `remedy` what to
- * do. Calls `say` for each finding, the worst ones first.
+ * What is wrong with a GPU, whoever asks: for `doctor`, and for an agent that is about to train on it. At `level` GPU_BAD it must
+ * not be trained on, at GPU_WARN a run suffers or may, at GPU_NOTE somebody should look at it some day. Its text says what was
+ * found, `remedy` what to do. Calls `say` for each finding, the worst ones first.
  */
 enum gpu_level { GPU_NOTE, GPU_WARN, GPU_BAD };
 typedef void gpu_say(void *arg, enum gpu_level level, const char *found, const char *remedy);

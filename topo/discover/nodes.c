@@ -19,7 +19,8 @@ int nodes_of_allocation(struct hostlist *out, struct err *e)
 {
 	const char *list = getenv("SLURM_JOB_NODELIST");
 	if (!list || !*list)
-		return err_set(e, ERR_NOTFOUND, "SLURM_JOB_NODELIST is not set, so this is no allocation; start through `muster submit`, sbatch or salloc");
+		return err_set(e, ERR_NOTFOUND, "SLURM_JOB_NODELIST is not set, so this is no allocation; start through `muster "
+			       "submit`, sbatch or salloc");
 	return hostlist_expand(list, out, e) ? err_prefix(e, "SLURM_JOB_NODELIST") : 0;
 }
 
@@ -86,7 +87,8 @@ static char **step_environment(void)
 static int run_step(const char *tag, const char *const *words, double seconds, int n, struct buf *answer, struct err *e)
 {
 	/* All that the allocation has on each node is seen; one node's failure is not the others'. */
-	static const char *const fixed[] = { "srun", "--ntasks-per-node=1", "--overlap", "--overcommit", "--mpi=none", "--cpu-bind=none",
+	static const char *const fixed[] = { "srun", "--ntasks-per-node=1", "--overlap", "--overcommit", "--mpi=none",
+					     "--cpu-bind=none",
 					     "--kill-on-bad-exit=0", "--wait=0", "--quiet", "--input=none", "--export=ALL" };
 	enum { FIXED = sizeof fixed / sizeof *fixed };
 	char path[PATH], nodes[32], tasks[32], name[64];
@@ -139,7 +141,8 @@ static void take_line(const char *tag, const char *line, size_t len, const struc
 	snprintf(head, sizeof head, "%.*s", (int)(len < sizeof head - 1 ? len : sizeof head - 1), line);
 	if (len <= skip || strncmp(head, tag, skip) || head[skip] != ' ')
 		return;
-	if (sscanf(head + skip, " %63s %6d %6d%n", name, &part, &parts, &at) != 3 || head[skip + (size_t)at] != ' ' || parts < 1 || parts > PARTS_MOST)
+	if (sscanf(head + skip, " %63s %6d %6d%n", name, &part, &parts, &at) != 3 || head[skip + (size_t)at] != ' ' || parts < 1 ||
+	    parts > PARTS_MOST)
 		return;
 	struct entry key = { .name = name };
 	const struct entry *found = bsearch(&key, index, (size_t)n, sizeof *index, by_name);
@@ -180,7 +183,8 @@ int nodes_gather(const char *tag, const char *text, const struct hostlist *nodes
 	return rc;
 }
 
-int nodes_ask(const char *tag, const char *const *words, double seconds, const struct hostlist *nodes, struct buf *answers, struct err *e)
+int nodes_ask(const char *tag, const char *const *words, double seconds, const struct hostlist *nodes, struct buf *answers,
+	      struct err *e)
 {
 	struct buf answer = BUF_INIT;
 	struct err why = ERR_INIT;
@@ -192,5 +196,7 @@ int nodes_ask(const char *tag, const char *const *words, double seconds, const s
 		told += answers[i].len > 0;
 	if (bad || told)
 		return bad;
-	return rc ? err_set(e, why.code, "%s", why.text) : err_set(e, ERR_PROTO, "the step that asks the nodes told nothing that can be read");
+	if (rc)
+		return err_set(e, why.code, "%s", why.text);
+	return err_set(e, ERR_PROTO, "the step that asks the nodes told nothing that can be read");
 }

@@ -3,8 +3,8 @@
  *
  * A node's answer comes in lines that srun passes on whole though mixed with those of other nodes:
  *     TAG NODE PART PARTS TEXT
- * The texts of all its parts together are what nodes_print was given there, without a line break in it. What is no such line, or is broken, is
- * passed over.
+ * The texts of all its parts together are what nodes_print was given there, without a line break in it. What is no such line, or is
+ * broken, is passed over.
  */
 #ifndef MUSTER_TOPO_DISCOVER_NODES_H
 #define MUSTER_TOPO_DISCOVER_NODES_H
@@ -22,10 +22,12 @@ void nodes_self(char out[HOSTLIST_NAME]);
 void nodes_print(const char *tag, const char *text, size_t len, struct buf *out);
 
 /*
- * Runs `muster WORD…` (words ends with NULL) on each node and takes what they print as `tag`: answers[i] is that of node i, "" where it told
- * none, or not all. `seconds` for the step to start and a node to answer. Returns -1 with the reason when not one told anything.
+ * Runs `muster WORD…` (words ends with NULL) on each node and takes what they print as `tag`: answers[i] is that of node i, ""
+ * where it told none, or not all. `seconds` for the step to start and a node to answer. Returns -1 with the reason when not one
+ * told anything.
  */
-int nodes_ask(const char *tag, const char *const *words, double seconds, const struct hostlist *nodes, struct buf *answers, struct err *e);
+int nodes_ask(const char *tag, const char *const *words, double seconds, const struct hostlist *nodes, struct buf *answers,
+	      struct err *e);
 
 /* The part of it that reads lines. */
 int nodes_gather(const char *tag, const char *text, const struct hostlist *nodes, struct buf *answers, struct err *e);

@@ -28,7 +28,8 @@ static int load(const char *library, struct nvml_api *a, struct err *e)
 		if (f || !symbols[i].needed)
 			continue;
 		dlclose(a->library);
-		return err_set(e, ERR_UNSUPPORTED, "%s: has no %s; the driver is older than 450: update it", library, symbols[i].name);
+		return err_set(e, ERR_UNSUPPORTED, "%s: has no %s; the driver is older than 450: update it", library,
+			       symbols[i].name);
 	}
 	return 0;
 }
@@ -36,7 +37,8 @@ static int load(const char *library, struct nvml_api *a, struct err *e)
 int nvml_failed(const struct nvml_api *a, const char *what, nvml_code_t code, struct err *e)
 {
 	const char *text = a->error ? a->error(code) : NULL;
-	return err_set(e, ERR_UNSUPPORTED, "NVIDIA driver: %s: %.200s (%d); see what nvidia-smi says", what, text ? text : "fails", (int)code);
+	return err_set(e, ERR_UNSUPPORTED, "NVIDIA driver: %s: %.200s (%d); see what nvidia-smi says", what, text ? text : "fails",
+		       (int)code);
 }
 
 int nvml_open(const char *library, struct nvml_api *out, struct err *e)

@@ -66,13 +66,17 @@ static void a_gpu_that_cannot_be_trained_on_is_refused_by_name(void **state)
 		const char *says[3];
 	} rows[] = {
 		{ "dgx-h100,lost=3", NULL, "", 3, 1, ERR_UNSUPPORTED, { "n7: device 3, GPU3: ", "GPU is lost", "reset GPU 3" } },
-		{ "dgx-h100,remap-failed=3", NULL, "0000:3b:00.0", 3, 1, ERR_UNSUPPORTED, { "GPU3 (0000:3b:00.0): ", "could not be remapped", "exchanged" } },
-		{ "dgx-h100,remap-pending=3,uncorrected=3", NULL, "", 3, 1, ERR_UNSUPPORTED, { "3 uncorrected memory errors", "--gpu-reset -i 3", "" } },
+		{ "dgx-h100,remap-failed=3", NULL, "0000:3b:00.0", 3, 1, ERR_UNSUPPORTED,
+		  { "GPU3 (0000:3b:00.0): ", "could not be remapped", "exchanged" } },
+		{ "dgx-h100,remap-pending=3,uncorrected=3", NULL, "", 3, 1, ERR_UNSUPPORTED,
+		  { "3 uncorrected memory errors", "--gpu-reset -i 3", "" } },
 		{ "dgx-h100,prohibited=3", NULL, "", 3, 1, ERR_UNSUPPORTED, { "compute mode", "-c DEFAULT", "" } },
 		{ "dgx-h100,prohibited=3", "5,3", "", 1, 1, ERR_UNSUPPORTED, { "device 1, GPU3", "", "" } },
-		{ "dgx-h100,full=3", NULL, "0000:3b:00.0", 0, 24 * GIB, ERR_NOFIT, { "1.0 GiB of its 80 GiB are free", "takes 24 GiB", "batch.micro" } },
+		{ "dgx-h100,full=3", NULL, "0000:3b:00.0", 0, 24 * GIB, ERR_NOFIT,
+		  { "1.0 GiB of its 80 GiB are free", "takes 24 GiB", "batch.micro" } },
 		{ "dgx-h100,busy=3", NULL, "", 3, 60 * GIB, ERR_NOFIT, { "pid 4711, somebody1, 20 GiB", "59 GiB of its 80", "" } },
-		{ "dgx-h100", NULL, "0000:99:00.0", 3, 1, ERR_NOTFOUND, { "at 0000:99:00.0", "none of the 8 GPUs", "CUDA_VISIBLE_DEVICES" } },
+		{ "dgx-h100", NULL, "0000:99:00.0", 3, 1, ERR_NOTFOUND, { "at 0000:99:00.0", "none of the 8 GPUs",
+			"CUDA_VISIBLE_DEVICES" } },
 		{ "dgx-h100", "0,1", "", 3, 1, ERR_NOTFOUND, { "none of the 2 GPUs", "", "" } },
 		{ "dgx-h100", "", "", 0, 1, ERR_NOTFOUND, { "none of the 0 GPUs", "", "" } },
 	};
@@ -80,7 +84,8 @@ static void a_gpu_that_cannot_be_trained_on_is_refused_by_name(void **state)
 		struct err e;
 		if (rows[i].visible)
 			setenv("CUDA_VISIBLE_DEVICES", rows[i].visible, 1);
-		int rc = fly(rows[i].machine, (struct preflight){ .cuda = true, .device = rows[i].device, .bus = rows[i].bus, .memory = rows[i].memory, .crew = 1 }, &e);
+		int rc = fly(rows[i].machine, (struct preflight){ .cuda = true, .device = rows[i].device, .bus = rows[i].bus,
+								  .memory = rows[i].memory, .crew = 1 }, &e);
 		unsetenv("CUDA_VISIBLE_DEVICES");
 		assert_int_equal(rc, -1);
 		assert_int_equal(e.code, rows[i].code);
@@ -94,7 +99,8 @@ static void what_a_run_suffers_from_is_warned_of(void **state)
 {
 	(void)state;
 	static const char *const rows[][2] = {
-		{ "dgx-h100,brake=3", "n7: device 3, GPU3 (0000:3b:00.0): clocks are down: the power supply" }, { "dgx-h100,hot=3", "for heat" }, { "dgx-h100,narrow=3", "8 of 16 lanes" },
+		{ "dgx-h100,brake=3", "n7: device 3, GPU3 (0000:3b:00.0): clocks are down: the power supply" },
+			{ "dgx-h100,hot=3", "for heat" }, { "dgx-h100,narrow=3", "8 of 16 lanes" },
 		{ "dgx-h100,uncorrected=3", "3 uncorrected" }, { "dgx-h100,init", "not looked at" }, { "none", "not looked at" },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -110,9 +116,11 @@ static void a_sound_gpu_is_taken_without_a_word(void **state)
 	(void)state;
 	struct err e;
 	unsetenv("CUDA_DEVICE_ORDER");
-	static const char *const machines[] = { "dgx-h100", "dgx-h100,mute", "dgx-h100,lost=2,hot=1,full=0", "dgx-h100,no-persistence,capped=3,ecc-off=3" };
+	static const char *const machines[] = { "dgx-h100", "dgx-h100,mute", "dgx-h100,lost=2,hot=1,full=0",
+						"dgx-h100,no-persistence,capped=3,ecc-off=3" };
 	for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
-		assert_int_equal(fly(machines[i], (struct preflight){ .cuda = true, .device = 3, .memory = 70 * GIB, .crew = 8 }, &e), 0);
+		assert_int_equal(fly(machines[i], (struct preflight){ .cuda = true, .device = 3, .memory = 70 * GIB, .crew = 8 },
+				     &e), 0);
 		assert_string_equal(warnings, "");
 	}
 	assert_string_equal(getenv("CUDA_DEVICE_ORDER"), "PCI_BUS_ID");

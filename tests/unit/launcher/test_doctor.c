@@ -53,7 +53,8 @@ static void chatters(const struct needs *n, struct findings *f)
 	(void)n;
 	printf("a library's own words\n");
 	fflush(stdout);
-	found_ok(f, "it", "%.*s", 900, "ä long täxt thät is cut: äääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääää"
+	found_ok(f, "it", "%.*s", 900, "ä long täxt thät is cut: "
+		 "äääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääää"
 					"äääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääää");
 }
 
@@ -61,15 +62,18 @@ static void everything_that_a_check_does_is_a_finding(void **state)
 {
 	(void)state;
 	static const struct check checks[] = {
-		{ "well", 5, false, "", well }, { "hangs", 0.3, false, "", hangs }, { "ill", 5, true, "", ill }, { "crashes", 5, false, "", crashes },
+		{ "well", 5, false, "", well }, { "hangs", 0.3, false, "", hangs }, { "ill", 5, true, "", ill },
+			{ "crashes", 5, false, "", crashes },
 		{ "leaves", 5, false, "", leaves }, { "chatters", 5, false, "", chatters }, { NULL, 0, false, NULL, NULL },
 	};
 	static const struct {
 		const char *check, *found;
 		enum finding_level level;
 	} rows[] = {
-		{ "well", "is well, with 7 ranks", FINDING_OK }, { "hangs", "no answer within 0.3 s", FINDING_FAIL }, { "ill", "is  [2Jill", FINDING_WARN }, { "ill", "is worse", FINDING_FAIL },
-		{ "crashes", "ended by signal 9 (Killed)", FINDING_FAIL }, { "leaves", "its answer cannot be read", FINDING_FAIL }, { "chatters", "ä long", FINDING_OK },
+		{ "well", "is well, with 7 ranks", FINDING_OK }, { "hangs", "no answer within 0.3 s", FINDING_FAIL },
+			{ "ill", "is  [2Jill", FINDING_WARN }, { "ill", "is worse", FINDING_FAIL },
+		{ "crashes", "ended by signal 9 (Killed)", FINDING_FAIL }, { "leaves", "its answer cannot be read", FINDING_FAIL },
+		{ "chatters", "ä long", FINDING_OK },
 	};
 	struct findings f = { .rows = NULL };
 	const struct needs n = { .ranks = 7 };
@@ -106,7 +110,9 @@ static void findings_survive_the_way_to_another_process(void **state)
 	assert_string_equal(back.rows[1].check, "one");
 	assert_int_equal(json_integer_value(json_object_get(json_object_get(back.facts, "one"), "GPUs")), 8);
 	json_decref(list);
-	static const char *const bad[] = { "{}", "null", "[]", "{\"findings\":[1]}", "{\"findings\":[{}]}", "{\"findings\":[{\"level\":\"bad\"}]}", "{\"findings\":[{\"level\":\"ok\"},{\"level\":7}]}" };
+	static const char *const bad[] = { "{}", "null", "[]", "{\"findings\":[1]}", "{\"findings\":[{}]}",
+					   "{\"findings\":[{\"level\":\"bad\"}]}",
+					   "{\"findings\":[{\"level\":\"ok\"},{\"level\":7}]}" };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		list = json_loads(bad[i], JSON_DECODE_ANY, NULL);
 		assert_int_equal(findings_take(&back, list), -1);
@@ -114,7 +120,8 @@ static void findings_survive_the_way_to_another_process(void **state)
 		json_decref(list);
 	}
 	/* What a node leaves out, or writes to mislead a terminal. */
-	list = json_loads("{\"facts\":7,\"findings\":[{\"level\":\"fail\",\"found\":\"\\u001b[2J\\u009b\",\"object\":7}]}", 0, NULL);
+	list = json_loads("{\"facts\":7,\"findings\":[{\"level\":\"fail\",\"found\":\"\\u001b[2J\\u009b\",\"object\":7}]}", 0,
+			  NULL);
 	assert_int_equal(findings_take(&back, list), 0);
 	assert_string_equal(back.rows[2].object, "");
 	assert_null(strchr(back.rows[2].found, '\033'));
@@ -126,7 +133,8 @@ static void findings_survive_the_way_to_another_process(void **state)
 static void needs_survive_a_command_line(void **state)
 {
 	(void)state;
-	struct needs n = { .job = true, .cuda = true, .slurm = true, .ranks = 8, .memory = 24e9, .host_memory = 1, .checkpoint = 3e11 }, back;
+	struct needs n = { .job = true, .cuda = true, .slurm = true, .ranks = 8, .memory = 24e9, .host_memory = 1,
+			   .checkpoint = 3e11 }, back;
 	strcpy(n.run_dir, "/a b/\"c\"");
 	strcpy(n.data, "0.7 A 0.3 B");
 	json_t *doc = needs_json(&n);

@@ -1,4 +1,5 @@
-/* How GPUs are at the moment, and what is made of it: each fault that the double plays is found once, with a remedy, and nothing else. */
+/* How GPUs are at the moment, and what is made of it: each fault that the double plays is found once, with a remedy, and nothing
+ * else. */
 #include "topo/discover/gpu_state.h"
 
 #include <setjmp.h>
@@ -121,7 +122,8 @@ static void each_fault_is_found_at_its_gpu_alone(void **state)
 		for (int i = 0; i < s.n; i++) {
 			struct findings f = { 0 };
 			gpu_judge(&s.gpus[i], note, &f);
-			if (f.bad != (i == 3 && rows[r].bad) || f.bad + f.warnings != (i == 3) || (i == 3 && !strstr(f.text, rows[r].says)))
+			if (f.bad != (i == 3 && rows[r].bad) || f.bad + f.warnings != (i == 3) ||
+			    (i == 3 && !strstr(f.text, rows[r].says)))
 				fail_msg("%s, GPU%d: %d bad, %d warnings: %s", rows[r].machine, i, f.bad, f.warnings, f.text);
 		}
 		gpu_states_free(&s);

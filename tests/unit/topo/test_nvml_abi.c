@@ -24,7 +24,8 @@
 
 #define SAME_SIZE(ours, theirs) _Static_assert(sizeof(struct ours) == sizeof(theirs), #ours)
 #define SAME_PLACE(ours, member, theirs, name) \
-	_Static_assert(offsetof(struct ours, member) == offsetof(theirs, name) && sizeof(((struct ours *)0)->member) == sizeof(((theirs *)0)->name), #ours "." #member)
+	_Static_assert(offsetof(struct ours, member) == offsetof(theirs, name) && \
+		       sizeof(((struct ours *)0)->member) == sizeof(((theirs *)0)->name), #ours "." #member)
 #define SAME_VALUE(ours, theirs) _Static_assert((long long)(ours) == (long long)(theirs), #ours)
 
 SAME_SIZE(nvml_memory, nvmlMemory_t);
