@@ -269,7 +269,7 @@ static bool fits_epilogue(const struct blas_desc *d, const struct blas_layout *o
 	cudaDataType_t bias = d->bias_type < 0 ? out->type : (cudaDataType_t)d->bias_type;
 	if (!known_epilogue(d->epilogue))
 		return false;
-	if ((d->epilogue & 128) && (d->aux_ld % 8 || d->aux_ld < out->rows))
+	if ((d->epilogue & 128) && (d->aux_ld % 8 || d->aux_ld < out->rows || (uintptr_t)d->aux % 16))
 		return false;
 	return bias == out->type || fp8;
 }

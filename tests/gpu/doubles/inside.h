@@ -17,8 +17,8 @@ void double_count_things(int more);
 enum memory_kind { MEMORY_DEVICE, MEMORY_PINNED, MEMORY_HOST };
 /* Ends the process for device memory that is not, or no longer, one buffer's. */
 enum memory_kind memory_kind_of(const char *who, const void *at, size_t bytes);
-/* Whether the bytes lie in one buffer of the process, of any device. */
-bool memory_holds(const void *at, size_t bytes);
+/* Whether the bytes lie in one buffer of the process, of any device: which. */
+bool memory_holds(const void *at, size_t bytes, const char **begin, size_t *room);
 bool memory_pinned(const void *at, size_t bytes);
 /* Between them device memory may be touched. Under the lock. */
 void memory_open(void);

@@ -77,16 +77,14 @@ void double_check_memory(const char *who, const void *at, size_t bytes)
 		double_misuse("%s: %zu bytes at %p are not in a buffer of device %d", who, bytes, at, double_device());
 }
 
-bool memory_holds(const void *at, size_t bytes)
+bool memory_holds(const void *at, size_t bytes, const char **begin, size_t *room)
 {
-	static const struct buffer *last;
-	if (!in_arena(at))
-		return false;
-	const char *begin = last ? atomic_load(&last->at) : NULL;
-	if (begin && begin != memory && (const char *)at >= begin && (const char *)at + bytes <= begin + last->bytes)
-		return true;
-	last = buffer_of(at, bytes);
-	return last != NULL;
+	const struct buffer *b = buffer_of(at, bytes);
+	if (b) {
+		*begin = b->at;
+		*room = b->bytes;
+	}
+	return b != NULL;
 }
 
 const char *double_memory_word(const void *at)

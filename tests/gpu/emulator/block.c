@@ -196,7 +196,7 @@ static void run_thread(struct thread *t)
 		t->fiber = idles ? idle[--idles] : fiber_new(run_threads);
 	t->state = READY;
 	b->now = t;
-	b->stack = fiber_stack(t->fiber, &b->stack_bytes);
+	b->stack.at = fiber_stack(t->fiber, &b->stack.bytes);
 	emulated_now.thread_idx = t->idx;
 	fiber_resume(t->fiber);
 	if (t->state == DONE) {
@@ -389,5 +389,5 @@ void emulated_run(const struct emulated_kernel *kernel, struct emulated_index gr
 		run_block(shared);
 	}
 	b->now = NULL;
-	b->stack_bytes = 0;
+	b->stack.bytes = 0;
 }

@@ -26,6 +26,18 @@ struct thread {
 	int copy_count, copy_room, group; /* group: the open one */
 };
 
+/* Bytes one behind the other. */
+struct span {
+	const char *at;
+	size_t bytes;
+};
+
+static inline bool span_holds(const struct span *s, const void *at, size_t bytes)
+{
+	size_t from = (size_t)((const char *)at - s->at);
+	return from < s->bytes && bytes <= s->bytes - from;
+}
+
 /* Lanes that have come to a meeting. */
 struct meeting {
 	enum emulated_meeting kind;
@@ -49,8 +61,8 @@ struct block {
 	struct thread thread[THREADS_MOST];
 	struct warp warp[WARPS_MOST];
 	struct thread *now;  /* NULL: no kernel runs */
-	const char *stack;   /* its */
-	size_t stack_bytes;
+	struct span stack;   /* its */
+	struct span dynamic, statics, library; /* shared memory; where the kernel's constants are */
 };
 
 extern struct block emulated_block;
@@ -70,9 +82,10 @@ void shared_check(void);
 /* Whether the address lies where dynamic shared memory is, for one that lies in no block's: behind it, or before. */
 bool shared_beyond(const void *at);
 /* Whether the bytes lie in the block's shared memory, static or dynamic. */
-bool shared_holds(const void *at, size_t bytes);
-/* Whether the address lies in the kernel's library: its constants. */
-bool shared_library_holds(const void *at);
+static inline bool shared_holds(const void *at, size_t bytes)
+{
+	return span_holds(&emulated_block.dynamic, at, bytes) || span_holds(&emulated_block.statics, at, bytes);
+}
 
 /* --- Accesses: what orders them --- */
 

@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CELLS = 1 << 21, NOBODY = 0xffff };
+/* Of a launch with more than WATCHED accesses, one block in SAMPLED is watched for races. */
+enum { CELLS = 1 << 21, NOBODY = 0xffff, WATCHED = 1 << 20, SAMPLED = 16 };
 
 /* Two bytes. */
 struct cell {
@@ -31,19 +32,24 @@ struct cell {
 static struct cell cells[CELLS];
 static uint32_t stamp, launch_stamp, block_stamp; /* each barrier, block and launch begins a new one */
 static int atomics;
-static bool knows_others, watching;
+static bool knows_others, watching, races;
+static long watched;       /* accesses of this launch */
+static struct span buffer; /* of the device, touched last */
 
 void check_launch(void)
 {
 	const char *said = getenv("MUSTER_EMULATE_RACES");
-	watching = !said || *said != '0';
+	races = !said || *said != '0';
 	launch_stamp = ++stamp;
+	watched = 0;
+	buffer.bytes = 0;
 }
 
 void check_block(void)
 {
 	block_stamp = ++stamp;
 	knows_others = false;
+	watching = races && (watched < WATCHED || emulated_dice(SAMPLED) == 0);
 }
 
 void check_barrier(void)
@@ -126,6 +132,10 @@ static void touch_cell(uintptr_t at, bool write, int t, uint32_t since)
 	uint16_t clock = emulated_block.warp[t / EMULATED_WARP].clock;
 	if (c->tag != tag)
 		*c = (struct cell){ .tag = tag };
+	else if (!write && c->read == stamp && c->reader == t && c->written != stamp) {
+		c->read_clock = clock;
+		return;
+	}
 	against_write(c, (const void *)at, write, t, since);
 	if (!write) {
 		note_read(c, t, clock);
@@ -139,28 +149,35 @@ static void touch_cell(uintptr_t at, bool write, int t, uint32_t since)
 
 /* --- Whose memory it is ------------------------------------------------------------------------ */
 
-static bool within(const char *at, size_t bytes, const void *from, size_t room)
+/* Anything but shared memory and the buffer that was touched last; whether it is device memory. */
+static bool other_memory(const char *at, size_t bytes, bool write)
 {
-	return at >= (const char *)from && at + bytes <= (const char *)from + room;
+	const struct block *b = &emulated_block;
+	const struct span args = { b->args, b->args_bytes }, now = { (const char *)&emulated_now, sizeof emulated_now };
+	if (memory_holds(at, bytes, &buffer.at, &buffer.bytes))
+		return true;
+	if ((write || !(span_holds(&args, at, bytes) || span_holds(&b->library, at, bytes) || span_holds(&now, at, bytes))) &&
+	    !memory_pinned(at, bytes))
+		emulated_misuse("%s %zu bytes at %p, which are %s", write ? "writes" : "reads", bytes, (const void *)at,
+				shared_beyond(at) ? "beyond the shared memory of this launch" : double_memory_word(at));
+	return false;
 }
 
-static void touch(const void *address, size_t bytes, bool write, size_t align)
+/* The thread's own memory, and what code of the host touches, is not looked at. */
+static inline void touch(const void *at, size_t bytes, bool write, size_t align)
 {
-	struct block *b = &emulated_block;
-	const char *at = address, *here = __builtin_frame_address(0);
-	if (within(at, bytes, b->stack, b->stack_bytes) || !within(here, 1, b->stack, b->stack_bytes))
-		return; /* the thread's own, or code of the host */
+	const struct block *b = &emulated_block;
+	if (span_holds(&b->stack, at, bytes) || !span_holds(&b->stack, __builtin_frame_address(0), 1))
+		return;
 	if ((uintptr_t)at % align)
-		emulated_misuse("%s %zu bytes at %p, which is not aligned", write ? "writes" : "reads", bytes, address);
-	bool shared = shared_holds(at, bytes), may_race = shared || memory_holds(at, bytes);
-	if (!may_race && (write || !(within(at, bytes, b->args, b->args_bytes) || shared_library_holds(at) ||
-				     within(at, bytes, &emulated_now, sizeof emulated_now))) &&
-	    !memory_pinned(at, bytes))
-		emulated_misuse("%s %zu bytes at %p, which are %s", write ? "writes" : "reads", bytes, address,
-				shared_beyond(at) ? "beyond the shared memory of this launch" : double_memory_word(at));
-	if (!may_race || !watching || atomics || bytes < 2)
+		emulated_misuse("%s %zu bytes at %p, which is not aligned", write ? "writes" : "reads", bytes, at);
+	bool shared = shared_holds(at, bytes);
+	if (!shared && !span_holds(&buffer, at, bytes) && !other_memory(at, bytes, write))
+		return;
+	if (!watching || atomics || bytes < 2)
 		return;
 	int t = (int)(b->now - b->thread);
+	watched++;
 	for (uintptr_t p = (uintptr_t)at; p < (uintptr_t)at + bytes; p += 2)
 		touch_cell(p, write, t, shared ? block_stamp : launch_stamp);
 }

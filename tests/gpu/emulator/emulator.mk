@@ -17,7 +17,7 @@ EMULATED_O  := $(patsubst %.cu,$(BUILD)/obj/emulated/%.o,$(EMULATED_CU)) \
 
 # Without SAN: what it adds follows no switch of stacks; every access is reported to check.c instead, as ThreadSanitizer's library would get it. -ffp-contract=off: sums as the source says them.
 CXX_EMULATED := g++ -x c++ -std=c++17 -O2 -g -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -fno-threadsafe-statics -ffp-contract=off \
-	-mtls-dialect=$(if $(filter x86_64,$(KERN_MACHINE)),gnu2,desc) -Wall -Wno-parentheses -Wno-unknown-pragmas -Wno-unused-function -pthread \
+	-mtls-dialect=$(if $(filter x86_64,$(KERN_MACHINE)),gnu2,desc) -Wall -Wno-parentheses -Wno-unknown-pragmas -Wno-unused-function -Wno-array-bounds -pthread \
 	-fsanitize=thread,alignment,bounds -fsanitize-undefined-trap-on-error --param tsan-instrument-func-entry-exit=0 \
 	-Itests/gpu/emulator -I. -D_GNU_SOURCE -include tests/gpu/emulator/device.h -isystem $(CUDA_HOME)/include
 

@@ -13,10 +13,9 @@ enum { MOST = 256 << 10, PAGE = 4096, ALIGN = 128, BEFORE = 256, POISON = 0xff }
 static char *room, *dynamic;  /* room: a page that nobody may touch, MOST bytes, another such page */
 static size_t dynamic_bytes, pad;
 
+static char *statics;
 static const void *last_function;
 static pthread_t last_thread; /* each has thread-local memory of its own */
-static char *statics;
-static size_t static_bytes;
 
 static void make_room(void)
 {
@@ -24,8 +23,6 @@ static void make_room(void)
 	if (room == MAP_FAILED || mprotect(room + PAGE, MOST, PROT_READ | PROT_WRITE) < 0)
 		abort();
 }
-
-static const char *library, *library_end;
 
 struct search {
 	const char *anchor;
@@ -65,10 +62,9 @@ void shared_begin(const struct emulated_kernel *k, size_t bytes)
 	if (last_function != k->function || !pthread_equal(last_thread, pthread_self())) {
 		struct search s = { .anchor = k->statics() };
 		dl_iterate_phdr(find_statics, &s);
+		emulated_block.statics = (struct span){ s.at, s.bytes };
+		emulated_block.library = (struct span){ s.low, (size_t)(s.high - s.low) };
 		statics = s.at;
-		static_bytes = s.bytes;
-		library = s.low;
-		library_end = s.high;
 		last_function = k->function;
 		last_thread = pthread_self();
 	}
@@ -76,7 +72,8 @@ void shared_begin(const struct emulated_kernel *k, size_t bytes)
 	pad = (ALIGN - bytes % ALIGN) % ALIGN;
 	dynamic = room + PAGE + MOST - pad - bytes;
 	memset(dynamic - BEFORE, POISON, BEFORE + bytes + pad);
-	memset(statics, POISON, static_bytes);
+	memset(statics, POISON, emulated_block.statics.bytes);
+	emulated_block.dynamic = (struct span){ dynamic, bytes };
 }
 
 void *emulated_dynamic_shared(void)
@@ -101,15 +98,4 @@ bool shared_beyond(const void *at)
 {
 	const char *p = at;
 	return room && p >= room && p < room + 2 * PAGE + MOST;
-}
-
-bool shared_holds(const void *at, size_t bytes)
-{
-	const char *p = at;
-	return (p >= dynamic && p + bytes <= dynamic + dynamic_bytes) || (p >= statics && p + bytes <= statics + static_bytes);
-}
-
-bool shared_library_holds(const void *at)
-{
-	return (const char *)at >= library && (const char *)at < library_end;
 }
