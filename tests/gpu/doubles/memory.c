@@ -30,7 +30,8 @@ static char *memory;
 static pthread_mutex_t pin_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pin { char *at; size_t bytes; } pins[PINS];
 static size_t most;
-static bool guarded, opened;
+static bool guarded;
+static int key = -1; /* of device memory's protection */
 
 __attribute__((constructor)) static void set_up(void)
 {
@@ -95,29 +96,42 @@ const char *double_memory_word(const void *at)
 
 /* --- Guarding ----------------------------------------------------------------------------- */
 
-static void protect(int rights)
+/* By a protection key where the processor has them, which costs a step nothing; else by the pages' rights. */
+static void guard(struct buffer *b)
+{
+	if (key < 0)
+		key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
+	char *at = atomic_load(&b->at);
+	if (key < 0 || pkey_mprotect(at, b->room, PROT_READ | PROT_WRITE, key) < 0)
+		mprotect(at, b->room, PROT_NONE);
+	guarded = true;
+}
+
+static void protect(bool open)
 {
 	int count = atomic_load(&arena->buffers);
+	if (key >= 0) {
+		pkey_set(key, open ? 0 : PKEY_DISABLE_ACCESS);
+		return;
+	}
 	for (int i = 0; i < count; i++) {
 		struct buffer *b = &arena->buffer[i];
 		char *at = atomic_load(&b->at);
 		if (at && at != memory && b->owner == getpid())
-			mprotect(at, b->room, rights);
+			mprotect(at, b->room, open ? PROT_READ | PROT_WRITE : PROT_NONE);
 	}
 }
 
 void memory_open(void)
 {
-	if (guarded && !opened)
-		protect(PROT_READ | PROT_WRITE);
-	opened = true;
+	if (guarded)
+		protect(true);
 }
 
 void memory_close(void)
 {
-	if (guarded && opened)
-		protect(PROT_NONE);
-	opened = false;
+	if (guarded)
+		protect(false);
 }
 
 /* --- Buffers --------------------------------------------------------------------------------- */
@@ -161,10 +175,9 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
 	*b = (struct buffer){ .at = memory, .bytes = bytes, .room = room, .device = double_device(), .owner = getpid() };
 	memset(memory + at, POISON, bytes < SPOILT ? bytes : SPOILT);
 	mprotect(memory + at + room, PAGE, PROT_NONE);
-	guarded = said && *said == '1';
-	if (guarded)
-		mprotect(memory + at, room, PROT_NONE);
 	atomic_store(&b->at, memory + at);
+	if (said && *said == '1')
+		guard(b);
 	*out = memory + at;
 	double_count_things(1);
 	return cudaSuccess;
