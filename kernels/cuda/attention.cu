@@ -62,7 +62,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) attention_merge_kernel(str
 {
 	const struct o_place p = o_place_of(a);
 	const int64_t at = (a.first + p.piece) * a.s.q_len + p.t;
-	const float one = a.lse[at], two = lse2[at], max = fmaxf(one, two);
+	const float one = p.there ? a.lse[at] : 0, two = p.there ? lse2[at] : 0, max = fmaxf(one, two);
 	const float sum = expf(one - max) + expf(two - max), by = expf(one - max) / sum, by2 = expf(two - max) / sum;
 	__syncwarp(); /* the row's 8 threads have read its lse */
 	if (max == -INFINITY || !p.there)
