@@ -235,6 +235,7 @@ static int work(struct agent *a, struct err *e)
 	a->place.node = a->node;
 	if (preflight(&a->place, e))
 		return -1;
+	a->device = a->place.ordinal;
 	phases_lap(&a->phases, "preflight", &since);
 	control_progress(a->control, 0, "wire up");
 	if (wire_up(a, e))

@@ -31,11 +31,12 @@ static void take(void *arg, enum gpu_level level, const char *found, const char 
 	}
 }
 
+/* By its address, as Slurm may show an agent its own GPU alone; else by its number, and agents that outnumber them share. */
 static const struct gpu_state *mine(const struct preflight *p, const struct gpu_states *s)
 {
 	if (*p->bus)
 		return gpu_state_at(s, p->bus);
-	return p->device >= 0 && p->device < s->n ? &s->gpus[p->device] : NULL;
+	return p->device >= 0 && s->n ? &s->gpus[p->device % s->n] : NULL;
 }
 
 static const char *holder(const struct gpu_state *g, char out[160])
@@ -73,7 +74,7 @@ static int judge(const struct preflight *p, const struct gpu_state *g, bool last
 }
 
 /* 1: there is too little memory, and it may come. */
-static int look(const struct preflight *p, bool last, struct err *e)
+static int look(struct preflight *p, bool last, struct err *e)
 {
 	struct gpu_states s;
 	struct err why = ERR_INIT;
@@ -82,6 +83,8 @@ static int look(const struct preflight *p, bool last, struct err *e)
 		return 0;
 	}
 	const struct gpu_state *g = mine(p, &s);
+	if (g)
+		p->ordinal = (int)(g - s.gpus);
 	int rc = g ? judge(p, g, last, e)
 		   : err_set(e, ERR_NOTFOUND, "%s: device %d%s%s is none of the %d GPUs that this agent may use; look at "
 			     "CUDA_VISIBLE_DEVICES there, or at what Slurm gives the "
@@ -90,7 +93,7 @@ static int look(const struct preflight *p, bool last, struct err *e)
 	return rc;
 }
 
-static int look_at_gpu(const struct preflight *p, struct err *e)
+static int look_at_gpu(struct preflight *p, struct err *e)
 {
 	/* The plan counts GPUs by their PCI addresses, as the driver's own tools do; CUDA would count them by speed. */
 	setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
@@ -131,7 +134,8 @@ static int look_at_memory(const struct preflight *p, struct err *e)
 	return 0;
 }
 
-int preflight(const struct preflight *p, struct err *e)
+int preflight(struct preflight *p, struct err *e)
 {
+	p->ordinal = p->device;
 	return p->cuda ? look_at_gpu(p, e) : look_at_memory(p, e);
 }

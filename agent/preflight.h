@@ -18,6 +18,7 @@ struct preflight {
 	const char *node;
 	double memory;       /* bytes that the rank takes by the plan; 0: not told */
 	int crew;            /* ranks of this node */
+	int ordinal;         /* set: CUDA's number for that device in this process; `device` where that is not found out */
 };
 
 /*
@@ -25,6 +26,6 @@ struct preflight {
  * must not be trained on; ERR_NOTFOUND: it is not here; ERR_NOFIT: too little memory, after some seconds for what just ended to
  * give its own back. Without NVIDIA's management library it says so in the log and lets CUDA find out.
  */
-int preflight(const struct preflight *p, struct err *e);
+int preflight(struct preflight *p, struct err *e);
 
 #endif

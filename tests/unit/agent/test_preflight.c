@@ -77,7 +77,7 @@ static void a_gpu_that_cannot_be_trained_on_is_refused_by_name(void **state)
 		{ "dgx-h100,busy=3", NULL, "", 3, 60 * GIB, ERR_NOFIT, { "pid 4711, somebody1, 20 GiB", "59 GiB of its 80", "" } },
 		{ "dgx-h100", NULL, "0000:99:00.0", 3, 1, ERR_NOTFOUND, { "at 0000:99:00.0", "none of the 8 GPUs",
 			"CUDA_VISIBLE_DEVICES" } },
-		{ "dgx-h100", "0,1", "", 3, 1, ERR_NOTFOUND, { "none of the 2 GPUs", "", "" } },
+		{ "dgx-h100", "0,1", "0000:3b:00.0", 3, 1, ERR_NOTFOUND, { "none of the 2 GPUs", "", "" } },
 		{ "dgx-h100", "", "", 0, 1, ERR_NOTFOUND, { "none of the 0 GPUs", "", "" } },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -92,6 +92,31 @@ static void a_gpu_that_cannot_be_trained_on_is_refused_by_name(void **state)
 		for (int k = 0; k < 3; k++)
 			if (!strstr(e.text, rows[i].says[k]))
 				fail_msg("%s: \"%s\" lacks \"%s\"", rows[i].machine, e.text, rows[i].says[k]);
+	}
+}
+
+static void a_gpu_is_found_by_its_address_wherever_cuda_counts_it(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *visible, *bus;
+		int device, ordinal;
+	} rows[] = {
+		{ NULL, "0000:3b:00.0", 3, 3 }, { "3", "0000:3b:00.0", 3, 0 }, { "5,3", "0000:3b:00.0", 1, 1 },
+			{ "GPU-d", "0000:3b:00.0", 7, 0 },
+		{ NULL, "", 3, 3 }, { "6,7", "", 3, 1 },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct preflight p = { .cuda = true, .device = rows[i].device, .bus = rows[i].bus, .memory = GIB, .crew = 1,
+				       .node = "n7" };
+		struct err e = ERR_INIT;
+		setenv("NVML_DOUBLE", "dgx-h100", 1);
+		if (rows[i].visible)
+			setenv("CUDA_VISIBLE_DEVICES", rows[i].visible, 1);
+		int rc = preflight(&p, &e);
+		unsetenv("CUDA_VISIBLE_DEVICES");
+		assert_int_equal(rc, 0);
+		assert_int_equal(p.ordinal, rows[i].ordinal);
 	}
 }
 
@@ -145,6 +170,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_gpu_that_cannot_be_trained_on_is_refused_by_name),
+		cmocka_unit_test(a_gpu_is_found_by_its_address_wherever_cuda_counts_it),
 		cmocka_unit_test(what_a_run_suffers_from_is_warned_of),
 		cmocka_unit_test(a_sound_gpu_is_taken_without_a_word),
 		cmocka_unit_test(memory_of_the_host_is_held_to_the_plan),
