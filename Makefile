@@ -144,7 +144,7 @@ unit-bins: $(UNIT_BIN)
 
 PACKAGES       := gcc make pkg-config libhwloc-dev libhwloc-plugins libpmix-dev libinih-dev libopenblas0 libjansson-dev \
                   libxxhash-dev libexpat1-dev libuv1-dev libsodium-dev libpcre2-dev
-PACKAGES_CHECK := libcmocka-dev bats slurm-wlm munge iproute2 procps python3
+PACKAGES_CHECK := g++ libcmocka-dev bats slurm-wlm munge iproute2 procps python3
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
 
 # Installs what is missing and says so; does nothing, and asks nothing of the network, when all is there.

@@ -1,5 +1,5 @@
 /*
- * Every op of the backend "cuda" against the specification without a GPU: make check-gpu's own program (tests/gpu/ops.c), over
+ * Every op of the backend "cuda" against the specification without a GPU: make check-gpu's own programs (tests/gpu/ops.c, edges.c), over
  * the emulator, at a few sizes of each (build/tests/gpu/ops without --few takes many, and minutes). The host may not touch device memory
  * meanwhile. MUSTER_EMULATE_SEED gives other orders of threads.
  */
@@ -17,10 +17,10 @@
 #include <string.h>
 
 /* The last lines that are no "ok" of what the program says, for the failure's message. */
-static int run(const char *arguments, char *said, size_t size)
+static int run(const char *program, char *said, size_t size)
 {
 	char command[512], line[600];
-	snprintf(command, sizeof command, "MUSTER_EMULATE_GUARD=1 '%s/ops' %s 2>&1", DOUBLES, arguments);
+	snprintf(command, sizeof command, "MUSTER_EMULATE_GUARD=1 '%s'/%s 2>&1", DOUBLES, program);
 	FILE *out = popen(command, "r");
 	assert_non_null(out);
 	said[0] = '\0';
@@ -30,19 +30,22 @@ static int run(const char *arguments, char *said, size_t size)
 	return pclose(out);
 }
 
-/* cmocka hands over the arguments. */
-static void every_op_agrees_with_the_specification(void **state)
+/* cmocka hands over the program with its arguments. */
+static void agrees_with_the_specification(void **state)
 {
 	char said[8000];
 	if (run(*state, said, sizeof said))
-		fail_msg("ops %s:\n%s", (const char *)*state, said);
+		fail_msg("%s:\n%s", (const char *)*state, said);
 }
 
-#define BACKEND(arguments) { "ops " arguments, every_op_agrees_with_the_specification, NULL, NULL, arguments }
+#define RUN(program) { program, agrees_with_the_specification, NULL, NULL, program }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { BACKEND("--few cuda"), BACKEND("--few --seed 8 cuda:bf16"), BACKEND("--few --seed 9 cuda:fp16") };
+	const struct CMUnitTest tests[] = {
+		RUN("ops --few cuda"), RUN("ops --few --seed 8 cuda:bf16"), RUN("ops --few --seed 9 cuda:fp16"),
+		RUN("edges cuda cuda:bf16 cuda:fp16"),
+	};
 	return cmocka_run_group_tests_name("the ops of cuda, over an emulator", tests, NULL, NULL);
 }
 

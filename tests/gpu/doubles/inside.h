@@ -51,6 +51,7 @@ struct CUevent_st {
 	uint64_t recorded, done;
 	double at;                  /* seconds, of what is done */
 	bool closed;                /* kept: a stream may still speak of it */
+	struct CUevent_st *next;    /* of the closed ones */
 	struct CUgraph_st *capture; /* recorded there last, after these */
 	struct nodes last;
 };

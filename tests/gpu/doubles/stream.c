@@ -11,6 +11,7 @@ struct CUstream_st double_streams = { .tail = &double_streams.head };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t dice;
+static cudaEvent_t closed_events;
 
 void double_lock(void)
 {
@@ -251,7 +252,11 @@ cudaError_t cudaEventCreate(cudaEvent_t *out)
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
 	check_event(event);
+	double_lock();
 	event->closed = true;
+	event->next = closed_events;
+	closed_events = event;
+	double_unlock();
 	double_count_things(-1);
 	return cudaSuccess;
 }

@@ -1,5 +1,5 @@
 # libmuster-cuda.so as machines without a GPU run it: its sources in C as they are, its kernels compiled for the processor
-# (tests/gpu/emulator), over doubles of CUDA's runtime, cuBLASLt and NCCL (tests/gpu/doubles). Needs CUDA's headers alone.
+# (tests/gpu/emulator), over doubles of CUDA's runtime, cuBLASLt and NCCL (tests/gpu/doubles). Needs CUDA's headers and g++ alone.
 #
 # Programs in $(DOUBLES) find the library beside themselves and the doubles by DT_RPATH, before LD_LIBRARY_PATH; libnccl.so.2 and
 # libcublasLt.so are loaded then, and whoever asks for one by its name gets it.
@@ -48,8 +48,8 @@ $(DOUBLES)/conform: $(GPU_DEPS) $(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster
 	$(GPU_CONFORM) $(DOUBLE_LD) $(DOUBLE_SO) $(DOUBLE_NCCL) $(GPU_SODIUM) -ldl -lrt -lm
 
 # Without the headers tests are built to skip. Each kind of test says which rooms it stands on.
-DOUBLES_NEED  := $(if $(CUDA_HEADERS),$(NCCL_HEADER))
-EMULATED_NEED := $(CUDA_HEADERS)
+EMULATED_NEED := $(and $(CUDA_HEADERS),$(shell command -v g++))
+DOUBLES_NEED  := $(if $(EMULATED_NEED),$(NCCL_HEADER))
 $(BUILD)/obj/tests/gpu/%.o: CPPFLAGS += $(if $(EMULATED_NEED),-DHAVE_CUDA -DDOUBLES='"$(abspath $(DOUBLES))"' -isystem $(CUDA_HOME)/include)
 $(BUILD)/obj/tests/gpu/test_nccl.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
 $(DOUBLES)/test_nccl: $(BUILD)/obj/tests/gpu/test_nccl.o $(call archives,$(COMM_ROOMS) base) \
@@ -62,7 +62,7 @@ $(DOUBLES)/test_emulator: $(BUILD)/obj/tests/gpu/test_emulator.o $(if $(EMULATED
 	@mkdir -p $(@D)
 	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka
 
-$(DOUBLES)/test_cuda_ops: $(BUILD)/obj/tests/gpu/test_cuda_ops.o | $(if $(EMULATED_NEED),$(DOUBLES)/ops)
+$(DOUBLES)/test_cuda_ops: $(BUILD)/obj/tests/gpu/test_cuda_ops.o | $(if $(EMULATED_NEED),$(DOUBLES)/ops $(DOUBLES)/edges)
 	@mkdir -p $(@D)
 	$(link) -lcmocka
 
