@@ -67,7 +67,7 @@ def steps(r):
            "Sides took turns, five rounds; a turn's steps each end when the device has finished. Step: the median over turns of a turn's median. "
            "Model FLOPs a token: 6 × the weights of matrix products + causal attention counted as half (`plan/model/model.h`), the same for every side. "
            "Limit: the faster of the two sides' matrix products above.", ""]
-    for model, sides in r["step"].items():
+    for model, sides in sorted(r["step"].items()):
         per_token = sides.get("muster", {}).get("opened", {}).get("flops_token")
         best = min((s for name, side in sides.items() if name != "muster" and (s := step_seconds(side))), default=None)
         rows = []
@@ -93,7 +93,7 @@ def first_error(side):
 
 def memory(r):
     rows = []
-    for model, sides in r["step"].items():
+    for model, sides in sorted(r["step"].items()):
         mine = sides.get("muster", {})
         peaks = {name: max((t["peak_bytes"] for t in side["turns"] if "error" not in t), default=0) for name, side in sides.items()}
         if not peaks.get("muster") or "planned" not in mine["opened"]:
