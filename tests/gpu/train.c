@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { STEPS_MOST = 20, WORDS = 8, STATE_MOST = 64 << 20 };
+enum { STEPS_MOST = 20, WORDS = 8, STATE_MOST = 16 << 20 };
 
 /* Sizes that few things divide; and one with heads as real models have them. */
 static const struct tiny
@@ -75,8 +75,8 @@ struct course {
 	int from, to;             /* steps */
 	bool keeps;               /* its state, at the end */
 	double loss[STEPS_MOST], norm[STEPS_MOST];
-	size_t state_bytes;
-	char state[STATE_MOST];   /* masters of the pieces, then the moments: what a stop leaves */
+	int64_t elements;
+	float state[STATE_MOST];  /* masters of the pieces, then the moments: what a stop leaves */
 };
 
 struct settings {
@@ -87,25 +87,23 @@ struct settings {
 
 /* --- The state in the host's memory ------------------------------------------------------------ */
 
-/* Goes over masters and moments, copying out of the device or into it. */
-static int carry(struct trainee *t, struct course *c, bool out, struct err *e)
+/* Goes over masters and moments, reading or writing them. */
+static int carry(struct trainee *t, struct course *c, bool reads, struct err *e)
 {
-	struct kern *k = engine_kern(t->engine);
 	int n;
 	const struct piece *pieces = store_pieces(t->view.store, &n);
-	size_t moment = (size_t)store_owned(t->view.store) * sizeof(float), at = 0;
-	for (int i = 0; i < n + OPTIM_MOMENTS_MOST; i++) {
-		float *there = i < n ? pieces[i].master : optim_moment(t->view.optim, i - n);
-		size_t bytes = i < n ? (size_t)pieces[i].count * sizeof(float) : there ? moment : 0;
-		if (at + bytes > STATE_MOST)
-			return err_set(e, ERR_INTERNAL, "a state of more than %d bytes", STATE_MOST);
-		if (out && bytes && kern_get(k, c->state + at, there, bytes, e))
+	float *at = c->state;
+	for (int i = 0; i < n * state_tensors(&t->view); i++) {
+		const struct piece *p = &pieces[i % n];
+		if (at + p->count > c->state + STATE_MOST)
+			return err_set(e, ERR_INTERNAL, "a state of more than %d elements", STATE_MOST);
+		if (reads && state_read(&t->view, p, i / n, 0, p->count, at, e))
 			return -1;
-		if (!out && bytes)
-			kern_put(k, there, c->state + at, bytes);
-		at += bytes;
+		if (!reads)
+			state_write(&t->view, p, i / n, 0, p->count, at);
+		at += p->count;
 	}
-	c->state_bytes = at;
+	c->elements = at - c->state;
 	return 0;
 }
 
@@ -201,7 +199,7 @@ static double off(const struct course *a, const struct course *b)
 static bool same_bits(const struct course *a, const struct course *b)
 {
 	return !memcmp(a->loss, b->loss, sizeof a->loss) && !memcmp(a->norm, b->norm, sizeof a->norm) &&
-	       a->state_bytes == b->state_bytes && !memcmp(a->state, b->state, a->state_bytes);
+	       a->elements == b->elements && !memcmp(a->state, b->state, (size_t)a->elements * sizeof *a->state);
 }
 
 /* --- Checks ---------------------------------------------------------------------------------------- */
