@@ -2,6 +2,7 @@
 #include "agent/boot.h"
 #include "agent/control.h"
 #include "agent/metrics/phases.h"
+#include "agent/parallel/device.h"
 #include "agent/preflight.h"
 #include "agent/tools/tools.h"
 #include "agent/train.h"
@@ -248,6 +249,7 @@ static int work(struct agent *a, struct err *e)
 		.job = &a->job, .layout = a->layout, .at = a->at, .world = a->world, .control = a->control,
 		.run_dir = a->run_dir, .resume = a->resume, .generation = a->generation,
 		.threads = a->threads, .node = a->node_index, .phases = &a->phases,
+		.device = a->job.job.device == DEVICE_CUDA ? device_of_slot(a->device) : 0,
 	};
 	return train_run(&env, e);
 }

@@ -23,6 +23,7 @@ struct train_env {
 	const char *resume;   /* as of msg.h, welcome: "auto", "none", or the folder of a checkpoint */
 	uint32_t generation;
 	int threads;
+	int device;           /* which GPU of those that this process sees, with job.device = cuda */
 	int node;             /* this rank's */
 	struct phases *phases; /* how long the start has taken so far; the loop adds its own */
 };

@@ -1,7 +1,14 @@
 #include "agent/model/stage.h"
 
-/* Logits of `rows` tokens become exp(logit - max); the scratch holds the sums and the targets' logits, over the whole
- * vocabulary. Adds the rows' losses. */
+/* Whether the gradient comes with the loss, which spares a device the logits' way through its memory: this shard has the whole
+ * vocabulary. */
+static bool at_once(const struct pass *p)
+{
+	return p->m->d.device && p->keep && p->m->tp->size == 1;
+}
+
+/* Logits of `rows` tokens become exp(logit - max), or at once their gradient; the scratch holds the sums and the targets' logits, over
+ * the whole vocabulary. Adds the rows' losses. */
 static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int64_t rows, struct err *e)
 {
 	struct model *m = p->m;
@@ -11,6 +18,11 @@ static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int
 	float *max = m->scratch[SCRATCH_MAX], *sum = m->scratch[SCRATCH_SUMS], *target = sum + rows;
 
 	m->ops->linear_fwd(m->kern, logits, y, unit_param(m, head->unit, head->w), NULL, rows, head->in, head->out); /* [rows, V] */
+	if (at_once(p)) {
+		m->ops->xent(m->kern, logits, sum, target, targets, p->batch->grad_scale, rows, head->out);
+		m->ops->xent_loss(m->kern, m->loss, sum, target, rows);
+		return 0;
+	}
 	m->ops->xent_max(m->kern, max, logits, rows, head->out);
 	if (tp_max(m->tp, max, (size_t)rows, e))
 		return -1;
@@ -28,7 +40,8 @@ static void chunk_grad(struct pass *p, void *y, const int32_t *targets, int64_t 
 	const struct linear_view *head = &p->chunk->views.head;
 	void *logits = m->scratch[SCRATCH_LOGITS];
 
-	m->ops->xent_grad(m->kern, logits, m->scratch[SCRATCH_SUMS], targets, p->batch->grad_scale, rows, head->out, p->chunk->views.vocab_lo);
+	if (!at_once(p))
+		m->ops->xent_grad(m->kern, logits, m->scratch[SCRATCH_SUMS], targets, p->batch->grad_scale, rows, head->out, p->chunk->views.vocab_lo);
 	m->ops->linear_bwd_weight(m->kern, unit_grad(m, head->unit, head->w), NULL, logits, y, rows, head->in, head->out);
 	m->ops->linear_bwd_input(m->kern, y, logits, unit_param(m, head->unit, head->w), rows, head->in, head->out);
 }

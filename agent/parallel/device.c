@@ -58,3 +58,9 @@ int device_count(void)
 	}
 	return n;
 }
+
+int device_of_slot(int slot)
+{
+	int n = device_count();
+	return n && slot >= 0 ? slot % n : 0;
+}

@@ -15,5 +15,8 @@ int device_table(const struct comm_device **out, struct err *e);
 
 /* Devices that this process sees; 0: none, or no library. */
 int device_count(void);
+/* The one to compute on, of those that this process sees, when the launcher has dealt it the slot-th of the node: Slurm may show a task
+ * only its own, and more ranks than there are devices share them in turn. */
+int device_of_slot(int slot);
 
 #endif

@@ -246,13 +246,16 @@ static double time_calls(struct rig *r, run_fn *run, const int64_t *d, double se
 {
 	double times[BATCHES_MOST];
 	run(r, d);
+	kern_sync(r->kern, NULL);
 	double begun = clock_s(), since = begun;
 	run(r, d);
+	kern_sync(r->kern, NULL);
 	int calls = 1 + (int)(BATCH_SECONDS / (clock_s() - begun + 1e-9)), n = 0;
 	for (begun = clock_s(); n < BATCHES_MOST && (n < 3 || clock_s() - begun < seconds); n++) {
 		since = clock_s();
 		for (int i = 0; i < calls; i++)
 			run(r, d);
+		kern_sync(r->kern, NULL);
 		times[n] = (clock_s() - since) / calls;
 	}
 	qsort(times, (size_t)n, sizeof *times, by_value);

@@ -1,6 +1,7 @@
 #include "agent/tools/bench_train.h"
 
 #include "agent/optim/optim.h"
+#include "agent/parallel/device.h"
 #include "agent/pipeline/engine.h"
 #include "agent/server/server.h"
 #include "agent/state.h"
@@ -96,9 +97,11 @@ static int open_rank(struct trainee *t, struct err *e)
 {
 	struct layout l = layout_of(t->job, (int)t->job->parallel.dp);
 	int threads = speeds_threads(t->job, comm_rank(t->world));
+	bool cuda = t->job->job.device == DEVICE_CUDA;
 	t->at = layout_coords(&l, comm_rank(t->world));
 	const struct engine_options opt = {
-		.job = t->job, .layout = l, .at = t->at, .world = t->world, .backend = "cpu", .threads = threads ? threads : 1,
+		.job = t->job, .layout = l, .at = t->at, .world = t->world, .threads = threads ? threads : 1,
+		.backend = cuda ? "cuda" : "cpu", .device = cuda ? device_of_slot(comm_rank(t->world)) : 0,
 		.spill_dir = ".",
 	};
 	if (engine_open(&opt, &t->engine, e) || open_batch(t, &l, e))
@@ -127,7 +130,7 @@ static int update(struct trainee *t, int64_t step, double *loss, struct err *e)
 	if (optim_norm(t->optim, t->world, 1, &norm, e))
 		return -1;
 	optim_step(t->optim, norm, 1, step);
-	return store_publish(engine_store(t->engine), step + 1, e);
+	return store_publish(engine_store(t->engine), step + 1, e) || kern_sync(engine_kern(t->engine), e) ? -1 : 0;
 }
 
 static int one_step(struct trainee *t, int64_t step, double *loss, struct plan_time *sum, struct err *e)

@@ -44,8 +44,8 @@ static cudaError_t copy_snapshot(struct copy c, cudaStream_t stream)
 	return rc;
 }
 
-/* What is copied to pinned memory is spoilt until the copy is carried out; pinned memory is read then; what is not pinned makes a
- * copy from the device wait. */
+/* What is copied to pinned memory is spoilt, in the stream's order, as copies before it may still read what was there; pinned memory is
+ * read when the copy is carried out; what is not pinned makes a copy from the device wait. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
 	struct copy c = { .to = to, .from = from, .bytes = bytes };
@@ -62,8 +62,9 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 	}
 	if (source == MEMORY_HOST)
 		return copy_snapshot(c, stream);
-	if (target != MEMORY_DEVICE && !double_stream(stream)->capture)
-		memset(to, POISON, bytes);
+	struct copy spoil = { .to = to, .bytes = bytes, .value = POISON };
+	if (target != MEMORY_DEVICE && !double_stream(stream)->capture && double_queue_copy(stream, run_copy, &spoil, sizeof spoil) != cudaSuccess)
+		return double_error(cudaErrorUnknown);
 	cudaError_t rc = double_queue_copy(stream, run_copy, &c, sizeof c);
 	return rc == cudaSuccess && target == MEMORY_HOST ? cudaStreamSynchronize(stream) : rc;
 }

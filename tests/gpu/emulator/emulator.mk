@@ -62,6 +62,11 @@ $(DOUBLES)/test_emulator: $(BUILD)/obj/tests/gpu/test_emulator.o $(if $(EMULATED
 	@mkdir -p $(@D)
 	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka
 
+$(DOUBLES)/test_cuda_train: $(BUILD)/obj/tests/gpu/test_cuda_train.o $(BUILD)/lib/tests-unit-agent.a $(call archives,$(below_agent)) \
+		$(if $(EMULATED_NEED),$(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so)
+	@mkdir -p $(@D)
+	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka $(call syslibs,$(below_agent))
+
 $(DOUBLES)/test_cuda_ops: $(BUILD)/obj/tests/gpu/test_cuda_ops.o | $(if $(EMULATED_NEED),$(DOUBLES)/ops $(DOUBLES)/edges)
 	@mkdir -p $(@D)
 	$(link) -lcmocka

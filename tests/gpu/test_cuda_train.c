@@ -1,0 +1,234 @@
+/*
+ * Training in a device's memory, which the emulator keeps the host from touching: the CPU's losses in each strategy, with
+ * several agents on one device, the same bits twice, after a stop, and with passes replayed or not.
+ *
+ * Few cells, as the emulator is slow; make check-gpu has more of them on a GPU (tests/gpu/train.c).
+ */
+#include "tests/unit/agent/trainee.h"
+#include "tests/unit/agent/world.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#ifdef HAVE_CUDA
+
+enum { STEPS = 20, FEW = 6, WORDS = 16 };
+
+static const struct tiny
+	gpt2 = { "gpt2", FAMILY_GPT2, 2, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 2, 0.1 },
+	llama = { "llama", FAMILY_LLAMA, 2, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 2, 0.1 },
+	mixtral = { "mixtral", FAMILY_MIXTRAL, 2, 16, 2, 2, 8, 12, 61, 8, TIE_NO, 1, 2, 0.1 };
+
+/* What is computed, for the CPU too, and how the device does it. */
+struct cell {
+	const char *name;
+	const struct tiny *model;
+	int steps;
+	double tolerance;
+	const char *math[WORDS], *how[WORDS];
+};
+
+#define BF16 "precision.dtype=bf16", "optimizer.lr=1e-3"
+
+static const struct cell cells[] = {
+	{ "gpt2", &gpt2, STEPS, 1e-4, { 0 }, { 0 } },
+	{ "llama", &llama, STEPS, 1e-4, { 0 }, { 0 } },
+	{ "mixtral", &mixtral, STEPS, 1e-4, { 0 }, { 0 } },
+	{ "gpt2, bf16", &gpt2, STEPS, 1e-2, { BF16 }, { 0 } },
+	{ "llama, fp16", &llama, FEW, 1e-2, { "precision.dtype=fp16", "precision.loss_scale=1024", "optimizer.lr=1e-3" }, { 0 } },
+	{ "gpt2, dropout, full recomputation", &gpt2, FEW, 1e-4, { "model.dropout=0.2", "model.attn_dropout=0.1" }, { "recompute.mode=full" } },
+	{ "llama, documents, both offloaded", &llama, FEW, 1e-4, { "data.documents=mask" },
+	  { "offload.activations=yes", "offload.optimizer=yes" } },
+	{ "gpt2, bf16, offloaded, selective recomputation", &gpt2, FEW, 1e-2, { BF16, "precision.stochastic_rounding=yes" },
+	  { "offload.activations=yes", "offload.optimizer=yes", "recompute.mode=selective" } },
+	{ "mixtral, capacity, z-loss", &mixtral, FEW, 1e-4, { "model.capacity=1.25", "model.z_loss=0.01" }, { 0 } },
+	{ "gpt2, tp 2, sp", &gpt2, FEW, 1e-4, { 0 }, { "parallel.tp=2", "parallel.sp=yes" } },
+	{ "gpt2, pp 2", &gpt2, FEW, 1e-4, { 0 }, { "parallel.pp=2" } },
+	{ "llama, dp 2, zero-1, bf16", &llama, FEW, 1e-2, { BF16 }, { "parallel.dp=2", "parallel.zero=1" } },
+	{ "gpt2, dp 2, zero-3", &gpt2, FEW, 1e-4, { 0 }, { "parallel.dp=2", "parallel.zero=3" } },
+	{ "llama, cp 2", &llama, FEW, 1e-4, { 0 }, { "parallel.cp=2" } },
+	{ "mixtral, ep 2", &mixtral, FEW, 1e-4, { 0 }, { "parallel.dp=2", "parallel.ep=2" } },
+};
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+
+struct course {
+	const struct tiny *model;
+	struct job job;
+	const char *backend;
+	int from, to;           /* steps */
+	const char *dir;        /* a checkpoint is made there at the end, or gone on from; NULL: neither */
+	double loss[STEPS], norm[STEPS], eval;
+};
+
+static int attend(struct comm *world, void *arg, struct err *e)
+{
+	struct course *c = arg;
+	struct trainee t;
+	double loss, norm, eval;
+	int rc = trainee_resume(c->model, &c->job, world, c->backend, 1, c->from ? c->dir : NULL, &t, e);
+	for (int step = c->from; !rc && step < c->to; step++) {
+		rc = trainee_step(&t, step, &loss, &norm, e);
+		if (!rc && comm_rank(world) == 0) {
+			c->loss[step] = loss;
+			c->norm[step] = norm;
+		}
+	}
+	if (!rc && !c->from && c->dir)
+		rc = trainee_save(&t, c->dir, c->to, e);
+	if (!rc)
+		rc = trainee_eval(&t, c->to, &eval, e);
+	if (!rc && comm_rank(world) == 0)
+		c->eval = eval;
+	trainee_close(&t);
+	return rc;
+}
+
+static struct course *course_of(const struct cell *cell, const char *backend, const char *more)
+{
+	const char *words[3 * WORDS] = { NULL };
+	struct err e = ERR_INIT;
+	struct course *c = world_shared(sizeof *c);
+	bool device = !strcmp(backend, "cuda");
+	int n = 0;
+	for (int i = 0; cell->math[i]; i++)
+		words[n++] = cell->math[i];
+	for (int i = 0; device && cell->how[i]; i++)
+		words[n++] = cell->how[i];
+	if (device)
+		words[n++] = "job.device=cuda";
+	words[n] = more;
+	*c = (struct course){ .model = cell->model, .backend = backend, .to = cell->steps };
+	if (trainee_job(cell->model, words, &c->job, &e))
+		fail_msg("%s: %s", cell->name, e.text);
+	return c;
+}
+
+static void drop(struct course *c)
+{
+	world_unshared(c, sizeof *c);
+}
+
+static void go(struct course *c)
+{
+	struct layout l = layout_of(&c->job, (int)c->job.parallel.dp);
+	assert_int_equal(world_run(layout_world(&l), attend, c), 0);
+}
+
+static double off(double got, double want)
+{
+	return fabs(got - want) / fabs(want);
+}
+
+static double furthest(const struct course *a, const struct course *b)
+{
+	double most = off(a->eval, b->eval);
+	for (int i = 0; i < a->to; i++)
+		most = fmax(isnan(a->loss[i]) ? INFINITY : most, off(a->loss[i], b->loss[i]));
+	return most;
+}
+
+static void every_strategy_has_the_cpus_losses(void **state)
+{
+	const char *only = *state;
+	int wrong = 0;
+	for (int i = 0; i < COUNT(cells); i++) {
+		if (!strstr(cells[i].name, only))
+			continue;
+		struct course *cpu = course_of(&cells[i], "cpu", NULL), *cuda = course_of(&cells[i], "cuda", NULL);
+		go(cpu);
+		go(cuda);
+		double most = furthest(cuda, cpu);
+		printf("    %-50s %8.1e\n", cells[i].name, most);
+		fflush(stdout);
+		wrong += !(most <= cells[i].tolerance);
+		drop(cpu);
+		drop(cuda);
+	}
+	assert_int_equal(wrong, 0);
+}
+
+static bool same_bits(const struct course *a, const struct course *b, int from)
+{
+	size_t n = (size_t)(a->to - from) * sizeof a->loss[0];
+	return !memcmp(a->loss + from, b->loss + from, n) && !memcmp(a->norm + from, b->norm + from, n) && a->eval == b->eval;
+}
+
+static const struct cell plain = { "plain", &gpt2, FEW, 0, { BF16, "model.dropout=0.1" }, { 0 } };
+
+static void twice_gives_the_same_bits(void **state)
+{
+	(void)state;
+	struct course *once = course_of(&plain, "cuda", NULL), *again = course_of(&plain, "cuda", NULL);
+	go(once);
+	go(again);
+	assert_true(same_bits(once, again, 0));
+	drop(once);
+	drop(again);
+}
+
+static void passes_that_are_replayed_give_the_bits_of_those_that_are_not(void **state)
+{
+	(void)state;
+	struct course *replayed = course_of(&plain, "cuda", NULL), *carried_out = course_of(&plain, "cuda", "job.graphs=no");
+	go(replayed);
+	go(carried_out);
+	assert_true(same_bits(replayed, carried_out, 0));
+	drop(replayed);
+	drop(carried_out);
+}
+
+static void a_stop_changes_no_bit(void **state)
+{
+	char dir[] = "/tmp/muster-cuda-train-XXXXXX", clean[64];
+	(void)state;
+	struct course *whole = course_of(&plain, "cuda", NULL), *first = course_of(&plain, "cuda", "offload.optimizer=yes");
+	struct course *rest = course_of(&plain, "cuda", NULL);
+	assert_non_null(mkdtemp(dir));
+	first->dir = rest->dir = dir;
+	first->to = rest->from = FEW / 2;
+	go(whole);
+	go(first);
+	go(rest);
+	assert_true(same_bits(whole, rest, FEW / 2));
+	snprintf(clean, sizeof clean, "rm -rf %s", dir);
+	assert_int_equal(system(clean), 0);
+	drop(whole);
+	drop(first);
+	drop(rest);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_prestate(every_strategy_has_the_cpus_losses, argc > 1 ? argv[1] : ""),
+		cmocka_unit_test(twice_gives_the_same_bits),
+		cmocka_unit_test(passes_that_are_replayed_give_the_bits_of_those_that_are_not),
+		cmocka_unit_test(a_stop_changes_no_bit),
+	};
+	setenv("MUSTER_EMULATE_GUARD", "1", 0);
+	return cmocka_run_group_tests_name("training on an emulated device", tests, NULL, NULL);
+}
+
+#else /* without CUDA's headers there is no emulated device */
+
+static void training_on_an_emulated_device(void **state)
+{
+	(void)state;
+	skip();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(training_on_an_emulated_device) };
+	return cmocka_run_group_tests_name("training on an emulated device", tests, NULL, NULL);
+}
+
+#endif
