@@ -50,7 +50,7 @@ struct head {
 
 static __device__ __forceinline__ struct head head_of(const struct attention &a, int64_t pair)
 {
-	int64_t b = pair / a.s.heads, h = pair % a.s.heads;
+	int64_t b = (uint32_t)pair / (uint32_t)a.s.heads, h = (uint32_t)pair % (uint32_t)a.s.heads; /* pairs fit a grid */
 	struct head at;
 	at.pair = pair;
 	at.b = b;

@@ -35,7 +35,7 @@ enum storage { STORE_FP32, STORE_BF16, STORE_FP16 };
 enum {
 	CUDA_ALIGN = 256,                  /* bytes: of every allocation and of the scratch */
 	CUDA_SCRATCH = 64 << 20,
-	CUDA_SHARED_FREE = 48 << 10        /* dynamic shared memory that needs no attribute */
+	CUDA_SHARED_FREE = 32 << 10        /* dynamic shared memory that needs no attribute: 48 KiB less what kernels have besides */
 };
 
 /* Kernels that take more shared memory than CUDA_SHARED_FREE, and how much each may have by now. */
