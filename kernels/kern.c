@@ -111,6 +111,11 @@ int kern_threads(const struct kern *k)
 	return k->threads;
 }
 
+bool kern_fp8(const struct kern *k)
+{
+	return k->fp8;
+}
+
 size_t kern_width(const struct kern *k)
 {
 	return k->element;

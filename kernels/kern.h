@@ -47,6 +47,7 @@ struct kern {
 	const char *isa;       /* the instruction set it uses, such as "v3"; "base": any processor's */
 	int threads;
 	size_t element;        /* bytes of the storage type */
+	bool fp8;              /* products of 8 bits are fast */
 	char *scratch;         /* threads stretches of KERN_SCRATCH bytes */
 	struct block *blocks;
 	size_t bytes, peak;    /* kern_alloc'ed now, and at most */
@@ -70,9 +71,10 @@ int plain_fill(struct kern *k, const char *variant, struct err *e);
 int plain64_fill(struct kern *k, const char *variant, struct err *e);
 int cpu_fill(struct kern *k, const char *variant, struct err *e);
 
-/* Ops that host backends have in common: those made of others, and the places of experts' rows. */
+/* Ops that host backends have in common: those made of others, the places of experts' rows, and products of 8 bits. */
 void kern_composed(struct ops *o);
 void kern_places(struct ops *o);
+void kern_product8(struct ops *o);
 
 /* Opens "cuda" out of libmuster-cuda.so, which exports cuda_open_fn under the name muster_kern_cuda. storage: NULL (fp32), "bf16" or
  * "fp16". It sets k's table of ops, element, device, state and isa. size: of struct kern, which both must know alike. */

@@ -96,6 +96,28 @@ struct update {
 	uint64_t first;
 };
 
+/*
+ * Numbers of 8 bits (Micikevicius et al., arXiv 2209.05433): e4m3 up to 448, without infinity; e5m2 up to 57344. A tensor is stored
+ * as fp8(scale x), rounded to the nearest even; what is too large becomes the largest, NaN stays. Products divide by the scales again.
+ */
+enum fp8 { FP8_E4M3, FP8_E5M2 };
+enum { SCALE8_HISTORY = 16 };
+
+/* Of one tensor, in the kern's memory. At first the host puts { .scale = 1, .inverse = 1 }. */
+struct scale8 {
+	float scale, inverse;            /* powers of 2; 1 / scale */
+	float largest;                   /* |x| met since the last scale8_update */
+	float history[SCALE8_HISTORY];   /* those of the updates before */
+	int32_t updates;                 /* whose entry is next: updates % SCALE8_HISTORY */
+};
+
+/* A matrix as products read it; a host's struct. */
+struct tensor8 {
+	const uint8_t *at;
+	const struct scale8 *scale;
+	enum fp8 format;
+};
+
 struct adamw_args {
 	float lr, beta1, beta2, eps;
 	float grad_scale;      /* multiplies the gradient first: clipping */
@@ -135,6 +157,18 @@ struct ops {
 				  int groups, int64_t in, int64_t out);
 	void (*grouped_bwd_weight)(struct kern *k, float *dw, int64_t stride, const void *dy, const void *x, const int64_t *rows,
 				   int groups, int64_t in, int64_t out);
+
+	/* Linear layers in 8 bits. cast8: y[n,c] = fp8(scale x[n,c]) and turned[c,n] the same turned; either may be NULL, both: only
+	 * s->largest becomes the largest |x| if that is larger, as it does with all. */
+	void (*cast8)(struct kern *k, uint8_t *y, uint8_t *turned, struct scale8 *s, const void *x, enum fp8 format, int64_t n, int64_t c);
+	/* d[m,n] = left[m,k] · right[n,k]ᵀ + bias[n] (NULL: none), sums in fp32; or single: d is fp32 and added to, without bias. Not both of
+	 * left and right are e5m2. With turned copies that is linear_fwd (x, w), _bwd_input (dy, wᵀ) and _bwd_weight (dyᵀ, xᵀ; single). */
+	void (*product8)(struct kern *k, void *d, const struct tensor8 *left, const struct tensor8 *right, const void *bias, bool single,
+			 int64_t m, int64_t n, int64_t depth);
+	/* Each of n scales becomes the largest power of 2 with which the largest |x| of the last `steps` updates fits `format`, `spare` powers
+	 * below: steps 1 takes the last alone (current scaling), up to SCALE8_HISTORY (delayed scaling). It stays where that is 0 or
+	 * not finite. largest begins at 0 again. */
+	void (*scale8_update)(struct kern *k, struct scale8 *s, int64_t n, enum fp8 format, int steps, int spare);
 
 	/* sum = x + r when r is not NULL (then sum must not be NULL; sum may be x), else the input is x.
 	 * y = (input - mean) * rstd * w + bias. mean, rstd: [n], kept for the backward pass. */
@@ -276,6 +310,9 @@ const struct ops *kern_ops(const struct kern *k);
 int kern_threads(const struct kern *k);
 /* Bytes of a storage element: 4 or 2 (8 of plain64). */
 size_t kern_width(const struct kern *k);
+
+/* Whether products in 8 bits are faster than others; where not, the ops give the same results slowly. */
+bool kern_fp8(const struct kern *k);
 
 /* --- Memory. On the host it is plain memory and everything below is done when it returns. --- */
 

@@ -61,6 +61,7 @@ int cpu_fill(struct kern *k, const char *variant, struct err *e)
 		if ((!variant || !strcmp(variant, isas[i].name)) && isas[i].enter(&k->ops)) {
 			kern_composed(&k->ops);
 			kern_places(&k->ops);
+			kern_product8(&k->ops);
 			k->isa = isas[i].name;
 			return 0;
 		}

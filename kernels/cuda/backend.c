@@ -105,6 +105,7 @@ bool cuda_allow_shared(struct kern *k, const void *kernel, size_t shared, const 
 
 /* --- Opening ------------------------------------------------------------------------------------- */
 
+enum { FIRST_FP8 = 89 }; /* has products of 8 bits */
 enum { OLDEST = 80 }; /* has bf16 and asynchronous copies into shared memory */
 
 static int attribute(const struct cuda_kern *c, enum cudaDeviceAttr which, int *value, struct err *e)
@@ -220,6 +221,7 @@ int muster_kern_cuda(struct kern *k, size_t size, const char *storage, int devic
 		return -1;
 	}
 	k->element = c->storage == STORE_FP32 ? sizeof(float) : sizeof(uint16_t);
+	k->fp8 = c->cc >= FIRST_FP8;
 	k->isa = c->isa;
 	k->device = &device_table;
 	snprintf(c->isa, sizeof c->isa, "sm_%d", c->cc);

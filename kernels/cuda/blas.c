@@ -10,7 +10,7 @@
 struct key {
 	int64_t m, n, k;
 	uint16_t left, right, d, bias, pre; /* alignments */
-	uint8_t left_flipped, right_flipped, single, add, after;
+	uint8_t left_flipped, right_flipped, left_type, right_type, single, add, after;
 };
 
 /* A product as the library wants it, and its way to make it. */
@@ -58,6 +58,8 @@ static void key_of(const struct blas_product *p, struct key *key)
 	key->pre = alignment(p->pre);
 	key->left_flipped = p->left_flipped;
 	key->right_flipped = p->right_flipped;
+	key->left_type = (uint8_t)p->left_type;
+	key->right_type = (uint8_t)p->right_type;
 	key->single = p->single;
 	key->add = p->add;
 	key->after = (uint8_t)p->after;
@@ -94,6 +96,11 @@ static cudaDataType storage_type(const struct kern *k)
 	return types[cuda_of(k)->storage];
 }
 
+static cudaDataType operand_type(const struct kern *k, enum blas_type type)
+{
+	return type == BLAS_STORED ? storage_type(k) : type == BLAS_E4M3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
+}
+
 static const uint32_t epilogues[] = {
 	[BLAS_STORE] = CUBLASLT_EPILOGUE_DEFAULT,      [BLAS_BIAS] = CUBLASLT_EPILOGUE_BIAS,
 	[BLAS_GELU] = CUBLASLT_EPILOGUE_GELU_AUX,      [BLAS_GELU_BIAS] = CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
@@ -114,13 +121,18 @@ static void set_pointers(const struct lt *lt, cublasLtMatmulDesc_t desc, const s
 		SET(rc, lt, desc, BIAS_POINTER, p->bias);
 	if (p->pre)
 		SET(rc, lt, desc, EPILOGUE_AUX_POINTER, p->pre);
+	if (p->right_scale)
+		SET(rc, lt, desc, A_SCALE_POINTER, p->right_scale);
+	if (p->left_scale)
+		SET(rc, lt, desc, B_SCALE_POINTER, p->left_scale);
 }
 
 /* A row-major matrix is the transposed one by columns, so d[m,n] is a[n,k] · b[k,m] there: right comes first. */
 static cublasStatus_t describe(const struct lt *lt, struct kern *k, struct plan *plan, const struct blas_product *p)
 {
 	cublasOperation_t a = p->right_flipped ? CUBLAS_OP_T : CUBLAS_OP_N, b = p->left_flipped ? CUBLAS_OP_T : CUBLAS_OP_N;
-	cudaDataType type = storage_type(k), d = p->single ? CUDA_R_32F : type;
+	cudaDataType left = operand_type(k, p->left_type), right = operand_type(k, p->right_type);
+	cudaDataType d = p->single ? CUDA_R_32F : storage_type(k);
 	uint64_t rows = (uint64_t)p->m, cols = (uint64_t)p->n, depth = (uint64_t)p->k;
 	cublasStatus_t rc = lt->MatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
 	SET(&rc, lt, plan->desc, TRANSA, a);
@@ -130,11 +142,11 @@ static cublasStatus_t describe(const struct lt *lt, struct kern *k, struct plan 
 		SET(&rc, lt, plan->desc, EPILOGUE_AUX_LD, p->n);
 	set_pointers(lt, plan->desc, p, &rc);
 	if (rc == CUBLAS_STATUS_SUCCESS)
-		rc = p->right_flipped ? lt->MatrixLayoutCreate(&plan->a, type, depth, cols, p->k)
-				      : lt->MatrixLayoutCreate(&plan->a, type, cols, depth, p->n);
+		rc = p->right_flipped ? lt->MatrixLayoutCreate(&plan->a, right, depth, cols, p->k)
+				      : lt->MatrixLayoutCreate(&plan->a, right, cols, depth, p->n);
 	if (rc == CUBLAS_STATUS_SUCCESS)
-		rc = p->left_flipped ? lt->MatrixLayoutCreate(&plan->b, type, rows, depth, p->m)
-				     : lt->MatrixLayoutCreate(&plan->b, type, depth, rows, p->k);
+		rc = p->left_flipped ? lt->MatrixLayoutCreate(&plan->b, left, rows, depth, p->m)
+				     : lt->MatrixLayoutCreate(&plan->b, left, depth, rows, p->k);
 	return rc == CUBLAS_STATUS_SUCCESS ? lt->MatrixLayoutCreate(&plan->d, d, cols, rows, p->n) : rc;
 }
 

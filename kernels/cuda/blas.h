@@ -26,7 +26,10 @@ enum blas_after {
 	BLAS_SUMS         /* bias[m] = the sums over k of left, fp32 */
 };
 
-/* d[m,n] = left[m,k] · right[k,n], or += when `add`. left and right have the storage type, so has d unless `single`. */
+/* What left and right are: of the storage type, or of 8 bits, which are multiplied with a scale of the device's memory. */
+enum blas_type { BLAS_STORED, BLAS_E4M3, BLAS_E5M2 };
+
+/* d[m,n] = left[m,k] · right[k,n], or += when `add`. d has the storage type unless `single`. */
 struct blas_product {
 	void *d;
 	const void *left, *right;
@@ -36,6 +39,8 @@ struct blas_product {
 	bool add;
 	enum blas_after after;
 	void *bias, *pre;
+	enum blas_type left_type, right_type;
+	const float *left_scale, *right_scale;
 };
 
 /* Queues it; false: the library has no way for it, and nothing was queued. m, n, k > 0. */

@@ -25,7 +25,7 @@ extern "C" {
 
 /* The families of ops whose kernels are there. */
 #define CUDA_FAMILIES(X) \
-	X(linear) X(norm) X(act) X(sums) X(rope) X(attention) X(embed) X(dropout) X(rows) X(convert) X(optim) X(xent) X(route)
+	X(linear) X(fp8) X(norm) X(act) X(sums) X(rope) X(attention) X(embed) X(dropout) X(rows) X(convert) X(optim) X(xent) X(route)
 
 #define CUDA_DECLARE(family) void cuda_fill_##family(struct kern *k);
 CUDA_FAMILIES(CUDA_DECLARE)

@@ -1,5 +1,6 @@
 /* Linear layers: products by cuBLASLt with what follows them fused in where the library can, else by the ops that do it alone. */
 #include "kernels/cuda/blas.h"
+#include "kernels/cuda/fp8.h"
 #include "kernels/cuda/grouped.h"
 
 /* The library's GELU is as exact as 2 bytes can tell. */
@@ -75,6 +76,27 @@ static void linear_gelu_bwd(struct kern *k, void *dpre, const void *dy, const vo
 	k->ops.gelu_bwd(k, dpre, dpre, pre, n * in);
 }
 
+/* --- in 8 bits ------------------------------------------------------------------------------------------ */
+
+static enum blas_type type_of(const struct tensor8 *t)
+{
+	return t->format == FP8_E4M3 ? BLAS_E4M3 : BLAS_E5M2;
+}
+
+/* Chips before Ada have no such products, and cuBLASLt has no fp32 bias for them. */
+static void product8(struct kern *k, void *d, const struct tensor8 *left, const struct tensor8 *right, const void *bias, bool single,
+		     int64_t m, int64_t n, int64_t depth)
+{
+	const struct blas_product p = {
+		.d = d, .left = left->at, .right = right->at, .m = m, .n = n, .k = depth, .right_flipped = true, .single = single,
+		.add = single, .after = bias ? BLAS_BIAS : BLAS_STORE, .bias = (void *)bias, .left_type = type_of(left),
+		.right_type = type_of(right), .left_scale = &left->scale->inverse, .right_scale = &right->scale->inverse,
+	};
+	const bool fits = k->fp8 && !(bias && cuda_of(k)->storage == STORE_FP32);
+	if (m && n && depth && !(fits && blas_product(k, &p, "product8")))
+		plain_product8(k, d, left, right, bias, single, m, n, depth);
+}
+
 /* --- grouped --------------------------------------------------------------------------------------------- */
 
 /* Groups of so many rows each fill the device alone, and the library's own kernels are faster than ours. */
@@ -148,6 +170,7 @@ void cuda_fill_linear(struct kern *k)
 	k->ops.linear_bwd_weight = linear_bwd_weight;
 	k->ops.linear_gelu_fwd = linear_gelu_fwd;
 	k->ops.linear_gelu_bwd = linear_gelu_bwd;
+	k->ops.product8 = product8;
 	k->ops.grouped_fwd = grouped_fwd;
 	k->ops.grouped_bwd_input = grouped_bwd_input;
 	k->ops.grouped_bwd_weight = grouped_bwd_weight;

@@ -51,6 +51,7 @@ static void table_fill(struct ops *o, const struct ops *wide, const char *name)
 	};
 	kern_composed(o);
 	kern_places(o);
+	kern_product8(o);
 	narrow_linear(o);
 	narrow_norm(o);
 	narrow_elements(o);

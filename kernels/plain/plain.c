@@ -18,6 +18,7 @@ int PLAIN(fill)(struct kern *k, const char *variant, struct err *e)
 	PLAIN(optim)(o);
 	kern_composed(o);
 	kern_places(o);
+	kern_product8(o);
 	k->isa = "base";
 	return 0;
 }

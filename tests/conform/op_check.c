@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct op_test *const op_families[] = { layer_ops, element_ops, token_ops, attention_ops, expert_ops, NULL };
+const struct op_test *const op_families[] = { layer_ops, element_ops, token_ops, attention_ops, expert_ops, fp8_ops, NULL };
 
 enum { THREADS_MOST = 3 };
 

@@ -44,6 +44,6 @@ struct op_test {
 };
 
 /* The families; each ends with a row without a name. */
-extern const struct op_test layer_ops[], element_ops[], token_ops[], attention_ops[], expert_ops[];
+extern const struct op_test layer_ops[], element_ops[], token_ops[], attention_ops[], expert_ops[], fp8_ops[];
 
 #endif

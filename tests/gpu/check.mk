@@ -12,7 +12,7 @@ GPU_CHECK_SRC := $(addprefix base/,buf.c err.c file.c human.c log.c net.c philox
 	$(filter-out libcomm/flight/trace.c libcomm/flight/diagnose.c,$(wildcard $(COMM_ROOMS:%=%/*.c))) \
 	$(wildcard agent/model/*.c agent/parallel/*.c agent/pipeline/*.c agent/optim/*.c agent/server/*.c) agent/state_init.c agent/view.c \
 	tests/unit/agent/tiny.c tests/unit/agent/trainee.c tests/unit/agent/world.c tests/gpu/models.c \
-	$(addprefix tests/conform/,op_attention.c op_call.c op_check.c op_elements.c op_experts.c op_layers.c op_tokens.c op_vary.c storage.c) \
+	$(addprefix tests/conform/,op_attention.c op_call.c op_check.c op_elements.c op_experts.c op_fp8.c op_layers.c op_tokens.c op_vary.c storage.c) \
 	$(addprefix tests/conform/,comm_forms.c comm_reference.c)
 
 # An archive: each program takes what it uses.

@@ -1,0 +1,202 @@
+/*
+ * Numbers of 8 bits: casts with their turned copies, scales, and products that cuBLASLt has no way for.
+ *
+ * A cast reads a tile of EDGE × EDGE once, writes it, and turns it through shared memory. The largest |x| is met as an integer:
+ * bits of floats that are not negative are ordered as they are, and a maximum has no order.
+ */
+#include "kernels/cuda/fp8.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+enum { EDGE = 64, CAST_THREADS = 256, CHUNK = 8, CHUNKS = EDGE * EDGE / CHUNK, TURN_ROW = EDGE + 4 };
+
+__device__ inline uint8_t to_fp8(float x, __nv_fp8_interpretation_t kind)
+{
+	return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, kind);
+}
+
+__device__ inline float of_fp8(uint8_t x, __nv_fp8_interpretation_t kind)
+{
+	__half_raw raw = __nv_cvt_fp8_to_halfraw(x, kind);
+	return __half2float(__half(raw));
+}
+
+static __nv_fp8_interpretation_t kind_of(enum fp8 format)
+{
+	return format == FP8_E4M3 ? __NV_E4M3 : __NV_E5M2;
+}
+
+/* --- casts --- */
+
+template <class T> struct cast_call {
+	uint8_t *y, *turned;
+	scale8 *s;
+	const T *x;
+	__nv_fp8_interpretation_t kind;
+	int64_t n, c;
+	bool whole, turned_whole;   /* chunks of 8 bytes fit y's rows, turned's */
+};
+
+/* Eight bytes, as one where they fit. */
+__device__ inline void put_chunk(uint8_t *to, const uint8_t *from, int64_t left, bool whole)
+{
+	if (whole && left >= CHUNK) {
+		uint2 w;
+		w.x = from[0] | from[1] << 8 | from[2] << 16 | (uint32_t)from[3] << 24;
+		w.y = from[4] | from[5] << 8 | from[6] << 16 | (uint32_t)from[7] << 24;
+		*(uint2 *)to = w;
+		return;
+	}
+	#pragma unroll
+	for (int i = 0; i < CHUNK; i++)
+		if (i < left)
+			to[i] = from[i];
+}
+
+template <class T, bool PACKS> static __global__ void __launch_bounds__(CAST_THREADS) cast8_kernel(const cast_call<T> a)
+{
+	__shared__ uint8_t turn[EDGE][TURN_ROW];   /* [column][row] */
+	const int64_t across = (a.c + EDGE - 1) / EDGE, i0 = blockIdx.x / across * EDGE, j0 = blockIdx.x % across * EDGE;
+	const float scale = a.s->scale;
+	uint32_t most = 0;
+	for (int q = threadIdx.x; q < CHUNKS; q += CAST_THREADS) {
+		const int i = q / (EDGE / CHUNK), j = q % (EDGE / CHUNK) * CHUNK;
+		const int64_t left = i0 + i < a.n ? a.c - j0 - j : 0;
+		float x[CHUNK] = {};
+		uint8_t bits[CHUNK];
+		const T *from = a.x + (i0 + i) * a.c + j0 + j;
+		if (PACKS && left > 0) {
+			load_some<CHUNK>(x, from, left);
+		} else {
+			#pragma unroll
+			for (int l = 0; l < CHUNK; l++)
+				x[l] = l < left ? widened(from[l]) : 0;
+		}
+		#pragma unroll
+		for (int l = 0; l < CHUNK; l++) {
+			most = max(most, __float_as_uint(x[l]) & 0x7fffffffu);
+			bits[l] = to_fp8(x[l] * scale, a.kind);
+			turn[j + l][i] = bits[l];
+		}
+		if (a.y)
+			put_chunk(a.y + (i0 + i) * a.c + j0 + j, bits, left, a.whole);
+	}
+	#pragma unroll
+	for (int step = WARP / 2; step; step /= 2)
+		most = max(most, __shfl_xor_sync(WARP_ALL, most, step));
+	if (lane_id() == 0)
+		atomicMax((unsigned *)&a.s->largest, most);
+	__syncthreads();
+	if (!a.turned)
+		return;
+	for (int q = threadIdx.x; q < CHUNKS; q += CAST_THREADS) {
+		const int j = q / (EDGE / CHUNK), i = q % (EDGE / CHUNK) * CHUNK;
+		const int64_t left = j0 + j < a.c ? a.n - i0 - i : 0;
+		if (left > 0)
+			put_chunk(a.turned + (j0 + j) * a.n + i0 + i, &turn[j][i], left, a.turned_whole);
+	}
+}
+
+template <class T> static void cast_op(struct kern *k, uint8_t *y, uint8_t *turned, struct scale8 *s, const void *xv, enum fp8 format,
+				       int64_t n, int64_t c)
+{
+	const T *x = (const T *)xv;
+	const cast_call<T> a = { y, turned, s, x, kind_of(format), n, c, (uintptr_t)y % CHUNK == 0 && c % CHUNK == 0,
+				 (uintptr_t)turned % CHUNK == 0 && n % CHUNK == 0 };
+	const unsigned blocks = cuda_blocks((n + EDGE - 1) / EDGE * ((c + EDGE - 1) / EDGE), 1);
+	if ((uintptr_t)x % 16 == 0 && c % CHUNK == 0)
+		launch(k, "cast8", cast8_kernel<T, true>, blocks, CAST_THREADS, 0, a);
+	else
+		launch(k, "cast8", cast8_kernel<T, false>, blocks, CAST_THREADS, 0, a);
+}
+
+/* --- products: an element a thread --- */
+
+enum { SIDE = 16 };
+
+template <class T> struct product_call {
+	T *d;
+	const uint8_t *left, *right;
+	const scale8 *left_scale, *right_scale;
+	__nv_fp8_interpretation_t left_kind, right_kind;
+	const T *bias;
+	int64_t m, n, k;
+	bool add;
+};
+
+template <class T> static __global__ void __launch_bounds__(SIDE *SIDE) product8_kernel(const product_call<T> c)
+{
+	const int64_t across = (c.n + SIDE - 1) / SIDE;
+	const int64_t i = blockIdx.x / across * SIDE + threadIdx.x / SIDE, j = blockIdx.x % across * SIDE + threadIdx.x % SIDE;
+	float sum = 0;
+	if (i >= c.m || j >= c.n)
+		return;
+	for (int64_t l = 0; l < c.k; l++)
+		sum = fmaf(of_fp8(c.left[i * c.k + l], c.left_kind), of_fp8(c.right[j * c.k + l], c.right_kind), sum);
+	sum *= c.left_scale->inverse;
+	sum *= c.right_scale->inverse;
+	sum += c.bias ? widened(c.bias[j]) : 0;
+	T *d = c.d + i * c.n + j;
+	*d = narrowed<T>(c.add ? widened(*d) + sum : sum);
+}
+
+template <class T> static void product_op(struct kern *k, void *d, const struct tensor8 *left, const struct tensor8 *right,
+					  const void *bias, bool add, int64_t m, int64_t n, int64_t depth)
+{
+	const product_call<T> c = { (T *)d, left->at, right->at, left->scale, right->scale, kind_of(left->format), kind_of(right->format),
+				    (const T *)bias, m, n, depth, add };
+	launch(k, "product8", product8_kernel<T>, cuda_blocks((m + SIDE - 1) / SIDE * ((n + SIDE - 1) / SIDE), 1), SIDE * SIDE, 0, c);
+}
+
+extern "C" void plain_product8(struct kern *k, void *d, const struct tensor8 *left, const struct tensor8 *right, const void *bias,
+			       bool single, int64_t m, int64_t n, int64_t depth)
+{
+	if (single || cuda_of(k)->storage == STORE_FP32)
+		product_op<float>(k, d, left, right, bias, single, m, n, depth);
+	else if (cuda_of(k)->storage == STORE_BF16)
+		product_op<__nv_bfloat16>(k, d, left, right, bias, false, m, n, depth);
+	else
+		product_op<__half>(k, d, left, right, bias, false, m, n, depth);
+}
+
+/* --- scales --- */
+
+/* The largest power of 2 with which `most` fits, as kernels/product8.c has it. */
+__device__ inline float scale_of(float most, float largest, int spare)
+{
+	int e = (int)(__float_as_uint(largest / most) >> 23 & 255) - 127 - spare;
+	e = e > 100 ? 100 : e < -100 ? -100 : e;
+	return __uint_as_float((uint32_t)(e + 127) << 23);
+}
+
+static __global__ void scale8_kernel(scale8 *s, int64_t n, float largest, int steps, int spare)
+{
+	const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+	if (i >= n)
+		return;
+	s += i;
+	uint32_t most = 0;
+	s->history[s->updates % SCALE8_HISTORY] = s->largest;
+	s->updates++;
+	for (int j = 1; j <= steps && j <= s->updates; j++)
+		most = max(most, __float_as_uint(s->history[(s->updates - j) % SCALE8_HISTORY]) & 0x7fffffffu);
+	s->largest = 0;
+	if (most == 0 || most >= 0x7f800000u)
+		return;
+	s->scale = scale_of(__uint_as_float(most), largest, spare);
+	s->inverse = 1.0f / s->scale;
+}
+
+static void scale8_update(struct kern *k, struct scale8 *s, int64_t n, enum fp8 format, int steps, int spare)
+{
+	launch(k, "scale8_update", scale8_kernel, cuda_blocks(n, 128), 128, 0, s, n, format == FP8_E4M3 ? 448.0f : 57344.0f, steps, spare);
+}
+
+template <class T> static void fill(struct ops *o)
+{
+	o->cast8 = cast_op<T>;
+	o->scale8_update = scale8_update;
+}
+
+CUDA_FILL(fp8)

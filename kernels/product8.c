@@ -1,0 +1,144 @@
+/* Linear layers in 8 bits on the host, in any storage: the specification, a row at a time. Nothing here is fast. */
+#include "kernels/kern.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What 8 bits hold: 1 sign, `exponent` bits, `fraction` bits. */
+static const struct format {
+	int exponent, fraction, bias;
+	float largest;
+	uint8_t nan;
+} formats[] = {
+	[FP8_E4M3] = { 4, 3, 7, 448, 0x7f },
+	[FP8_E5M2] = { 5, 2, 15, 57344, 0x7f },
+};
+
+static float decode(const struct format *f, uint8_t bits)
+{
+	int e = bits >> f->fraction & ((1 << f->exponent) - 1), m = bits & ((1 << f->fraction) - 1);
+	float x = e ? ldexpf((float)((1 << f->fraction) + m), e - f->bias - f->fraction) : ldexpf((float)m, 1 - f->bias - f->fraction);
+	return bits & 0x80 ? -x : x;
+}
+
+static uint8_t encode(const struct format *f, double x)
+{
+	uint8_t sign = signbit(x) ? 0x80 : 0;
+	if (isnan(x))
+		return f->nan;
+	int e;
+	double a = fmin(fabs(x), (double)f->largest);
+	frexp(a, &e);
+	if (a == 0 || e - 1 < 1 - f->bias)
+		e = 2 - f->bias;
+	int whole = (int)nearbyint(ldexp(a, f->fraction + 1 - e)); /* with the leading bit, unless below the normal numbers */
+	return (uint8_t)(sign + ((e - 2 + f->bias) << f->fraction) + whole);
+}
+
+/* Number i of a row that is widened: doubles where those are the storage. */
+static double number(const struct kern *k, const void *row, int64_t i)
+{
+	return k->element == sizeof(double) ? ((const double *)row)[i] : (double)((const float *)row)[i];
+}
+
+static uint32_t magnitude(float x)
+{
+	uint32_t bits;
+	memcpy(&bits, &x, sizeof bits);
+	return bits & 0x7fffffff;
+}
+
+/* By their bits, of which NaN has the largest. */
+static void meet(struct scale8 *s, float x)
+{
+	if (magnitude(x) > magnitude(s->largest))
+		s->largest = fabsf(x);
+}
+
+static void cast8(struct kern *k, uint8_t *y, uint8_t *turned, struct scale8 *s, const void *x, enum fp8 format, int64_t n, int64_t c)
+{
+	float *row = kern_scratch(k, 0);
+	const double scale = (double)s->scale;
+	for (int64_t i = 0; i < n; i++) {
+		k->ops.widen(k, row, (const char *)x + (size_t)(i * c) * k->element, c);
+		for (int64_t j = 0; j < c; j++) {
+			double number_j = number(k, row, j);
+			uint8_t bits = encode(&formats[format], number_j * scale);
+			meet(s, (float)number_j);
+			if (y)
+				y[i * c + j] = bits;
+			if (turned)
+				turned[j * n + i] = bits;
+		}
+	}
+}
+
+static double dot(const struct tensor8 *left, int64_t i, const struct tensor8 *right, int64_t j, int64_t depth)
+{
+	const struct format *a = &formats[left->format], *b = &formats[right->format];
+	double sum = 0;
+	for (int64_t l = 0; l < depth; l++)
+		sum += (double)decode(a, left->at[i * depth + l]) * (double)decode(b, right->at[j * depth + l]);
+	return sum * (double)left->scale->inverse * (double)right->scale->inverse;
+}
+
+static void set_number(const struct kern *k, void *row, int64_t i, double x)
+{
+	if (k->element == sizeof(double))
+		((double *)row)[i] = x;
+	else
+		((float *)row)[i] = (float)x;
+}
+
+static void product8(struct kern *k, void *d, const struct tensor8 *left, const struct tensor8 *right, const void *bias, bool single,
+		     int64_t m, int64_t n, int64_t depth)
+{
+	const size_t width = k->element == sizeof(double) ? sizeof(double) : sizeof(float);
+	char *row = kern_scratch(k, 0), *added = row + KERN_SCRATCH / 2;
+	memset(added, 0, (size_t)n * width);
+	if (bias)
+		k->ops.widen(k, (float *)(void *)added, bias, n);
+	for (int64_t i = 0; i < m; i++) {
+		const void *before = single ? (char *)d + (size_t)(i * n) * width : added;
+		for (int64_t j = 0; j < n; j++)
+			set_number(k, row, j, number(k, before, j) + dot(left, i, right, j, depth));
+		if (single)
+			memcpy((char *)d + (size_t)(i * n) * width, row, (size_t)n * width);
+		else
+			k->ops.narrow(k, (char *)d + (size_t)(i * n) * k->element, (float *)(void *)row, n, NULL, 0);
+	}
+}
+
+/* The largest power of 2 with which `largest` fits; kept apart from the ends of fp32, so that its inverse is exact. */
+static float scale_of(float largest, enum fp8 format, int spare)
+{
+	int e;
+	frexpf(formats[format].largest / largest, &e);
+	e -= 1 + spare;
+	return ldexpf(1, e > 100 ? 100 : e < -100 ? -100 : e);
+}
+
+static void scale8_update(struct kern *k, struct scale8 *s, int64_t n, enum fp8 format, int steps, int spare)
+{
+	(void)k;
+	for (; n > 0; n--, s++) {
+		float most = 0;
+		s->history[s->updates++ % SCALE8_HISTORY] = s->largest;
+		for (int i = 1; i <= steps && i <= s->updates; i++) {
+			float x = s->history[(s->updates - i) % SCALE8_HISTORY];
+			most = magnitude(x) > magnitude(most) ? x : most;
+		}
+		s->largest = 0;
+		if (most == 0 || !isfinite(most))
+			continue;
+		s->scale = scale_of(most, format, spare);
+		s->inverse = 1 / s->scale;
+	}
+}
+
+void kern_product8(struct ops *o)
+{
+	o->cast8 = cast8;
+	o->product8 = product8;
+	o->scale8_update = scale8_update;
+}
