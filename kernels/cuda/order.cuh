@@ -42,13 +42,12 @@ __device__ inline bool order_own(int key)
 	return key >= 0 && key < ORDER_KEYS;
 }
 
-/* Returns how many items have keys before the block's. */
+/* Returns how many items have keys before the block's. A warp's row of `next` is its own until the barriers of this sum. */
 template <class Keys> __device__ inline int order_count(struct order_room &room, const Keys &keys, int64_t n)
 {
 	const int warp = warp_id();
 	const int64_t end = order_first(n, warp + 1);
 	int before = 0;
-	__syncthreads();        /* what an earlier order left has been read */
 	for (int i = lane_id(); i < ORDER_KEYS; i += WARP)
 		room.next[warp][i] = 0;
 	__syncwarp();
