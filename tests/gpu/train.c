@@ -218,11 +218,16 @@ static void check_specification(const struct settings *s, const struct row *row,
 	course_end(spec);
 }
 
+static void check_same(bool ran, const struct course *c, const struct course *one, const struct row *row, const char *what, struct score *score)
+{
+	score_check(score, ran && same_bits(c, one), "%s: %s%s", row->name, what, ran ? "" : ": it does not run");
+}
+
 static void check_again(const struct settings *s, const struct row *row, const struct course *one, struct score *score)
 {
 	struct course *again = course_of(s, row, s->backend, nothing);
 	again->keeps = true;
-	score_check(score, course_run(again) && same_bits(again, one), "%s: the same bits twice", row->name);
+	check_same(course_run(again), again, one, row, "the same bits twice", score);
 	course_end(again);
 }
 
@@ -236,7 +241,7 @@ static void check_tapes(const struct settings *s, const struct row *row, const s
 		c->keeps = true;
 		ran = course_run(c);
 	}
-	score_check(score, ran && same_bits(c, one), "%s: the same bits without tapes", row->name);
+	check_same(ran, c, one, row, "the same bits without tapes", score);
 	course_end(c);
 }
 
@@ -249,7 +254,7 @@ static void check_resume(const struct settings *s, const struct row *row, const 
 	bool ran = course_run(c);
 	c->from = c->to;
 	c->to = s->steps;
-	score_check(score, ran && course_run(c) && same_bits(c, one), "%s: a stop at step %d changes no bit", row->name, c->from);
+	check_same(ran && course_run(c), c, one, row, "a stop halfway changes no bit", score);
 	course_end(c);
 }
 
