@@ -5,8 +5,8 @@
 #include <math.h>
 
 /* An fp32 number; a token; the scratch that 2-byte storage takes on a processor, a thread (kernels/ops.h, KERN_NARROW_LANE); what the
- * operations on a GPU take whatever the shapes (kernels/cuda): scratch and the workspace of products. */
-enum { ELEMENT = 4, TOKEN = 4, NARROW_LANE = 16 << 20, CUDA_FIXED = (64 + 32) << 20 };
+ * operations on a GPU take whatever the shapes (kernels/cuda): scratch and the workspace of products; and the sum of the gradients' squares. */
+enum { ELEMENT = 4, TOKEN = 4, NARROW_LANE = 16 << 20, CUDA_FIXED = (64 + 32) << 20, SQUARES = 8 };
 
 /* --- Activations ---------------------------------------------------------------- */
 
@@ -141,8 +141,17 @@ double memory_rest(const struct job *job, int micros, int threads)
 {
 	bool narrow = job->precision.dtype != DTYPE_FP32 && job->job.device == DEVICE_CPU;
 	if (job->job.device == DEVICE_CUDA) /* tokens wait in the host's memory */
-		return CUDA_FIXED;
+		return CUDA_FIXED + SQUARES;
 	return token_bytes(job, micros) + (narrow ? (double)NARROW_LANE * (threads ? threads : 1) : 0);
+}
+
+double memory_staged(const struct job *job)
+{
+	int moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1;
+	bool masters = job->precision.dtype != DTYPE_FP32;
+	if (!job->offload.optimizer || job->job.device != DEVICE_CUDA)
+		return 0;
+	return zero_staged_bytes(moments + masters) + (masters ? ELEMENT * (double)ZERO_PUBLISHED : 0);
 }
 
 /* Parameters, gradients, the optimizer's state, the store's buffers: as the ZeRO stage divides them (zero.h). */
@@ -155,9 +164,7 @@ void memory_state(const struct job *job, const int64_t elements[UNIT_KINDS], con
 	r->params = z.params;
 	r->grads = z.grads;
 	r->optimizer = job->offload.optimizer ? 0 : z.masters + ELEMENT * moments * z.owned;
-	r->buffers = z.gather + z.reduce;
-	if (job->offload.optimizer && job->job.device == DEVICE_CUDA)
-		r->buffers += zero_staged_bytes(moments + (z.masters > 0));
+	r->buffers = z.gather + z.reduce + memory_staged(job);
 }
 
 static void state_memory(const struct job *job, const struct model_shape *m, const struct layout *l, const struct share *share, bool saves,

@@ -38,6 +38,8 @@ double memory_shared(const struct memory_sizes *s, const struct stage *chunks, i
 /* Sets r->params, grads, optimizer and buffers from units: counts of each kind that the rank has. */
 void memory_state(const struct job *job, const int64_t elements[UNIT_KINDS], const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
 		  struct plan_rank *r);
+/* What the optimizer's state takes of a GPU's memory on its way, with offload.optimizer. */
+double memory_staged(const struct job *job);
 /* Of tokens, and what the backend itself takes with so many threads. */
 double memory_rest(const struct job *job, int micros, int threads);
 

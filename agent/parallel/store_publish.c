@@ -9,15 +9,12 @@ static struct philox_key key_of(const struct store *s, const struct param *p, in
 	return philox_key((uint64_t)name.k[1] << 32 | name.k[0], PHILOX_ROUND, (uint64_t)step);
 }
 
-/* Elements of masters that are away, which are rounded at once. */
-enum { STAGED_MOST = 1 << 20 };
-
 /* Rounds n masters, which may be away: then through `stage` in the kern's memory. */
 static void narrow(struct store *s, void *stored, const float *masters, int64_t n, float *stage, const struct philox_key *key, uint64_t first)
 {
 	for (int64_t i = 0, part; i < n; i += part) {
 		const float *from = masters + i;
-		part = !stage || n - i < STAGED_MOST ? n - i : STAGED_MOST;
+		part = !stage || n - i < ZERO_PUBLISHED ? n - i : ZERO_PUBLISHED;
 		if (stage) {
 			kern_put(s->kern, stage, from, (size_t)part * sizeof *stage);
 			from = stage;
@@ -85,14 +82,23 @@ static void narrow_all(struct store *s, float *stage, int64_t step)
 	}
 }
 
+/* Whether the optimizer's updates have left anything to round. */
+static bool left_over(const struct store *s)
+{
+	for (int i = 0; s->fused && i < s->n_pieces; i++)
+		if (s->stochastic && !whole_rows(&s->pieces[i]))
+			return true;
+	return !s->fused;
+}
+
 static int round_masters(struct store *s, int64_t step, struct err *e)
 {
 	float *stage = NULL;
-	if (store_masters_away(s) && (!s->fused || s->stochastic)) {
-		stage = kern_alloc(s->kern, STAGED_MOST * sizeof *stage);
+	if (store_masters_away(s) && left_over(s)) {
+		stage = kern_alloc(s->kern, ZERO_PUBLISHED * sizeof *stage);
 		if (!stage)
 			return err_set(e, ERR_NOMEM, "parameters: no memory for %zu bytes of masters on their way; lower batch.micro",
-				       STAGED_MOST * sizeof *stage);
+				       ZERO_PUBLISHED * sizeof *stage);
 	}
 	narrow_all(s, stage, step);
 	kern_free(s->kern, stage);

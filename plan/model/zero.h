@@ -48,6 +48,8 @@ enum { ZERO_BUFFERS = 2 };
  * the bytes of that. */
 enum { ZERO_STAGED = 1 << 21 };
 double zero_staged_bytes(int tensors);
+/* Elements of masters in the host's memory that are rounded at once. */
+enum { ZERO_PUBLISHED = 1 << 20 };
 
 /* Bytes that the store takes (double: sizes beyond any machine must not overflow). Masters: 0 in fp32 storage, where they are
  * the parameters; not counted with offload.optimizer. */

@@ -87,7 +87,7 @@ void eval_largest(struct eval *v, struct plan_rank *out)
 			struct plan_rank r = *state_bytes(v, k, end);
 			r.optimizer = v->job.offload.optimizer ? 0 : r.optimizer;
 			r.activations = k->activations[end];
-			r.buffers += k->shared[end] + rest;
+			r.buffers += k->shared[end] + rest + memory_staged(&v->job);
 			r.total = r.params + r.grads + r.optimizer + r.activations + r.buffers + r.snapshot;
 			r.at = (struct coords){ .tp = end ? v->layout.tp - 1 : 0, .pp = k->most[end] };
 			if (r.total > out->total)
