@@ -8,8 +8,7 @@
  * once, with a line on stderr: no test can pass over it.
  *
  * New device memory is not zero (its first MiB is all ones), freed memory is of no use. With MUSTER_EMULATE_GUARD=1 device memory can be
- * touched by what streams carry out alone: a host that reads it ends with a line. Not seen: a kernel that touches host
- * memory which is not pinned.
+ * touched by what streams carry out alone: a host that reads it ends with a line.
  */
 #ifndef MUSTER_TESTS_GPU_RUNTIME_H
 #define MUSTER_TESTS_GPU_RUNTIME_H
