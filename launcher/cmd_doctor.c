@@ -17,14 +17,15 @@ static const char help_head[] =
 	"  muster doctor [--quiet] [--json] [JOB.ini [section.key=value …]]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Looks at this host, or at every node of the allocation that this runs in, for what muster needs: a line for each thing, ok,\n"
-	"  warn or fail, what was found, and what mends it. With a job file also for what that job needs: enough sound GPUs with room\n"
-	"  for its ranks, memory, data, folders. Starts and changes nothing, and takes half a minute at most where something hangs.\n"
+	"  Looks at this host, or at every node of the allocation that this runs in, for what muster needs: a line for each\n"
+	"  thing, ok, warn or fail, what was found, and what mends it. With a job file also for what that job needs: enough\n"
+	"  sound GPUs with room for its ranks, memory, data, folders. Starts and changes nothing. Where something hangs it takes\n"
+	"  a minute at most, in an allocation three.\n"
 	"\n"
 	"OPTIONS\n"
 	"  --quiet          only what is not ok\n"
-	"  --json           for programs: the nodes, of each the findings, {level, check, object, found, remedy}, and facts: of each\n"
-	"                   GPU memory, errors, clocks, links, programs, in bytes, watts and degrees; null is not told\n"
+	"  --json           for programs: the nodes, of each the findings, {level, check, object, found, remedy}, and facts: of\n"
+	"                   each GPU memory, errors, clocks, links, programs, in bytes, watts and degrees; null is not told\n"
 	"  --report NEEDS   this node's lines in the step that asks an allocation\n"
 	"\n"
 	"EXAMPLES\n"
@@ -76,17 +77,21 @@ static int show(const struct doctor_node *nodes, int n, bool json, bool quiet)
 	return status;
 }
 
-/* Every node is asked; where that fails, this one alone is looked at. What concerns all of them stands with the first. */
-static void look(const struct needs *n, const struct hostlist *names, struct doctor_node *nodes)
+/* Every node is asked; where that fails, this one alone is looked at. What concerns all of them stands with the first. Returns how
+ * many were looked at. */
+static int look(const struct needs *n, const struct hostlist *names, struct doctor_node *nodes)
 {
 	struct err e = ERR_INIT;
 	bool asked = n->slurm && !doctor_ask(n, names, nodes, &e);
+	if (!asked)
+		nodes_self(nodes[0].name);
 	if (n->slurm && !asked) {
 		nodes[0].found.check = "nodes";
 		found_bad(&nodes[0].found, FINDING_FAIL, "nodes", "srun hostname must work in this allocation",
 			  "could not be asked: %s", e.text);
 	}
 	doctor_run(doctor_checks, n, asked ? DOCTOR_ONCE : DOCTOR_ALL, &nodes[0].found);
+	return asked ? names->n : 1;
 }
 
 static int examine(const struct needs *n, bool json, bool quiet)
@@ -102,8 +107,7 @@ static int examine(const struct needs *n, bool json, bool quiet)
 		err_set(&e, ERR_NOMEM, "no memory for %d nodes", count);
 		return command_fail(&e);
 	}
-	nodes_self(nodes[0].name);
-	look(n, &names, nodes);
+	count = look(n, &names, nodes);
 	int status = show(nodes, count, json, quiet);
 	for (int i = 0; i < count; i++) {
 		if (!status && findings_worst(&nodes[i].found) == FINDING_FAIL)
@@ -135,9 +139,7 @@ static const char *job_file(int argc, char **argv)
 int cmd_doctor(int argc, char **argv)
 {
 	bool json = false, quiet = false;
-	const char *needs = NULL;
-	const struct command_option options[] = { { "--json", &json, NULL }, { "--quiet", &quiet, NULL },
-						  { "--report", NULL, &needs }, { NULL, NULL, NULL } };
+	const struct command_option options[] = { { "--json", &json, NULL }, { "--quiet", &quiet, NULL }, { NULL, NULL, NULL } };
 	struct needs n = { .slurm = getenv("SLURM_JOB_ID") != NULL };
 	struct job job;
 	if (command_wants_help(argc, argv))

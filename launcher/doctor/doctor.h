@@ -70,10 +70,13 @@ struct needs {
 	char data[JOB_PATH];   /* data.path */
 	char interface[JOB_TEXT]; /* network.interface */
 	char trouble[480];     /* why the job cannot be planned here, or "" */
+	const struct job *given;  /* in the process that has read it: the job, and the name of */
+	const char *file;         /* its file; else NULL */
 };
-/* Of a job on the machine that it would be run on. */
+/* Of a job on the machine that it would be run on; `slurm` is set before. */
 void needs_of_job(const struct job *job, const char *file, struct needs *out);
 json_t *needs_json(const struct needs *n);
+int needs_take(const json_t *doc, struct needs *out); /* -1, and nothing taken, where it is none */
 int needs_read(const char *text, struct needs *out, struct err *e);
 
 typedef void doctor_check(const struct needs *n, struct findings *f);

@@ -12,6 +12,10 @@
 /* What a checkpoint holds of each parameter: it, its two moments, in fp32 (agent/ckpt). */
 #define SAVED_BYTES 12.0
 
+/* That planning may take; in an allocation its nodes may be asked first, in a step. */
+#define SECONDS 20.0
+#define SECONDS_OF_NODES 60.0
+
 /* The fullest node's figures. */
 static int of_plan(const struct plan *p, int nodes, const struct job *job, struct needs *out, struct err *e)
 {
@@ -64,15 +68,32 @@ static int plan_of(const struct job *given, struct needs *out, struct err *e)
 	return rc;
 }
 
+/* As a check does, in a process of its own: a driver that hangs or crashes does not take the doctor with it. */
+static void plan_here(const struct needs *n, struct findings *f)
+{
+	struct needs out = *n;
+	struct err e = ERR_INIT;
+	if (plan_of(n->given, &out, &e) || job_check_run(n->given, n->file, &e))
+		snprintf(out.trouble, sizeof out.trouble, "%.*s", (int)sizeof out.trouble - 1, e.text);
+	found_facts(f, needs_json(&out));
+}
+
 void needs_of_job(const struct job *job, const char *file, struct needs *out)
 {
-	struct err e = ERR_INIT;
+	const struct check plan[] = { { "plan", out->slurm ? SECONDS_OF_NODES : SECONDS, false, NULL, plan_here },
+				      { NULL, 0, false, NULL, NULL } };
+	struct findings f = { .rows = NULL };
 	out->job = true;
 	out->cuda = job->job.device == DEVICE_CUDA;
 	snprintf(out->run_dir, sizeof out->run_dir, "%s", job->job.run_dir);
 	snprintf(out->ckpt_dir, sizeof out->ckpt_dir, "%s", job->checkpoint.dir);
 	snprintf(out->data, sizeof out->data, "%s", job->data.path);
 	snprintf(out->interface, sizeof out->interface, "%s", job->network.interface);
-	if (plan_of(job, out, &e) || job_check_run(job, file, &e))
-		snprintf(out->trouble, sizeof out->trouble, "%.*s", (int)sizeof out->trouble - 1, e.text);
+	out->given = job;
+	out->file = file;
+	doctor_run(plan, out, DOCTOR_ALL, &f);
+	if (needs_take(json_object_get(f.facts, plan->name), out))
+		snprintf(out->trouble, sizeof out->trouble, "planning it failed: %s; see what is said of the driver, or of Slurm",
+			 f.n ? f.rows[0].found : "no answer");
+	findings_fini(&f);
 }

@@ -71,11 +71,11 @@ static void start(struct running *r, const struct check *c, const struct needs *
 
 static void hear(struct running *r)
 {
-	char *to = buf_room(&r->answer, 65536);
-	ssize_t got = to && r->answer.len < ANSWER_MOST ? read(r->fd, to, 65536) : -1;
+	char *to = r->answer.len < ANSWER_MOST ? buf_room(&r->answer, 65536) : NULL;
+	ssize_t got = to ? read(r->fd, to, 65536) : 0;
 	if (got > 0) {
 		r->answer.len += (size_t)got;
-	} else if (got == 0 || errno != EINTR) {
+	} else if (!got || errno != EINTR) {
 		close(r->fd);
 		r->fd = -1;
 	}

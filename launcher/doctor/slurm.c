@@ -16,16 +16,18 @@ static int run(const char *const *words, struct buf *out, struct err *e)
 	return child_run(&c, SECONDS, out, e);
 }
 
+static const char conf[] = "systemctl status slurmctld on the controller; SLURM_CONF must name this cluster's slurm.conf";
+
+/* A line each, "Slurmctld(primary) at c1 is UP": one of them is enough. */
 static void check_controller(struct findings *f)
 {
 	static const char *const ping[] = { "scontrol", "ping", NULL };
 	struct buf out = BUF_INIT;
 	struct err e = ERR_INIT;
 	int rc = run(ping, &out, &e);
-	char *text = (char *)buf_str(&out);
-	if (rc || strstr(text, "DOWN"))
-		found_bad(f, FINDING_FAIL, "slurmctld", "systemctl status slurmctld on the controller; SLURM_CONF must name this "
-			  "cluster's slurm.conf", "%s", rc ? e.text : strtok(text, "\n"));
+	const char *text = buf_str(&out), *up = strstr(text, " is UP"), *down = strstr(text, " is DOWN");
+	if (rc || down)
+		found_bad(f, !rc && up ? FINDING_WARN : FINDING_FAIL, "slurmctld", conf, "%s", rc ? e.text : text);
 	else
 		found_ok(f, "slurmctld", "%.*s", (int)strcspn(text, "\n"), text);
 	buf_fini(&out);
@@ -68,8 +70,9 @@ void check_slurm(const struct needs *n, struct findings *f)
 	} else if (rc && !n->slurm && strstr(e.text, "configuration source")) {
 		found_ok(f, "Slurm", "installed, and this host belongs to no cluster; runs stay on it");
 	} else if (rc) {
-		found_bad(f, n->slurm ? FINDING_FAIL : FINDING_WARN, "Slurm",
-			  "install Slurm's commands (slurm-client) where muster runs, of the cluster's version", "%s", e.text);
+		found_bad(f, n->slurm ? FINDING_FAIL : FINDING_WARN, "Slurm", e.code == ERR_NOTFOUND ?
+			  "install Slurm's commands (slurm-client) where muster runs, of the cluster's version" : conf, "%s",
+			  e.text);
 	} else {
 		found_ok(f, "Slurm", "%.*s%s", (int)strcspn(text, "\n"), text, n->slurm ? "" : "; this is no allocation");
 		check_controller(f);

@@ -68,6 +68,8 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	[[ $status -eq 3 && $(said) == *"fail gpus ended by signal 11"* ]]
 	doctor_as dgx-h100,init --quiet
 	[[ $status -eq 0 && $(said) == *"warn GPUs NVIDIA driver: start"* ]]
+	doctor_as dgx-h100,stuck --quiet "$tiny" job.device=cuda
+	[[ $status -eq 3 && $(said) == *"fail gpus no answer within 15 s"* && $(said) == *"fail job planning it failed: no answer within 20 s"* ]]
 	for trouble in wild endless rude mute; do
 		doctor_as dgx-h100,$trouble --json
 		python3 -m json.tool <<<"$output" >/dev/null
@@ -126,6 +128,8 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	[[ $status -eq 2 && $output == *"which job file?"* ]]
 	run "$MUSTER" doctor /no/such.ini
 	[[ $status -eq 2 && $output == *"/no/such.ini"* ]]
+	run "$MUSTER" doctor "$tiny" --report x
+	[[ $status -eq 2 && $output == *'"--report" is no option'* ]]
 	run "$MUSTER" doctor --report '{"rubbish":1}'
 	[[ $status -eq 2 && $output == *"--report"* ]]
 	run "$MUSTER" doctor --help

@@ -8,6 +8,7 @@
  *     clique=N     the clique of a machine with a fabric
  *     cut          peer access is refused everywhere
  *     init, count  that call fails
+ *     stuck        the library is started and never returns
  *     many         4294967295 GPUs
  *     none         no GPU
  *     endless      names without a NUL
@@ -185,6 +186,8 @@ int nvmlSystemGetProcessName(unsigned pid, char *text, unsigned size);
 
 int nvmlInit_v2(void)
 {
+	if (word("stuck"))
+		pause();
 	return word("init") ? UNKNOWN : SUCCESS;
 }
 

@@ -137,12 +137,14 @@ static void needs_survive_a_command_line(void **state)
 			   .checkpoint = 3e11 }, back;
 	strcpy(n.run_dir, "/a b/\"c\"");
 	strcpy(n.data, "0.7 A 0.3 B");
+	strcpy(n.trouble, "too little");
 	json_t *doc = needs_json(&n);
 	char *text = json_dumps(doc, JSON_COMPACT);
 	json_decref(doc);
 	assert_int_equal(needs_read(text, &back, NULL), 0);
 	assert_string_equal(back.run_dir, n.run_dir);
 	assert_string_equal(back.data, n.data);
+	assert_string_equal(back.trouble, n.trouble);
 	assert_true(back.job && back.cuda && back.slurm && back.ranks == 8 && back.memory == 24e9 && back.checkpoint == 3e11);
 	free(text);
 	static const char *const bad[] = { "", "{", "[]", "{\"job\":true}", "7" };
