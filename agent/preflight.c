@@ -31,11 +31,21 @@ static void take(void *arg, enum gpu_level level, const char *found, const char 
 	}
 }
 
+/* One that is lost may not tell its address. */
+static const struct gpu_state *lost(const struct gpu_states *s)
+{
+	for (int i = 0; i < s->n; i++)
+		if (*s->gpus[i].trouble && !*s->gpus[i].bus)
+			return &s->gpus[i];
+	return NULL;
+}
+
 /* By its address, as Slurm may show an agent its own GPU alone; else by its number, and agents that outnumber them share. */
 static const struct gpu_state *mine(const struct preflight *p, const struct gpu_states *s)
 {
+	const struct gpu_state *g = *p->bus ? gpu_state_at(s, p->bus) : NULL;
 	if (*p->bus)
-		return gpu_state_at(s, p->bus);
+		return g ? g : lost(s);
 	return p->device >= 0 && s->n ? &s->gpus[p->device % s->n] : NULL;
 }
 

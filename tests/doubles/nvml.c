@@ -3,6 +3,7 @@
  *
  * NVML_DOUBLE (or NVML_DOUBLE_<node>, under Slurm) is MACHINE[,WORD…]. Words:
  *     lost=I       GPU I is there and does not answer
+ *     falls=I      … and does not answer, though its name and address are told
  *     weak=I-J     one NVLink between them is down at both ends
  *     one-end=I-J  … at one end
  *     clique=N     the clique of a machine with a fabric
@@ -19,7 +20,7 @@
  *     hang, crash  the driver's version is asked for and never comes; the process ends by SIGSEGV
  *     uncorrected=I, remap-pending=I, remap-failed=I, retired=I, retire-pending=I, ecc-off=I, ecc-next=I
  *     brake=I, hot=I, slowdown=I, capped=I, narrow=I, recover=I, link-down=I, no-links, prohibited=I, no-persistence
- *     busy=I       a program of somebody holds 20 GiB
+ *     busy=I       a program of somebody holds 20 GiB; crowd=I: a hundred programs
  *     full=I       1 GiB is free
  *     mig=I        two instances; mig-empty=I: none
  *     mig-next=I   MIG after a reset
@@ -244,6 +245,8 @@ int nvmlDeviceGetUUID(struct nvml_device *d, char *text, unsigned size)
 
 int nvmlDeviceGetMemoryInfo(struct nvml_device *d, struct memory *out)
 {
+	if (about("falls", d))
+		return LOST;
 	out->total = (unsigned long long)(machine()->gib * 1024 * 1024 * 1024) / (d->part ? 4 : 1);
 	out->free = about("full", d) ? GIB : out->total - (about("busy", d) ? 21 : 1) * GIB;
 	out->used = out->total - out->free;
@@ -388,7 +391,8 @@ SAYS(nvmlDeviceGetMemoryInfo_v2, struct memory_v2 *out)
 	struct memory m;
 	if (out->version != (sizeof *out | 2u << 24))
 		return INVALID;
-	nvmlDeviceGetMemoryInfo(d, &m);
+	if (nvmlDeviceGetMemoryInfo(d, &m))
+		return LOST;
 	out->total = m.total;
 	out->reserved = GIB / 2;
 	out->free = m.free;
@@ -538,8 +542,8 @@ SAYS(nvmlDeviceGetMigDeviceHandleByIndex, unsigned index, struct nvml_device **o
 SAYS(nvmlDeviceGetComputeRunningProcesses_v3, unsigned *n, struct process *out)
 {
 	unsigned room = *n;
-	*n = (unsigned)about("busy", d);
-	if (*n && room)
-		*out = (struct process){ .pid = 4711, .bytes = 20 * GIB, .instance = 0xffffffffu, .compute_instance = 0xffffffffu };
+	*n = about("busy", d) ? 1 : about("crowd", d) ? 100 : 0;
+	for (unsigned i = 0; i < *n && *n <= room; i++)
+		out[i] = (struct process){ .pid = 4711 + i, .bytes = 20 * GIB / *n, .instance = 0xffffffffu, .compute_instance = 0xffffffffu };
 	return *n > room ? 7 : told();
 }

@@ -7,6 +7,7 @@
 #include "topo/discover/gpu_state.h"
 
 #include "base/human.h"
+#include "topo/discover/nvml_api.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +44,7 @@ static bool uncorrected_pending(const struct gpu_state *g, char out[TEXT])
 static bool prohibited(const struct gpu_state *g, char out[TEXT])
 {
 	snprintf(out, TEXT, "compute mode \"prohibited\": no program may use it");
-	return g->compute == 2;
+	return g->compute == NVML_COMPUTE_PROHIBITED;
 }
 
 static bool parted_without(const struct gpu_state *g, char out[TEXT])

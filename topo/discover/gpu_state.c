@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PROCESSES_ROOM = 512 }; /* the library tells all of them or none */
+
 typedef nvml_code_t one_figure(nvml_device_t, unsigned *);
 
 /* -1 where it is not told, or beyond what is believed. */
@@ -37,19 +39,24 @@ static void text_of(nvml_code_t (*call)(nvml_device_t, char *, unsigned), nvml_d
 	machine_text(out, size, text);
 }
 
-static void read_memory(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
+static nvml_code_t read_memory(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
 {
 	struct nvml_memory plain = { 0 };
 	struct nvml_memory_v2 whole = { .version = NVML_VERSION(struct nvml_memory_v2, 2) };
+	nvml_code_t code;
 	g->memory = g->memory_free = g->memory_reserved = -1;
 	if (a->memory_v2 && a->memory_v2(d, &whole) == NVML_OK) {
 		g->memory = (double)whole.total;
 		g->memory_free = (double)whole.free;
 		g->memory_reserved = (double)whole.reserved;
-	} else if (a->memory(d, &plain) == NVML_OK) {
+		return NVML_OK;
+	}
+	code = a->memory(d, &plain);
+	if (code == NVML_OK) {
 		g->memory = (double)plain.total;
 		g->memory_free = (double)plain.free;
 	}
+	return code;
 }
 
 static int64_t ecc_count(const struct nvml_api *a, nvml_device_t d, nvml_error_t error, nvml_span_t span)
@@ -151,13 +158,13 @@ static void read_condition(const struct nvml_api *a, nvml_device_t d, struct gpu
 
 static void read_processes(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
 {
-	struct nvml_process list[GPU_PROCESSES_MOST];
-	unsigned n = GPU_PROCESSES_MOST;
+	struct nvml_process list[PROCESSES_ROOM];
+	unsigned n = PROCESSES_ROOM;
 	g->n_processes = -1;
-	if (!a->processes || a->processes(d, &n, list) != NVML_OK || n > GPU_PROCESSES_MOST)
+	if (!a->processes || a->processes(d, &n, list) != NVML_OK || n > PROCESSES_ROOM)
 		return;
-	g->n_processes = (int)n;
-	for (unsigned i = 0; i < n; i++) {
+	g->n_processes = n < GPU_PROCESSES_MOST ? (int)n : GPU_PROCESSES_MOST;
+	for (int i = 0; i < g->n_processes; i++) {
 		char name[256] = "";
 		struct gpu_process *p = &g->processes[i];
 		p->pid = (int)list[i].pid;
@@ -170,58 +177,107 @@ static void read_processes(const struct nvml_api *a, nvml_device_t d, struct gpu
 	}
 }
 
+static void in_trouble(const struct nvml_api *a, nvml_code_t code, struct gpu_state *g)
+{
+	struct err why = ERR_INIT;
+	char what[32];
+	snprintf(what, sizeof what, "GPU %d", g->index);
+	nvml_failed(a, what, code, &why);
+	snprintf(g->trouble, sizeof g->trouble, "%.*s", (int)sizeof g->trouble - 1, why.text);
+}
+
 static void read_gpu(const struct nvml_api *a, unsigned index, nvml_device_t *d, struct gpu_state *g)
 {
 	struct nvml_pci pci = { .domain = 0 };
-	struct err why = ERR_INIT;
-	char what[32];
 	g->index = (int)index;
 	g->mig = g->mig_next = g->n_processes = -1;
-	snprintf(what, sizeof what, "GPU %u", index);
 	nvml_code_t code = a->handle(index, d);
 	if (code == NVML_OK)
 		code = a->pci(*d, &pci);
 	if (code != NVML_OK) {
-		nvml_failed(a, what, code, &why);
-		snprintf(g->trouble, sizeof g->trouble, "%.*s", (int)sizeof g->trouble - 1, why.text);
+		in_trouble(a, code, g);
 		return;
 	}
 	nvml_bus(&pci, g->bus);
 	text_of(a->name, *d, g->name, sizeof g->name);
 	text_of(a->uuid, *d, g->uuid, sizeof g->uuid);
-	read_memory(a, *d, g);
+	/* What is above may be told from memory of a GPU that has fallen off its bus since; this asks it. */
+	code = read_memory(a, *d, g);
+	if (code != NVML_OK && code != NVML_NOT_SUPPORTED && code != NVML_NOT_PERMITTED) {
+		in_trouble(a, code, g);
+		return;
+	}
 	read_errors(a, *d, g);
 	read_links(a, *d, g);
 	read_condition(a, *d, g);
 	read_processes(a, *d, g);
 }
 
+/* Its instance number `place`, from 0 on, of those that are there. */
+static bool instance_at(const struct nvml_api *a, nvml_device_t d, int place, nvml_device_t *out)
+{
+	unsigned most = 0;
+	if (!a->mig_most || !a->mig_handle || a->mig_most(d, &most) != NVML_OK)
+		return false;
+	for (unsigned i = 0; i < most; i++)
+		if (a->mig_handle(d, i, out) == NVML_OK && !place--)
+			return true;
+	return false;
+}
+
 /* Its instances, of which the names are for visible_pick. */
 static int read_parts(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g, struct nvml_instance *parts)
 {
-	unsigned now = 0, next = 0, most = 0;
-	int n = 0;
+	unsigned now = 0, next = 0;
+	nvml_device_t part;
 	if (*g->trouble || !a->mig || a->mig(d, &now, &next) != NVML_OK)
 		return 0;
 	g->mig = now == NVML_ON;
 	g->mig_next = next == NVML_ON;
-	if (!g->mig || !a->mig_most || !a->mig_handle || a->mig_most(d, &most) != NVML_OK)
-		return 0;
-	for (unsigned i = 0; i < most && n < NVML_INSTANCES_MOST; i++) {
-		nvml_device_t part;
-		if (a->mig_handle(d, i, &part) != NVML_OK)
-			continue;
-		text_of(a->uuid, part, parts[n].uuid, sizeof parts[n].uuid);
-		n++;
+	while (g->mig && g->instances < NVML_INSTANCES_MOST && instance_at(a, d, g->instances, &part)) {
+		text_of(a->uuid, part, parts[g->instances].uuid, sizeof parts->uuid);
+		g->instances++;
 	}
-	g->instances = n;
-	return n;
+	return g->instances;
+}
+
+/* Those that a process sees; of an instance the memory is its own. */
+static void choose(const struct nvml_api *a, const nvml_device_t *devices, const char *visible, const struct gpu_id *ids,
+		   const struct gpu_state *all, int n, struct gpu_states *s)
+{
+	int picked[NVML_GPUS_MOST], part[NVML_GPUS_MOST];
+	s->n = visible_pick(visible, ids, n, picked, part);
+	s->hidden = n - s->n;
+	for (int i = 0; i < s->n; i++) {
+		nvml_device_t d;
+		s->gpus[i] = all[picked[i]];
+		if (part[i] >= 0 && instance_at(a, devices[picked[i]], part[i], &d))
+			read_memory(a, d, &s->gpus[i]);
+	}
+}
+
+static int read_some(const struct nvml_api *a, const char *visible, int n, struct gpu_states *s, struct err *e)
+{
+	struct gpu_id ids[NVML_GPUS_MOST];
+	nvml_device_t devices[NVML_GPUS_MOST] = { NULL };
+	struct nvml_instance (*parts)[NVML_INSTANCES_MOST] = calloc((size_t)n, sizeof *parts);
+	struct gpu_state *all = calloc((size_t)n, sizeof *all);
+	s->gpus = calloc((size_t)n, sizeof *s->gpus);
+	int rc = parts && all && s->gpus ? 0 : err_set(e, ERR_NOMEM, "NVIDIA driver: no memory for %d GPUs", n);
+	for (int i = 0; !rc && i < n; i++) {
+		read_gpu(a, (unsigned)i, &devices[i], &all[i]);
+		ids[i] = (struct gpu_id){ .index = i, .uuid = all[i].uuid, .instances = parts[i],
+					  .n_instances = read_parts(a, devices[i], &all[i], parts[i]) };
+	}
+	if (!rc)
+		choose(a, devices, visible, ids, all, n, s);
+	free(parts);
+	free(all);
+	return rc;
 }
 
 static int read_all(const struct nvml_api *a, const char *visible, struct gpu_states *s, struct err *e)
 {
-	struct gpu_id ids[NVML_GPUS_MOST];
-	int picked[NVML_GPUS_MOST], part[NVML_GPUS_MOST];
 	unsigned n = 0;
 	nvml_code_t code = a->count(&n);
 	if (code != NVML_OK)
@@ -231,27 +287,7 @@ static int read_all(const struct nvml_api *a, const char *visible, struct gpu_st
 	if (n > NVML_GPUS_MOST)
 		return err_set(e, ERR_UNSUPPORTED, "NVIDIA driver: names %u GPUs, more than the %d that muster takes", n,
 			       NVML_GPUS_MOST);
-	struct nvml_instance (*parts)[NVML_INSTANCES_MOST] = calloc(n, sizeof *parts);
-	struct gpu_state *all = calloc(n, sizeof *all);
-	s->gpus = calloc(n, sizeof *s->gpus);
-	if (!parts || !all || !s->gpus) {
-		free(parts);
-		free(all);
-		return err_set(e, ERR_NOMEM, "NVIDIA driver: no memory for %u GPUs", n);
-	}
-	for (unsigned i = 0; i < n; i++) {
-		nvml_device_t d = NULL;
-		read_gpu(a, i, &d, &all[i]);
-		ids[i] = (struct gpu_id){ .index = (int)i, .uuid = all[i].uuid, .instances = parts[i],
-					  .n_instances = read_parts(a, d, &all[i], parts[i]) };
-	}
-	s->n = visible_pick(visible, ids, (int)n, picked, part);
-	s->hidden = (int)n - s->n;
-	for (int i = 0; i < s->n; i++)
-		s->gpus[i] = all[picked[i]];
-	free(parts);
-	free(all);
-	return 0;
+	return read_some(a, visible, (int)n, s, e);
 }
 
 int gpu_states_read(const char *library, const char *visible, struct gpu_states *out, struct err *e)

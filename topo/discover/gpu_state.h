@@ -27,9 +27,9 @@ struct gpu_process {
 
 struct gpu_state {
 	int index;                /* by PCI address */
-	char trouble[200];        /* why it does not answer; nothing below is told then. "": it does */
+	char trouble[200];        /* why it does not answer; below only its name, UUID and address may be told then. "": it does */
 	char name[TOPO_NAME], uuid[96], bus[16];
-	double memory, memory_free, memory_reserved; /* bytes; -1 */
+	double memory, memory_free, memory_reserved; /* bytes; -1. Of the instance, where a process sees one */
 	int pcie, pcie_width, pcie_most, pcie_width_most; /* generations and lanes, now and at most; 0 */
 	int links, links_up;      /* NVLinks */
 	char links_down[48];      /* their numbers, "3,7" */
@@ -44,11 +44,11 @@ struct gpu_state {
 	int temperature, temperature_slow; /* °C, now and where it slows down; -1 */
 	double power, power_limit, power_default; /* W; -1 */
 	int persistence;          /* 0, 1; -1 */
-	int compute;              /* nvmlComputeMode_t: 0 shared, 2 prohibited, 3 one process; -1 */
+	int compute;              /* nvml_mode_t: 0 shared, 2 prohibited, 3 one process; -1 */
 	int mig, mig_next;        /* 0, 1; -1 */
 	int instances;
 	struct gpu_process processes[GPU_PROCESSES_MOST]; /* that have contexts on it; in a container, only those that it sees */
-	int n_processes;          /* -1 */
+	int n_processes;          /* the first ones, where there are more; -1 */
 };
 
 struct gpu_states {

@@ -17,11 +17,20 @@ static const struct symbol {
 };
 enum { SYMBOLS = sizeof symbols / sizeof *symbols };
 
+/* Where it is there and broken, as an image may have it that was made without its GPUs, that is no host without a driver. */
+static int not_loaded(const char *library, const char *why, struct err *e)
+{
+	size_t len = strlen(library);
+	if (!why || (!strncmp(why, library, len) && strstr(why + len, "No such file")))
+		return err_set(e, ERR_NOTFOUND, "%s: not on this host, so there is no driver for NVIDIA GPUs here", library);
+	return err_set(e, ERR_UNSUPPORTED, "NVIDIA driver: its library cannot be loaded: %.300s", why);
+}
+
 static int load(const char *library, struct nvml_api *a, struct err *e)
 {
 	*a = (struct nvml_api){ .library = dlopen(library, RTLD_NOW | RTLD_LOCAL) };
 	if (!a->library)
-		return err_set(e, ERR_NOTFOUND, "%s: not on this host, so there is no driver for NVIDIA GPUs here", library);
+		return not_loaded(library, dlerror(), e);
 	for (int i = 0; i < SYMBOLS; i++) {
 		void *f = dlsym(a->library, symbols[i].name);
 		memcpy((char *)a + symbols[i].offset, &f, sizeof f);

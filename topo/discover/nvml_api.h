@@ -17,7 +17,7 @@ typedef struct nvml_device *nvml_device_t;
 typedef unsigned nvml_code_t, nvml_state_t, nvml_peer_t, nvml_p2p_index_t, nvml_p2p_t, nvml_error_t, nvml_span_t, nvml_cause_t,
 	nvml_counter_t, nvml_mode_t, nvml_sensor_t, nvml_threshold_t;
 
-enum { NVML_OK = 0, NVML_NOT_PERMITTED = 4, NVML_NOT_ENOUGH_ROOM = 7, NVML_GPU_LOST = 15 };
+enum { NVML_OK = 0, NVML_NOT_SUPPORTED = 3, NVML_NOT_PERMITTED = 4, NVML_NOT_ENOUGH_ROOM = 7 };
 enum { NVML_OFF = 0, NVML_ON = 1 };
 enum { NVML_PEER_GPU = 0, NVML_PEER_SWITCH = 2 };
 enum { NVML_P2P_READ = 0, NVML_P2P_FINE = 0, NVML_P2P_UNTOLD = 6 };
@@ -26,11 +26,10 @@ enum { NVML_CORRECTED = 0, NVML_UNCORRECTED = 1 };              /* nvml_error_t 
 enum { NVML_SINCE_LOAD = 0, NVML_EVER = 1 };                    /* nvml_span_t */
 enum { NVML_RETIRED_SINGLE = 0, NVML_RETIRED_DOUBLE = 1 };      /* nvml_cause_t */
 enum { NVML_REPLAYS = 0, NVML_RECOVERIES = 1, NVML_CRC_FLITS = 2, NVML_CRC_DATA = 3 }; /* nvml_counter_t */
-enum { NVML_COMPUTE_SHARED = 0, NVML_COMPUTE_PROHIBITED = 2, NVML_COMPUTE_ALONE = 3 }; /* nvml_mode_t */
+enum { NVML_COMPUTE_PROHIBITED = 2 };                           /* nvml_mode_t */
 enum { NVML_TEMPERATURE = 0, NVML_SLOWDOWN_AT = 1 };            /* nvml_sensor_t, nvml_threshold_t */
 /* Bits of the reasons for lower clocks. */
-enum { NVML_SLOW_IDLE = 0x1, NVML_SLOW_SET = 0x2, NVML_SLOW_POWER_CAP = 0x4, NVML_SLOW_HARDWARE = 0x8, NVML_SLOW_SW_THERMAL = 0x20,
-       NVML_SLOW_HW_THERMAL = 0x40,
+enum { NVML_SLOW_POWER_CAP = 0x4, NVML_SLOW_HARDWARE = 0x8, NVML_SLOW_SW_THERMAL = 0x20, NVML_SLOW_HW_THERMAL = 0x40,
        NVML_SLOW_POWER_BRAKE = 0x80 };
 /* Versions of NVLink as nvmlDeviceGetNvLinkVersion numbers them: 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0, 6.0. */
 enum { NVML_NVLINKS = 9 };

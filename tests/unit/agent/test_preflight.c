@@ -66,6 +66,9 @@ static void a_gpu_that_cannot_be_trained_on_is_refused_by_name(void **state)
 		const char *says[3];
 	} rows[] = {
 		{ "dgx-h100,lost=3", NULL, "", 3, 1, ERR_UNSUPPORTED, { "n7: device 3, GPU3: ", "GPU is lost", "reset GPU 3" } },
+		{ "dgx-h100,lost=3", NULL, "0000:3b:00.0", 3, 1, ERR_UNSUPPORTED, { "GPU3: ", "GPU is lost", "reset GPU 3" } },
+		{ "dgx-h100,falls=3", NULL, "0000:3b:00.0", 3, 1, ERR_UNSUPPORTED,
+		  { "GPU3 (0000:3b:00.0): ", "GPU is lost", "reset GPU 3" } },
 		{ "dgx-h100,remap-failed=3", NULL, "0000:3b:00.0", 3, 1, ERR_UNSUPPORTED,
 		  { "GPU3 (0000:3b:00.0): ", "could not be remapped", "exchanged" } },
 		{ "dgx-h100,remap-pending=3,uncorrected=3", NULL, "", 3, 1, ERR_UNSUPPORTED,

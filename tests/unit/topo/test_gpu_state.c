@@ -95,6 +95,7 @@ static void each_fault_is_found_at_its_gpu_alone(void **state)
 		const char *says;
 	} rows[] = {
 		{ "dgx-h100,lost=3", 1, "GPU is lost" },
+		{ "dgx-h100,falls=3", 1, "GPU is lost" },
 		{ "dgx-h100,remap-failed=3", 1, "could not be remapped" },
 		{ "dgx-h100,remap-pending=3", 0, "waits for a reset" },
 		{ "dgx-h100,remap-pending=3,uncorrected=3", 1, "3 uncorrected memory errors, and the memory is used" },
@@ -141,6 +142,9 @@ static void links_processes_and_visibility_are_told(void **state)
 	assert_int_equal(s.gpus[2].processes[0].pid, 4711);
 	assert_string_equal(s.gpus[2].processes[0].name, "somebody1");
 	gpu_states_free(&s);
+	assert_int_equal(reads("dgx-h100,crowd=1", &s), 0);
+	assert_int_equal(s.gpus[1].n_processes, GPU_PROCESSES_MOST);
+	gpu_states_free(&s);
 	setenv("NVML_DOUBLE", "dgx-h100,lost=3", 1);
 	assert_int_equal(gpu_states_read(library, "5,3", &s, NULL), 0);
 	assert_true(s.n == 2 && s.hidden == 6 && s.gpus[0].index == 5 && s.gpus[1].index == 3 && *s.gpus[1].trouble);
@@ -148,6 +152,25 @@ static void links_processes_and_visibility_are_told(void **state)
 	assert_int_equal(gpu_states_read(library, "", &s, NULL), 0);
 	assert_true(s.n == 0 && s.hidden == 8);
 	gpu_states_free(&s);
+}
+
+static void memory_of_an_instance_is_its_own(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *visible;
+		int n, at;
+	} rows[] = { { NULL, 8, 3 }, { "MIG-d2000000-0000", 1, 0 }, { "2,MIG-d1000000-0000", 2, 1 } };
+	setenv("NVML_DOUBLE", "dgx-h100,mig=3", 1);
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct gpu_states s;
+		assert_int_equal(gpu_states_read(library, rows[i].visible, &s, NULL), 0);
+		assert_int_equal(s.n, rows[i].n);
+		for (int k = 0; k < s.n; k++)
+			assert_true((s.gpus[k].memory < 20 * (double)(1 << 30)) == (k == rows[i].at));
+		assert_true(s.gpus[rows[i].at].memory_free < s.gpus[rows[i].at].memory);
+		gpu_states_free(&s);
+	}
 }
 
 static void drivers_that_fail_or_lie_do_no_harm(void **state)
@@ -160,6 +183,9 @@ static void drivers_that_fail_or_lie_do_no_harm(void **state)
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	assert_int_equal(gpu_states_read("libno-such.so.1", NULL, &s, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
+	/* There, and none. */
+	assert_int_equal(gpu_states_read("/etc/hostname", NULL, &s, &e), -1);
+	assert_int_equal(e.code, ERR_UNSUPPORTED);
 	setenv("NVML_DOUBLE", "dgx-h100,init", 1);
 	assert_int_equal(gpu_states_read(library, NULL, &s, &e), -1);
 	assert_int_equal(e.code, ERR_UNSUPPORTED);
@@ -177,6 +203,7 @@ int main(void)
 		cmocka_unit_test(sound_gpus_have_no_findings),
 		cmocka_unit_test(each_fault_is_found_at_its_gpu_alone),
 		cmocka_unit_test(links_processes_and_visibility_are_told),
+		cmocka_unit_test(memory_of_an_instance_is_its_own),
 		cmocka_unit_test(drivers_that_fail_or_lie_do_no_harm),
 	};
 	return cmocka_run_group_tests(tests, find_double, NULL);
