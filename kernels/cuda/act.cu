@@ -94,7 +94,8 @@ template <class T, int V> __global__ void __launch_bounds__(TILE) swiglu_fwd_ker
 		}
 }
 
-template <class T, int V> __global__ void __launch_bounds__(TILE) swiglu_bwd_kernel(T *dgu, const T *dy, const T *gu, struct tile tile)
+template <class T, int V> __global__ void __launch_bounds__(TILE)
+swiglu_bwd_kernel(T *dgu, const T *dy, const T *gu, struct tile tile)
 {
 	const int64_t row = tile_row(tile), f = tile.packs * V;
 	float gate[TILE_TURNS][V], up[TILE_TURNS][V], d[TILE_TURNS][V];
@@ -150,7 +151,8 @@ template <class T> static void swiglu_fwd(struct kern *k, void *yv, const void *
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(y, f) && pack_fits(gu, f);
 	struct tile tile = tile_over(n, packs ? f / v : f);
-	launch(k, "swiglu_fwd", packs ? swiglu_fwd_kernel<T, v> : swiglu_fwd_kernel<T, 1>, tile_blocks(&tile), TILE, 0, y, gu, tile);
+	launch(k, "swiglu_fwd", packs ? swiglu_fwd_kernel<T, v> : swiglu_fwd_kernel<T, 1>, tile_blocks(&tile), TILE, 0, y, gu,
+	       tile);
 }
 
 template <class T> static void swiglu_bwd(struct kern *k, void *dguv, const void *dyv, const void *guv, int64_t n, int64_t f)
@@ -160,7 +162,8 @@ template <class T> static void swiglu_bwd(struct kern *k, void *dguv, const void
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(dgu, f) && pack_fits(dy, f) && pack_fits(gu, f);
 	struct tile tile = tile_over(n, packs ? f / v : f);
-	launch(k, "swiglu_bwd", packs ? swiglu_bwd_kernel<T, v> : swiglu_bwd_kernel<T, 1>, tile_blocks(&tile), TILE, 0, dgu, dy, gu, tile);
+	launch(k, "swiglu_bwd", packs ? swiglu_bwd_kernel<T, v> : swiglu_bwd_kernel<T, 1>, tile_blocks(&tile), TILE, 0, dgu, dy, gu,
+	       tile);
 }
 
 template <class T> static void fill(struct ops *o)

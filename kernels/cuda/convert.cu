@@ -76,14 +76,16 @@ narrow_kernel(T *y, const float *x, int64_t count, struct philox_key key, uint64
 	}
 }
 
-template <class T, int V> static void narrow_by(struct kern *k, T *y, const float *x, int64_t count, const struct philox_key *key, uint64_t first)
+template <class T, int V> static void narrow_by(struct kern *k, T *y, const float *x, int64_t count, const struct philox_key *key,
+						uint64_t first)
 {
 	const struct philox_key none = {};
 	launch(k, "narrow", key ? narrow_kernel<T, V, true> : narrow_kernel<T, V, false>, flat_blocks(count, V), FLAT, 0,
 	       y, x, count, key ? *key : none, first);
 }
 
-template <class T> static void narrow(struct kern *k, void *yv, const float *x, int64_t count, const struct philox_key *key, uint64_t first)
+template <class T> static void narrow(struct kern *k, void *yv, const float *x, int64_t count, const struct philox_key *key,
+				      uint64_t first)
 {
 	T *y = (T *)yv;
 	if (sizeof(T) == sizeof(float))

@@ -12,7 +12,8 @@
 #include "kernels/cuda/tile.cuh"
 
 template <class T, int V> __global__ void __launch_bounds__(TILE)
-embed_fwd_kernel(T *y, const int32_t *tokens, const int32_t *positions, const T *wte, const T *wpe, struct tile tile, int32_t lo, int32_t hi)
+embed_fwd_kernel(T *y, const int32_t *tokens, const int32_t *positions, const T *wte, const T *wpe, struct tile tile, int32_t lo,
+		 int32_t hi)
 {
 	const int64_t row = tile_row(tile), c = tile.packs * V;
 	float a[TILE_TURNS][V], b[TILE_TURNS][V];
@@ -40,8 +41,8 @@ embed_fwd_kernel(T *y, const int32_t *tokens, const int32_t *positions, const T 
 		}
 }
 
-template <class T> static void embed_fwd(struct kern *k, void *yv, const int32_t *tokens, const int32_t *positions, const void *wtev,
-					 const void *wpev, int64_t n, int64_t c, int32_t lo, int32_t hi)
+template <class T> static void embed_fwd(struct kern *k, void *yv, const int32_t *tokens, const int32_t *positions,
+					 const void *wtev, const void *wpev, int64_t n, int64_t c, int32_t lo, int32_t hi)
 {
 	T *y = (T *)yv;
 	const T *wte = (const T *)wtev, *wpe = (const T *)wpev;
@@ -215,14 +216,16 @@ join_kernel(float *dw, const float *parts, struct sorted in, int64_t pieces, int
 }
 
 /* Of at most as many tokens as the scratch has room for. */
-template <class T> static void add_ids(struct kern *k, float *dw, const T *dy, const int32_t *ids, int64_t n, int64_t c, int32_t lo, int32_t hi)
+template <class T> static void add_ids(struct kern *k, float *dw, const T *dy, const int32_t *ids, int64_t n, int64_t c, int32_t lo,
+				       int32_t hi)
 {
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(dy, c) && pack_fits(dw, c);
 	int64_t strips = cuda_blocks(c, WARP * (packs ? v : 1)), pieces = (n + PIECE - 1) / PIECE;
 	unsigned blocks = cuda_blocks(pieces * strips, ADD / WARP);
 	unsigned orders = hi < 0 ? cuda_blocks_most(k, n, ORDER_KEYS, 2) : cuda_blocks((int64_t)hi - lo, ORDER_KEYS);
-	char *room = (char *)cuda_scratch(k, CUDA_ALIGN + (size_t)n * sizeof(int2) + (size_t)(2 * pieces * c + 4) * sizeof(float), "embed_bwd");
+	char *room = (char *)cuda_scratch(k, CUDA_ALIGN + (size_t)n * sizeof(int2) + (size_t)(2 * pieces * c + 4) * sizeof(float),
+					  "embed_bwd");
 	if (!room)
 		return;
 	struct sorted in = { (int2 *)(room + CUDA_ALIGN), (int *)room };

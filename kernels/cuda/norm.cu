@@ -7,7 +7,8 @@
 #include "kernels/cuda/norm.cuh"
 #include "kernels/cuda/sums.cuh"
 
-enum { FWD_PACKS = 4, FWD_MOST = 1024, FWD_SHORT = 128 }; /* packs a thread; threads of a block, and of one whose rows take a warp each */
+/* Packs a thread; threads of a block, and of one whose rows take a warp each. */
+enum { FWD_PACKS = 4, FWD_MOST = 1024, FWD_SHORT = 128 };
 
 __device__ inline float row_sum(float x, int width)
 {
@@ -94,7 +95,8 @@ template <class T, bool CENTRED> static void norm_fwd(struct kern *k, const char
 enum { BWD_NUMBERS = 16, BWD_MOST = 512, BWD_ROWS = 4 };
 template <class T, bool CENTRED> constexpr int bwd_packs_of = BWD_NUMBERS / (CENTRED ? 2 : 1) / pack_of<T>;
 
-template <class T, bool CENTRED> __global__ void __launch_bounds__(BWD_MOST) norm_bwd_kernel(struct norm_bwd_args<T> a, float *parts)
+template <class T, bool CENTRED> __global__ void __launch_bounds__(BWD_MOST)
+norm_bwd_kernel(struct norm_bwd_args<T> a, float *parts)
 {
 	constexpr int V = pack_of<T>, P = bwd_packs_of<T, CENTRED>;
 	const int packs = (int)(a.c / V), width = blockDim.x, first = threadIdx.x;
@@ -150,8 +152,8 @@ template <class T, bool CENTRED> __global__ void __launch_bounds__(BWD_MOST) nor
 
 template <class T, bool CENTRED> static bool bwd_packs(const struct norm_bwd_args<T> *a)
 {
-	return a->c <= (int64_t)BWD_MOST * bwd_packs_of<T, CENTRED> * pack_of<T> && pack_fits(a->dx, a->c) && pack_fits(a->dy, a->c) &&
-	       pack_fits(a->dres, a->c) && pack_fits(a->x, a->c) && pack_fits(a->w, 0);
+	return a->c <= (int64_t)BWD_MOST * bwd_packs_of<T, CENTRED> * pack_of<T> && pack_fits(a->dx, a->c) &&
+	       pack_fits(a->dy, a->c) && pack_fits(a->dres, a->c) && pack_fits(a->x, a->c) && pack_fits(a->w, 0);
 }
 
 template <class T, bool CENTRED> static void norm_bwd(struct kern *k, const char *op, const struct norm_bwd_args<T> *a)
@@ -174,31 +176,35 @@ template <class T, bool CENTRED> static void norm_bwd(struct kern *k, const char
 	cuda_add_columns(k, op, outs, parts, blocks, a->c);
 }
 
-template <class T> static void layernorm_fwd(struct kern *k, void *y, void *sum, float *mean, float *rstd, const void *x, const void *r,
-					     const void *w, const void *bias, int64_t n, int64_t c, float eps)
+template <class T> static void layernorm_fwd(struct kern *k, void *y, void *sum, float *mean, float *rstd, const void *x,
+					     const void *r, const void *w, const void *bias, int64_t n, int64_t c, float eps)
 {
-	struct norm_fwd_args<T> a = { (T *)y, (T *)sum, mean, rstd, (const T *)x, (const T *)r, (const T *)w, (const T *)bias, n, c, eps };
+	struct norm_fwd_args<T> a = { (T *)y, (T *)sum, mean, rstd, (const T *)x, (const T *)r, (const T *)w, (const T *)bias, n, c,
+				     eps };
 	norm_fwd<T, true>(k, "layernorm_fwd", &a);
 }
 
-template <class T> static void rmsnorm_fwd(struct kern *k, void *y, void *sum, float *rstd, const void *x, const void *r, const void *w,
-					   int64_t n, int64_t c, float eps)
+template <class T> static void rmsnorm_fwd(struct kern *k, void *y, void *sum, float *rstd, const void *x, const void *r,
+					   const void *w, int64_t n, int64_t c, float eps)
 {
 	struct norm_fwd_args<T> a = { (T *)y, (T *)sum, NULL, rstd, (const T *)x, (const T *)r, (const T *)w, NULL, n, c, eps };
 	norm_fwd<T, false>(k, "rmsnorm_fwd", &a);
 }
 
 template <class T> static void layernorm_bwd(struct kern *k, void *dx, float *dw, float *dbias, const void *dy, const void *dres,
-					     const void *x, const float *mean, const float *rstd, const void *w, int64_t n, int64_t c)
+					     const void *x, const float *mean, const float *rstd, const void *w, int64_t n,
+					     int64_t c)
 {
-	struct norm_bwd_args<T> a = { (T *)dx, dw, dbias, (const T *)dy, (const T *)dres, (const T *)x, mean, rstd, (const T *)w, n, c };
+	struct norm_bwd_args<T> a = { (T *)dx, dw, dbias, (const T *)dy, (const T *)dres, (const T *)x, mean, rstd, (const T *)w, n,
+				     c };
 	norm_bwd<T, true>(k, "layernorm_bwd", &a);
 }
 
 template <class T> static void rmsnorm_bwd(struct kern *k, void *dx, float *dw, const void *dy, const void *dres, const void *x,
 					   const float *rstd, const void *w, int64_t n, int64_t c)
 {
-	struct norm_bwd_args<T> a = { (T *)dx, dw, NULL, (const T *)dy, (const T *)dres, (const T *)x, NULL, rstd, (const T *)w, n, c };
+	struct norm_bwd_args<T> a = { (T *)dx, dw, NULL, (const T *)dy, (const T *)dres, (const T *)x, NULL, rstd, (const T *)w, n,
+				     c };
 	norm_bwd<T, false>(k, "rmsnorm_bwd", &a);
 }
 

@@ -47,7 +47,8 @@ template <class T> __global__ void __launch_bounds__(WIDE) bwd_wide_kernel(struc
 }
 
 /* Each block: one strip of columns, one part of the rows; the parts of dw, then those of dbias. */
-template <class T, int V> __global__ void __launch_bounds__(SUM_COLUMNS) columns_kernel(struct norm_bwd_args<T> a, float *parts, bool centred)
+template <class T, int V> __global__ void __launch_bounds__(SUM_COLUMNS)
+columns_kernel(struct norm_bwd_args<T> a, float *parts, bool centred)
 {
 	const int64_t j = ((int64_t)blockIdx.x * SUM_COLUMNS + threadIdx.x) * V;
 	const int64_t end = sum_first(a.n, gridDim.y, blockIdx.y + 1);

@@ -57,7 +57,8 @@ __device__ inline int update_of_block(const struct batch &b)
 }
 
 /* The block's stretch of one update, packs of V. */
-template <class T, int V, class Rule> __device__ inline void update_stretch(const struct update &u, unsigned block, const Rule &rule)
+template <class T, int V, class Rule> __device__ inline void update_stretch(const struct update &u, unsigned block,
+									    const Rule &rule)
 {
 	constexpr int turns = UPDATE_EACH / V;
 	float p[turns][V], g[turns][V], m[turns][V], v[turns][V];
@@ -87,7 +88,8 @@ template <class T, int V, class Rule> __device__ inline void update_stretch(cons
 	}
 }
 
-template <class T, class Rule> __global__ void __launch_bounds__(UPDATE) update_kernel(const __grid_constant__ struct batch b, Rule rule)
+template <class T, class Rule> __global__ void __launch_bounds__(UPDATE)
+update_kernel(const __grid_constant__ struct batch b, Rule rule)
 {
 	const int i = update_of_block(b);
 	if (b.packs >> i & 1)
@@ -102,7 +104,8 @@ template <class T> static bool update_packs(const struct update *u)
 	       (uintptr_t)u->stored % (4 * sizeof(T)) == 0;
 }
 
-template <class T, class Rule> static void update_all(struct kern *k, const char *op, const struct update *u, int n, const Rule &rule)
+template <class T, class Rule> static void update_all(struct kern *k, const char *op, const struct update *u, int n,
+						      const Rule &rule)
 {
 	for (int i = 0; i < n; i += BATCH) {
 		struct batch b;

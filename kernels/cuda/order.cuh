@@ -110,7 +110,8 @@ __device__ inline unsigned order_peers(int key, unsigned among)
 }
 
 /* Calls put(item, key, place) for each item of the block's keys. */
-template <class Keys, class Put> __device__ inline void order_place(struct order_room &room, const Keys &keys, const Put &put, int64_t n)
+template <class Keys, class Put> __device__ inline void order_place(struct order_room &room, const Keys &keys, const Put &put,
+								    int64_t n)
 {
 	const int warp = warp_id(), lane = lane_id();
 	const int64_t end = order_first(n, warp + 1);

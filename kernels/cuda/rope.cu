@@ -57,12 +57,14 @@ template <class T> static void rotate(struct kern *k, const char *op, T *x, cons
 	       x, *s, cosines, sines, sign, wide, along);
 }
 
-template <class T> static void rope_fwd(struct kern *k, void *x, const struct rope_shape *s, const float *cosines, const float *sines)
+template <class T> static void rope_fwd(struct kern *k, void *x, const struct rope_shape *s, const float *cosines,
+					const float *sines)
 {
 	rotate<T>(k, "rope_fwd", (T *)x, s, cosines, sines, 1);
 }
 
-template <class T> static void rope_bwd(struct kern *k, void *dx, const struct rope_shape *s, const float *cosines, const float *sines)
+template <class T> static void rope_bwd(struct kern *k, void *dx, const struct rope_shape *s, const float *cosines,
+					const float *sines)
 {
 	rotate<T>(k, "rope_bwd", (T *)dx, s, cosines, sines, -1);
 }

@@ -77,15 +77,16 @@ __global__ void __launch_bounds__(ROUTE) route_fwd_kernel(struct routed r, const
 		r.weights[token * r.top + i] /= chosen_sum;
 }
 
-static void route_fwd(struct kern *k, int32_t *chosen, float *weights, float *probs, float *lse, const float *logits, int64_t n, int64_t e,
-		      int64_t top, bool before)
+static void route_fwd(struct kern *k, int32_t *chosen, float *weights, float *probs, float *lse, const float *logits, int64_t n,
+		      int64_t e, int64_t top, bool before)
 {
 	struct routed r = { chosen, weights, probs, lse, n, e, top, before };
 	launch(k, "route_fwd", route_fwd_kernel, cuda_blocks(n, ROUTE / WARP), ROUTE, 0, r, logits);
 }
 
 /* The gradient of probs[j] of a token, whose choices are given. */
-__device__ inline float prob_gradient(const struct routed &r, const float *dweights, const int32_t *chosen, const float *aux, int64_t j)
+__device__ inline float prob_gradient(const struct routed &r, const float *dweights, const int32_t *chosen, const float *aux,
+				      int64_t j)
 {
 	float d = aux ? aux[j] : 0;
 	for (int64_t i = 0; i < r.top && r.before; i++)
@@ -118,7 +119,8 @@ route_bwd_kernel(float *dlogits, struct routed r, const float *all_dweights, con
 	}
 }
 
-static void route_bwd(struct kern *k, float *dlogits, const float *dweights, const int32_t *chosen, const float *weights, const float *probs,
+static void route_bwd(struct kern *k, float *dlogits, const float *dweights, const int32_t *chosen, const float *weights,
+		      const float *probs,
 		      const float *lse, const float *aux, float z, int64_t n, int64_t e, int64_t top, bool before)
 {
 	struct routed r = { (int32_t *)chosen, (float *)weights, (float *)probs, (float *)lse, n, e, top, before };
@@ -150,7 +152,8 @@ __device__ inline struct piece piece_of(int64_t items, int64_t length)
 	return { first, items - first < length ? items - first : length };
 }
 
-__global__ void __launch_bounds__(ORDER) count_kernel(int64_t *choices, const int32_t *chosen, int64_t items, int64_t length, int64_t e)
+__global__ void __launch_bounds__(ORDER) count_kernel(int64_t *choices, const int32_t *chosen, int64_t items, int64_t length,
+						      int64_t e)
 {
 	__shared__ struct order_room room;
 	const struct piece p = piece_of(items, length);
@@ -221,10 +224,12 @@ static void route_count(struct kern *k, int64_t *choices, const int32_t *chosen,
 static void route_drop(struct kern *k, int64_t *at, const int32_t *chosen, const int64_t *before, int64_t n, int64_t e, int64_t top,
 		       int64_t length, int64_t most)
 {
-	launch(k, "route_drop", drop_kernel, piece_blocks(n, e, length), ORDER, 0, at, chosen, before, n * top, length * top, e, most);
+	launch(k, "route_drop", drop_kernel, piece_blocks(n, e, length), ORDER, 0, at, chosen, before, n * top, length * top, e,
+	       most);
 }
 
-static void route_place(struct kern *k, int64_t *counts, int64_t *at, int64_t *from, const int32_t *chosen, int64_t n, int64_t e, int64_t top)
+static void route_place(struct kern *k, int64_t *counts, int64_t *at, int64_t *from, const int32_t *chosen, int64_t n, int64_t e,
+			int64_t top)
 {
 	launch(k, "route_place", place_kernel, 1, ORDER, 0, counts, at, from, chosen, n * top, e, top);
 }
@@ -234,7 +239,8 @@ static void route_place(struct kern *k, int64_t *counts, int64_t *at, int64_t *f
 enum { LOSS = 256, LOSS_TURNS = 8, LOSS_BLOCKS = 1024 };
 
 __global__ void __launch_bounds__(LOSS)
-loss_kernel(double *parts, const float *load, const float *probs, const float *lse, int64_t n, int64_t e, int64_t seq, double aux, double z)
+loss_kernel(double *parts, const float *load, const float *probs, const float *lse, int64_t n, int64_t e, int64_t seq, double aux,
+	    double z)
 {
 	double balance = 0, squares = 0;
 	const int64_t first = (int64_t)blockIdx.x * LOSS + threadIdx.x, step = (int64_t)gridDim.x * LOSS;
@@ -247,8 +253,8 @@ loss_kernel(double *parts, const float *load, const float *probs, const float *l
 		parts[blockIdx.x] = total;
 }
 
-static void route_loss(struct kern *k, double *loss, const float *load, const float *probs, const float *lse, int64_t n, int64_t e, int64_t seq,
-		       double aux, double z)
+static void route_loss(struct kern *k, double *loss, const float *load, const float *probs, const float *lse, int64_t n, int64_t e,
+		       int64_t seq, double aux, double z)
 {
 	unsigned blocks = cuda_blocks(n * e, LOSS * LOSS_TURNS);
 	blocks = blocks < LOSS_BLOCKS ? blocks : (unsigned)LOSS_BLOCKS;

@@ -27,8 +27,8 @@ move_kernel(T *y, int64_t y_row, const T *x, int64_t x_row, const int64_t *from,
 			store<V>(y + row * y_row + tile_pack(tile, t) * V, a[t]);
 }
 
-template <class T> static void move(struct kern *k, const char *op, T *y, int64_t y_row, const T *x, int64_t x_row, const int64_t *from,
-				    int64_t n, int64_t c)
+template <class T> static void move(struct kern *k, const char *op, T *y, int64_t y_row, const T *x, int64_t x_row,
+				    const int64_t *from, int64_t n, int64_t c)
 {
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(y, y_row) && pack_fits(x, x_row) && c % v == 0;
@@ -78,8 +78,8 @@ combine_fwd_kernel(T *y, const T *x, const int64_t *at, const float *weights, in
 			store<V>(y + row * c + tile_pack(tile, t) * V, sum[t]);
 }
 
-template <class T> static void combine_fwd(struct kern *k, void *yv, const void *xv, const int64_t *at, const float *weights, int64_t n,
-					   int64_t top, int64_t c)
+template <class T> static void combine_fwd(struct kern *k, void *yv, const void *xv, const int64_t *at, const float *weights,
+					   int64_t n, int64_t top, int64_t c)
 {
 	T *y = (T *)yv;
 	const T *x = (const T *)xv;
@@ -125,15 +125,15 @@ combine_bwd_kernel(T *__restrict__ dx, float *dweights, const T *__restrict__ dy
 		dweights[j] = sum;
 }
 
-template <class T> static void combine_bwd(struct kern *k, void *dxv, float *dweights, const void *dyv, const void *xv, const int64_t *at,
-					   const float *weights, int64_t n, int64_t top, int64_t c)
+template <class T> static void combine_bwd(struct kern *k, void *dxv, float *dweights, const void *dyv, const void *xv,
+					   const int64_t *at, const float *weights, int64_t n, int64_t top, int64_t c)
 {
 	T *dx = (T *)dxv;
 	const T *dy = (const T *)dyv, *x = (const T *)xv;
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(dx, c) && pack_fits(dy, c) && pack_fits(x, c);
-	launch(k, "combine_bwd", packs ? combine_bwd_kernel<T, v> : combine_bwd_kernel<T, 1>, cuda_blocks(n * top, COMBINE / WARP), COMBINE,
-	       0, dx, dweights, dy, x, at, weights, n * top, top, c);
+	launch(k, "combine_bwd", packs ? combine_bwd_kernel<T, v> : combine_bwd_kernel<T, 1>, cuda_blocks(n * top, COMBINE / WARP),
+	       COMBINE, 0, dx, dweights, dy, x, at, weights, n * top, top, c);
 }
 
 template <class T, int V> __global__ void __launch_bounds__(TILE) add_bias_kernel(T *x, const T *bias, struct tile tile)

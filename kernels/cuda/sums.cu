@@ -7,7 +7,8 @@
 enum { SLOTS = 32 }; /* threads that share a column; as many columns a block */
 
 /* Every SLOTS-th part first, then the slots in their order. */
-__global__ void __launch_bounds__(SLOTS * WARP) add_columns_kernel(float *out0, float *out1, const float *parts, int64_t rows, int64_t c)
+__global__ void __launch_bounds__(SLOTS * WARP) add_columns_kernel(float *out0, float *out1, const float *parts, int64_t rows,
+								   int64_t c)
 {
 	__shared__ float slots[SLOTS][WARP];
 	const int64_t j = (int64_t)blockIdx.x * WARP + lane_id();
@@ -30,7 +31,8 @@ __global__ void __launch_bounds__(SLOTS * WARP) add_columns_kernel(float *out0, 
 
 void cuda_add_columns(struct kern *k, const char *op, float *const out[2], const float *parts, int64_t rows, int64_t c)
 {
-	launch(k, op, add_columns_kernel, dim3(cuda_blocks(c, WARP), out[1] ? 2 : 1), SLOTS * WARP, 0, out[0], out[1], parts, rows, c);
+	launch(k, op, add_columns_kernel, dim3(cuda_blocks(c, WARP), out[1] ? 2 : 1), SLOTS * WARP, 0, out[0], out[1], parts, rows,
+	       c);
 }
 
 __global__ void __launch_bounds__(1024) add_parts_kernel(double *out, const double *parts, int64_t count)
@@ -49,7 +51,8 @@ void cuda_add_parts(struct kern *k, const char *op, double *out, const double *p
 }
 
 /* Each block: one strip of columns, one part of the rows. */
-template <class T, int V> __global__ void __launch_bounds__(SUM_COLUMNS) sum_rows_kernel(float *parts, const T *x, int64_t n, int64_t c)
+template <class T, int V> __global__ void __launch_bounds__(SUM_COLUMNS)
+sum_rows_kernel(float *parts, const T *x, int64_t n, int64_t c)
 {
 	const int64_t j = ((int64_t)blockIdx.x * SUM_COLUMNS + threadIdx.x) * V;
 	const int64_t end = sum_first(n, gridDim.y, blockIdx.y + 1);

@@ -110,7 +110,8 @@ exp_kernel(T *logits, float *sums, float *target, const float *max, const int32_
 }
 
 /* The gradient of a row in place: from exponentials, or, WHOLE, from logits. */
-template <class T, bool WHOLE> __device__ inline void row_grad(T *row, const struct row_packs &r, float most, float by, float scale, int target)
+template <class T, bool WHOLE> __device__ inline void row_grad(T *row, const struct row_packs &r, float most, float by, float scale,
+							       int target)
 {
 	constexpr int V = pack_of<T>;
 	for (int e = threadIdx.x; e < r.edges; e += blockDim.x) {
@@ -207,20 +208,21 @@ template <class T> static void xent_max(struct kern *k, float *max, const void *
 	launch(k, "xent_max", max_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, max, (const T *)logits, (int)v);
 }
 
-template <class T> static void xent_exp(struct kern *k, void *logits, float *sum, float *target, const float *max, const int32_t *targets,
-					int64_t n, int64_t v, int32_t lo)
+template <class T> static void xent_exp(struct kern *k, void *logits, float *sum, float *target, const float *max,
+					const int32_t *targets, int64_t n, int64_t v, int32_t lo)
 {
-	launch(k, "xent_exp", exp_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum, target, max, targets, (int)v, lo);
+	launch(k, "xent_exp", exp_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum, target, max, targets, (int)v,
+	       lo);
 }
 
-template <class T> static void xent_grad(struct kern *k, void *logits, const float *sum, const int32_t *targets, float scale, int64_t n,
-					 int64_t v, int32_t lo)
+template <class T> static void xent_grad(struct kern *k, void *logits, const float *sum, const int32_t *targets, float scale,
+					 int64_t n, int64_t v, int32_t lo)
 {
 	launch(k, "xent_grad", grad_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum, targets, scale, (int)v, lo);
 }
 
-template <class T> static void xent(struct kern *k, void *logits, float *sum, float *target, const int32_t *targets, float scale, int64_t n,
-				    int64_t v)
+template <class T> static void xent(struct kern *k, void *logits, float *sum, float *target, const int32_t *targets, float scale,
+				    int64_t n, int64_t v)
 {
 	launch(k, "xent", whole_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum, target, targets, scale, (int)v);
 }

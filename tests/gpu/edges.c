@@ -152,8 +152,8 @@ static void random_rounding_has_the_bits_of_plain(struct pair *c)
 			array(c, i, zeros, MANY * width, shift * width);
 		BOTH(c, side, k, o) {
 			void **p = c->p[side];
-			struct update u = { .p = p[0], .g = p[1], .m = p[2], .v = p[3], .count = MANY, .stored = p[5], .random = true,
-					    .key = key, .first = first };
+			struct update u = { .p = p[0], .g = p[1], .m = p[2], .v = p[3], .count = MANY, .stored = p[5],
+					   .random = true, .key = key, .first = first };
 			o->narrow(k, p[4], p[0], MANY, &key, first);
 			o->adamw(k, &u, 1, &still);
 		}
@@ -254,7 +254,8 @@ static void the_router_always_chooses_some_experts(struct pair *c)
 		const int32_t *want = got[0], *chosen = got[1];
 		ok = ok && !memcmp(want, chosen, 2 * TOP * sizeof *want);
 		for (int i = 2 * TOP; i < N * TOP; i += TOP)
-			ok = ok && chosen[i] != chosen[i + 1] && chosen[i] >= 0 && chosen[i] < E && chosen[i + 1] >= 0 && chosen[i + 1] < E;
+			ok = ok && chosen[i] != chosen[i + 1] && chosen[i] >= 0 && chosen[i] < E && chosen[i + 1] >= 0 &&
+				chosen[i + 1] < E;
 		free(got[0]);
 		free(got[1]);
 		over(c, ok, "the router chooses experts whatever the logits");
@@ -361,9 +362,10 @@ static struct kern *plain_of(const char *backend, struct err *e)
 int main(int argc, char **argv)
 {
 	static void (*const cases[])(struct pair *c) = {
-		random_rounding_has_the_bits_of_plain, dropout_drops_the_elements_that_plain_drops, activations_far_out_are_those_of_plain,
-		a_nan_goes_through, the_router_always_chooses_some_experts, nothing_is_no_work, outputs_may_be_inputs, rows_may_be_512_ki_wide,
-	};
+		random_rounding_has_the_bits_of_plain, dropout_drops_the_elements_that_plain_drops,
+			activations_far_out_are_those_of_plain,
+		a_nan_goes_through, the_router_always_chooses_some_experts, nothing_is_no_work, outputs_may_be_inputs,
+			rows_may_be_512_ki_wide, };
 	struct score score = { 0, 0, 0 };
 	for (int i = 1; i < argc; i++) {
 		struct pair c = { .score = &score, .backend = argv[i] };
