@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,6 +48,8 @@ static int memory_file(const char *text, struct err *e)
 static void become(const struct child_command *c, int in, int out, int tell)
 {
 	setpgid(0, 0);
+	if (c->tied)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 	fork_hear();
 	if (dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(out, 2) >= 0)
 		execvpe(c->argv[0], c->argv, c->env ? c->env : environ);

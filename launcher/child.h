@@ -18,6 +18,7 @@ struct child_command {
 	char *const *env;  /* NULL: this process's */
 	const char *input; /* its standard input; NULL: none */
 	int out;           /* takes stdout and stderr; -1: they are captured */
+	bool tied;         /* killed when the process that started it ends */
 	const char *absent, *late; /* end of the error when it cannot be executed, when it takes too long: "; remedy", or NULL */
 };
 

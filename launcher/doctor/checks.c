@@ -8,7 +8,7 @@ const struct check doctor_checks[] = {
 	{ "cuda-agent", 10, false, "libmuster-cuda.so beside the agent loads", check_cuda },
 	{ "driver", 10, false, "CUDA's driver, and whether it is new enough for the CUDA that muster was built with",
 	  check_driver },
-	{ "libraries", 15, false, "cublasLt, NCCL and cuDNN, with versions", check_libraries },
+	{ "libraries", 15, false, "cublasLt and NCCL, with versions", check_libraries },
 	{ "gpus", 15, false, "each GPU: answers, memory errors, clocks, NVLinks beside its siblings', PCIe, who uses it, free "
 	  "memory", check_gpus },
 	{ "near", 15, false, "how near each GPU is to a network adapter", check_near },

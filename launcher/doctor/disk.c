@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -28,27 +29,29 @@ static void nearest(const char *path, char out[JOB_PATH])
 /* level: what it means when nothing can be written there. */
 static void check_folder(const char *what, const char *path, double need, enum finding_level level, struct findings *f)
 {
-	char there[JOB_PATH], text[HUMAN], more[HUMAN], object[80];
+	char there[JOB_PATH], text[HUMAN], more[HUMAN];
+	struct stat kind;
 	struct statvfs s;
 	nearest(path, there);
-	snprintf(object, sizeof object, "%s", what);
+	if (!stat(there, &kind) && !S_ISDIR(kind.st_mode)) {
+		found_bad(f, level, what, "name another folder (job.run_dir, checkpoint.dir)", "%s: there, and no folder", there);
+		return;
+	}
 	if (access(there, W_OK | X_OK) || statvfs(there, &s)) {
-		found_bad(f, level, object, "make it yours, or name another folder (job.run_dir, checkpoint.dir)", "%s: %s", there,
+		found_bad(f, level, what, "make it yours, or name another folder (job.run_dir, checkpoint.dir)", "%s: %s", there,
 			  strerror(errno));
 		return;
 	}
 	double room = (double)s.f_bavail * (double)s.f_frsize;
 	human_bytes(room, text);
-	if (s.f_flag & ST_RDONLY)
-		found_bad(f, level, object, "name a folder that can be written", "%s: mounted read-only", there);
-	else if (need > room)
-		found_bad(f, FINDING_FAIL, object, "make room, lower checkpoint.keep, or name another folder in checkpoint.dir",
+	if (need > room)
+		found_bad(f, FINDING_FAIL, what, "make room, lower checkpoint.keep, or name another folder in checkpoint.dir",
 			  "%s: %s free, and the checkpoints that are kept take %s", there, text,
 			  human_bytes(need, more));
 	else if (room < ROOM_LEAST)
-		found_bad(f, FINDING_WARN, object, "make room", "%s: %s free", there, text);
+		found_bad(f, FINDING_WARN, what, "make room", "%s: %s free", there, text);
 	else
-		found_ok(f, object, "%s free in %s", text, there);
+		found_ok(f, what, "%s free in %s", text, there);
 }
 
 void check_disk(const struct needs *n, struct findings *f)

@@ -22,7 +22,7 @@ static const struct row {
 	ROW(temperature, COUNT), ROW(temperature_slow, COUNT), ROW(power, REAL), ROW(power_limit, REAL), ROW(power_default, REAL),
 	ROW(persistence, SWITCH), ROW(compute, COUNT), ROW(mig, SWITCH), ROW(mig_next, SWITCH), ROW(instances, COUNT),
 };
-enum { ROWS = sizeof rows / sizeof *rows, TROUBLE = 1 };
+enum { ROWS = sizeof rows / sizeof *rows, ROWS_OF_LOST = 5 /* to its address */ };
 
 static json_t *value_of(const struct row *r, const struct gpu_state *g)
 {
@@ -76,7 +76,7 @@ static json_t *processes_of(const struct gpu_state *g)
 static json_t *facts_of(const struct gpu_state *g)
 {
 	json_t *o = json_object();
-	int n = *g->trouble ? TROUBLE + 1 : ROWS; /* of a GPU that does not answer the rest is not known */
+	int n = *g->trouble ? ROWS_OF_LOST : ROWS; /* of a GPU that does not answer the rest is not known */
 	for (int i = 0; i < n; i++)
 		json_object_set_new(o, rows[i].key, value_of(&rows[i], g));
 	if (*g->trouble)

@@ -38,12 +38,14 @@ static void judge_links(const struct gpu_states *s, struct patient *p)
 {
 	const struct gpu_state *g = p->g;
 	int usual = links_of_siblings(s, g);
-	char text[160], remedy[160];
+	char text[160], remedy[160], which[80] = "";
+	int down = g->links - g->links_up;
 	if (g->links_up >= usual)
 		return;
-	snprintf(text, sizeof text, "%d of %d NVLinks are up, and its siblings have %d: link%s %s %s down", g->links_up, g->links,
-		 usual,
-		 human_s(g->links - g->links_up), g->links_down, g->links - g->links_up == 1 ? "is" : "are");
+	/* One that is switched off for good is not told of at all. */
+	if (down)
+		snprintf(which, sizeof which, ": link%s %s %s down", human_s(down), g->links_down, down == 1 ? "is" : "are");
+	snprintf(text, sizeof text, "%d of %d NVLinks are up, and its siblings have %d%s", g->links_up, g->links, usual, which);
 	snprintf(remedy, sizeof remedy, "nvidia-smi nvlink -s -i %d; look at fabricmanager's log, then reset the GPU or reseat it",
 		 g->index);
 	say(p, GPU_WARN, text, remedy);

@@ -46,7 +46,7 @@ void check_data(const struct needs *n, struct findings *f)
 		return;
 	}
 	char *const argv[] = { path, "data", "show", (char *)n->data, NULL };
-	const struct child_command c = { .argv = argv, .out = -1 };
+	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
 	if (child_run(&c, DATA_SECONDS, &out, &e)) {
 		const char *own = strstr(e.text, SAYS);
 		found_bad(f, FINDING_FAIL, "data", "a relative path begins where muster is started, and every node must see it",

@@ -100,7 +100,10 @@ void check_shm(const struct needs *n, struct findings *f)
 	char text[HUMAN], all[HUMAN];
 	bool matters = n->cuda || !access("/dev/nvidiactl", F_OK);
 	if (statvfs("/dev/shm", &s)) {
-		found_bad(f, matters ? FINDING_WARN : FINDING_OK, "/dev/shm", "mount a tmpfs there: NCCL needs it", "not there");
+		if (matters)
+			found_bad(f, FINDING_WARN, "/dev/shm", "mount a tmpfs there: NCCL needs it", "not there");
+		else
+			found_ok(f, "/dev/shm", "not there, and only GPUs need it");
 		return;
 	}
 	double there = (double)s.f_bavail * (double)s.f_frsize;
@@ -125,7 +128,7 @@ static double cpu_quota(void)
 	return quota > 0 && period > 0 ? quota / period : 0;
 }
 
-static void one_line(const char *path, char *out, size_t size)
+void first_line(const char *path, char *out, size_t size)
 {
 	FILE *file = fopen(path, "re");
 	out[0] = '\0';
@@ -152,8 +155,8 @@ void check_cpu(const struct needs *n, struct findings *f)
 			  "%d, and the control group grants the time of %.1f", h->n_cores, quota);
 	else
 		found_ok(f, "cores", "%d in %d NUMA domain%s", h->n_cores, h->n_numa, human_s(h->n_numa));
-	one_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", governor, sizeof governor);
-	one_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", driver, sizeof driver);
+	first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", governor, sizeof governor);
+	first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", driver, sizeof driver);
 	/* intel_pstate and amd-pstate raise clocks by themselves under that name too. */
 	if (!strcmp(governor, "powersave") && !strstr(driver, "pstate"))
 		found_bad(f, FINDING_WARN, "governor", "cpupower frequency-set -g performance", "powersave: clocks stay low");

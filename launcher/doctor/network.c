@@ -11,17 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-static void first_line(char *out, size_t size, const char *folder, const char *name)
+/* The first line of a file in a folder. */
+static void line_in(const char *folder, const char *name, char *out, size_t size)
 {
 	char path[512];
 	snprintf(path, sizeof path, "%s/%s", folder, name);
-	FILE *file = fopen(path, "re");
-	out[0] = '\0';
-	if (file && !fgets(out, (int)size, file))
-		out[0] = '\0';
-	if (file)
-		fclose(file);
-	out[strcspn(out, "\n")] = '\0';
+	first_line(path, out, size);
 }
 
 static const char *base_name(const char *path)
@@ -47,9 +42,8 @@ static int infiniband(struct findings *f, int *all)
 		return 0;
 	*all = (int)g.gl_pathc;
 	for (size_t i = 0; i < g.gl_pathc; i++) {
-		char state[64], rate[64], name[80];
-		first_line(state, sizeof state, g.gl_pathv[i], "state");
-		first_line(rate, sizeof rate, g.gl_pathv[i], "rate");
+		char state[64], name[80];
+		line_in(g.gl_pathv[i], "state", state, sizeof state);
 		port_name(g.gl_pathv[i], name);
 		up += state[0] == '4';
 		if (state[0] != '4')
@@ -71,7 +65,7 @@ static int ethernet(int *all)
 	for (size_t i = 0; i < g.gl_pathc; i++) {
 		char folder[256], state[32];
 		snprintf(folder, sizeof folder, "%.*s", (int)(strlen(g.gl_pathv[i]) - strlen("/device")), g.gl_pathv[i]);
-		first_line(state, sizeof state, folder, "operstate");
+		line_in(folder, "operstate", state, sizeof state);
 		++*all;
 		up += strcmp(state, "down") != 0;
 	}
@@ -83,7 +77,7 @@ static void check_interface(const char *name, struct findings *f)
 {
 	char folder[160], state[32];
 	snprintf(folder, sizeof folder, "/sys/class/net/%.100s", name);
-	first_line(state, sizeof state, folder, "operstate");
+	line_in(folder, "operstate", state, sizeof state);
 	if (access(folder, F_OK))
 		found_bad(f, FINDING_FAIL, name, "ip link lists those that are here; set network.interface to one, or leave it out",
 			  "network.interface names it, and it is not on this node");
@@ -120,8 +114,8 @@ static bool is_loopback(const struct addrinfo *a)
 
 void check_name(const struct needs *n, struct findings *f)
 {
-	static const char remedy[] = "put its address and name into /etc/hosts or DNS; network.interface names the interface that "
-		"the ranks shall use";
+	static const char remedy[] = "put its address and name into /etc/hosts or DNS; network.interface names the interface "
+		"that the ranks shall use";
 	char name[256] = "", text[NI_MAXHOST];
 	struct addrinfo *list = NULL, hints = { .ai_socktype = SOCK_STREAM };
 	enum finding_level level = n->slurm ? FINDING_WARN : FINDING_OK;

@@ -25,7 +25,7 @@ void check_agent(const struct needs *n, struct findings *f)
 		return;
 	}
 	char *const argv[] = { path, "ckpt", "--help", NULL };
-	const struct child_command c = { .argv = argv, .out = -1 };
+	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
 	if (child_run(&c, AGENT_SECONDS, &out, &e))
 		found_bad(f, FINDING_FAIL, "muster-agent", "install the packages that make setup names, on this node too; build on "
 			  "a node like this one", "%s", e.text);
@@ -163,7 +163,7 @@ void check_driver(const struct needs *n, struct findings *f)
 }
 
 /* Those that kernels/cuda and libcomm/device/cuda load, by the names that they try. Versions are major × 10000 + minor × 100 +
- * patch in all three (cublas_api.h, nccl.h, cudnn_version.h from 9 on). */
+ * patch in both (cublas_api.h; nccl.h from 2.9 on, before it major × 1000 + minor × 100 + patch). */
 static const struct library {
 	const char *label, *names[5], *version, *remedy;
 	bool returned;         /* the version is the result, else what the argument points at */
@@ -171,13 +171,10 @@ static const struct library {
 	bool optional;
 } libraries[] = {
 	{ "cublasLt", { "libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.13",
-			"/usr/local/cuda/lib64/libcublasLt.so.12", NULL }, "cublasLtGetVersion",
-			"install CUDA's libcublas, or name its folder in LD_LIBRARY_PATH", true, 120000, false },
+	  "/usr/local/cuda/lib64/libcublasLt.so.12", NULL }, "cublasLtGetVersion", "install CUDA's libcublas, or name its folder in "
+	  "LD_LIBRARY_PATH", true, 120000, false },
 	{ "NCCL", { "libnccl.so.2" }, "ncclGetVersion", "install libnccl2 (2.18 or newer), or name its folder in LD_LIBRARY_PATH; "
-	  "without it ranks go through host memory, slowly", false, 21800,
-	  true },
-	{ "cuDNN", { "libcudnn.so.9" }, "cudnnGetVersion", "install libcudnn9 where its attention shall be used; muster has one of "
-	  "its own", true, 90000, true },
+	  "without it ranks go through host memory, slowly", false, 21800, true },
 };
 
 static int version_of(void *lib, const struct library *l)
@@ -185,8 +182,10 @@ static int version_of(void *lib, const struct library *l)
 	int version = 0;
 	void *symbol = dlsym(lib, l->version);
 	if (symbol && l->returned)
-		return (int)((size_t(*)(void))symbol)();
-	return symbol && !((int (*)(int *))symbol)(&version) ? version : 0;
+		version = (int)((size_t(*)(void))symbol)();
+	else if (symbol && ((int (*)(int *))symbol)(&version))
+		version = 0;
+	return version < 10000 ? version / 1000 * 10000 + version % 1000 : version;
 }
 
 static void check_library(const struct needs *n, struct findings *f, const struct library *l)

@@ -12,7 +12,7 @@
 
 static int run(const char *const *words, struct buf *out, struct err *e)
 {
-	const struct child_command c = { .argv = (char *const *)words, .out = -1 };
+	const struct child_command c = { .argv = (char *const *)words, .out = -1, .tied = true };
 	return child_run(&c, SECONDS, out, e);
 }
 

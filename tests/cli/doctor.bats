@@ -13,7 +13,7 @@ setup_file() {
 	export whole
 	mkdir -p "$whole"
 	cp "$(dirname "$(realpath "$MUSTER")")/muster-agent" "$whole/"
-	for name in libmuster-cuda.so libcuda.so.1 libcublasLt.so.13 libnccl.so.2 libcudnn.so.9; do
+	for name in libmuster-cuda.so libcuda.so.1 libcublasLt.so.13 libnccl.so.2; do
 		cp "$doubles/cuda.so" "$whole/$name"
 	done
 	cp "$doubles/libnvidia-ml.so.1" "$whole/"
@@ -42,7 +42,7 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	doctor_as pair
 	[[ $status -eq 0 && ${lines[-1]} == *" 0 warnings, 0 failures" ]]
 	[[ $output == *"ok    CUDA driver             for CUDA 13.0"* && $output == *"ok    NCCL                    2.28.3 (libnccl.so.2)"* ]]
-	[[ $output == *"ok    cuDNN                   9.13.0"* && $output == *"ok    libmuster-cuda.so       loads; built with CUDA 13.0"* ]]
+	[[ $output == *"ok    cublasLt                13.1.0"* && $output == *"ok    libmuster-cuda.so       loads; built with CUDA 13.0"* ]]
 	[[ $(said) == *"ok 4 GPUs NVIDIA A100 80GB PCIe, 2 NVLinks each, 79 GiB free, driver 580.65.06"* ]]
 	[[ $(said) == *"1 GPU with one on one PCIe switch (PIX)"* && $(said) == *"1 GPU with one on the same NUMA domain (NODE)"* ]]
 }
@@ -52,7 +52,7 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	for row in "lost=2|fail|GPU2|GPU is lost" "remap-failed=2|fail|GPU2 (0000:39:00.0)|could not be remapped" "prohibited=2|fail|GPU2 (|-c DEFAULT" \
 		"mig-empty=2|fail|GPU2 (|no instance" "remap-pending=2,uncorrected=2|fail|GPU2 (|--gpu-reset -i 2" "uncorrected=2|warn|GPU2 (|3 uncorrected" \
 		"hot=2|warn|GPU2 (|89 °C" "brake=2|warn|GPU2 (|power brake" "capped=2|warn|GPU2 (|400 W" "narrow=2|warn|GPU2 (|8 of 16 lanes" \
-		"link-down=2|warn|GPU2 (|17 of 18 NVLinks are up, and its siblings have 18: link 2 is down" "recover=2|warn|GPU2 (|nvlink -e -i 2" "ecc-off=2|warn|GPU2 (|ECC is off" \
+		"link-down=2|warn|GPU2 (|17 of 18 NVLinks are up, and its siblings have 18: link 2 is down" "link-off=2|warn|GPU2 (|17 of 17 NVLinks are up, and its siblings have 18 →" "recover=2|warn|GPU2 (|nvlink -e -i 2" "ecc-off=2|warn|GPU2 (|ECC is off" \
 		"busy=2|warn|GPU2 (|pid 4711 (somebody1), 20 GiB" "mig=2|warn|GPU2 (|2 instances" "no-links|warn|NVLink|fabricmanager"; do
 		IFS='|' read -r word level object says <<<"$row"
 		doctor_as "dgx-h100,$word" --quiet
@@ -85,7 +85,13 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	[[ $status -eq 3 && $(said) == *"fail CUDA driver for CUDA 12.8"* ]]
 	CUDA_DOUBLE=nccl=21405 doctor_as pair --quiet
 	[[ $status -eq 0 && $(said) == *"warn NCCL libnccl.so.2 is version 2.14, and 2.18 is the least"* ]]
+	CUDA_DOUBLE=nccl=2803 doctor_as pair --quiet
+	[[ $(said) == *"warn NCCL libnccl.so.2 is version 2.8, and 2.18 is the least"* ]]
 	whole=$bare
+	: >"$bare/libnvidia-ml.so.1"
+	doctor_as pair --quiet
+	[[ $status -eq 0 && $(said) == *"warn GPUs NVIDIA driver: its library cannot be loaded: "* ]]
+	cp "$doubles/libnvidia-ml.so.1" "$bare/"
 	rm "$bare/libmuster-cuda.so" "$bare/libcuda.so.1"
 	doctor_as pair --quiet "$tiny" job.device=cuda
 	[[ $status -eq 3 && $(said) == *"fail libmuster-cuda.so not beside the agent"* ]]
@@ -105,6 +111,8 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	echo "$output"
 	[[ $status -eq 3 && $(said) == *"fail data /no/such.idx: no such file"* && $(said) == *"fail run folder "* && $(said) == *"fail eth99"* ]]
 	[[ $(said) == *"fail job "* ]]
+	run env -u SLURM_JOB_ID "$MUSTER" doctor --quiet "$tiny" job.run_dir="$tiny"
+	[[ $status -eq 3 && $(said) == *"fail run folder $tiny: there, and no folder"* ]]
 	doctor_as dgx-h100,full=2,remap-failed=1 --quiet "$tiny" job.device=cuda model.vocab=50304 model.hidden=2048 model.layers=24 model.heads=16 batch.global=8
 	[[ $status -eq 3 && $(said) == *"fail GPU2 (0000:39:00.0) 1.0 GiB of 80 GiB are free, and a rank of this job takes"* ]]
 	[[ $(said) == *"fail GPUs 6 of 8 can be trained on, and the job puts 8 ranks on this node"* ]]
@@ -146,4 +154,38 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 		[[ $status -eq 1 && $output == *"$device, $says"* && $output == *"starting again does not mend"* ]]
 		[[ $(grep -c '"event":"generation-start"' "$BATS_FILE_TMPDIR/broken-${word%%=*}/events.jsonl") -eq 1 ]]
 	done
+}
+
+# As Slurm's commands, which this host has not.
+slurm_commands() { # folder, of sinfo
+	mkdir -p "$1"
+	printf '#!/bin/sh\n%s\n' "$2" >"$1/sinfo"
+	printf '#!/bin/sh\necho "Slurmctld(primary) at c1 is $PRIMARY"\necho "Slurmctld(backup) at c2 is DOWN"\n' >"$1/scontrol"
+	printf '#!/bin/sh\nprintf "MPI plugin types are...\\n\\tnone\\n\\tpmix\\n" >&2\n' >"$1/srun"
+	chmod +x "$1"/*
+}
+
+@test "a controller that is down matters less where another is up" {
+	slurm_commands "$BATS_TEST_TMPDIR/bin" "echo slurm 24.05"
+	PRIMARY=UP PATH=$BATS_TEST_TMPDIR/bin:$PATH run env -u SLURM_JOB_ID "$MUSTER" doctor
+	echo "$output"
+	[[ $status -eq 0 && $(said) == *"warn slurmctld Slurmctld(primary) at c1 is UP Slurmctld(backup) at c2 is DOWN"* && $(said) == *"ok srun --mpi=pmix there"* ]]
+	PRIMARY=DOWN PATH=$BATS_TEST_TMPDIR/bin:$PATH run env -u SLURM_JOB_ID "$MUSTER" doctor
+	[[ $status -eq 3 && $(said) == *"fail slurmctld "* ]]
+}
+
+@test "one that is ended takes what it started with it" {
+	local pid=$BATS_TEST_TMPDIR/pid doctor
+	slurm_commands "$BATS_TEST_TMPDIR/bin" "echo \$\$ >$pid; exec sleep 300"
+	PATH=$BATS_TEST_TMPDIR/bin:$PATH env -u SLURM_JOB_ID "$MUSTER" doctor >/dev/null 3>&- &
+	doctor=$!
+	until [[ -s $pid ]]; do sleep 0.05; done
+	kill "$doctor"
+	wait "$doctor" || true
+	for ((i = 0; i < 40; i++)); do
+		kill -0 "$(<"$pid")" 2>/dev/null || return 0
+		sleep 0.05
+	done
+	kill "$(<"$pid")"
+	return 1
 }

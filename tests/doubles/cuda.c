@@ -1,5 +1,5 @@
 /*
- * A double of all that `muster doctor` asks the versions of: CUDA's driver, cublasLt, NCCL, cuDNN, and libmuster-cuda.so. A test gives it
+ * A double of all that `muster doctor` asks the versions of: CUDA's driver, cublasLt, NCCL, and libmuster-cuda.so. A test gives it
  * the names of those that shall be there. CUDA_DOUBLE=WORD=NUMBER[,…] has other versions than those of below; a driver's of 0 fails.
  */
 #include <stddef.h>
@@ -17,7 +17,6 @@ const int muster_cuda_runtime = 13000;
 
 int cuDriverGetVersion(int *out);
 size_t cublasLtGetVersion(void);
-size_t cudnnGetVersion(void);
 int ncclGetVersion(int *out);
 
 int cuDriverGetVersion(int *out)
@@ -29,11 +28,6 @@ int cuDriverGetVersion(int *out)
 size_t cublasLtGetVersion(void)
 {
 	return (size_t)version("cublasLt", 130100);
-}
-
-size_t cudnnGetVersion(void)
-{
-	return (size_t)version("cudnn", 91300);
 }
 
 int ncclGetVersion(int *out)

@@ -19,7 +19,7 @@
  *     mute         none of the calls below is supported
  *     hang, crash  the driver's version is asked for and never comes; the process ends by SIGSEGV
  *     uncorrected=I, remap-pending=I, remap-failed=I, retired=I, retire-pending=I, ecc-off=I, ecc-next=I
- *     brake=I, hot=I, slowdown=I, capped=I, narrow=I, recover=I, link-down=I, no-links, prohibited=I, no-persistence
+ *     brake=I, hot=I, slowdown=I, capped=I, narrow=I, recover=I, link-down=I, link-off=I, no-links, prohibited=I, no-persistence
  *     busy=I       a program of somebody holds 20 GiB; crowd=I: a hundred programs
  *     full=I       1 GiB is free
  *     mig=I        two instances; mig-empty=I: none
@@ -304,7 +304,7 @@ int nvmlDeviceGetNvLinkState(struct nvml_device *d, unsigned link, unsigned *act
 		*active = link * 2654435761u;
 		return SUCCESS;
 	}
-	if (to < 0 && link >= (unsigned)m->ports)
+	if (to < 0 && link >= (unsigned)m->ports - (unsigned)about("link-off", d))
 		return INVALID;
 	*active = !word("no-links") && !(about("link-down", d) && link == 2);
 	if (*active && to >= 0 && is_first(d->index, link))
