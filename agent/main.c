@@ -104,8 +104,10 @@ static int place_of(struct agent *a, const json_t *welcome, struct err *e)
 			       a->rank, a->size);
 	const char *bus = json_string_value(json_object_get(welcome, "bus"));
 	a->place = (struct preflight){
-		.cuda = a->job.job.device == DEVICE_CUDA, .device = (int)json_integer_value(json_object_get(welcome, "device")), .bus = bus ? bus : "",
-		.memory = json_number_value(json_object_get(welcome, "memory")), .crew = (int)json_integer_value(json_object_get(welcome, "crew")),
+		.cuda = a->job.job.device == DEVICE_CUDA, .bus = bus ? bus : "",
+		.device = (int)json_integer_value(json_object_get(welcome, "device")),
+		.memory = json_number_value(json_object_get(welcome, "memory")),
+		.crew = (int)json_integer_value(json_object_get(welcome, "crew")),
 	};
 	json_int_t threads = json_integer_value(json_object_get(welcome, "threads"));
 	a->threads = threads >= 1 && threads <= 4096 ? (int)threads : 1;

@@ -42,8 +42,8 @@ struct command_option {
 
 struct job;
 enum command_use { TO_PLAN, TO_RUN }; /* what the job is read for: a run needs more of it than a plan */
-/* Reads `[OPTION …] JOB.ini [section.key=value …]`: sets the options and loads the job. The options --auto and --gpus leave to muster what the
- * words do not give, whatever the file gives (job_open_words). 0, or the exit status, said already. */
+/* Reads `[OPTION …] JOB.ini [section.key=value …]`: sets the options and loads the job. The options --auto and --gpus leave to
+ * muster what the words do not give, whatever the file gives (job_open_words). 0, or the exit status, said already. */
 int command_job(int argc, char **argv, const struct command_option *options, enum command_use use, struct job *job);
 
 /* The same without a job: sets the options; any other word is misuse. */

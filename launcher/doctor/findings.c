@@ -1,6 +1,7 @@
 #include "launcher/doctor/doctor.h"
 
 #include "base/human.h"
+#include "plan/job/keys.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -40,9 +41,10 @@ static struct finding *add(struct findings *f)
 	return x;
 }
 
-/* Not in the middle of a character. */
+/* Not in the middle of a character; '?' for bytes that are no text, as paths may have, which JSON does not take. */
 static void cut(char *to, size_t size, const char *text)
 {
+	const char *bad;
 	size_t len = strnlen(text, size);
 	if (len == size)
 		for (len = size - 1; len && ((unsigned char)text[len] & 0xc0) == 0x80;)
@@ -50,6 +52,8 @@ static void cut(char *to, size_t size, const char *text)
 	memcpy(to, text, len);
 	to[len] = '\0';
 	human_plain(to);
+	while ((bad = job_unprintable(to, len)))
+		to[bad - to] = '?';
 }
 
 static void __attribute__((format(printf, 5, 0))) put(struct findings *f, enum finding_level level, const char *object,

@@ -107,9 +107,10 @@ void check_adapters(const struct needs *n, struct findings *f)
 
 static bool is_loopback(const struct addrinfo *a)
 {
+	const void *at = a->ai_addr;
 	if (a->ai_family == AF_INET)
-		return (ntohl(((const struct sockaddr_in *)(const void *)a->ai_addr)->sin_addr.s_addr) >> 24) == 127;
-	return a->ai_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a->ai_addr)->sin6_addr);
+		return (ntohl(((const struct sockaddr_in *)at)->sin_addr.s_addr) >> 24) == 127;
+	return a->ai_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)at)->sin6_addr);
 }
 
 void check_name(const struct needs *n, struct findings *f)

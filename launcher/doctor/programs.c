@@ -171,8 +171,8 @@ static const struct library {
 	bool optional;
 } libraries[] = {
 	{ "cublasLt", { "libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.13",
-	  "/usr/local/cuda/lib64/libcublasLt.so.12", NULL }, "cublasLtGetVersion", "install CUDA's libcublas, or name its folder in "
-	  "LD_LIBRARY_PATH", true, 120000, false },
+	  "/usr/local/cuda/lib64/libcublasLt.so.12", NULL }, "cublasLtGetVersion", "install CUDA's libcublas, or name its folder "
+	  "in LD_LIBRARY_PATH", true, 120000, false },
 	{ "NCCL", { "libnccl.so.2" }, "ncclGetVersion", "install libnccl2 (2.18 or newer), or name its folder in LD_LIBRARY_PATH; "
 	  "without it ranks go through host memory, slowly", false, 21800, true },
 };

@@ -71,8 +71,9 @@ static int send_welcome(struct supervisor *s, struct link *l, int rank, struct e
 {
 	const struct coords *at = &s->o.plan->ranks[rank].at;
 	json_t *body = json_pack("{s:s, s:i, s:s, s:s, s:{s:i, s:i, s:i, s:i}, s:s, s:i, s:f}", "job", s->o.job_text, "threads",
-				 s->o.plan->ranks[rank].threads, "run", rundir_path(s->o.run), "resume", sup_resume(s), "coords", "tp", at->tp, "cp", at->cp, "dp", at->dp, "pp", at->pp,
-				 "node", sup_node(s, rank), "node_index", s->o.plan->ranks[rank].node, "heartbeat_s", s->o.limits.heartbeat);
+				 s->o.plan->ranks[rank].threads, "run", rundir_path(s->o.run), "resume", sup_resume(s), "coords",
+				 "tp", at->tp, "cp", at->cp, "dp", at->dp, "pp", at->pp, "node", sup_node(s, rank), "node_index",
+				 s->o.plan->ranks[rank].node, "heartbeat_s", s->o.limits.heartbeat);
 	if (body)
 		add_place(s, rank, body);
 	if (!body)

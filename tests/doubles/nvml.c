@@ -84,7 +84,8 @@ static const struct machine {
 #define GIB (1ull << 30)
 enum { MACHINES = sizeof machines / sizeof *machines };
 
-static const unsigned char buses[16] = { 0x34, 0x36, 0x39, 0x3b, 0x57, 0x59, 0x5c, 0x5e, 0xb7, 0xb9, 0xbc, 0xbe, 0xe0, 0xe2, 0xe5, 0xe7 };
+static const unsigned char buses[16] = { 0x34, 0x36, 0x39, 0x3b, 0x57, 0x59, 0x5c, 0x5e, 0xb7, 0xb9, 0xbc, 0xbe, 0xe0, 0xe2, 0xe5,
+					 0xe7 };
 
 struct nvml_device {
 	unsigned index;
@@ -308,7 +309,8 @@ int nvmlDeviceGetNvLinkState(struct nvml_device *d, unsigned link, unsigned *act
 		return INVALID;
 	*active = !word("no-links") && !(about("link-down", d) && link == 2);
 	if (*active && to >= 0 && is_first(d->index, link))
-		*active = !(is_pair("weak", d->index, (unsigned)to) || (is_pair("one-end", d->index, (unsigned)to) && d->index < (unsigned)to));
+		*active = !(is_pair("weak", d->index, (unsigned)to) ||
+			    (is_pair("one-end", d->index, (unsigned)to) && d->index < (unsigned)to));
 	return SUCCESS;
 }
 
@@ -544,6 +546,7 @@ SAYS(nvmlDeviceGetComputeRunningProcesses_v3, unsigned *n, struct process *out)
 	unsigned room = *n;
 	*n = about("busy", d) ? 1 : about("crowd", d) ? 100 : 0;
 	for (unsigned i = 0; i < *n && *n <= room; i++)
-		out[i] = (struct process){ .pid = 4711 + i, .bytes = 20 * GIB / *n, .instance = 0xffffffffu, .compute_instance = 0xffffffffu };
+		out[i] = (struct process){ .pid = 4711 + i, .bytes = 20 * GIB / *n, .instance = 0xffffffffu,
+					   .compute_instance = 0xffffffffu };
 	return *n > room ? 7 : told();
 }

@@ -126,7 +126,8 @@ static void read_peers(const struct nvml_api *a, const nvml_device_t *d, struct 
 	for (int i = 0; a->p2p && i < h->n; i++)
 		for (int j = i + 1; j < h->n; j++) {
 			unsigned status = NVML_P2P_UNTOLD;
-			h->cut += a->p2p(d[i], d[j], NVML_P2P_READ, &status) == NVML_OK && status != NVML_P2P_FINE && status < NVML_P2P_UNTOLD;
+			h->cut += a->p2p(d[i], d[j], NVML_P2P_READ, &status) == NVML_OK && status != NVML_P2P_FINE &&
+				  status < NVML_P2P_UNTOLD;
 		}
 }
 
@@ -137,7 +138,8 @@ static void read_fabric(const struct nvml_api *a, const nvml_device_t *d, struct
 	char text[NVML_FABRIC], first[NVML_FABRIC] = "";
 	for (int i = 0; a->fabric && i < h->n; i++) {
 		struct nvml_fabric f = { .version = FABRIC_VERSION };
-		if (a->fabric(d[i], &f) != NVML_OK || f.state != NVML_JOINED || f.status != NVML_OK || !memcmp(f.cluster, none, sizeof none))
+		if (a->fabric(d[i], &f) != NVML_OK || f.state != NVML_JOINED || f.status != NVML_OK ||
+		    !memcmp(f.cluster, none, sizeof none))
 			return;
 		for (int b = 0; b < 16; b++)
 			snprintf(text + 2 * b, 3, "%02x", f.cluster[b]);
@@ -159,7 +161,8 @@ static int read_all(const struct nvml_api *a, struct nvml_host *h, struct err *e
 	if (!n)
 		return err_set(e, ERR_NOTFOUND, "NVIDIA driver: names no GPU that this process may use");
 	if (n > NVML_GPUS_MOST)
-		return err_set(e, ERR_UNSUPPORTED, "NVIDIA driver: names %u GPUs, more than the %d that muster takes", n, NVML_GPUS_MOST);
+		return err_set(e, ERR_UNSUPPORTED, "NVIDIA driver: names %u GPUs, more than the %d that muster takes", n,
+			       NVML_GPUS_MOST);
 	h->gpus = calloc(n, sizeof *h->gpus);
 	h->lanes = calloc((size_t)n * n, sizeof *h->lanes);
 	if (!h->gpus || !h->lanes)
@@ -187,7 +190,8 @@ int nvml_keep(struct nvml_host *h, const char *visible)
 	struct gpu_id ids[NVML_GPUS_MOST];
 	int old[NVML_GPUS_MOST], part[NVML_GPUS_MOST];
 	for (int i = 0; i < h->n; i++)
-		ids[i] = (struct gpu_id){ .index = h->gpus[i].index, .uuid = h->gpus[i].uuid, .instances = h->gpus[i].instances, .n_instances = h->gpus[i].n_instances };
+		ids[i] = (struct gpu_id){ .index = h->gpus[i].index, .uuid = h->gpus[i].uuid, .instances = h->gpus[i].instances,
+					  .n_instances = h->gpus[i].n_instances };
 	int kept = visible_pick(visible, ids, h->n, old, part), n = h->n;
 	struct nvml_gpu *gpus = calloc((size_t)n + 1, sizeof *gpus);
 	int *lanes = calloc((size_t)n * (size_t)n + 1, sizeof *lanes);

@@ -26,7 +26,7 @@ struct nvml_gpu {
 	int ports;            /* NVLinks into NVSwitches that are up */
 	int down;             /* NVLinks that are there and not up */
 	int nvlink;           /* their generation; 0: unknown */
-	int pcie, pcie_width; /* generation and lanes that it and its slot can; 0: unknown. What they do now is less on an idle GPU */
+	int pcie, pcie_width; /* generation and lanes that it and its slot can, an idle GPU does less; 0: unknown */
 	bool mig;             /* parted: programs get instances of it, each one */
 	struct nvml_instance instances[NVML_INSTANCES_MOST];
 	int n_instances;
@@ -49,8 +49,8 @@ struct nvml_host {
 int nvml_read(const char *library, struct nvml_host *out, struct err *e);
 void nvml_free(struct nvml_host *h);
 
-/* Keeps those that `visible` names, in its order (visible.h), so that place i is CUDA's device i. Of one that is named by an instance the
- * memory is that instance's. NULL keeps all. 0, or -1 when none is left. */
+/* Keeps those that `visible` names, in its order (visible.h), so that place i is CUDA's device i. Of one that is named by an
+ * instance the memory is that instance's. NULL keeps all. 0, or -1 when none is left. */
 int nvml_keep(struct nvml_host *h, const char *visible);
 
 #endif
