@@ -3,6 +3,7 @@
 #include "launcher/supervise/supervise.h"
 #include "plan/job/job.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,8 +21,10 @@ bool command_wants_help(int argc, char **argv)
 
 int command_help(const char *text)
 {
-	fputs(text, stdout);
-	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
+	if (fputs(text, stdout) >= 0 && !fflush(stdout))
+		return STATUS_DONE;
+	fprintf(stderr, "muster: the answer cannot be written: %s\n", strerror(errno));
+	return STATUS_FAILED;
 }
 
 int command_fail(const struct err *e)

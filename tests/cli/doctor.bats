@@ -140,6 +140,8 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	[[ $status -eq 2 && $output == *'"--report" is no option'* ]]
 	run "$MUSTER" doctor --report '{"rubbish":1}'
 	[[ $status -eq 2 && $output == *"--report"* ]]
+	run bash -c '"$1" doctor --quiet >/dev/full' - "$MUSTER"
+	[[ $status -eq 1 && $output == "muster: the answer cannot be written: No space left"* ]]
 	run "$MUSTER" doctor --help
 	[[ $status -eq 0 && $output == *"EXIT STATUS"*"CHECKS"*"gpus "* ]]
 }
