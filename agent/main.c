@@ -236,6 +236,7 @@ static int work(struct agent *a, struct err *e)
 		return -1;
 	phases_lap(&a->phases, "supervisor", &since);
 	a->place.node = a->node;
+	control_progress(a->control, 0, "preflight");
 	if (preflight(&a->place, e))
 		return -1;
 	a->device = a->place.ordinal;

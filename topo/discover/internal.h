@@ -45,8 +45,8 @@ void allocation_free(struct allocation *a);
 int allocation_kind(const struct allocation *a, int i, struct node_kind *out, struct err *e);
 
 /*
- * report.c: what a node tells of itself when all are asked (nodes.h), as "muster-topo": the fabric of nvml_host ("-": none), a blank, and the
- * node as a cluster of one (topo/json.h) on one line.
+ * report.c: what a node tells of itself when all are asked (nodes.h), as "muster-topo": the fabric of nvml_host ("-": none), a
+ * blank, and the node as a cluster of one (topo/json.h) on one line.
  */
 struct report {
 	bool there;

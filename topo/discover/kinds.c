@@ -21,8 +21,8 @@ static bool same_parts(const struct node_kind *a, const struct node_kind *b)
 		return false;
 	for (int i = 0; a->parts && i < a->devices; i++) {
 		const struct topo_device *x = &a->parts[i], *y = &b->parts[i];
-		if (strcmp(x->bus, y->bus) || x->numa != y->numa || strcmp(x->cpus, y->cpus) || x->nic != y->nic || x->nic_link != y->nic_link || x->pcie != y->pcie ||
-		    x->pcie_width != y->pcie_width || x->nvlink != y->nvlink || x->mig != y->mig)
+		if (strcmp(x->bus, y->bus) || x->numa != y->numa || strcmp(x->cpus, y->cpus) || x->nic != y->nic ||
+		    x->nic_link != y->nic_link || x->pcie != y->pcie || x->pcie_width != y->pcie_width || x->nvlink != y->nvlink || x->mig != y->mig)
 			return false;
 	}
 	for (int i = 0; a->links && i < a->devices * a->devices; i++)

@@ -91,8 +91,8 @@ static enum link_kind way(hwloc_obj_t a, hwloc_obj_t b)
 	return top->nodeset && hwloc_bitmap_weight(top->nodeset) <= 1 ? LINK_NODE : LINK_SYS;
 }
 
-/* One direction of a PCIe port, bytes/s: 2.5 GT/s a lane in the first generation, 8 from the third on, doubling; eight bits are sent as ten in
- * the first two, 128 as 130 after them (PCI Express Base Specification 5.0, table 4-1). */
+/* One direction of a PCIe port, bytes/s: 2.5 GT/s a lane in the first generation, 8 from the third on, doubling; eight bits are sent
+ * as ten in the first two, 128 as 130 after them (PCI Express Base Specification 5.0, table 4-1). */
 static double pcie_rate(int generation, int lanes)
 {
 	static const double transfers[] = { 0, 2.5e9, 5e9 };

@@ -100,8 +100,8 @@ static void name_instances(const struct nvml_host *h, struct node_kind *k)
 {
 	for (int i = 0; i < h->n; i++)
 		if (h->gpus[i].mig) {
-			unsaid(k, "GPU%d is parted (MIG), %d instance%s: CUDA shows a process one of all of them, so one agent a node computes", h->gpus[i].index,
-			       h->gpus[i].n_instances, human_s(h->gpus[i].n_instances));
+			unsaid(k, "GPU%d is parted (MIG), %d instance%s: CUDA shows a process one of all of them, so one agent a node "
+			       "computes", h->gpus[i].index, h->gpus[i].n_instances, human_s(h->gpus[i].n_instances));
 			return;
 		}
 }
@@ -111,7 +111,8 @@ static void fill_parts(const struct nvml_host *h, struct node_kind *k)
 	k->switched = h->n > 1;
 	for (int i = 0; i < h->n; i++) {
 		const struct nvml_gpu *g = &h->gpus[i];
-		k->parts[i] = (struct topo_device){ .numa = -1, .nic = -1, .pcie = g->pcie, .pcie_width = g->pcie_width, .nvlink = g->nvlink, .mig = g->mig };
+		k->parts[i] = (struct topo_device){ .numa = -1, .nic = -1, .pcie = g->pcie, .pcie_width = g->pcie_width,
+						    .nvlink = g->nvlink, .mig = g->mig };
 		snprintf(k->parts[i].name, sizeof k->parts[i].name, "GPU%d", h->gpus[i].index);
 		snprintf(k->parts[i].bus, sizeof k->parts[i].bus, "%s", h->gpus[i].bus);
 		k->switched &= h->gpus[i].ports > 0;
@@ -169,7 +170,8 @@ int probe_kind(const char *library, struct node_kind *out, char fabric[NVML_FABR
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 	if (!nvml_read(library, &h, &why) && nvml_keep(&h, visible)) {
 		nvml_free(&h);
-		err_set(&why, ERR_UNSUPPORTED, visible && *visible ? "CUDA_VISIBLE_DEVICES names none that is here" : "CUDA_VISIBLE_DEVICES is empty, which gives none");
+		err_set(&why, ERR_UNSUPPORTED, visible && *visible ? "CUDA_VISIBLE_DEVICES names none that is here"
+				: "CUDA_VISIBLE_DEVICES is empty, which gives none");
 	}
 	if (h.n) {
 		rc = gpus_of_host(&h, &k, e);

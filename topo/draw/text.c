@@ -107,8 +107,8 @@ static void put_label(struct page *p, const char *label)
 static bool ports_alike(const struct node_kind *k)
 {
 	for (int i = 1; k->parts && i < k->devices; i++)
-		if (k->parts[i].pcie != k->parts[0].pcie || k->parts[i].pcie_width != k->parts[0].pcie_width || k->parts[i].nvlink != k->parts[0].nvlink ||
-		    k->parts[i].mig != k->parts[0].mig)
+		if (k->parts[i].pcie != k->parts[0].pcie || k->parts[i].pcie_width != k->parts[0].pcie_width ||
+		    k->parts[i].nvlink != k->parts[0].nvlink || k->parts[i].mig != k->parts[0].mig)
 			return false;
 	return k->parts && k->devices;
 }

@@ -27,8 +27,8 @@ const struct field fields_kind[] = {
 };
 const struct field fields_device[] = {
 	TEXT(topo_device, name), TEXT(topo_device, bus), INDEX(topo_device, numa, MACHINE_NUMA - 1), TEXT(topo_device, cpus),
-	INDEX(topo_device, nic, MACHINE_NICS - 1), LINK(topo_device, nic_link), COUNT(topo_device, pcie, 9), COUNT(topo_device, pcie_width, 64),
-	COUNT(topo_device, nvlink, 99), FLAG(topo_device, mig), END,
+	INDEX(topo_device, nic, MACHINE_NICS - 1), LINK(topo_device, nic_link), COUNT(topo_device, pcie, 9),
+	COUNT(topo_device, pcie_width, 64), COUNT(topo_device, nvlink, 99), FLAG(topo_device, mig), END,
 };
 const struct field fields_nic[] = {
 	TEXT(topo_nic, name), TEXT(topo_nic, bus), INDEX(topo_nic, numa, MACHINE_NUMA - 1), FIGURE(topo_nic, bandwidth), END,

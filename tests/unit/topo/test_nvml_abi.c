@@ -1,6 +1,6 @@
 /*
- * What topo/discover/nvml_api.h declares of NVIDIA's library, held to its own header at compile time: sizes, offsets, values, and the type of
- * every function. Where that header is missing, the test says so and skips.
+ * What topo/discover/nvml_api.h declares of NVIDIA's library, held to its own header at compile time: sizes, offsets, values, and
+ * the type of every function. Where that header is missing, the test says so and skips.
  */
 #include "topo/discover/nvml_api.h"
 
