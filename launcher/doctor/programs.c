@@ -29,6 +29,9 @@ void check_agent(const struct needs *n, struct findings *f)
 	if (child_run(&c, AGENT_SECONDS, &out, &e))
 		found_bad(f, FINDING_FAIL, "muster-agent", "install the packages that make setup names, on this node too; build on "
 			  "a node like this one", "%s", e.text);
+	else if (!strstr(buf_str(&out), "muster ckpt"))
+		found_bad(f, FINDING_FAIL, "muster-agent", "MUSTER_AGENT must name muster's agent, or nothing",
+			  "%s: another program", path);
 	else
 		found_ok(f, "muster-agent", "%s", path);
 	buf_fini(&out);

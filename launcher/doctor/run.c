@@ -85,29 +85,30 @@ static void hear(struct running *r)
 static void hear_all(struct running *all, int n)
 {
 	for (;;) {
-		struct pollfd fds[CHECKS_MOST];
+		struct pollfd fds[CHECKS_MOST]; /* of open ones alone: poll takes no more than there may be files */
+		struct running *of[CHECKS_MOST];
 		double now = clock_s(), next = -1;
 		int open = 0;
 		for (int i = 0; i < n; i++) {
-			fds[i] = (struct pollfd){ .fd = all[i].fd, .events = POLLIN };
 			if (all[i].fd < 0)
 				continue;
 			if (now >= all[i].until) {
 				all[i].late = true;
 				close(all[i].fd);
-				all[i].fd = fds[i].fd = -1;
+				all[i].fd = -1;
 				continue;
 			}
-			open++;
+			of[open] = &all[i];
+			fds[open++] = (struct pollfd){ .fd = all[i].fd, .events = POLLIN };
 			next = next < 0 || all[i].until < next ? all[i].until : next;
 		}
 		if (!open)
 			return;
-		if (poll(fds, (nfds_t)n, (int)((next - now) * 1000) + 1) < 0)
+		if (poll(fds, (nfds_t)open, (int)((next - now) * 1000) + 1) < 0)
 			continue;
-		for (int i = 0; i < n; i++)
-			if (all[i].fd >= 0 && fds[i].revents)
-				hear(&all[i]);
+		for (int i = 0; i < open; i++)
+			if (fds[i].revents)
+				hear(of[i]);
 	}
 }
 

@@ -98,6 +98,9 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	echo rubbish >"$bare/libmuster-cuda.so"
 	doctor_as pair --quiet
 	[[ $status -eq 0 && $(said) == *"warn libmuster-cuda.so"*"build it on a node like this one"* ]]
+	ln -sf /bin/true "$bare/muster-agent"
+	doctor_as pair --quiet
+	[[ $status -eq 3 && $(said) == *"fail muster-agent $bare/muster-agent: another program"* ]]
 	rm "$bare/muster-agent"
 	doctor_as pair --quiet
 	[[ $status -eq 3 && $(said) == *"fail muster-agent"* ]]

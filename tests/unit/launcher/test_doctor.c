@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -93,6 +94,36 @@ static void everything_that_a_check_does_is_a_finding(void **state)
 	findings_fini(&f);
 	doctor_run(checks + 2, &n, DOCTOR_ONCE, &f);
 	assert_int_equal(f.n, 2);
+	findings_fini(&f);
+}
+
+static void where_few_files_may_be_open_some_checks_run_and_none_is_waited_for(void **state)
+{
+	(void)state;
+	enum { CHECKS = 30 };
+	struct check checks[CHECKS + 1] = { { .name = NULL } };
+	struct findings f = { .rows = NULL };
+	const struct needs n = { .ranks = 7 };
+	struct rlimit was, few;
+	int next = dup(STDIN_FILENO);
+	for (int i = 0; i < CHECKS; i++)
+		checks[i] = (struct check){ "well", 5, false, "", well };
+	close(next);
+	getrlimit(RLIMIT_NOFILE, &was);
+	few = (struct rlimit){ (rlim_t)next + 3, was.rlim_max };
+	setrlimit(RLIMIT_NOFILE, &few);
+	double before = clock_s();
+	doctor_run(checks, &n, DOCTOR_ALL, &f);
+	setrlimit(RLIMIT_NOFILE, &was);
+	assert_true(clock_s() - before < 4);
+	assert_int_equal(f.n, CHECKS);
+	int ran = 0;
+	for (int i = 0; i < f.n; i++)
+		if (f.rows[i].level == FINDING_OK)
+			ran++;
+		else
+			assert_string_equal(f.rows[i].remedy, "raise ulimit -n");
+	assert_int_equal(ran, 2);
 	findings_fini(&f);
 }
 
@@ -198,6 +229,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(everything_that_a_check_does_is_a_finding),
+		cmocka_unit_test(where_few_files_may_be_open_some_checks_run_and_none_is_waited_for),
 		cmocka_unit_test(findings_survive_the_way_to_another_process),
 		cmocka_unit_test(needs_survive_a_command_line),
 		cmocka_unit_test(equal_findings_of_several_nodes_are_one_line),
