@@ -161,6 +161,13 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	done
 }
 
+@test "a driver that hangs under agents is named as where they stand" {
+	run env -u SLURM_JOB_ID NVML_DOUBLE=pair,hang LD_LIBRARY_PATH="$doubles" timeout 60 "$MUSTER" run --quiet "$tiny" job.device=cuda parallel.dp=2 job.name=hung \
+		restart.hang_timeout=2 restart.max_restarts=0 </dev/null
+	echo "$output"
+	[[ $status -ne 0 && $status -ne 124 && $output == *"before its first step (preflight): no rank got any further"* ]]
+}
+
 # As Slurm's commands, which this host has not.
 slurm_commands() { # folder, of sinfo
 	mkdir -p "$1"
