@@ -162,6 +162,14 @@ static void compare_links(struct pair *p)
 		buf_printf(p->out, ", and %d more pair%s", differ - PAIRS, human_s(differ - PAIRS));
 }
 
+static void put_port(const struct topo_device *d, struct buf *out)
+{
+	size_t before = out->len;
+	port_summary(d, out);
+	if (out->len == before)
+		buf_puts(out, "a port that is not told");
+}
+
 static void compare_ports(struct pair *p)
 {
 	for (int i = 0; p->odd->parts && p->usual->parts && i < p->odd->devices; i++) {
@@ -172,9 +180,9 @@ static void compare_ports(struct pair *p)
 			continue;
 		begin(p);
 		buf_printf(p->out, "%s has ", device_name(p->odd, i, name));
-		port_summary(a, p->out);
+		put_port(a, p->out);
 		buf_puts(p->out, " where others have ");
-		port_summary(b, p->out);
+		put_port(b, p->out);
 	}
 }
 

@@ -145,6 +145,12 @@ static void fall_to_pcie(struct node_kind *k)
 	k->links[1] = k->links[4] = (struct topo_link){ LINK_NODE, 0, 20e9, 8e-6 };
 }
 
+static void tell_port(struct node_kind *k)
+{
+	k->parts[1].pcie = 4;
+	k->parts[1].pcie_width = 8;
+}
+
 static void lose_driver(struct node_kind *k)
 {
 	snprintf(k->device, sizeof k->device, "cpu");
@@ -168,6 +174,7 @@ static void odd_nodes_are_named_with_what_differs(void **state)
 		{ lose_adapter, "n3: 1 adapter where others have 2: mlx5_1 is missing\n" },
 		{ slow_adapter, "n3: mlx5_1 runs at 12.5 GB/s where others have 25.0 GB/s\n" },
 		{ lose_memory, "n3: host memory of 256 GiB where others have 512 GiB\n" },
+		{ tell_port, "n3: GPU1 has PCIe 4.0 × 8 where others have a port that is not told\n" },
 		{ lose_driver, "n3: no GPU where its 15 like have 4\n" },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
