@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/human.h"
 #include "base/log.h"
+#include "base/meminfo.h"
 #include "topo/discover/gpu_state.h"
 
 #include <poll.h>
@@ -113,22 +114,9 @@ static int look_at_gpu(struct preflight *p, struct err *e)
 	return rc;
 }
 
-static double available(void)
-{
-	char line[128];
-	double kib = 0;
-	FILE *f = fopen("/proc/meminfo", "re");
-	while (f && fgets(line, sizeof line, f))
-		if (sscanf(line, "MemAvailable: %lf", &kib) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return kib * 1024;
-}
-
 static int look_at_memory(const struct preflight *p, struct err *e)
 {
-	double there = available(), all = p->memory * (p->crew > 1 ? p->crew : 1);
+	double there = meminfo("MemAvailable"), all = p->memory * (p->crew > 1 ? p->crew : 1);
 	char free_text[HUMAN], need[HUMAN];
 	if (there <= 0 || all <= there)
 		return 0;

@@ -92,6 +92,8 @@ extern const struct check doctor_checks[];
 
 /* For checks: the first line of a file of the kernel's, "" where it cannot be read. */
 void first_line(const char *path, char *out, size_t size);
+/* Whether a driver of NVIDIA's runs here. */
+bool has_driver(void);
 
 doctor_check check_agent, check_libraries, check_pmix, check_blas, check_driver, check_cuda, check_limits, check_memory,
 	check_shm, check_cpu, check_gpus, check_adapters, check_near, check_name, check_disk, check_slurm, check_munge, check_job,

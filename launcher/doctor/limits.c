@@ -2,6 +2,7 @@
 #include "launcher/doctor/doctor.h"
 
 #include "base/human.h"
+#include "base/meminfo.h"
 #include "topo/host.h"
 
 #include <glob.h>
@@ -9,7 +10,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 enum { FILES_LEAST = 4096 };
 #define SHM_LEAST (512.0 * (1 << 20)) /* NCCL's segments between the GPUs of a full node */
@@ -55,19 +55,6 @@ void check_limits(const struct needs *n, struct findings *f)
 		found_ok(f, "locked memory", "%s", limit_text(locked.rlim_cur, true, text));
 }
 
-static double meminfo(const char *name)
-{
-	char line[128], key[64];
-	double kib = 0, value;
-	FILE *file = fopen("/proc/meminfo", "re");
-	while (file && kib <= 0 && fgets(line, sizeof line, file))
-		if (sscanf(line, "%63[^:]: %lf", key, &value) == 2 && !strcmp(key, name))
-			kib = value;
-	if (file)
-		fclose(file);
-	return kib * 1024;
-}
-
 void check_memory(const struct needs *n, struct findings *f)
 {
 	const struct host *h;
@@ -98,7 +85,7 @@ void check_shm(const struct needs *n, struct findings *f)
 {
 	struct statvfs s;
 	char text[HUMAN], all[HUMAN];
-	bool matters = n->cuda || !access("/dev/nvidiactl", F_OK);
+	bool matters = n->cuda || has_driver();
 	if (statvfs("/dev/shm", &s)) {
 		if (matters)
 			found_bad(f, FINDING_WARN, "/dev/shm", "mount a tmpfs there: NCCL needs it", "not there");

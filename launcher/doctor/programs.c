@@ -71,8 +71,7 @@ void check_blas(const struct needs *n, struct findings *f)
 		  "none: agents cannot compute on the CPU");
 }
 
-/* Whether a driver of NVIDIA's runs here. */
-static bool has_gpus(void)
+bool has_driver(void)
 {
 	return !access("/proc/driver/nvidia/version", F_OK) || !access("/dev/nvidiactl", F_OK);
 }
@@ -80,7 +79,7 @@ static bool has_gpus(void)
 /* What is missing for GPUs matters where a job asks for them, or there are some. */
 static void missing(const struct needs *n, struct findings *f, const char *object, const char *remedy, const char *why)
 {
-	if (n->cuda || has_gpus())
+	if (n->cuda || has_driver())
 		found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, object, remedy, "%s", why);
 	else
 		found_ok(f, object, "not here, and only device = cuda needs it");

@@ -1,5 +1,6 @@
 #include "libcomm/shm/window.h"
 
+#include "base/meminfo.h"
 #include "libcomm/group.h"
 
 #include <errno.h>
@@ -89,15 +90,8 @@ char *window_map(pid_t pid, const struct span *s)
 /* What the kernel could give without killing somebody for it; unknown: everything. */
 static size_t memory_free(void)
 {
-	unsigned long long kib = SIZE_MAX >> 10;
-	char line[128];
-	FILE *f = fopen("/proc/meminfo", "re");
-	while (f && fgets(line, sizeof line, f))
-		if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return (size_t)kib << 10;
+	double bytes = meminfo("MemAvailable");
+	return bytes > 0 ? (size_t)bytes : SIZE_MAX;
 }
 
 static int no_memory(size_t size, struct err *e)

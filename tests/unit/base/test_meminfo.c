@@ -1,0 +1,25 @@
+/* Figures of this host that agree with each other. */
+#include "base/meminfo.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void what_the_kernel_tells_is_in_bytes(void **state)
+{
+	(void)state;
+	double all = meminfo("MemTotal"), pages = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+	assert_true(all > 0.9 * pages && all < 1.1 * pages);
+	assert_true(meminfo("MemAvailable") > 0 && meminfo("MemAvailable") <= all);
+	assert_true(meminfo("Mem") == 0 && meminfo("") == 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(what_the_kernel_tells_is_in_bytes) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
