@@ -6,7 +6,7 @@
 # runs them. The same programs are built over the emulator by emulator/emulator.mk, out of the usual objects.
 
 # Sources of a training step on one host, and of what is asked about it.
-GPU_CHECK_SRC := $(addprefix base/,buf.c err.c file.c human.c log.c net.c philox.c pin.c spill.c) \
+GPU_CHECK_SRC := $(addprefix base/,buf.c err.c file.c human.c log.c meminfo.c net.c philox.c pin.c spill.c) \
 	$(filter-out plan/job/ini.c,$(wildcard plan/job/*.c)) $(wildcard plan/model/*.c) \
 	$(addprefix plan/schedule/,check.c order.c run.c schedule.c timeline.c) $(addprefix plan/,batch.c layout.c memory.c speeds.c) \
 	$(filter-out libcomm/flight/trace.c libcomm/flight/diagnose.c,$(wildcard $(COMM_ROOMS:%=%/*.c))) \
@@ -28,7 +28,8 @@ GPU_SYSLIBS := $(if $(GPU_CHECK),,-lsodium) $(libs_kernels)
 
 # The collectives on a device's memory, in one command: emulator.mk builds it over the doubles too.
 GPU_SRC := tests/gpu/conform.c tests/conform/comm_forms.c tests/conform/comm_reference.c base/buf.c base/err.c base/file.c \
-	base/human.c base/net.c $(filter-out libcomm/flight/trace.c libcomm/flight/diagnose.c,$(wildcard $(COMM_ROOMS:%=%/*.c)))
+	base/human.c base/meminfo.c base/net.c \
+	$(filter-out libcomm/flight/trace.c libcomm/flight/diagnose.c,$(wildcard $(COMM_ROOMS:%=%/*.c)))
 GPU_SODIUM := $(if $(wildcard /usr/include/sodium.h),-lsodium)
 GPU_CONFORM = $(CC) $(CPPFLAGS) $(CFLAGS) -O3 -isystem $(CUDA_HOME)/include $(if $(GPU_SODIUM),,-Itests/gpu/standin) $(LDFLAGS) \
 	-o $@ $(GPU_SRC)
