@@ -1,0 +1,74 @@
+#!/usr/bin/env bats
+# A job for GPUs from its launch to its end, over the emulator (tests/gpu/emulator): plan, preflight, agents, checkpoints, evaluations, restarts.
+
+load ../helpers
+
+setup_file() {
+	make_data
+	make_tiny_job
+	built=$(dirname "$(realpath "$MUSTER")")
+	place=$BATS_FILE_TMPDIR/place
+	export built place
+	# An agent finds its libraries beside itself. NCCL's double is for processes of one program: without it transfers go through the host.
+	mkdir -p "$place"
+	cp "$built/muster-agent" "$built/tests/doubles/libnvidia-ml.so.1" "$built"/tests/gpu/lib*.so* "$place/" || true
+	: >"$place/libnccl.so.2"
+}
+
+setup() {
+	[[ -e $place/libmuster-cuda.so ]] || skip "CUDA's headers are not here: there is no emulated GPU"
+}
+
+# A few steps of a model that an emulated GPU does at once: muster run with the words that the test adds.
+small() { # name word...
+	local name=$1
+	shift
+	exec env -u SLURM_JOB_ID -u CUDA_VISIBLE_DEVICES NVML_DOUBLE=pair LD_LIBRARY_PATH="$place" MUSTER_AGENT="$place/muster-agent" \
+		"$MUSTER" run --quiet "$tiny" "job.name=$name" job.steps=4 model.layers=1 model.hidden=16 model.heads=2 batch.global=2 \
+		optimizer.schedule=constant optimizer.warmup=2 data.eval_every=2 parallel.dp=1 "$@" </dev/null >"$BATS_FILE_TMPDIR/$name.out" 2>&1 3>&-
+}
+
+# Each evaluation of a run: its step, and its loss to as many digits as fp32 has in any order of its sums.
+held_out() {
+	event "$1" eval | sed -E 's/.*"step":([0-9]+).*"loss":([0-9]+\.[0-9]{5}).*/\1 \2/'
+}
+
+again() { [[ $(event_field killed first-step generation) == 2 ]] && step_reached killed 4; }
+saved() { event killed ckpt >/dev/null; }
+
+@test "a job for a GPU has the CPU's losses; killed it goes on from its checkpoint, to the same bits; the CPU goes on from there" {
+	(small host)
+	(small device job.device=cuda)
+	run "$losses" compare "$(run_folder host)/metrics.jsonl" "$(run_folder device)/metrics.jsonl" 1e-5
+	echo "$output"
+	[[ $status -eq 0 && -n $(held_out host) && $(held_out host) == "$(held_out device)" ]]
+
+	small killed job.device=cuda job.steps=1000000 checkpoint.every=2 restart.backoff=0.1 &
+	pid=$!
+	wait_for 60 saved
+	kill -9 "$(event_field killed hello pid)"
+	wait_for 60 again
+	kill -TERM $pid
+	rc=0
+	wait $pid || rc=$?
+	[[ $rc -eq 75 && $(event_field killed ready step) -ge 2 ]]
+	run "$losses" compare "$(run_folder device)/metrics.jsonl" "$(run_folder killed)/metrics.jsonl" 0
+	echo "$output"
+	[[ $status -eq 0 ]]
+	"$losses" repeats "$(run_folder killed)/metrics.jsonl"
+
+	(small onward job.steps=6 checkpoint.resume="$(run_folder device)/ckpt/step-00000004")
+	(small straight job.steps=6)
+	run "$losses" compare "$(run_folder straight)/metrics.jsonl" "$(run_folder onward)/metrics.jsonl" 1e-5 5 6
+	echo "$output"
+	[[ $status -eq 0 ]]
+}
+
+@test "two GPUs have one CPU's losses: tensor parallel, in bf16, what the optimizer keeps in the host's memory" {
+	local words="parallel.tp=2 precision.dtype=bf16 offload.optimizer=yes"
+	(small two-host $words)
+	(small two-device $words job.device=cuda)
+	run "$losses" compare "$(run_folder two-host)/metrics.jsonl" "$(run_folder two-device)/metrics.jsonl" 1e-2
+	echo "$output"
+	[[ $status -eq 0 ]]
+}
