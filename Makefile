@@ -162,7 +162,7 @@ DEMO := $(BUILD)/demo
 
 .PHONY: demo
 demo: setup
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(EVERY_CORE) all
 	@mkdir -p $(DEMO)
 	@find /usr/share/common-licenses /usr/share/doc /usr/share/perl -type f \
 		\( -path '*/common-licenses/*' -o -name copyright -o -name '*.pod' \) 2>/dev/null | LC_ALL=C sort >$(DEMO)/files
@@ -174,9 +174,12 @@ demo: setup
 
 BATS := $(wildcard tests/cli/*.bats tests/fault/*.bats tests/slurm/*.bats)
 
+# Built on every core, unless make was told how many.
+EVERY_CORE = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+
 .PHONY: check check-unit check-san fuzz bench bench-comm bench-network
 check: setup-check
-	@$(MAKE) --no-print-directory all unit-bins $(TOOL_BIN)
+	@$(MAKE) --no-print-directory $(EVERY_CORE) all unit-bins $(TOOL_BIN)
 	@tests/run tests/floors $(UNIT_BIN) $(BATS)
 
 check-unit: unit-bins
