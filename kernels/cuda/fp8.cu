@@ -57,6 +57,7 @@ __device__ inline void put_chunk(uint8_t *to, const uint8_t *from, int64_t left,
 template <class T, bool PACKS> static __global__ void __launch_bounds__(CAST_THREADS) cast8_kernel(const cast_call<T> a)
 {
 	__shared__ uint8_t turn[EDGE][TURN_ROW];   /* [column][row] */
+	__shared__ uint32_t largest[CAST_THREADS / WARP];
 	const int64_t across = (a.c + EDGE - 1) / EDGE, i0 = blockIdx.x / across * EDGE, j0 = blockIdx.x % across * EDGE;
 	const float scale = a.s->scale;
 	uint32_t most = 0;
@@ -86,8 +87,14 @@ template <class T, bool PACKS> static __global__ void __launch_bounds__(CAST_THR
 	for (int step = WARP / 2; step; step /= 2)
 		most = max(most, __shfl_xor_sync(WARP_ALL, most, step));
 	if (lane_id() == 0)
-		atomicMax((unsigned *)&a.s->largest, most);
+		largest[warp_id()] = most;
 	__syncthreads();
+	if (threadIdx.x == 0) {     /* one a block: all go to the same word */
+		#pragma unroll
+		for (int w = 1; w < CAST_THREADS / WARP; w++)
+			most = max(most, largest[w]);
+		atomicMax((unsigned *)&a.s->largest, most);
+	}
 	if (!a.turned)
 		return;
 	for (int q = threadIdx.x; q < CHUNKS; q += CAST_THREADS) {
