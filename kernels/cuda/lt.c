@@ -2,29 +2,33 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 
 static struct lt lt;
 static struct err load_error; /* of the one try */
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 
-/* The first that there is; the toolkit's own folder is not always among those that the loader knows. */
-static void *library_open(void)
+/* The first that there is; the toolkit's own folder is not always among those that the loader knows. *why: of the first name, which says
+ * what is wrong with a library that is there and cannot be loaded. */
+static void *library_open(char *why, size_t size)
 {
 	static const char *const names[] = {
 		"libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.12",
 	};
 	void *lib = NULL;
 	for (int i = 0; i < (int)(sizeof names / sizeof names[0]) && !lib; i++)
-		lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+		if (!(lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL)) && i == 0)
+			snprintf(why, size, "%s", dlerror());
 	return lib;
 }
 
 static void load(void)
 {
-	void *lib = library_open();
+	char why[400] = "";
+	void *lib = library_open(why, sizeof why);
 	if (!lib) {
 		err_set(&load_error, ERR_NOTFOUND, "backend cuda: cuBLASLt cannot be loaded: %s; install CUDA's libraries (libcublas), or name "
-			"their folder in LD_LIBRARY_PATH", dlerror());
+			"their folder in LD_LIBRARY_PATH", why);
 		return;
 	}
 #define LT_FIND(f)                                                                                         \
