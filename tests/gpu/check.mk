@@ -37,6 +37,8 @@ GPU_DEPS := $(GPU_SRC) $(wildcard libcomm/*.h libcomm/*/*.h tests/conform/*.h te
 
 ifdef GPU_CHECK
 CPPFLAGS := -Itests/gpu/standin $(CPPFLAGS) $(if $(NCCL_HEADER),-isystem $(dir $(NCCL_HEADER)))
+# Behind the toolkit's: pip's folder has other headers of CUDA too.
+CUDA_CFLAGS += $(if $(LT_HEADER),-isystem $(dir $(LT_HEADER)))
 # What the compilers there warn of is not what this is for.
 WARN      := $(filter-out -Werror,$(WARN))
 NVCCFLAGS := $(subst -Werror all-warnings,,$(subst $(comma)-Werror,,$(NVCCFLAGS)))
