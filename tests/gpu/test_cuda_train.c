@@ -150,11 +150,15 @@ static double off(double got, double want)
 	return fabs(got - want) / fabs(want);
 }
 
+/* NaN wins. */
 static double furthest(const struct course *a, const struct course *b)
 {
 	double most = off(a->eval, b->eval);
-	for (int i = 0; i < a->to; i++)
-		most = fmax(isnan(a->loss[i]) ? INFINITY : most, off(a->loss[i], b->loss[i]));
+	for (int i = 0; i < a->to; i++) {
+		double d = off(a->loss[i], b->loss[i]);
+		if (d > most || isnan(d))
+			most = d;
+	}
 	return most;
 }
 

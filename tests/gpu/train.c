@@ -190,16 +190,29 @@ static double off(const struct course *a, const struct course *b)
 	double most = 0;
 	for (int i = 0; i < a->to; i++) {
 		double d = fabs(a->loss[i] - b->loss[i]) / fabs(b->loss[i]);
-		if (!(d <= most))
+		if (d > most || isnan(d))
 			most = d;
 	}
 	return most;
 }
 
-static bool same_bits(const struct course *a, const struct course *b)
+/* Where two runs part: their first step that differs, else an element of what they leave. Empty: nowhere. */
+static const char *parted(const struct course *a, const struct course *b, char out[160])
 {
-	return !memcmp(a->loss, b->loss, sizeof a->loss) && !memcmp(a->norm, b->norm, sizeof a->norm) &&
-	       a->elements == b->elements && !memcmp(a->state, b->state, (size_t)a->elements * sizeof *a->state);
+	out[0] = '\0';
+	for (int i = 0; i < STEPS_MOST; i++)
+		if (memcmp(&a->loss[i], &b->loss[i], sizeof *a->loss) || memcmp(&a->norm[i], &b->norm[i], sizeof *a->norm)) {
+			snprintf(out, 160, "they part at step %d: loss %.17g, not %.17g, norm %.17g, not %.17g", i + 1,
+				 a->loss[i], b->loss[i], a->norm[i], b->norm[i]);
+			return out;
+		}
+	if (a->elements != b->elements)
+		snprintf(out, 160, "their states have other sizes: %lld, not %lld", (long long)a->elements, (long long)b->elements);
+	for (int64_t i = 0; !out[0] && i < a->elements; i++)
+		if (memcmp(&a->state[i], &b->state[i], sizeof *a->state))
+			snprintf(out, 160, "they part in element %lld of %lld of the state: %.9g, not %.9g", (long long)i,
+				 (long long)a->elements, (double)a->state[i], (double)b->state[i]);
+	return out;
 }
 
 /* --- Checks ---------------------------------------------------------------------------------------- */
@@ -218,9 +231,12 @@ static void check_specification(const struct settings *s, const struct row *row,
 	course_end(spec);
 }
 
-static void check_same(bool ran, const struct course *c, const struct course *one, const struct row *row, const char *what, struct score *score)
+static void check_same(bool ran, const struct course *c, const struct course *one, const struct row *row, const char *what,
+		       struct score *score)
 {
-	score_check(score, ran && same_bits(c, one), "%s: %s%s", row->name, what, ran ? "" : ": it does not run");
+	char text[160];
+	const char *where = ran ? parted(c, one, text) : "it does not run";
+	score_check(score, !*where, "%s: %s%s%s", row->name, what, *where ? ": " : "", where);
 }
 
 static void check_again(const struct settings *s, const struct row *row, const struct course *one, struct score *score)
@@ -340,6 +356,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "train: --steps is an even number from 2 to %d\n", STEPS_MOST);
 		return 2;
 	}
+	if (s.few)
+		world_patience = 600;
 	if (!opens(s.backend, why, sizeof why)) {
 		score_skip(&score, "training", why);
 		return score_close(&score);

@@ -10,7 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KEYS = 8, KEY_BYTES = 64, VALUE_BYTES = 2048, GIVE_UP_S = 120 };
+enum { KEYS = 8, KEY_BYTES = 64, VALUE_BYTES = 2048 };
+
+int world_patience = 120;
 
 struct board {
 	pthread_barrier_t fence;
@@ -82,7 +84,7 @@ static int join(struct board *board, int rank, int n, struct comm **world, struc
 {
 	struct seat seat = { board, rank };
 	struct comm_bootstrap boot = { .rank = rank, .size = n, .put = put, .fence = fence, .get = get, .arg = &seat };
-	struct comm_options opt = { .host = "here", .interface = "", .timeout_s = GIVE_UP_S, .backend = "auto" };
+	struct comm_options opt = { .host = "here", .interface = "", .timeout_s = world_patience, .backend = "auto" };
 	return comm_open(&boot, &opt, world, e);
 }
 
@@ -115,7 +117,7 @@ static int be_rank(struct board *board, int rank, int n, world_fn *fn, void *arg
 static void child(struct board *board, int rank, int n, world_fn *fn, void *arg)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm(GIVE_UP_S);
+	alarm((unsigned)world_patience);
 	int rc = be_rank(board, rank, n, fn, arg);
 	fflush(NULL);
 	_exit(rc < 0 ? 1 : rc);
@@ -137,18 +139,30 @@ static struct board *start(pid_t *pids, int n, world_fn *fn, void *arg)
 	return board;
 }
 
+/* A rank that ended by itself has said why. */
+static void tell_signal(int rank, int n, int status)
+{
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+		fprintf(stderr, "rank %d of %d: not done after %d seconds\n", rank, n, world_patience);
+	else if (WIFSIGNALED(status))
+		fprintf(stderr, "rank %d of %d: ended by signal %d (%s)\n", rank, n, WTERMSIG(status), strsignal(WTERMSIG(status)));
+}
+
 /* The first that fails ends the others. */
 static int gather(pid_t *pids, int n)
 {
 	int rc = 0;
 	for (int left = n; left > 0; left--) {
-		int status;
+		int status, rank = 0;
 		pid_t pid = wait(&status);
-		for (int i = 0; i < n; i++)
-			if (pids[i] == pid)
-				pids[i] = 0;
+		while (rank < n && pids[rank] != pid)
+			rank++;
+		if (rank < n)
+			pids[rank] = 0;
 		if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 			continue;
+		if (!rc)
+			tell_signal(rank, n, status);
 		rc = -1;
 		for (int i = 0; i < n; i++)
 			if (pids[i] > 0)
