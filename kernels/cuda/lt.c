@@ -8,8 +8,8 @@ static struct lt lt;
 static struct err load_error; /* of the one try */
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 
-/* The first that there is; the toolkit's own folder is not always among those that the loader knows. *why: of the first name, which says
- * what is wrong with a library that is there and cannot be loaded. */
+/* The first that there is; the toolkit's own folder is not always among those that the loader knows. why: of the first name, which
+ * says what is wrong with a library that is there and cannot be loaded. */
 static void *library_open(char *why, size_t size)
 {
 	static const char *const names[] = {

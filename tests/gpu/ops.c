@@ -2,9 +2,10 @@
  * Every op of a backend against the specification (tests/conform/op_check.h): at the sizes of its row, and at others drawn at random,
  * with arrays on and off their alignment.
  *
- * usage: ops [--random N] [--seed S] [--few] [--only WORD] BACKEND …
+ * usage: ops [--random N] [--seed S] [--few] [--here] [--only WORD] BACKEND …
  *   --random N   sizes drawn for each op (default 6)
  *   --few        of each op's row the first and the third size alone, and one drawn: for slow machines and checkers
+ *   --here       in this process, for tools that watch one
  *   --only WORD  ops with WORD in their names
  *
  * Ops are tried by a process of its own, since one that goes wrong may take the device along: then another one
@@ -39,7 +40,7 @@ struct findings {
 struct settings {
 	int random;
 	uint64_t seed;
-	bool few;
+	bool few, here;
 	const char *only;
 };
 
@@ -104,6 +105,10 @@ static int in_process(const char *backend, const struct settings *s, struct find
 {
 	int status = 0;
 	fflush(NULL);
+	if (s->here) {
+		try_rest(backend, s, found);
+		return 0;
+	}
 	pid_t pid = fork();
 	if (pid == 0)
 		_exit(try_rest(backend, s, found));
@@ -149,7 +154,8 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "random", required_argument, NULL, 'r' }, { "seed", required_argument, NULL, 's' },
-		{ "few", no_argument, NULL, 'f' }, { "only", required_argument, NULL, 'o' }, { 0 },
+		{ "few", no_argument, NULL, 'f' }, { "here", no_argument, NULL, 'h' },
+		{ "only", required_argument, NULL, 'o' }, { 0 },
 	};
 	struct settings s = { .random = 6, .seed = 7 };
 	struct score score = { 0 };
@@ -164,11 +170,14 @@ int main(int argc, char **argv)
 		case 'f':
 			s.few = true;
 			break;
+		case 'h':
+			s.here = true;
+			break;
 		case 'o':
 			s.only = optarg;
 			break;
 		default:
-			fprintf(stderr, "usage: ops [--random N] [--seed S] [--few] [--only WORD] BACKEND …\n");
+			fprintf(stderr, "usage: ops [--random N] [--seed S] [--few] [--here] [--only WORD] BACKEND …\n");
 			return 2;
 		}
 	for (int i = optind; i < argc; i++)

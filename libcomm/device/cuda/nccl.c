@@ -37,7 +37,8 @@ static void load(void)
 {
 	void *lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
-		err_set(&load_error, ERR_NOTFOUND, "NCCL cannot be loaded: %s; install it (libnccl2), or name its folder in LD_LIBRARY_PATH", dlerror());
+		err_set(&load_error, ERR_NOTFOUND, "NCCL cannot be loaded: %s; install it (libnccl2), or name its folder in LD_LIBRARY_PATH",
+			dlerror());
 		return;
 	}
 	const char *missing = NULL;
