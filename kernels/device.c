@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char library[] = "libmuster-cuda.so", symbol[] = "muster_kern_cuda";
+static const char library[] = "libmuster-cuda.so";
 
 /* The library beside the running program. */
 static int library_path(char *path, size_t size, struct err *e)
@@ -23,8 +23,7 @@ static int library_path(char *path, size_t size, struct err *e)
 	return 0;
 }
 
-/* Stays loaded until the process ends. */
-static int library_load(cuda_open_fn **open, struct err *e)
+int kern_cuda_symbol(const char *symbol, void **out, struct err *e)
 {
 	char path[PATH_MAX];
 	if (library_path(path, sizeof path, e) < 0)
@@ -35,15 +34,19 @@ static int library_load(cuda_open_fn **open, struct err *e)
 	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!lib)
 		return err_set(e, ERR_UNSUPPORTED, "backend cuda: %s; build it on a machine like this one", dlerror());
-	*(void **)(void *)open = dlsym(lib, symbol);
-	if (!*open)
-		return err_set(e, ERR_UNSUPPORTED, "backend cuda: %s has no %s: it is of another version; install the program's own", path,
-			       symbol);
+	*out = dlsym(lib, symbol);
+	if (!*out)
+		return err_set(e, ERR_UNSUPPORTED, "backend cuda: %s has no %s: it is of another version; install the program's own",
+			       path, symbol);
 	return 0;
 }
 
 int cuda_open(struct kern *k, const char *storage, int device, struct err *e)
 {
+	void *at;
 	cuda_open_fn *open;
-	return library_load(&open, e) < 0 ? -1 : open(k, sizeof *k, storage, device, e);
+	if (kern_cuda_symbol("muster_kern_cuda", &at, e) < 0)
+		return -1;
+	memcpy(&open, &at, sizeof open);
+	return open(k, sizeof *k, storage, device, e);
 }

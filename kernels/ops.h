@@ -304,6 +304,8 @@ struct ops {
 enum { KERN_NARROW_LANE = 16 << 20 };
 int kern_open(const char *backend, int threads, struct kern **out, struct err *e);
 int kern_open_device(const char *backend, int threads, int device, struct kern **out, struct err *e);
+/* A symbol of that library, which stays loaded until the process ends. ERR_UNSUPPORTED: the one or the other is not there. */
+int kern_cuda_symbol(const char *symbol, void **out, struct err *e);
 /* Waits for what is queued. */
 void kern_close(struct kern *k);
 const struct ops *kern_ops(const struct kern *k);

@@ -1,8 +1,8 @@
 /*
  * device — libcomm's half of the device that a rank computes on.
  *
- * kernels/ opens libmuster-cuda.so for the operations (kern_open_device); the groups whose tensors lie in the device's memory need
- * libcomm's table out of the same library, which lies beside the running program.
+ * kern_open_device takes the operations out of libmuster-cuda.so; the groups whose tensors lie in the device's memory need
+ * libcomm's table out of the same library (kern_cuda_symbol).
  */
 #ifndef MUSTER_AGENT_PARALLEL_DEVICE_H
 #define MUSTER_AGENT_PARALLEL_DEVICE_H
@@ -13,10 +13,8 @@
 /* The table; stays good for the life of the process. ERR_UNSUPPORTED: there is no such library, or it is another version's. */
 int device_table(const struct comm_device **out, struct err *e);
 
-/* Devices that this process sees; 0: none, or no library. */
-int device_count(void);
-/* The one to compute on, of those that this process sees, when the launcher has dealt it the slot-th of the node: Slurm may show a task
- * only its own, and more ranks than there are devices share them in turn. */
+/* The one to compute on, of those that this process sees, when the launcher has dealt it the slot-th of the node: Slurm may show
+ * a task only its own, and more ranks than there are devices share them in turn. */
 int device_of_slot(int slot);
 
 #endif
