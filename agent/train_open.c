@@ -55,7 +55,8 @@ static int open_model(struct trainer *t, struct err *e)
 	const struct train_env *env = t->env;
 	struct engine_options opt = {
 		.job = t->job, .layout = env->layout, .at = env->at, .world = env->world,
-		.backend = t->job->job.device == DEVICE_CUDA ? "cuda" : "cpu", .device = env->device, .threads = env->threads, .node = env->node, .spill_dir = env->run_dir, .phase = on_phase, .phase_arg = t,
+		.backend = t->job->job.device == DEVICE_CUDA ? "cuda" : "cpu", .device = env->device, .threads = env->threads,
+		.node = env->node, .spill_dir = env->run_dir, .phase = on_phase, .phase_arg = t,
 	};
 	if (engine_open(&opt, &t->engine, e))
 		return -1;

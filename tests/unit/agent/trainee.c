@@ -218,7 +218,7 @@ static int passes(struct trainee *t, const struct engine_batch *b, double *loss,
 {
 	if (engine_passes(t->engine, b, e))
 		return -1;
-	if (t->optim)
+	if (t->optim && !kern_on_host(engine_kern(t->engine)))
 		optim_square(t->optim);
 	return engine_loss(t->engine, loss, e);
 }
