@@ -73,12 +73,21 @@ static void cast8(struct kern *k, uint8_t *y, uint8_t *turned, struct scale8 *s,
 	}
 }
 
-static double dot(const struct tensor8 *left, int64_t i, const struct tensor8 *right, int64_t j, int64_t depth)
+enum { CODES = 256 };
+
+static void decode_all(enum fp8 format, double numbers[CODES])
 {
-	const struct format *a = &formats[left->format], *b = &formats[right->format];
+	for (int i = 0; i < CODES; i++)
+		numbers[i] = (double)decode(&formats[format], (uint8_t)i);
+}
+
+/* a, b: what the codes of left and right stand for. */
+static double dot(const struct tensor8 *left, const double *a, int64_t i, const struct tensor8 *right, const double *b, int64_t j,
+		  int64_t depth)
+{
 	double sum = 0;
 	for (int64_t l = 0; l < depth; l++)
-		sum += (double)decode(a, left->at[i * depth + l]) * (double)decode(b, right->at[j * depth + l]);
+		sum += a[left->at[i * depth + l]] * b[right->at[j * depth + l]];
 	return sum * (double)left->scale->inverse * (double)right->scale->inverse;
 }
 
@@ -95,13 +104,16 @@ static void product8(struct kern *k, void *d, const struct tensor8 *left, const 
 {
 	const size_t width = k->element == sizeof(double) ? sizeof(double) : sizeof(float);
 	char *row = kern_scratch(k, 0), *added = row + KERN_SCRATCH / 2;
+	double a[CODES], b[CODES];
+	decode_all(left->format, a);
+	decode_all(right->format, b);
 	memset(added, 0, (size_t)n * width);
 	if (bias)
 		k->ops.widen(k, (float *)(void *)added, bias, n);
 	for (int64_t i = 0; i < m; i++) {
 		const void *before = single ? (char *)d + (size_t)(i * n) * width : added;
 		for (int64_t j = 0; j < n; j++)
-			set_number(k, row, j, number(k, before, j) + dot(left, i, right, j, depth));
+			set_number(k, row, j, number(k, before, j) + dot(left, a, i, right, b, j, depth));
 		if (single)
 			memcpy((char *)d + (size_t)(i * n) * width, row, (size_t)n * width);
 		else

@@ -2,6 +2,7 @@
  * Products between the stream's rows and all rows, and how their transfers hide behind them: what a rank has of the
  * gathered rows it computes while the others' come, and a gradient is reduced while that of the weights is computed.
  */
+#include "agent/model/linear8.h"
 #include "agent/model/stage.h"
 
 /* Rows [lo, hi) of all n. */
@@ -21,6 +22,12 @@ static struct span mine(const struct model *m)
 	return m->tp->sp ? (struct span){ lo, lo + m->d.s } : every(m);
 }
 
+/* The rows that are computed while the others come. None in 8 bits: a scale is of the whole tensor. */
+static struct span early(const struct model *m)
+{
+	return m->d.fp8 ? (struct span){ 0, 0 } : mine(m);
+}
+
 static void *row(const struct model *m, const void *x, int64_t i, int64_t width)
 {
 	return (char *)x + i * width * m->d.width;
@@ -29,21 +36,35 @@ static void *row(const struct model *m, const void *x, int64_t i, int64_t width)
 /* What one rank computes of a linear on some rows. x, y, dx, dy begin with row 0. */
 static void product(struct model *m, const struct linear_view *l, void *y, const void *x, struct span s, bool bias)
 {
-	if (s.hi > s.lo)
+	if (s.hi > s.lo && m->d.fp8)
+		linear8_forward(m, l, y, x, bias ? unit_param(m, l->unit, l->b) : NULL);
+	else if (s.hi > s.lo)
 		m->ops->linear_fwd(m->kern, row(m, y, s.lo, l->out), row(m, x, s.lo, l->in), unit_param(m, l->unit, l->w),
 				   bias ? unit_param(m, l->unit, l->b) : NULL, s.hi - s.lo, l->in, l->out);
 }
 
+/* Before the next two, which take gradients of 8 bits from here. */
+static void cast_gradient(const struct pass *p, const struct linear_view *l, const void *dy)
+{
+	if (p->m->d.fp8)
+		linear8_gradient(p->m, l, dy, p->input, p->weight);
+}
+
 static void input_grad(struct model *m, const struct linear_view *l, void *dx, const void *dy, struct span s)
 {
-	if (s.hi > s.lo)
+	if (s.hi > s.lo && m->d.fp8)
+		linear8_input(m, l, dx);
+	else if (s.hi > s.lo)
 		m->ops->linear_bwd_input(m->kern, row(m, dx, s.lo, l->in), row(m, dy, s.lo, l->out), unit_param(m, l->unit, l->w),
 					 s.hi - s.lo, l->in, l->out);
 }
 
 static void weight_grad(struct model *m, const struct linear_view *l, const void *dy, const void *x)
 {
-	m->ops->linear_bwd_weight(m->kern, unit_grad(m, l->unit, l->w), unit_grad(m, l->unit, l->b), dy, x, m->d.n, l->in, l->out);
+	if (m->d.fp8)
+		linear8_weight(m, l, dy, x);
+	else
+		m->ops->linear_bwd_weight(m->kern, unit_grad(m, l->unit, l->w), unit_grad(m, l->unit, l->b), dy, x, m->d.n, l->in, l->out);
 }
 
 int all_rows(struct model *m, const void *x, const void **full, struct err *e)
@@ -90,7 +111,7 @@ static int to_stream_start(struct model *m, void *y, struct comm_request **req, 
 int column_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e)
 {
 	struct comm_request *req;
-	struct span own = mine(m);
+	struct span own = early(m);
 	const void *full;
 	if (all_rows_start(m, x, &full, &req, e))
 		return -1;
@@ -109,6 +130,7 @@ int column_backward(struct pass *p, const struct linear_view *l, void *dx, const
 	const void *full = NULL;
 	if (p->weight && all_rows_start(m, x, &full, &gather, e))
 		return -1;
+	cast_gradient(p, l, dy);
 	if (p->input)
 		input_grad(m, l, before_reduce(m, dx), dy, every(m));
 	int rc = tp_wait(m->tp, &gather, e);
@@ -134,7 +156,7 @@ int row_backward(struct pass *p, const struct linear_view *l, void *dx, const vo
 {
 	struct model *m = p->m;
 	struct comm_request *req;
-	struct span own = mine(m);
+	struct span own = early(m);
 	const void *full;
 	if (all_rows_start(m, dy, &full, &req, e))
 		return -1;
@@ -142,6 +164,7 @@ int row_backward(struct pass *p, const struct linear_view *l, void *dx, const vo
 		input_grad(m, l, dx, as_all(m, dy), own);
 	if (tp_wait(m->tp, &req, e))
 		return -1;
+	cast_gradient(p, l, full);
 	if (p->input) {
 		input_grad(m, l, dx, full, (struct span){ 0, own.lo });
 		input_grad(m, l, dx, full, (struct span){ own.hi, m->d.n });
@@ -153,7 +176,7 @@ int row_backward(struct pass *p, const struct linear_view *l, void *dx, const vo
 
 bool gelu_fuses(const struct model *m)
 {
-	return !m->shape.gated && !m->tp->sp;
+	return !m->shape.gated && !m->tp->sp && !m->d.fp8;
 }
 
 void column_gelu_forward(struct model *m, const struct linear_view *l, void *y, void *pre, const void *x)

@@ -159,7 +159,7 @@ int to_stream(struct model *m, void *y, struct err *e);
 int column_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e);
 int column_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e);
 int row_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e);
-/* Whether the products around a GELU may be one operation with it: no transfer stands between. */
+/* Whether the products around a GELU may be one operation with it: no transfer stands between, and they are not in 8 bits. */
 bool gelu_fuses(const struct model *m);
 /* y = gelu(pre), pre = the column-parallel product. And the row-parallel product's backward pass with GELU's behind it: sets dpre. */
 void column_gelu_forward(struct model *m, const struct linear_view *l, void *y, void *pre, const void *x);

@@ -2,9 +2,11 @@
 
 #include "agent/parallel/device.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "plan/batch.h"
 #include "plan/speeds.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +52,12 @@ static int open_kern(struct engine *g, const struct engine_options *opt, struct 
 	static const char *const suffix[] = { [DTYPE_FP32] = "", [DTYPE_BF16] = ":bf16", [DTYPE_FP16] = ":fp16" };
 	char name[32];
 	snprintf(name, sizeof name, "%s%s", opt->backend, suffix[g->job->precision.dtype]);
-	return kern_open_device(name, opt->threads, opt->device, &g->kern, e);
+	if (kern_open_device(name, opt->threads, opt->device, &g->kern, e))
+		return -1;
+	if (g->job->precision.fp8 != FP8_OFF && !kern_on_host(g->kern) && !kern_fp8(g->kern) && comm_rank(opt->world) == 0)
+		log_warn("precision.fp8 = %s: this GPU has no products in 8 bits (compute capability 8.9 and later have) and "
+			 "computes them slowly; use off", job_word(g->job, offsetof(struct job, precision.fp8)));
+	return 0;
 }
 
 static int open_groups(struct engine *g, const struct engine_options *opt, struct err *e)

@@ -120,6 +120,7 @@ static const struct idle {
 	{ AT(parallel, zero_shard), AT(parallel, zero), zero, "1, 2 or 3" },
 	{ AT(parallel, staleness), AT(parallel, sync), server, "server" },
 	{ AT(recompute, every), AT(recompute, mode), recomputing, "selective or full" },
+	{ AT(precision, fp8), AT(precision, dtype), narrow, "bf16 or fp16" },
 	{ AT(precision, loss_scale), AT(precision, dtype), fp16, "fp16" },
 	{ AT(precision, loss_scale_window), AT(precision, dtype), fp16, "fp16" },
 	{ AT(precision, loss_scale_window), AT(precision, loss_scale), dynamic_scale, "0 (dynamic)" },

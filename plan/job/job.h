@@ -34,6 +34,7 @@ enum job_zero_shard { ZERO_SHARD_ALL, ZERO_SHARD_NODE };
 enum job_sync { SYNC_ALL_REDUCE, SYNC_SERVER };
 enum job_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum job_dtype { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16 };
+enum job_fp8 { FP8_OFF, FP8_ALL_E4M3, FP8_HYBRID };   /* hybrid: e5m2 for gradients */
 enum job_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum job_lr_schedule { LR_COSINE, LR_LINEAR, LR_CONSTANT, LR_INVERSE_SQRT, LR_WSD };
 enum job_documents { DOCUMENTS_MIX, DOCUMENTS_MASK }; /* whether attention sees over a document's edge */
@@ -95,6 +96,7 @@ struct job {
 	} offload;
 	struct {
 		enum job_dtype dtype;   /* of weights and activations in the passes */
+		enum job_fp8 fp8;       /* of the layers' linear products */
 		double loss_scale;      /* fp16; 0: dynamic */
 		int64_t loss_scale_window; /* good steps after which a dynamic scale doubles */
 		bool stochastic_rounding;

@@ -22,6 +22,7 @@ static const char *const zero_shards[] = { "all", "node", NULL };
 static const char *const syncs[] = { "all-reduce", "server", NULL };
 static const char *const recomputes[] = { "none", "selective", "full", NULL };
 static const char *const dtypes[] = { "fp32", "bf16", "fp16", NULL };
+static const char *const fp8s[] = { "off", "e4m3", "hybrid", NULL };
 static const char *const optimizers[] = { "adamw", "sgd", NULL };
 static const char *const lr_schedules[] = { "cosine", "linear", "constant", "inverse-sqrt", "wsd", NULL };
 static const char *const documents[] = { "mix", "mask", NULL };
@@ -92,6 +93,7 @@ const struct job_key job_keys[] = {
 	BOOL(offload, optimizer, "no", "Whether the optimizer's state lies in host memory (device cpu: in a mapped file)."),
 
 	ENUM(precision, dtype, "fp32", dtypes, "Type of weights and activations. Sums, gradients, master weights and optimizer state are fp32."),
+	ENUM(precision, fp8, "off", fp8s, "Whether the layers' linear products (not experts', router's and head's) multiply numbers of 8 bits: e4m3, or hybrid: e5m2 for gradients. Fast on GPUs of compute capability 8.9 and later."),
 	REAL(precision, loss_scale, "0", 0, 1e12, "fp16: factor of the loss. 0: dynamic."),
 	INT(precision, loss_scale_window, "1000", 1, 1e9, "Steps without overflow after which a dynamic loss scale doubles."),
 	BOOL(precision, stochastic_rounding, "no", "Whether weights are rounded from their master at random instead of to the nearest."),

@@ -31,7 +31,8 @@ void act_dims_of(const struct job *job, const struct model_shape *m, const struc
 		.stats = m->rms ? 1 : 2, .width = job->precision.dtype == DTYPE_FP32 ? 4 : 2,
 		.sp = job->parallel.sp && l->tp > 1, .cp = l->cp > 1, .dropout = job->model.dropout > 0,
 		.moe = m->experts > 0, .experts = m->experts, .top = m->top, .split = split,
-		.offload = job->offload.activations, .device = job->job.device == DEVICE_CUDA, .mode = job->recompute.mode, .every = job->recompute.every,
+		.offload = job->offload.activations, .device = job->job.device == DEVICE_CUDA, .mode = job->recompute.mode,
+		.fp8 = job->precision.fp8 != FP8_OFF, .every = job->recompute.every,
 	};
 	d.n = d.micro * d.seq;
 	d.s = d.sp ? d.n / l->tp : d.n;
@@ -167,6 +168,18 @@ int64_t act_slot_bytes(const struct act_dims *d, const struct stage *stage, enum
 	}
 }
 
+/* The other side of the feed-forward part's linears; a mixture's experts are none. */
+static int64_t ffn_widest(const struct act_dims *d)
+{
+	return d->moe ? 0 : most(d->up, d->act);
+}
+
+/* Of a linear's input or output. */
+static int64_t widest(const struct act_dims *d)
+{
+	return most(most(d->c, ffn_widest(d)), most(d->qkv, d->q));
+}
+
 int64_t act_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a)
 {
 	switch (a) {
@@ -200,6 +213,13 @@ int64_t act_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch 
 		return d->cp ? act_bytes(d, ACT_O) : 0;
 	case SCRATCH_RING_LSE:
 		return d->cp ? act_bytes(d, ACT_LSE) : 0;
+	case SCRATCH_8_ROWS:
+	case SCRATCH_8_TURNED:
+		return d->fp8 ? act_lines(d->n * widest(d)) : 0;
+	case SCRATCH_8_WEIGHT:
+		return d->fp8 ? act_lines(d->c * most(most(d->qkv, d->q), ffn_widest(d))) : 0;
+	case SCRATCH_8_SCALES:
+		return d->fp8 ? act_lines(ACT_SCALES8 * ACT_SCALE8) : 0;
 	default:
 		return 0;
 	}

@@ -38,6 +38,7 @@ struct act_dims {
 	int64_t experts, top;            /* of a mixture; 0: none */
 	int64_t width;                   /* bytes of a storage element */
 	bool sp, cp, dropout, moe, split, offload;
+	bool fp8;                        /* linear layers multiply in 8 bits */
 	bool device;                     /* the tensors' memory is a device's: what the host would give in place lies there too */
 	enum job_recompute mode;
 	int64_t every;
@@ -127,8 +128,13 @@ enum act_scratch {
 	SCRATCH_RING_DKV, /* [2, n, 2 K d] their gradients */
 	SCRATCH_RING_O,  /* [n, H d] what one piece of them gives */
 	SCRATCH_RING_LSE, /* [H n] fp32 */
+	SCRATCH_8_ROWS,  /* [n, widest of c, w, H d, u, f] in 8 bits: the left operand of a linear's products; or [widest, n] */
+	SCRATCH_8_TURNED, /* [widest, n] in 8 bits: the turned gradient */
+	SCRATCH_8_WEIGHT, /* a linear's weights in 8 bits */
+	SCRATCH_8_SCALES, /* their scales, of ACT_SCALE8 bytes each */
 	SCRATCHES
 };
+enum { ACT_SCALE8 = 80, ACT_SCALES8 = 3 };
 /* last: the rank has the last stage. */
 int64_t act_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a);
 

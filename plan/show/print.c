@@ -87,6 +87,8 @@ static void print_ways(const struct job *job, struct buf *out)
 		buf_printf(&ways, " of one layer in %" PRId64, job->recompute.every);
 	if (job->precision.dtype != DTYPE_FP32)
 		buf_printf(&ways, ", %s", job_word(job, offsetof(struct job, precision.dtype)));
+	if (job->precision.fp8 != FP8_OFF)
+		buf_printf(&ways, ", fp8 %s", job_word(job, offsetof(struct job, precision.fp8)));
 	if (job->offload.activations || job->offload.optimizer)
 		buf_printf(&ways, ", offloaded%s%s%s", job->offload.activations ? " activations" : "",
 			   job->offload.activations && job->offload.optimizer ? " and" : "", job->offload.optimizer ? " optimizer state" : "");

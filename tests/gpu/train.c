@@ -50,6 +50,7 @@ static const struct row rows[] = {
 	{ "gpt2, heads of 64", &heads64, { "optimizer.lr=1e-3" }, 1e-4, false },
 	{ "gpt2, heads of 64, bf16", &heads64, { "optimizer.lr=1e-3", "precision.dtype=bf16" }, 1e-2, true },
 	{ "llama, heads of 128, bf16", &heads128, { "optimizer.lr=1e-3", "precision.dtype=bf16", "precision.stochastic_rounding=yes" }, 1e-2, false },
+	{ "gpt2, heads of 64, fp8", &heads64, { "optimizer.lr=1e-3", "precision.dtype=bf16", "precision.fp8=hybrid" }, 5e-2, false },
 	{ "gpt2, heads of 64, fp16", &heads64, { "optimizer.lr=1e-3", "precision.dtype=fp16", "precision.loss_scale=1024" }, 1e-2, false },
 };
 
@@ -221,8 +222,8 @@ static const char *const nothing[] = { NULL };
 
 static void check_specification(const struct settings *s, const struct row *row, struct course *one, struct score *score)
 {
-	static const char *const fp32[] = { "precision.dtype=fp32", "precision.stochastic_rounding=no", "offload.activations=no",
-					    "offload.optimizer=no", "precision.loss_scale=0", NULL };
+	static const char *const fp32[] = { "precision.dtype=fp32", "precision.stochastic_rounding=no", "precision.fp8=off",
+					    "offload.activations=no", "offload.optimizer=no", "precision.loss_scale=0", NULL };
 	struct course *spec = course_of(s, row, "plain", fp32);
 	bool ran = spec && course_run(spec);
 	double d = ran ? off(one, spec) : NAN;

@@ -78,6 +78,9 @@ static const char *const narrow[] = {
 	GPT2 "precision.dtype=bf16", LLAMA "precision.dtype=fp16", LLAMA "precision.dtype=bf16 parallel.dp=2 parallel.zero=1",
 	PARAMS "precision.dtype=bf16 parallel.dp=2 parallel.zero=3", PARAMS "precision.dtype=bf16 offload.optimizer=yes",
 	GPT2 "precision.dtype=bf16 model.dropout=0.1 parallel.tp=2 parallel.sp=yes recompute.mode=selective",
+	GPT2 "precision.dtype=bf16 precision.fp8=hybrid parallel.tp=2 parallel.sp=yes",
+	LLAMA "precision.dtype=fp16 precision.fp8=e4m3 parallel.pp=2",
+	MIXTRAL "precision.dtype=bf16 precision.fp8=hybrid",
 	MIXTRAL "precision.dtype=bf16", LLAMA "precision.dtype=bf16 parallel.pp=2 parallel.schedule=zb-v",
 };
 
