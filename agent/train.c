@@ -87,7 +87,7 @@ static double replicas_waited(const struct trainer *t)
 	return store_waited(engine_store(t->engine)) + (t->server ? server_waited(t->server) : 0);
 }
 
-/* A device has the sum of the gradients' squares to do before anybody waits for the loss. On the host that is the optimizer's time. */
+/* A device has the sum of the gradients' squares to do before anybody waits for the loss; on the host that is the optimizer's. */
 static int passes(struct trainer *t, const struct engine_batch *batch, double *loss, struct err *e)
 {
 	if (engine_passes(t->engine, batch, e))

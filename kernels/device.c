@@ -36,8 +36,8 @@ int kern_cuda_symbol(const char *symbol, void **out, struct err *e)
 		return err_set(e, ERR_UNSUPPORTED, "backend cuda: %s; build it on a machine like this one", dlerror());
 	*out = dlsym(lib, symbol);
 	if (!*out)
-		return err_set(e, ERR_UNSUPPORTED, "backend cuda: %s has no %s: it is of another version; install the program's own",
-			       path, symbol);
+		return err_set(e, ERR_UNSUPPORTED, "backend cuda: %s has no %s: it is of another version; install the "
+			       "program's own", path, symbol);
 	return 0;
 }
 

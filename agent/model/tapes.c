@@ -99,7 +99,7 @@ static int record(struct pass *p, struct tape *t, int (*run)(struct pass *p, str
 	int rc = run(p, e);
 	m->tapes->recording = NULL;
 	if (kern_recorded(m->kern, &t->calls, rc ? NULL : e))
-		return -1;
+		return rc ? rc : err_prefix(e, "a pass as a CUDA graph, which job.graphs = no leaves out");
 	if (rc)
 		return rc;
 	t->grad_scale = p->batch->grad_scale;
