@@ -11,14 +11,10 @@
 
 #ifdef HAVE_CUDA
 
-#include "kernels/ops.h"
-#include "tests/gpu/doubles/blaslt.h"
+#include "tests/gpu/cuda_kern.h"
 #include "tests/gpu/doubles/runtime.h"
 
 #include <dlfcn.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { N = 1000 };
 
@@ -69,20 +65,10 @@ const char *cudaGetErrorName(cudaError_t rc)
 	return rc == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress" : "another";
 }
 
-static struct kern *open_kern(const char *name)
-{
-	struct kern *k;
-	struct err e = ERR_INIT;
-	if (kern_open_device(name, 1, 0, &k, &e) < 0)
-		fail_msg("%s", e.text);
-	return k;
-}
-
 static int setup(void **state)
 {
 	(void)state;
 	fail_sync = fail_memset = fail_pinned = cudaSuccess;
-	double_blas_refuses = double_blas_apart = false;
 	things_before = double_open_things();
 	return 0;
 }
@@ -93,27 +79,6 @@ static int teardown(void **state)
 	(void)state;
 	double_set_memory(0);
 	return double_open_things() == things_before ? 0 : -1;
-}
-
-static void check_all(struct kern *k, const float *p, float expected, int count)
-{
-	float *back = malloc((size_t)count * sizeof *back);
-	assert_non_null(back);
-	assert_int_equal(kern_get(k, back, p, (size_t)count * sizeof *back, NULL), 0);
-	for (int i = 0; i < count; i++)
-		assert_true(back[i] == expected);
-	free(back);
-}
-
-static void put_all(struct kern *k, float *p, float value, int count)
-{
-	float *host = malloc((size_t)count * sizeof *host);
-	assert_non_null(host);
-	for (int i = 0; i < count; i++)
-		host[i] = value;
-	kern_put(k, p, host, (size_t)count * sizeof *host);
-	memset(host, 0xff, (size_t)count * sizeof *host);
-	free(host);
 }
 
 /* --- Opening ---------------------------------------------------------------------------------------- */
@@ -472,94 +437,6 @@ static void the_call_that_failed_is_named_and_the_first_counts(void **state)
 	kern_close(k);
 }
 
-/* --- Products ------------------------------------------------------------------------------------------------------ */
-
-static double product_error(struct kern *k, int n, int in, int out, bool grouped)
-{
-	const int64_t sizes[] = { (int64_t)n * in, (int64_t)out * in, out, (int64_t)n * out, (int64_t)n * out }, rows[] = { n / 3, 0, n - n / 3 };
-	float *host[5], worst = 0;
-	void *p[5];
-	struct kern *plain;
-	assert_int_equal(kern_open("plain", 1, &plain, NULL), 0);
-	for (int i = 0; i < 5; i++) {
-		host[i] = kern_alloc(plain, (size_t)(3 * sizes[i]) * sizeof *host[i]);
-		p[i] = kern_alloc(k, (size_t)(3 * sizes[i]) * sizeof *host[i]);
-		for (int64_t j = 0; i < 3 && j < 3 * sizes[i]; j++)
-			host[i][j] = (float)((j * 7 + i) % 11 - 5);
-		kern_put(k, p[i], host[i], (size_t)(3 * sizes[i]) * sizeof *host[i]);
-	}
-	if (grouped) {
-		kern_ops(k)->grouped_fwd(k, p[3], p[0], p[1], sizes[1], rows, 3, in, out);
-		kern_ops(plain)->grouped_fwd(plain, host[3], host[0], host[1], sizes[1], rows, 3, in, out);
-	} else {
-		kern_ops(k)->linear_fwd(k, p[3], p[0], p[1], p[2], n, in, out);
-		kern_ops(plain)->linear_fwd(plain, host[3], host[0], host[1], host[2], n, in, out);
-	}
-	assert_int_equal(kern_get(k, host[4], p[3], (size_t)sizes[3] * sizeof *host[4], NULL), 0);
-	for (int64_t i = 0; i < sizes[3]; i++)
-		worst = fmaxf(worst, fabsf(host[4][i] - host[3][i]));
-	for (int i = 0; i < 5; i++)
-		kern_free(k, p[i]);
-	kern_close(plain);
-	return (double)worst;
-}
-
-/* Whole numbers: every order of sums gives the same. */
-static void products_that_the_library_refuses_are_made_all_the_same(void **state)
-{
-	(void)state;
-	static const int sizes[][3] = { { 1, 1, 1 }, { 3, 70, 5 }, { 130, 33, 65 }, { 64, 64, 128 } };
-	struct kern *k = open_kern("cuda");
-	for (int refuses = 0; refuses < 2; refuses++)
-		for (int i = 0; i < 4; i++) {
-			double_blas_refuses = refuses;
-			assert_true(product_error(k, sizes[i][0] + refuses, sizes[i][1], sizes[i][2], false) == 0);
-			assert_true(product_error(k, sizes[i][0] + refuses, sizes[i][1], sizes[i][2], true) == 0);
-		}
-	kern_close(k);
-}
-
-/* Fused or not, the same sums: of whole numbers, to the bit. */
-static void an_epilogue_of_another_algorithm_is_done_by_an_op(void **state)
-{
-	(void)state;
-	enum { EDGE = 64 };
-	float dbias[2][EDGE];
-	for (int apart = 0; apart < 2; apart++) {
-		double_blas_apart = apart;
-		struct kern *k = open_kern("cuda");
-		float *x = kern_alloc(k, EDGE * EDGE * sizeof *x), *dw = kern_alloc(k, EDGE * EDGE * sizeof *dw), *sums = kern_alloc(k, sizeof dbias[0]);
-		put_all(k, x, 3, EDGE * EDGE);
-		kern_ops(k)->linear_bwd_weight(k, dw, sums, x, x, EDGE, EDGE, EDGE);
-		check_all(k, dw, 9 * EDGE, EDGE * EDGE);
-		assert_int_equal(kern_get(k, dbias[apart], sums, sizeof dbias[0], NULL), 0);
-		kern_close(k);
-	}
-	assert_true(dbias[0][0] == 3 * EDGE);
-	assert_memory_equal(dbias[0], dbias[1], sizeof dbias[0]);
-}
-
-/* More shapes than there are places for plans. */
-static void shapes_without_end_are_no_matter(void **state)
-{
-	(void)state;
-	struct kern *k = open_kern("cuda");
-	float *p = kern_alloc(k, 3 * 4500 * sizeof *p);
-	for (int n = 1; n <= 4500; n++)
-		kern_ops(k)->linear_fwd(k, p, p + 4500, p + 9000, NULL, n, 1, 1);
-	assert_int_equal(kern_sync(k, NULL), 0);
-	kern_close(k);
-}
-
-static void products_have_a_rate(void **state)
-{
-	(void)state;
-	struct kern *k = open_kern("cuda:bf16");
-	assert_true(kern_gemm_flops(k, 64, 0) > 0);
-	assert_true(kern_gemm_flops(k, (int64_t)1 << 30, 0) == 0);
-	kern_close(k);
-}
-
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -582,26 +459,14 @@ int main(void)
 		TEST(a_tape_that_fails_leaves_the_kern_as_it_was),
 		TEST(what_fails_on_the_device_is_told_and_stays),
 		TEST(the_call_that_failed_is_named_and_the_first_counts),
-		TEST(products_that_the_library_refuses_are_made_all_the_same),
-		TEST(an_epilogue_of_another_algorithm_is_done_by_an_op),
-		TEST(shapes_without_end_are_no_matter),
-		TEST(products_have_a_rate),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("the CUDA backend over doubles", tests, NULL, NULL);
 }
 
 #else
 
-static void the_cuda_backend_needs_its_headers(void **state)
-{
-	(void)state;
-	skip();
-}
+#include "tests/gpu/without_cuda.h"
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = { cmocka_unit_test(the_cuda_backend_needs_its_headers) };
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+SKIPPED_WITHOUT_CUDA("the CUDA backend over doubles")
 
 #endif

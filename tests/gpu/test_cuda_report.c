@@ -86,17 +86,8 @@ int main(void)
 
 #else
 
-static void needs_cuda_to_build(void **state)
-{
-	(void)state;
-	print_message("the headers of CUDA 12 or newer were not there at the build\n");
-	skip();
-}
+#include "tests/gpu/without_cuda.h"
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = { cmocka_unit_test(needs_cuda_to_build) };
-	return cmocka_run_group_tests_name("make check-gpu, over an emulator", tests, NULL, NULL);
-}
+SKIPPED_WITHOUT_CUDA("make check-gpu, over an emulator")
 
 #endif

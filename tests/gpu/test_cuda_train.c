@@ -248,18 +248,10 @@ int main(int argc, char **argv)
 	return cmocka_run_group_tests_name("training on an emulated device", tests, NULL, NULL);
 }
 
-#else /* without CUDA's headers there is no emulated device */
+#else
 
-static void training_on_an_emulated_device(void **state)
-{
-	(void)state;
-	skip();
-}
+#include "tests/gpu/without_cuda.h"
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = { cmocka_unit_test(training_on_an_emulated_device) };
-	return cmocka_run_group_tests_name("training on an emulated device", tests, NULL, NULL);
-}
+SKIPPED_WITHOUT_CUDA("training on an emulated device")
 
 #endif

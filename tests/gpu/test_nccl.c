@@ -422,17 +422,8 @@ int main(void)
 
 #else
 
-static void needs_cuda_and_nccl_to_build(void **state)
-{
-	(void)state;
-	print_message("cuda_runtime_api.h of CUDA 12 or newer, or nccl.h, was not there at the build\n");
-	skip();
-}
+#include "tests/gpu/without_cuda.h"
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = { cmocka_unit_test(needs_cuda_and_nccl_to_build) };
-	return cmocka_run_group_tests_name("the CUDA backend over doubles of CUDA and NCCL", tests, NULL, NULL);
-}
+SKIPPED_WITHOUT("cuda_runtime_api.h of CUDA 12 or newer, or nccl.h, was", "the CUDA backend over doubles of CUDA and NCCL")
 
 #endif

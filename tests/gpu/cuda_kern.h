@@ -1,0 +1,41 @@
+/* cuda_kern — an opened CUDA backend in a test over the doubles, and numbers in its memory. Only where HAVE_CUDA. */
+#ifndef MUSTER_TESTS_GPU_CUDA_KERN_H
+#define MUSTER_TESTS_GPU_CUDA_KERN_H
+
+#include "kernels/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static inline struct kern *open_kern(const char *name)
+{
+	struct kern *k;
+	struct err e = ERR_INIT;
+	if (kern_open_device(name, 1, 0, &k, &e) < 0)
+		fail_msg("%s", e.text);
+	return k;
+}
+
+static inline void check_all(struct kern *k, const float *p, float expected, int count)
+{
+	float *back = malloc((size_t)count * sizeof *back);
+	assert_non_null(back);
+	assert_int_equal(kern_get(k, back, p, (size_t)count * sizeof *back, NULL), 0);
+	for (int i = 0; i < count; i++)
+		assert_true(back[i] == expected);
+	free(back);
+}
+
+/* What it is put from is spoilt at once. */
+static inline void put_all(struct kern *k, float *p, float value, int count)
+{
+	float *host = malloc((size_t)count * sizeof *host);
+	assert_non_null(host);
+	for (int i = 0; i < count; i++)
+		host[i] = value;
+	kern_put(k, p, host, (size_t)count * sizeof *host);
+	memset(host, 0xff, (size_t)count * sizeof *host);
+	free(host);
+}
+
+#endif
