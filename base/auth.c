@@ -10,18 +10,18 @@ enum {
 	NONCE_BYTES = crypto_scalarmult_BYTES,
 	PROOF_BYTES = crypto_auth_BYTES,
 	MAGIC_BYTES = 7,
-	HELLO_BYTES = MAGIC_BYTES + 1 + NONCE_BYTES,
+	HELLO_BYTES = NONCE_BYTES + PROOF_BYTES, /* after the magic and how */
 };
 
 _Static_assert((int)AUTH_SECRET_BYTES == (int)crypto_auth_KEYBYTES, "the secret keys the HMAC");
 _Static_assert((int)AUTH_ABOUT_BYTES == (int)PROOF_BYTES, "a credential is about an HMAC");
 _Static_assert((int)SEAL_KEY_BYTES == (int)crypto_auth_BYTES, "an HMAC keys the seal");
 
-static const char magic[] = "MUSTER1";
+static const char magic[MAGIC_BYTES] = { 'M', 'U', 'S', 'T', 'E', 'R', '2' };
 
 enum how { SECRET_ALONE = 0, SECRET_AND_MUNGE = 'M' };
 
-enum state { WAIT_HELLO, WAIT_REPLY, WAIT_PROOF, WAIT_CREDENTIAL, VOUCHING, READY, BROKEN };
+enum state { WAIT_MAGIC, WAIT_HELLO, WAIT_REPLY, WAIT_PROOF, WAIT_CREDENTIAL, VOUCHING, READY, BROKEN };
 
 struct channel {
 	enum auth_side side;
@@ -66,6 +66,32 @@ int auth_secret_parse(const char *hex, unsigned char secret[AUTH_SECRET_BYTES], 
 	return bad ? err_set(e, ERR_AUTH, "the secret is not %d hex digits", AUTH_SECRET_HEX - 1) : 0;
 }
 
+static void make_nonce(struct channel *c, unsigned char nonce[NONCE_BYTES])
+{
+	randombytes_buf(c->own, sizeof c->own);
+	crypto_scalarmult_base(nonce, c->own);
+}
+
+/* HMAC(secret, "H" how nonceA) */
+static void prove_hello(const struct channel *c, unsigned char out[PROOF_BYTES])
+{
+	unsigned char text[2 + NONCE_BYTES] = { 'H', (unsigned char)c->how };
+	memcpy(text + 2, c->nonce_a, NONCE_BYTES);
+	crypto_auth(out, text, sizeof text, c->secret);
+}
+
+/* The agent's first packet, in place of the one that waits to be sent. */
+static void say_hello(struct channel *c)
+{
+	unsigned char how = (unsigned char)c->how, proof[PROOF_BYTES];
+	prove_hello(c, proof);
+	buf_clear(&c->out);
+	buf_add(&c->out, magic, sizeof magic);
+	buf_add(&c->out, &how, 1);
+	buf_add(&c->out, c->nonce_a, NONCE_BYTES);
+	buf_add(&c->out, proof, sizeof proof);
+}
+
 int channel_open(enum auth_side side, const unsigned char secret[AUTH_SECRET_BYTES],
 		 uint32_t generation, struct channel **out, struct err *e)
 {
@@ -77,12 +103,10 @@ int channel_open(enum auth_side side, const unsigned char secret[AUTH_SECRET_BYT
 	c->side = side;
 	c->generation = generation;
 	memcpy(c->secret, secret, sizeof c->secret);
-	randombytes_buf(c->own, sizeof c->own);
-	crypto_scalarmult_base(side == AUTH_AGENT ? c->nonce_a : c->nonce_s, c->own);
-	c->state = WAIT_HELLO;
+	c->state = WAIT_MAGIC;
 	if (side == AUTH_AGENT) {
-		buf_add(&c->out, magic, sizeof magic); /* its NUL is SECRET_ALONE */
-		buf_add(&c->out, c->nonce_a, NONCE_BYTES);
+		make_nonce(c, c->nonce_a);
+		say_hello(c);
 		c->state = WAIT_REPLY;
 	}
 	if (buf_failed(&c->out)) {
@@ -109,7 +133,7 @@ void channel_require_vouch(struct channel *c)
 {
 	c->how = SECRET_AND_MUNGE;
 	if (c->side == AUTH_AGENT)
-		c->out.data[MAGIC_BYTES] = SECRET_AND_MUNGE;
+		say_hello(c);
 }
 
 void vouch_fini(struct vouch *v)
@@ -127,6 +151,11 @@ struct buf *channel_out(struct channel *c)
 bool channel_ready(const struct channel *c)
 {
 	return c->state == READY;
+}
+
+bool channel_greeted(const struct channel *c)
+{
+	return c->side == AUTH_SUPERVISOR && c->state > WAIT_HELLO && c->state < BROKEN;
 }
 
 /* Returns the first failure again, whatever is called after it. */
@@ -217,15 +246,25 @@ static const char *how_words(int how)
 	return how == SECRET_AND_MUNGE ? "the secret and a MUNGE credential" : "the secret alone";
 }
 
-static int take_hello(struct channel *c, const unsigned char *in, struct err *why)
+static int take_magic(struct channel *c, const unsigned char *in, struct err *why)
 {
 	if (memcmp(in, magic, MAGIC_BYTES))
-		return err_set(why, ERR_PROTO, "control channel: the peer does not speak muster's protocol, version 1");
+		return err_set(why, ERR_PROTO, "control channel: the peer does not speak muster's protocol, version 2");
 	if (in[MAGIC_BYTES] != c->how)
 		return err_set(why, ERR_AUTH, "control channel: the peer comes with %s, this launch asks for %s",
 			       how_words(in[MAGIC_BYTES]), how_words(c->how));
-	memcpy(c->nonce_a, in + MAGIC_BYTES + 1, NONCE_BYTES);
+	c->state = WAIT_HELLO;
+	return 0;
+}
+
+static int take_hello(struct channel *c, const unsigned char *in, struct err *why)
+{
 	unsigned char proof[PROOF_BYTES];
+	memcpy(c->nonce_a, in, NONCE_BYTES);
+	prove_hello(c, proof);
+	if (sodium_memcmp(proof, in + NONCE_BYTES, PROOF_BYTES))
+		return wrong_proof(why);
+	make_nonce(c, c->nonce_s); /* only now: a stranger does not cost a key pair */
 	prove(c, "S", proof);
 	buf_add(&c->out, c->nonce_s, NONCE_BYTES);
 	buf_add(&c->out, proof, sizeof proof);
@@ -281,6 +320,7 @@ static const struct {
 	size_t bytes;
 	int (*take)(struct channel *c, const unsigned char *in, struct err *why);
 } steps[] = {
+	[WAIT_MAGIC] = { MAGIC_BYTES + 1, take_magic },
 	[WAIT_HELLO] = { HELLO_BYTES, take_hello },
 	[WAIT_REPLY] = { NONCE_BYTES + PROOF_BYTES, take_reply },
 	[WAIT_PROOF] = { PROOF_BYTES, take_proof },

@@ -6,7 +6,8 @@
  * their environment, never on a command line. Handshake, each side with a
  * fresh X25519 key pair whose public half (32 bytes) is its nonce:
  *
- *     agent      -> supervisor   "MUSTER1" how, nonceA      how: 0, or 'M' for the secret and MUNGE
+ *     agent      -> supervisor   "MUSTER2" how, nonceA, HMAC(secret, "H" how nonceA)
+ *                                                           how: 0, or 'M' for the secret and MUNGE
  *     supervisor -> agent        nonceS, HMAC(secret, "S" nonceA nonceS)
  *     agent      -> supervisor   HMAC(secret, "A" nonceA nonceS)
  *     agent      -> supervisor   'M' only: frame of the credential about HMAC(secret, "VA" nonceA nonceS)
@@ -17,6 +18,10 @@
  * XChaCha20-Poly1305 (libsodium) under a counter as the nonce, so a frame that
  * is changed, dropped, repeated or moved does not open. HMAC is crypto_auth
  * (HMAC-SHA512-256).
+ *
+ * The first packet proves the secret already, so the supervisor tells agents from
+ * strangers before it spends anything on them (channel_greeted). It is no proof of
+ * freshness: somebody who recorded it can send it again, and gets no further.
  *
  * Under Slurm the secret travels in srun's environment, which who reads
  * Slurm's traffic may come to know. MUNGE credentials (base/munge.h) keep such
@@ -87,5 +92,7 @@ int channel_send(struct channel *c, enum msg_type type, json_t *body, struct err
 /* What is to be written to the socket; the caller drops (buf_drop) what it wrote. */
 struct buf *channel_out(struct channel *c);
 bool channel_ready(const struct channel *c); /* the handshake is done */
+/* The supervisor's end: the peer's first packet has come, and proves that it knows the secret. */
+bool channel_greeted(const struct channel *c);
 
 #endif

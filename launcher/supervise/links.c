@@ -1,13 +1,17 @@
 #include "launcher/supervise/links.h"
 
 #include "base/net.h"
+#include "base/owner.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+enum { ACCEPTED_AT_ONCE = 64 }; /* then the loop serves the others */
 
 struct link {
 	struct links *owner;
@@ -15,6 +19,7 @@ struct link {
 	struct channel *channel;
 	uv_poll_t poll;
 	int fd, rank;
+	struct in6_addr from; /* an IPv4 address as a mapped one; zero: no network */
 	double since;
 	bool open, released;
 	uv_work_t work; /* MUNGE may take its time: a thread asks it */
@@ -46,17 +51,12 @@ static void free_when_done(struct links *ls)
 	}
 }
 
-/* The listener rests while too many strangers are there: the next ones wait in the kernel's queue. */
-static void listen_or_rest(struct links *ls)
+static void listen_again(struct links *ls)
 {
-	bool want = ls->o.listener >= 0 && !ls->closing && ls->strangers < ls->o.most;
-	if (want == ls->listening)
+	if (ls->o.listener < 0 || ls->closing || ls->listening)
 		return;
-	ls->listening = want;
-	if (want)
-		uv_poll_start(&ls->listener, UV_READABLE, on_listener);
-	else
-		uv_poll_stop(&ls->listener);
+	ls->listening = true;
+	uv_poll_start(&ls->listener, UV_READABLE, on_listener);
 }
 
 /* The loop has closed its handle, and no thread works for it. */
@@ -93,7 +93,7 @@ void link_drop(struct link *l)
 	if (l->working)
 		uv_cancel((uv_req_t *)&l->work);
 	uv_close((uv_handle_t *)&l->poll, on_link_closed);
-	listen_or_rest(ls);
+	listen_again(ls);
 }
 
 static void lose(struct link *l, const struct err *why)
@@ -246,6 +246,26 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 		flush(l);
 }
 
+static struct in6_addr address_of(int fd)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} a;
+	socklen_t len = sizeof a;
+	struct in6_addr out = { 0 };
+	if (getpeername(fd, &a.any, &len))
+		return out;
+	if (a.any.sa_family == AF_INET6)
+		return a.v6.sin6_addr;
+	if (a.any.sa_family == AF_INET) {
+		memset(out.s6_addr + 10, 0xff, 2);
+		memcpy(out.s6_addr + 12, &a.v4.sin_addr, 4);
+	}
+	return out;
+}
+
 int links_adopt(struct links *ls, int fd, struct err *e)
 {
 	struct link *l = calloc(1, sizeof *l);
@@ -265,6 +285,7 @@ int links_adopt(struct links *ls, int fd, struct err *e)
 	l->owner = ls;
 	l->fd = fd;
 	l->rank = -1;
+	l->from = address_of(fd);
 	l->since = ls->now;
 	l->open = true;
 	l->poll.data = l;
@@ -293,25 +314,91 @@ static void tell_trouble(struct links *ls, const struct err *why)
 	ls->troubled = true;
 }
 
+static bool is_silent(const struct link *l)
+{
+	return l->rank < 0 && !channel_greeted(l->channel);
+}
+
+/* The oldest silent stranger from `from` (NULL: from anywhere), and how many there are. */
+static struct link *oldest_silent(const struct links *ls, const struct in6_addr *from, int *count)
+{
+	struct link *oldest = NULL;
+	*count = 0;
+	for (struct link *l = ls->first; l; l = l->next) /* the newest comes first */
+		if (is_silent(l) && (!from || !memcmp(&l->from, from, sizeof *from))) {
+			oldest = l;
+			++*count;
+		}
+	return oldest;
+}
+
+static struct link *oldest_stranger(const struct links *ls)
+{
+	struct link *oldest = NULL;
+	for (struct link *l = ls->first; l; l = l->next)
+		if (l->rank < 0)
+			oldest = l;
+	return oldest;
+}
+
+/* Which stranger must go now that one from `from` has come. NULL: there is room. */
+static struct link *one_too_many(const struct links *ls, const struct in6_addr *from)
+{
+	int from_there, all;
+	struct link *there = oldest_silent(ls, from, &from_there), *any = oldest_silent(ls, NULL, &all);
+	if (from_there > ls->o.most_per_address)
+		return there;
+	if (all > ls->o.most)
+		return any;
+	/* Agents are `most` at the most: somebody repeats a first packet that he has recorded. */
+	return ls->strangers > 2 * ls->o.most ? oldest_stranger(ls) : NULL;
+}
+
+static void make_room(struct links *ls, struct in6_addr from)
+{
+	for (struct link *l; (l = one_too_many(ls, &from));) {
+		struct err e;
+		if (on_readable(l)) /* perhaps its first packet: look again */
+			continue;
+		err_set(&e, ERR_TIMEOUT, "did not say who it is before others came");
+		lose(l, &e); /* nothing happens when it has just left by itself */
+	}
+}
+
+/* A connection that has come in; another user's is closed at once. */
+static int let_in(struct links *ls, int fd, struct err *e)
+{
+	if (owner_of_peer(fd) == OWNER_OTHER) {
+		close(fd);
+		return 0;
+	}
+	struct in6_addr from = address_of(fd);
+	if (links_adopt(ls, fd, e)) /* it is closed */
+		return -1;
+	make_room(ls, from);
+	return 0;
+}
+
 static void on_listener(uv_poll_t *poll, int status, int events)
 {
 	struct links *ls = poll->data;
 	(void)events;
-	int fd = -1;
-	struct err e = ERR_INIT;
-	if (status < 0)
-		err_set(&e, ERR_NET, "cannot watch the control socket: %s", uv_strerror(status));
-	if (status < 0 || net_accept(ls->o.listener, &fd, &e)) {
-		uv_poll_stop(poll); /* the next tick tries again */
-		ls->listening = false;
-		tell_trouble(ls, &e);
-		return;
+	for (int n = 0; n < ACCEPTED_AT_ONCE && ls->listening; n++) {
+		int fd = -1;
+		struct err e = ERR_INIT;
+		if (status < 0)
+			err_set(&e, ERR_NET, "cannot watch the control socket: %s", uv_strerror(status));
+		if (status < 0 || net_accept(ls->o.listener, &fd, &e)) {
+			uv_poll_stop(poll); /* the next tick tries again */
+			ls->listening = false;
+			tell_trouble(ls, &e);
+			return;
+		}
+		if (fd < 0)
+			return;
+		if (let_in(ls, fd, &e))
+			tell_trouble(ls, &e);
 	}
-	if (fd < 0)
-		return;
-	if (links_adopt(ls, fd, &e)) /* it is closed */
-		tell_trouble(ls, &e);
-	listen_or_rest(ls);
 }
 
 int links_open(const struct links_options *o, struct links **out, struct err *e)
@@ -328,7 +415,7 @@ int links_open(const struct links_options *o, struct links **out, struct err *e)
 		ls->listener.data = ls;
 		ls->handles++;
 	}
-	listen_or_rest(ls);
+	listen_again(ls);
 	*out = ls;
 	return 0;
 }
@@ -384,7 +471,7 @@ void links_tick(struct links *ls, double now)
 		err_set(&e, ERR_TIMEOUT, "did not say who it is within %g s", ls->o.patience);
 		lose(l, &e);
 	}
-	listen_or_rest(ls);
+	listen_again(ls);
 }
 
 int links_strangers(const struct links *ls)
@@ -397,7 +484,6 @@ void link_claim(struct link *l, int rank)
 	if (l->rank < 0 && rank >= 0)
 		l->owner->strangers--;
 	l->rank = rank;
-	listen_or_rest(l->owner);
 }
 
 int link_rank(const struct link *l)

@@ -3,10 +3,14 @@
  *
  * Each accepted connection is a link: a socket and a channel (base/auth.h). A
  * link that has not been claimed (link_claim, once its hello was found good)
- * is a stranger: strangers are few at a time (the listener rests while `most`
- * of them are there) and must be claimed within `patience` seconds, so nobody
- * can use up the descriptors. A frame that does not open, or that the
- * receiver does not accept, ends its link and nothing else.
+ * is a stranger, and must be claimed within `patience` seconds. Nobody can keep the agents out:
+ *
+ * - A connection that another user of this host has made is closed at once (base/owner.h).
+ * - A stranger whose first packet does not prove the secret is closed at once.
+ * - Strangers that have said nothing are few at a time, in all and from each address. The
+ *   oldest one makes room for the next, so the listener never waits for any of them.
+ *
+ * A frame that does not open, or that the receiver does not accept, ends its link and nothing else.
  *
  * When no descriptor or no memory is left for a visitor, `trouble` says so, once a
  * generation: to the person it would look like agents that do not report. The
@@ -31,7 +35,8 @@ struct link;
 struct links_options {
 	uv_loop_t *loop;
 	int listener;     /* non-blocking; -1: only links_adopt. Closed by links_close. */
-	int most;         /* strangers at a time */
+	int most;         /* silent strangers at a time, */
+	int most_per_address; /* and from one address */
 	double patience;  /* seconds */
 	const struct voucher *voucher; /* agents must have a MUNGE credential, too; NULL: the secret is enough. Borrowed */
 	/* A whole message; it is the callee's only during the call. */

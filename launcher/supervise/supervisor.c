@@ -156,6 +156,14 @@ static const struct voucher *choose_auth(struct supervisor *s)
 	return munge_parse(s->auth, &s->munge, NULL) == 1 ? &s->munge : NULL;
 }
 
+static int most_ranks_of_a_node(const struct plan *p)
+{
+	int most = 1;
+	for (int r = 0; r < p->world; r++)
+		most = p->ranks[r].crew > most ? p->ranks[r].crew : most;
+	return most;
+}
+
 int supervisor_open(const struct supervise_options *o, struct supervisor **out, struct err *e)
 {
 	struct supervisor *s = calloc(1, sizeof *s);
@@ -171,9 +179,9 @@ int supervisor_open(const struct supervise_options *o, struct supervisor **out, 
 	s->opened = s->last_tick = o->now();
 	restart_init(&s->restart, o->job->restart.max_restarts, o->job->restart.max_futile, o->job->restart.backoff);
 	struct links_options lo = {
-		.loop = o->loop, .listener = o->listener, .most = o->limits.strangers + s->world, .patience = o->limits.handshake,
-		.voucher = choose_auth(s), .message = sup_message, .closed = on_closed, .trouble = on_trouble,
-		.arg = s,
+		.loop = o->loop, .listener = o->listener, .most = o->limits.strangers + s->world,
+		.most_per_address = o->limits.strangers + most_ranks_of_a_node(o->plan), .patience = o->limits.handshake,
+		.voucher = choose_auth(s), .message = sup_message, .closed = on_closed, .trouble = on_trouble, .arg = s,
 	};
 	if (links_open(&lo, &s->links, e))
 		goto free_all;

@@ -115,9 +115,13 @@ static void a_supervisor_without_the_secret_is_refused(void **state)
 	(void)state;
 	struct pair p = { opened(AUTH_AGENT, secret, 1), opened(AUTH_SUPERVISOR, other, 1) };
 	struct err e = ERR_INIT;
+	unsigned char forged[64] = { 1, 2, 3 }; /* a nonce and a proof */
 	send_step(p.agent, 1);
-	assert_int_equal(carry(p.agent, p.supervisor, 9, NULL), 0);
-	assert_int_equal(carry(p.supervisor, p.agent, 9, &e), -1);
+	assert_int_equal(carry(p.agent, p.supervisor, 1000, &e), -1);
+	assert_int_equal(e.code, ERR_AUTH);
+	assert_int_equal(channel_out(p.supervisor)->len, 0); /* it does not answer strangers */
+	buf_clear(channel_out(p.agent));
+	assert_int_equal(channel_feed(p.agent, forged, sizeof forged, &e), -1);
 	assert_int_equal(e.code, ERR_AUTH);
 	assert_false(channel_ready(p.agent));
 	assert_int_equal(channel_out(p.agent)->len, 0); /* and learns nothing */
@@ -139,6 +143,28 @@ static void an_agent_without_the_secret_is_refused(void **state)
 	assert_int_equal(carry(p.supervisor, p.agent, 9, NULL), 0);
 	assert_int_equal(carry(p.agent, p.supervisor, 9, &e), -1);
 	assert_int_equal(e.code, ERR_AUTH);
+	pair_close(&p);
+}
+
+/* Every byte of the first packet counts, and with the last one the supervisor knows that it has an agent before it. */
+static void the_first_packet_proves_the_secret(void **state)
+{
+	(void)state;
+	struct pair p = pair_of(1, 1);
+	struct buf *hello = channel_out(p.agent);
+	for (size_t i = 0; i < hello->len; i++) {
+		struct channel *c = opened(AUTH_SUPERVISOR, secret, 1);
+		hello->data[i] ^= 1;
+		assert_int_equal(channel_feed(c, hello->data, hello->len, NULL), -1);
+		assert_false(channel_greeted(c));
+		assert_int_equal(channel_out(c)->len, 0);
+		hello->data[i] ^= 1;
+		channel_close(c);
+	}
+	assert_int_equal(channel_feed(p.supervisor, hello->data, hello->len - 1, NULL), 0);
+	assert_false(channel_greeted(p.supervisor));
+	assert_int_equal(channel_feed(p.supervisor, hello->data + hello->len - 1, 1, NULL), 0);
+	assert_true(channel_greeted(p.supervisor));
 	pair_close(&p);
 }
 
@@ -364,6 +390,7 @@ int main(void)
 		cmocka_unit_test(what_is_sent_early_waits_for_the_handshake),
 		cmocka_unit_test(a_supervisor_without_the_secret_is_refused),
 		cmocka_unit_test(an_agent_without_the_secret_is_refused),
+		cmocka_unit_test(the_first_packet_proves_the_secret),
 		cmocka_unit_test(the_supervisors_own_proof_does_not_serve_the_agent),
 		cmocka_unit_test(a_stranger_is_refused),
 		cmocka_unit_test(a_changed_bit_anywhere_closes_the_channel),

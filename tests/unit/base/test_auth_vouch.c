@@ -234,11 +234,29 @@ static void who_offers_less_is_refused(void **state)
 	refused(&b, &b.supervisor, ERR_AUTH);
 }
 
+/* Makes a first packet whose proof fits: magic, how, a nonce, HMAC(secret, "H" how nonce). */
+static void put_hello(unsigned char hello[72], unsigned char how, const void *nonce)
+{
+	unsigned char text[34] = { 'H', how };
+	memcpy(hello, "MUSTER2", 7);
+	hello[7] = how;
+	memmove(hello + 8, nonce, 32);
+	memcpy(text + 2, hello + 8, 32);
+	crypto_auth(hello + 40, text, sizeof text, secret);
+}
+
+/* The agent's first packet says `how` in place of what it would. */
+static void pretend(struct side *agent, unsigned char how)
+{
+	unsigned char *hello = (unsigned char *)channel_out(agent->channel)->data;
+	put_hello(hello, how, hello + 8);
+}
+
 static void an_agent_that_only_says_to_have_a_credential_is_refused(void **state)
 {
 	(void)state;
 	struct pair p = { secret_alone(AUTH_AGENT), side_of(AUTH_SUPERVISOR) };
-	channel_out(p.agent.channel)->data[7] = 'M';
+	pretend(&p.agent, 'M');
 	say(&p.agent, 1);
 	refused(&p, &p.supervisor, ERR_PROTO); /* its first message in the place of a credential */
 }
@@ -249,7 +267,7 @@ static void a_supervisor_without_a_credential_is_refused(void **state)
 	struct pair p = { side_of(AUTH_AGENT), secret_alone(AUTH_SUPERVISOR) };
 	struct err e = ERR_INIT;
 	struct msg m;
-	channel_out(p.agent.channel)->data[7] = '\0';
+	pretend(&p.agent, 0);
 	say(&p.supervisor, 1);
 	assert_int_equal(carry(&p.agent, &p.supervisor, 1000, NULL), 0);
 	assert_int_equal(carry(&p.supervisor, &p.agent, 1000, NULL), 0);
@@ -345,7 +363,8 @@ static void a_nonce_that_makes_the_key_known_is_refused(void **state)
 	(void)state;
 	struct side s = secret_alone(AUTH_SUPERVISOR);
 	struct err e = ERR_INIT;
-	unsigned char hello[40] = "MUSTER1", nonces[64] = { 0 }, proof[32];
+	unsigned char hello[72], nonces[64] = { 0 }, proof[32];
+	put_hello(hello, 0, nonces);
 	assert_int_equal(channel_feed(s.channel, hello, sizeof hello, NULL), 0);
 	memcpy(nonces + 32, channel_out(s.channel)->data, 32);
 	hmac("A", nonces, proof);

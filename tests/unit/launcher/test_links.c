@@ -1,16 +1,21 @@
-/* Strangers at the control channel's door: few at a time, and not for long. */
+/* Strangers at the control channel: few at a time, not for long, and they keep no agent out. */
 #include "base/net.h"
 #include "launcher/supervise/links.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
+#include <arpa/inet.h>
+#include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { MOST = 2, CROWD = 6 };
+enum { MOST = 4, FROM_ONE_ADDRESS = 2, CROWD = 200, NOBODY = 65534 };
 
 static struct {
 	uv_loop_t loop;
@@ -56,7 +61,7 @@ static int setup(void **state)
 	(void)state;
 	memset(&t, 0, sizeof t);
 	char host[NET_ADDR_MAX];
-	struct links_options o = { .loop = &t.loop, .most = MOST, .patience = 5, .message = on_message, .closed = on_closed,
+	struct links_options o = { .loop = &t.loop, .most = MOST, .most_per_address = FROM_ONE_ADDRESS, .patience = 5, .message = on_message, .closed = on_closed,
 				   .trouble = on_trouble };
 	if (uv_loop_init(&t.loop) || net_local_address(NULL, NULL, host, NULL) || net_listen(host, &o.listener, t.address, NULL) ||
 	    links_open(&o, &t.links, NULL))
@@ -104,27 +109,141 @@ static bool greet(int fd)
 	return answered;
 }
 
-static void a_crowd_of_strangers_holds_few_descriptors_and_not_for_long(void **state)
+/* A connection whose own end has the address `from` of this host. */
+static int connect_from(const char *from)
+{
+	struct sockaddr_in here = { .sin_family = AF_INET }, there = { .sin_family = AF_INET };
+	char host[NET_ADDR_MAX];
+	snprintf(host, sizeof host, "%s", t.address);
+	char *port = strrchr(host, ':');
+	*port++ = '\0';
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(inet_pton(AF_INET, from, &here.sin_addr), 1);
+	assert_int_equal(inet_pton(AF_INET, host, &there.sin_addr), 1);
+	there.sin_port = htons((uint16_t)atoi(port));
+	assert_int_equal(bind(fd, (struct sockaddr *)&here, sizeof here), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&there, sizeof there), 0);
+	return fd;
+}
+
+static bool closed_by_peer(int fd)
+{
+	char byte;
+	return recv(fd, &byte, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
+}
+
+static void a_crowd_of_silent_strangers_keeps_no_agent_out(void **state)
 {
 	(void)state;
-	int crowd[CROWD], mine;
+	int crowd[CROWD], mine, closed = 0;
 	for (int i = 0; i < CROWD; i++)
 		assert_int_equal(net_connect(t.address, 5, &crowd[i], NULL), 0);
-	turn();
-	assert_int_equal(links_strangers(t.links), MOST);
-	assert_int_equal(net_connect(t.address, 5, &mine, NULL), 0); /* waits in the kernel's queue */
-	for (int round = 1; round <= CROWD / MOST; round++) {
-		links_tick(t.links, 100 + 6 * round);
-		turn();
-		assert_true(links_strangers(t.links) <= MOST);
-	}
-	assert_int_equal(t.closed, CROWD);
-	assert_true(greet(mine));
+	assert_int_equal(net_connect(t.address, 5, &mine, NULL), 0); /* behind them all */
+	assert_true(greet(mine));                                    /* no tick, no patience: at once */
 	assert_int_equal(t.messages, 1);
+	assert_int_equal(links_strangers(t.links), FROM_ONE_ADDRESS - 1);
+	for (int i = 0; i < CROWD; i++) {
+		closed += closed_by_peer(crowd[i]);
+		close(crowd[i]);
+	}
+	assert_int_equal(closed, CROWD - (FROM_ONE_ADDRESS - 1));
+	close(mine);
+}
+
+static void a_silent_stranger_is_dropped_in_time(void **state)
+{
+	(void)state;
+	int fd;
+	assert_int_equal(net_connect(t.address, 5, &fd, NULL), 0);
+	turn();
+	assert_int_equal(links_strangers(t.links), 1);
+	links_tick(t.links, 104);
+	assert_int_equal(links_strangers(t.links), 1);
+	links_tick(t.links, 106);
+	turn();
 	assert_int_equal(links_strangers(t.links), 0);
+	assert_int_equal(t.closed, 1);
+	assert_true(closed_by_peer(fd));
+	close(fd);
+}
+
+static void strangers_of_one_address_make_room_for_each_other_only(void **state)
+{
+	(void)state;
+	int here = connect_from("127.0.0.1"), crowd[CROWD];
+	for (int i = 0; i < CROWD; i++)
+		crowd[i] = connect_from("127.0.0.2");
+	for (int i = 0; i < CROWD; i++)
+		turn();
+	assert_int_equal(links_strangers(t.links), 1 + FROM_ONE_ADDRESS);
+	assert_false(closed_by_peer(here));
+	assert_true(greet(here));
 	for (int i = 0; i < CROWD; i++)
 		close(crowd[i]);
-	close(mine);
+	close(here);
+}
+
+static void many_addresses_together_are_held_to_the_limit_of_all(void **state)
+{
+	(void)state;
+	int crowd[4 * MOST];
+	char from[INET_ADDRSTRLEN];
+	for (int i = 0; i < 4 * MOST; i++) {
+		snprintf(from, sizeof from, "127.0.0.%d", 10 + i);
+		crowd[i] = connect_from(from);
+	}
+	turn();
+	assert_int_equal(links_strangers(t.links), MOST);
+	for (int i = 0; i < 4 * MOST; i++)
+		close(crowd[i]);
+}
+
+static void a_first_packet_without_the_secret_ends_the_link(void **state)
+{
+	(void)state;
+	struct channel *c;
+	unsigned char wrong[AUTH_SECRET_BYTES];
+	int fd;
+	auth_secret_new(wrong);
+	assert_int_equal(net_connect(t.address, 5, &fd, NULL), 0);
+	assert_int_equal(channel_open(AUTH_AGENT, wrong, 1, &c, NULL), 0);
+	struct buf *out = channel_out(c);
+	assert_int_equal(write(fd, out->data, out->len), (ssize_t)out->len);
+	turn();
+	turn();
+	assert_int_equal(t.closed, 1);
+	assert_int_equal(links_strangers(t.links), 0);
+	assert_true(closed_by_peer(fd)); /* and nothing was said to it */
+	channel_close(c);
+	close(fd);
+}
+
+/* As another user: 0 the connection was closed without a word. */
+static int visit_as_nobody(void)
+{
+	char byte;
+	int fd;
+	if (setresuid(NOBODY, NOBODY, NOBODY) || net_connect(t.address, 5, &fd, NULL))
+		return 1;
+	ssize_t n = recv(fd, &byte, 1, 0);
+	return n == 0 || (n < 0 && errno == ECONNRESET) ? 0 : 2;
+}
+
+static void another_user_of_this_host_is_not_let_in(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip(); /* only root can become another user */
+	int status;
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(visit_as_nobody());
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		turn();
+		assert_int_equal(links_strangers(t.links), 0);
+	}
+	assert_int_equal(status, 0);
+	assert_int_equal(t.closed, 0);
 }
 
 static void a_claimed_link_may_be_quiet(void **state)
@@ -187,7 +306,12 @@ static void without_descriptors_it_says_so_once_and_tries_again(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(a_crowd_of_strangers_holds_few_descriptors_and_not_for_long),
+		T(a_crowd_of_silent_strangers_keeps_no_agent_out),
+		T(a_silent_stranger_is_dropped_in_time),
+		T(strangers_of_one_address_make_room_for_each_other_only),
+		T(many_addresses_together_are_held_to_the_limit_of_all),
+		T(a_first_packet_without_the_secret_ends_the_link),
+		T(another_user_of_this_host_is_not_let_in),
 		T(a_claimed_link_may_be_quiet),
 		T(without_descriptors_it_says_so_once_and_tries_again),
 		T(a_new_generation_closes_every_door),

@@ -62,7 +62,7 @@ static int setup(void **state)
 {
 	(void)state;
 	memset(&t, 0, sizeof t);
-	struct links_options o = { .loop = &t.loop, .listener = -1, .most = 8, .patience = 5, .voucher = &voucher,
+	struct links_options o = { .loop = &t.loop, .listener = -1, .most = 8, .most_per_address = 8, .patience = 5, .voucher = &voucher,
 				   .message = on_message, .closed = on_closed };
 	if (uv_loop_init(&t.loop) || sem_init(&t.asked, 0, 0) || sem_init(&t.answer, 0, 0) || links_open(&o, &t.links, NULL))
 		return -1;
