@@ -1,5 +1,9 @@
 #include "agent/boot.h"
 
+#include "base/auth.h"
+#include "base/seal.h"
+
+#include <inttypes.h>
 #include <jansson.h>
 #include <netdb.h>
 #include <pmix.h>
@@ -23,7 +27,12 @@ struct boot {
 	json_t *pending; /* put since the last fence */
 	int rounds;      /* fences so far */
 	struct peer *peers;
+	unsigned char key[SEAL_KEY_BYTES]; /* of what is published */
+	uint32_t generation;
+	bool sealed;     /* the key is there */
 };
+
+_Static_assert((int)SEAL_KEY_BYTES == (int)AUTH_SECRET_BYTES, "the group's secret is a key");
 
 char *boot_take_env(const char *name)
 {
@@ -91,15 +100,39 @@ static void round_key(char key[PMIX_MAX_KEYLEN], int round)
 	snprintf(key, PMIX_MAX_KEYLEN, "muster.%d", round);
 }
 
+/* What a published text is bound to: another rank's, an earlier fence's and another launch's do not open. */
+static void about_round(const struct boot *b, int rank, int round, char out[96])
+{
+	snprintf(out, 96, "muster endpoints, generation %" PRIu32 ", rank %d of %d, fence %d", b->generation, rank, b->bootstrap.size,
+		 round);
+}
+
+/* What was put since the last fence, sealed; to be freed. */
+static char *seal_pending(const struct boot *b, struct err *e)
+{
+	char about[96], *sealed = NULL, *plain = json_dumps(b->pending, JSON_COMPACT);
+	if (!plain) {
+		err_set(e, ERR_NOMEM, "PMIx: no memory for the endpoints");
+		return NULL;
+	}
+	about_round(b, b->bootstrap.rank, b->rounds, about);
+	seal_text(b->key, about, plain, &sealed, e);
+	explicit_bzero(plain, strlen(plain));
+	free(plain);
+	return sealed;
+}
+
 static int boot_fence(void *arg, struct err *e)
 {
 	struct boot *b = arg;
 	char key[PMIX_MAX_KEYLEN];
+	if (!b->sealed)
+		return err_set(e, ERR_INTERNAL, "PMIx: nothing can be published before the group's secret is known");
 	round_key(key, b->rounds);
 	pmix_value_t value = { .type = PMIX_STRING };
-	value.data.string = json_dumps(b->pending, JSON_COMPACT);
+	value.data.string = seal_pending(b, e);
 	if (!value.data.string)
-		return err_set(e, ERR_NOMEM, "PMIx: no memory for the endpoints");
+		return -1;
 	pmix_status_t rc = PMIx_Put(PMIX_GLOBAL, key, &value);
 	free(value.data.string);
 	if (rc == PMIX_SUCCESS)
@@ -119,6 +152,27 @@ static int boot_fence(void *arg, struct err *e)
 	return 0;
 }
 
+/* Opens what `rank` published at fence `round`; NULL when it is not its own. */
+static json_t *open_round(const struct boot *b, int rank, int round, const char *sealed, struct err *e)
+{
+	char about[96], *plain;
+	about_round(b, rank, round, about);
+	if (unseal_text(b->key, about, sealed, &plain, e)) {
+		err_prefix(e, "PMIx: what was published as rank %d's endpoints is not its own: is somebody else at this PMIx server?",
+			   rank);
+		return NULL;
+	}
+	json_t *got = json_loads(plain, JSON_REJECT_DUPLICATES, NULL);
+	explicit_bzero(plain, strlen(plain));
+	free(plain);
+	if (!json_is_object(got)) {
+		json_decref(got);
+		err_set(e, ERR_PROTO, "PMIx: rank %d published what is no list of endpoints", rank);
+		return NULL;
+	}
+	return got;
+}
+
 /* Fetches what `rank` published at fence `round`. */
 static int fetch_round(struct boot *b, int rank, int round, struct err *e)
 {
@@ -130,16 +184,18 @@ static int fetch_round(struct boot *b, int rank, int round, struct err *e)
 	pmix_status_t rc = PMIx_Get(&from, key, NULL, 0, &value);
 	if (rc != PMIX_SUCCESS)
 		return pmix_fails(rc, "reading another rank's endpoints", e);
-	json_t *got = value->type == PMIX_STRING && value->data.string
-			      ? json_loads(value->data.string, JSON_REJECT_DUPLICATES, NULL) : NULL;
+	bool text = value->type == PMIX_STRING && value->data.string;
+	json_t *got = open_round(b, rank, round, text ? value->data.string : "", e);
 	PMIX_VALUE_RELEASE(value);
+	if (!got)
+		return -1;
 	struct peer *p = &b->peers[rank];
 	if (!p->values)
 		p->values = json_object();
-	rc = json_object_update(p->values, got);
+	int failed = json_object_update(p->values, got);
 	json_decref(got);
-	if (rc)
-		return err_set(e, ERR_PROTO, "PMIx: rank %d published what is no list of endpoints", rank);
+	if (failed)
+		return err_set(e, ERR_NOMEM, "PMIx: no memory for rank %d's endpoints", rank);
 	p->rounds = round + 1;
 	return 0;
 }
@@ -215,6 +271,15 @@ int boot_open(struct boot **out, struct err *e)
 	return 0;
 }
 
+int boot_seal(struct boot *b, const char *group_secret, uint32_t generation, struct err *e)
+{
+	if (auth_secret_parse(group_secret, b->key, e))
+		return err_prefix(e, "the group's secret");
+	b->generation = generation;
+	b->sealed = true;
+	return 0;
+}
+
 static void scrub_environment(void)
 {
 	static const char *const prefixes[] = { "PMIX_", "PMI_" };
@@ -240,6 +305,7 @@ void boot_finish(struct boot *b)
 		json_decref(b->peers[i].values);
 	free(b->peers);
 	json_decref(b->pending);
+	explicit_bzero(b->key, sizeof b->key);
 	free(b);
 }
 

@@ -6,6 +6,12 @@
  * to Slurm's server its death takes the whole step along, after PMIx_Finalize
  * the rest of the step lives on.
  *
+ * Whoever reaches a PMIx server may read what ranks publish there, and may publish
+ * in their names: libpmix believes the user id that a client sends, and Slurm's
+ * server is out of our hands. So what is published is sealed (base/seal.h) with a key that the
+ * ranks of one generation have been given elsewhere, and is bound to its rank and its fence. What
+ * does not open ends the start with an error.
+ *
  * Calls come from one thread.
  */
 #ifndef MUSTER_AGENT_BOOT_H
@@ -16,6 +22,7 @@
 #include "libcomm/comm.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct boot;
 
@@ -39,6 +46,10 @@ void boot_finish(struct boot *b);
 
 int boot_rank(const struct boot *b);
 int boot_size(const struct boot *b);
+
+/* The key of what the ranks of this generation publish: 64 hex digits, of the group's secret that
+ * only they know. Must come before the first fence. */
+int boot_seal(struct boot *b, const char *group_secret, uint32_t generation, struct err *e);
 
 /* Values put between two fences travel together: one PMIx_Put, one fence, and one
  * PMIx_Get a rank that is asked for. The fence always carries data, because one without is no

@@ -167,6 +167,17 @@ static void settle(const struct agent *a)
 		log_info("device %d: cpus %s, memory of domain %d first", a->device, a->cpus, a->numa);
 }
 
+/* The secret of the generation's ranks comes over the sealed control channel; nothing but the boot keeps it. */
+static int take_group_secret(struct agent *a, json_t *welcome, struct err *e)
+{
+	const char *secret = text_of(welcome, "group_secret", e);
+	if (!secret || boot_seal(a->boot, secret, a->generation, e))
+		return -1;
+	explicit_bzero((char *)(uintptr_t)secret, strlen(secret));
+	json_object_del(welcome, "group_secret");
+	return 0;
+}
+
 static int meet_supervisor(struct agent *a, struct err *e)
 {
 	struct control_options opt = {
@@ -177,7 +188,7 @@ static int meet_supervisor(struct agent *a, struct err *e)
 	json_t *welcome;
 	int rc = control_open(&opt, &a->control, &welcome, e);
 	explicit_bzero(a->secret, strlen(a->secret));
-	if (rc || read_welcome(a, welcome, e))
+	if (rc || take_group_secret(a, welcome, e) || read_welcome(a, welcome, e))
 		return -1;
 	if (open_log(a, e))
 		return -1;

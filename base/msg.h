@@ -27,7 +27,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-enum { MSG_MAX = 1 << 20, MSG_VERSION = 1 };
+enum { MSG_MAX = 1 << 20, MSG_VERSION = 2 };
 
 /*
  * agent to supervisor
@@ -45,9 +45,10 @@ enum { MSG_MAX = 1 << 20, MSG_VERSION = 1 };
  *   finished  {step, peak_bytes, phases}                     the agent has done what was asked; it exits after this
  *   dumped    {error: text, when it failed}                  the answer to dump
  * supervisor to agent
- *   welcome   {job: text of the resolved INI, threads, run: folder, resume, coords: {tp, dp, pp}, node, heartbeat_s,
+ *   welcome   {job: text of the resolved INI, group_secret, threads, run: folder, resume, coords: {tp, dp, pp}, node, heartbeat_s,
  *              device: its number on the node, bus: that one's PCI address, "" where it has none, memory: bytes that it takes by the plan,
  *              crew: ranks of its node, cpus: those next to it, "" where that is not told, numa: its domain, -1 likewise}
+ *             group_secret: 64 hex digits that the generation's ranks alone know: the key of what they publish through PMIx
  *             resume: "none", the folder of a checkpoint, or "auto": the agent looks for the newest valid one itself (world rank 0, which tells the others)
  *   stop      {reason, checkpoint: true|false}               stop at the next step boundary, all ranks at the same one
  *   abort     {reason}                                       leave at once

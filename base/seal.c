@@ -58,3 +58,48 @@ int unseal(struct seal *s, const unsigned char *sealed, size_t len, char **body,
 	*body = to;
 	return 0;
 }
+
+enum { BASE64 = sodium_base64_VARIANT_ORIGINAL };
+
+int seal_text(const unsigned char key[SEAL_KEY_BYTES], const char *about, const char *text, char **out, struct err *e)
+{
+	size_t len = strlen(text), bytes = NONCE_BYTES + len + SEAL_TAG_BYTES, room = sodium_base64_ENCODED_LEN(bytes, BASE64);
+	unsigned char *sealed = malloc(bytes);
+	char *words = malloc(room);
+	if (!sealed || !words) {
+		free(sealed);
+		free(words);
+		return err_set(e, ERR_NOMEM, "no memory to seal a text of %zu bytes", len);
+	}
+	randombytes_buf(sealed, NONCE_BYTES);
+	crypto_aead_xchacha20poly1305_ietf_encrypt(sealed + NONCE_BYTES, NULL, (const unsigned char *)text, len,
+						   (const unsigned char *)about, strlen(about), NULL, sealed, key);
+	sodium_bin2base64(words, room, sealed, bytes, BASE64);
+	free(sealed);
+	*out = words;
+	return 0;
+}
+
+int unseal_text(const unsigned char key[SEAL_KEY_BYTES], const char *about, const char *sealed, char **out, struct err *e)
+{
+	size_t len = strlen(sealed), bytes = 0;
+	unsigned char *raw = malloc(len + 1); /* base64 is longer than what it stands for */
+	char *text = malloc(len + 1);
+	int rc = -1;
+	if (!raw || !text)
+		err_set(e, ERR_NOMEM, "no memory to open a text of %zu bytes", len);
+	else if (sodium_base642bin(raw, len + 1, sealed, len, NULL, &bytes, NULL, BASE64) || bytes < NONCE_BYTES + SEAL_TAG_BYTES ||
+		 crypto_aead_xchacha20poly1305_ietf_decrypt((unsigned char *)text, NULL, NULL, raw + NONCE_BYTES, bytes - NONCE_BYTES,
+							    (const unsigned char *)about, strlen(about), raw, key))
+		err_set(e, ERR_AUTH, "the text was not sealed for this launch");
+	else
+		rc = 0;
+	free(raw);
+	if (rc) {
+		free(text);
+		return -1;
+	}
+	text[bytes - NONCE_BYTES - SEAL_TAG_BYTES] = '\0';
+	*out = text;
+	return 0;
+}

@@ -29,4 +29,15 @@ int unseal(struct seal *s, const unsigned char *sealed, size_t len, char **body,
 void seal_put_length(unsigned char to[SEAL_LENGTH_BYTES], uint32_t v);
 uint32_t seal_length(const unsigned char from[SEAL_LENGTH_BYTES]);
 
+/*
+ * A text sealed by itself, for a place where others may read and write: base64 of a random nonce
+ * and of the ciphertext with its tag. `about` says what the text is (whose, of which launch); it is
+ * not contained, and only a reader who expects the same can open it.
+ */
+
+/* *out: the sealed text, to be freed by the caller. */
+int seal_text(const unsigned char key[SEAL_KEY_BYTES], const char *about, const char *text, char **out, struct err *e);
+/* *out: the text, to be freed by the caller. ERR_AUTH when it was not sealed with this key about this. */
+int unseal_text(const unsigned char key[SEAL_KEY_BYTES], const char *about, const char *sealed, char **out, struct err *e);
+
 #endif

@@ -1,6 +1,7 @@
 #include "agent/tools/crew.h"
 
 #include "agent/boot.h"
+#include "base/agent_env.h"
 #include "libcomm/shm/futex.h"
 
 #include <signal.h>
@@ -250,6 +251,19 @@ bool crew_speaks(void)
 	return !crew_invited() || !strcmp(getenv("PMIX_RANK"), "0");
 }
 
+/* Who reaches Slurm's PMIx server must not be able to join: the launcher has given all ranks a secret. */
+static int share_secret(struct boot *boot, struct err *e)
+{
+	char *secret = boot_take_env(AGENT_ENV_SECRET);
+	if (!secret)
+		return err_set(e, ERR_USAGE, AGENT_ENV_SECRET " is not in the environment: the ranks have no secret in common; "
+			       "call `muster bench comm` once in the allocation, it starts its own step");
+	int rc = boot_seal(boot, secret, 0, e);
+	explicit_bzero(secret, strlen(secret));
+	free(secret);
+	return rc;
+}
+
 int crew_join(const struct crew *crew, struct err *e)
 {
 	struct boot *boot;
@@ -257,6 +271,10 @@ int crew_join(const struct crew *crew, struct err *e)
 	char host[BOOT_HOST], address[NET_ADDR_MAX];
 	if (boot_open(&boot, e))
 		return -1;
+	if (share_secret(boot, e)) {
+		boot_finish(boot);
+		return -1;
+	}
 	struct comm_options opt = crew->comm;
 	boot_host(host);
 	opt.host = host;

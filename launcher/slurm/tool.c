@@ -3,6 +3,8 @@
  *
  * This process becomes srun, which passes on Ctrl-C and ends all tasks when one fails.
  */
+#include "base/agent_env.h"
+#include "base/auth.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/slurm/srun.h"
 #include "topo/cluster.h"
@@ -41,17 +43,32 @@ static int place(const struct cluster *c, struct buf *tasks, struct buf *where, 
 	return 0;
 }
 
-/* The environment without what srun would take for its options. */
-static char **step_environment(void)
+/* The environment without what srun would take for its options, and with `secret` ("NAME=…"). */
+static char **step_environment(char *secret)
 {
-	size_t n = 0;
+	size_t n = 0, k = 0;
 	while (environ[n])
 		n++;
-	char **env = calloc(n + 1, sizeof *env);
-	for (size_t i = 0, k = 0; env && i < n; i++)
-		if (!srun_removes(environ[i]))
+	char **env = calloc(n + 2, sizeof *env);
+	if (!env)
+		return NULL;
+	for (size_t i = 0; i < n; i++)
+		if (!srun_removes(environ[i]) && strncmp(environ[i], AGENT_ENV_SECRET "=", sizeof AGENT_ENV_SECRET))
 			env[k++] = environ[i];
+	env[k++] = secret;
 	return env;
+}
+
+/* The secret that the step's ranks share. */
+static void make_secret(char out[sizeof AGENT_ENV_SECRET + AUTH_SECRET_HEX])
+{
+	unsigned char secret[AUTH_SECRET_BYTES];
+	char hex[AUTH_SECRET_HEX];
+	auth_secret_new(secret);
+	auth_secret_hex(secret, hex);
+	snprintf(out, sizeof AGENT_ENV_SECRET + AUTH_SECRET_HEX, AGENT_ENV_SECRET "=%s", hex);
+	explicit_bzero(secret, sizeof secret);
+	explicit_bzero(hex, sizeof hex);
 }
 
 static int become_srun(const char *agent, int argc, char **argv, const char *tasks, char *where, struct err *e)
@@ -59,7 +76,9 @@ static int become_srun(const char *agent, int argc, char **argv, const char *tas
 	static const char *const fixed[] = { "srun", "--kill-on-bad-exit=1", "--quit-on-interrupt", "--mpi=pmix", "--overlap",
 					     "--overcommit", "--export=ALL", "--job-name=muster-bench" };
 	enum { FIXED = sizeof fixed / sizeof *fixed };
-	char **words = calloc((size_t)argc + OWN_WORDS, sizeof *words), **env = step_environment();
+	char secret[sizeof AGENT_ENV_SECRET + AUTH_SECRET_HEX];
+	make_secret(secret);
+	char **words = calloc((size_t)argc + OWN_WORDS, sizeof *words), **env = step_environment(secret);
 	int n = FIXED;
 	if (words && env) {
 		memcpy(words, fixed, sizeof fixed);

@@ -74,10 +74,10 @@ static int send_welcome(struct supervisor *s, struct link *l, int rank, struct e
 				 s->o.plan->ranks[rank].threads, "run", rundir_path(s->o.run), "resume", sup_resume(s), "coords",
 				 "tp", at->tp, "cp", at->cp, "dp", at->dp, "pp", at->pp, "node", sup_node(s, rank), "node_index",
 				 s->o.plan->ranks[rank].node, "heartbeat_s", s->o.limits.heartbeat);
-	if (body)
-		add_place(s, rank, body);
 	if (!body)
 		return err_set(e, ERR_NOMEM, "no memory for the welcome of rank %d", rank);
+	json_object_set_new(body, "group_secret", json_string(s->group_secret));
+	add_place(s, rank, body);
 	int rc = link_send(l, MSG_WELCOME, body, e);
 	json_decref(body);
 	return rc;

@@ -78,6 +78,7 @@ struct supervisor {
 	char auth[MUNGE_WORD]; /* AGENT_ENV_AUTH's word, and who works for it */
 	struct voucher munge;
 	uint32_t generation;
+	char group_secret[AUTH_SECRET_HEX]; /* of the generation's ranks; told in their welcomes alone */
 	bool first; /* no generation was started before this one */
 	enum sup_state state;
 	double deadline; /* of the state; 0: none */

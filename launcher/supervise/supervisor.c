@@ -124,6 +124,8 @@ int sup_launch(struct supervisor *s, struct err *e)
 	s->started = sup_now(s);
 	report_started(s, sup_resume(s));
 	auth_secret_new(secret);
+	auth_secret_hex(secret, s->group_secret);
+	auth_secret_new(secret); /* another one: this one travels in the agents' environment */
 	auth_secret_hex(secret, hex);
 	links_renew(s->links, secret, s->generation, s->started);
 	struct launch_request request = {
@@ -234,6 +236,7 @@ void supervisor_close(struct supervisor *s)
 		return;
 	trace_stop(s);
 	links_close(s->links);
+	explicit_bzero(s->group_secret, sizeof s->group_secret);
 	free(s->ranks);
 	free(s);
 }

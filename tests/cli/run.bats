@@ -203,5 +203,5 @@ assert c["kinds"][0]["nodes"] == 4 and c["kinds"][0]["device_memory"] == 80 << 3
 	done
 	kill -TERM "$pid"
 	ended 75
-	[[ -z $(grep -rE 'MUSTER_SECRET|"secret":' "$(run_folder secret)" --exclude-dir=ckpt) ]]
+	[[ -z $(grep -rE 'MUSTER_SECRET|"(group_)?secret":' "$(run_folder secret)" --exclude-dir=ckpt) ]]
 }
