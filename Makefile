@@ -60,6 +60,7 @@ PMIX_CFLAGS           := $(shell pkg-config --cflags pmix 2>/dev/null)
 CFLAGS_launcher-pmix  := $(PMIX_CFLAGS)
 CFLAGS_tests-unit-launcher := $(PMIX_CFLAGS)
 CFLAGS_agent          := $(PMIX_CFLAGS)
+CFLAGS_tests-tools    := $(PMIX_CFLAGS)
 -include kernels/kernels.mk
 -include kernels/cuda/cuda.mk
 -include tests/gpu/check.mk
@@ -133,7 +134,7 @@ $(CUDA_DOUBLE): tests/doubles/cuda.c
 TOOL_BIN := $(NVML_DOUBLE) $(CUDA_DOUBLE) $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o
 	@mkdir -p $(@D)
-	$(link) -ljansson -lm
+	$(link) -lpmix -ljansson -lm
 
 .PHONY: unit-bins
 unit-bins: $(UNIT_BIN)

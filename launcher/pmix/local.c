@@ -1,4 +1,5 @@
 /* local — the agents of one generation on this host: launch_local. */
+#include "base/auth.h"
 #include "launcher/launch.h"
 #include "launcher/pmix/server.h"
 #include "launcher/pmix/spawn.h"
@@ -10,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { NAMESPACE_MAX = 64 };
 
 struct agent {
 	struct launch *launch;
@@ -168,16 +171,26 @@ static int open_log(const struct launch_request *r, int *fd, struct err *e)
 	return *fd < 0 ? err_errno(e, ERR_IO, "%s: cannot create", path) : 0;
 }
 
+/* Whoever knows the namespace's name can ask libpmix for its contents, so nobody can guess it. */
+static void name_space(char out[NAMESPACE_MAX], uint32_t generation)
+{
+	unsigned char random[AUTH_SECRET_BYTES];
+	char hex[AUTH_SECRET_HEX];
+	auth_secret_new(random);
+	auth_secret_hex(random, hex);
+	snprintf(out, NAMESPACE_MAX, "muster-%u-%.32s", generation, hex); /* 128 random bits */
+}
+
 static int local_start(uv_loop_t *loop, const struct launch_request *r, const struct launch_events *ev,
 		       struct launch **out, struct err *e)
 {
 	int world = r->plan->world, log_fd;
-	char nspace[64];
+	char nspace[NAMESPACE_MAX];
 	struct launch *l = calloc(1, sizeof *l + (size_t)world * sizeof l->agents[0]);
 	if (!l)
 		return err_set(e, ERR_NOMEM, "no memory to launch %d agents", world);
 	l->ev = *ev;
-	snprintf(nspace, sizeof nspace, "muster-%ld-%u", (long)getpid(), r->generation);
+	name_space(nspace, r->generation);
 	if (open_log(r, &log_fd, e))
 		goto free_launch;
 	if (server_open(nspace, world, r->run_dir, log_fd, &l->server, e))

@@ -1,5 +1,7 @@
 #include "launcher/pmix/register.h"
 
+#include "launcher/pmix/gate.h"
+
 #include <pmix.h>
 #include <pmix_server.h>
 #include <stdbool.h>
@@ -10,6 +12,9 @@
 
 /* Nothing is asked of the host: wire-up, fences and gets inside one host are libpmix's own. */
 static pmix_server_module_t module;
+
+/* The one node, in PMIx's words. Not the host's own name: libpmix 4.2.2 overruns its stack with one of 57 letters or more. */
+static const char host_name[] = "localhost";
 
 static int fail(struct err *e, const char *what, pmix_status_t rc)
 {
@@ -26,12 +31,18 @@ static int start(const char *dir, struct err *e)
 	/* Job data in messages rather than in mapped files: nothing to leave behind. */
 	setenv("PMIX_MCA_gds", "hash", 0);
 	setenv("PMIX_MCA_ptl_base_if_include", "lo", 0);
-	pmix_info_t info[2];
-	PMIX_INFO_LOAD(&info[0], PMIX_SERVER_TMPDIR, dir, PMIX_STRING);
-	PMIX_INFO_LOAD(&info[1], PMIX_SYSTEM_TMPDIR, dir, PMIX_STRING);
-	pmix_status_t rc = PMIx_server_init(&module, info, 2);
-	PMIX_INFO_DESTRUCT(&info[0]);
-	PMIX_INFO_DESTRUCT(&info[1]);
+	if (!gate_close_to_others())
+		fprintf(stderr, "muster: this kernel does not tell who connects to the PMIx server (no sock_diag): processes of other "
+				"users of this host can hold up the start of agents\n");
+	const char *const keys[] = { PMIX_SERVER_TMPDIR, PMIX_SYSTEM_TMPDIR, PMIX_HOSTNAME };
+	const char *const values[] = { dir, dir, host_name };
+	enum { KEYS = sizeof keys / sizeof *keys };
+	pmix_info_t info[KEYS];
+	for (int i = 0; i < KEYS; i++)
+		PMIX_INFO_LOAD(&info[i], keys[i], values[i], PMIX_STRING);
+	pmix_status_t rc = PMIx_server_init(&module, info, KEYS);
+	for (int i = 0; i < KEYS; i++)
+		PMIX_INFO_DESTRUCT(&info[i]);
 	return good(rc) ? 0 : fail(e, "PMIx_server_init", rc);
 }
 
@@ -44,7 +55,7 @@ static void rank_list(int world, struct buf *out)
 
 enum { RANK_KEYS = 5 };
 
-static void load_rank(pmix_info_t *slot, int rank, const char *host)
+static void load_rank(pmix_info_t *slot, int rank)
 {
 	pmix_data_array_t *array;
 	PMIX_DATA_ARRAY_CREATE(array, RANK_KEYS, PMIX_INFO);
@@ -56,7 +67,7 @@ static void load_rank(pmix_info_t *slot, int rank, const char *host)
 	PMIX_INFO_LOAD(&info[1], PMIX_LOCAL_RANK, &local, PMIX_UINT16);
 	PMIX_INFO_LOAD(&info[2], PMIX_NODE_RANK, &local, PMIX_UINT16);
 	PMIX_INFO_LOAD(&info[3], PMIX_NODEID, &node, PMIX_UINT32);
-	PMIX_INFO_LOAD(&info[4], PMIX_HOSTNAME, host, PMIX_STRING);
+	PMIX_INFO_LOAD(&info[4], PMIX_HOSTNAME, host_name, PMIX_STRING);
 	PMIX_INFO_LOAD(slot, PMIX_PROC_DATA, array, PMIX_DATA_ARRAY);
 	PMIX_DATA_ARRAY_FREE(array);
 }
@@ -78,8 +89,6 @@ static int register_job(const char *nspace, int world, struct err *e)
 {
 	static const char *const sizes[] = { PMIX_JOB_SIZE, PMIX_UNIV_SIZE, PMIX_LOCAL_SIZE, PMIX_NODE_SIZE, PMIX_MAX_PROCS };
 	enum { SIZES = sizeof sizes / sizeof *sizes, FIXED = SIZES + 5 };
-	char host[256] = "localhost";
-	gethostname(host, sizeof host - 1);
 	struct buf ranks = BUF_INIT;
 	rank_list(world, &ranks);
 
@@ -92,11 +101,11 @@ static int register_job(const char *nspace, int world, struct err *e)
 	PMIX_INFO_LOAD(&info[n++], PMIX_NUM_NODES, &one, PMIX_UINT32);
 	PMIX_INFO_LOAD(&info[n++], PMIX_JOBID, nspace, PMIX_STRING);
 	PMIX_INFO_LOAD(&info[n++], PMIX_LOCAL_PEERS, buf_str(&ranks), PMIX_STRING);
-	pmix_status_t rc = load_map(&info[n++], PMIX_NODE_MAP, host, PMIx_generate_regex);
+	pmix_status_t rc = load_map(&info[n++], PMIX_NODE_MAP, host_name, PMIx_generate_regex);
 	if (good(rc))
 		rc = load_map(&info[n++], PMIX_PROC_MAP, buf_str(&ranks), PMIx_generate_ppn);
 	for (int r = 0; good(rc) && r < world; r++)
-		load_rank(&info[n++], r, host);
+		load_rank(&info[n++], r);
 	if (good(rc))
 		rc = PMIx_server_register_nspace(nspace, world, info, n, NULL, NULL);
 	PMIX_INFO_FREE(info, count);

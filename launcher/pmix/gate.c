@@ -1,0 +1,27 @@
+#include "launcher/pmix/gate.h"
+
+#include "base/owner.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static atomic_bool closed;
+
+bool gate_close_to_others(void)
+{
+	atomic_store(&closed, owner_known_for_tcp());
+	return atomic_load(&closed);
+}
+
+/* libpmix takes ECONNABORTED for a visitor who has gone again. */
+int accept(int listener, struct sockaddr *restrict from, socklen_t *restrict len)
+{
+	int fd = accept4(listener, from, len, 0);
+	if (fd < 0 || !atomic_load(&closed) || owner_of_peer(fd) == OWNER_SELF)
+		return fd;
+	close(fd);
+	errno = ECONNABORTED;
+	return -1;
+}
