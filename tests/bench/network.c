@@ -92,7 +92,7 @@ static double plain(bool both)
 	for (int end = 0; end < 2; end++) {
 		pid[end] = fork();
 		if (pid[end] == 0) {
-			alarm(RANKS_ALARM_S);
+			alarm(PATIENCE_S);
 			_exit(plain_end(end, both));
 		}
 		while (end == 0 && !atomic_load(&shared->ready) && waitpid(pid[0], &status, WNOHANG) == 0)
@@ -131,7 +131,7 @@ static int rank_main(struct comm *w, void *arg)
 
 static double ours(bool both, int sockets)
 {
-	struct ranks r = { .n = 2, .hosts = "ab", .interface = "net0", .timeout_s = 30, .sockets = sockets,
+	struct ranks r = { .n = 2, .hosts = "ab", .interface = "net0", .timeout_s = PATIENT_WAIT_S, .sockets = sockets,
 			   .fn = rank_main, .arg = &both, .enter = enter_host };
 	return ranks_run(&r) ? 0 : shared->rate;
 }

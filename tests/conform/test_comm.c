@@ -194,7 +194,7 @@ static int conform(struct comm *world, void *arg)
 	run.c = world;
 	for (int s = 0; s < COUNT(sizes); s++)
 		for (int f = 0; f < comm_form_count; f++) {
-			alarm(RANKS_ALARM_S); /* for these, not for all */
+			alarm(PATIENCE_S); /* for these, not for all */
 			if (run_form(&run, &comm_forms[f], &sizes[s], &number))
 				return 1;
 		}
@@ -215,7 +215,7 @@ static void run_world(const struct world *w, const char *algorithm, int share)
 	assert_non_null(references[w->n]);
 	run.ref = references[w->n];
 	struct ranks r = { .n = w->n, .backend = w->backend, .hosts = w->hosts, .sockets = w->sockets, .algorithm = algorithm,
-			   .timeout_s = 30, .fn = conform, .arg = &run };
+			   .timeout_s = PATIENT_WAIT_S, .fn = conform, .arg = &run };
 	if (ranks_run(&r))
 		fail_msg("%d ranks, backend %s, hosts %s, algorithm %s", w->n, w->backend ? w->backend : "auto",
 			 w->hosts ? w->hosts : "one", algorithm ? algorithm : "by the table");

@@ -306,7 +306,7 @@ static void run_worlds(int (*fn)(struct comm *world, void *arg))
 	for (int i = 0; i < COUNT(worlds); i++) {
 		uint32_t seed = (given ? (uint32_t)strtoul(given, NULL, 0) : 1) + (uint32_t)i;
 		struct ranks r = worlds[i];
-		r.timeout_s = 30;
+		r.timeout_s = PATIENT_WAIT_S;
 		r.fn = fn;
 		r.arg = &seed;
 		if (ranks_run(&r))

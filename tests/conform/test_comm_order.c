@@ -111,7 +111,7 @@ static int all_sizes(struct comm *world, void *arg)
 			/* Else one reduction for each size, another one for each type. */
 			if (!(p->every && size < few) && (size + type) % REF_REDOPS != op)
 				continue;
-			alarm(RANKS_ALARM_S);
+			alarm(PATIENCE_S);
 			if (whole_vectors(&t, bytes) || blocks(&t, bytes))
 				return 1;
 		}
@@ -129,7 +129,7 @@ static void run_split(const struct split *s, const char *algorithm)
 	assert_non_null(references[s->n]);
 	struct plan p = { references[s->n], .every = !algorithm, .larger = !algorithm && s->hosts };
 	struct ranks r = { .n = s->n, .backend = s->backend, .hosts = s->hosts, .algorithm = algorithm,
-			   .timeout_s = 30, .fn = all_sizes, .arg = &p };
+			   .timeout_s = PATIENT_WAIT_S, .fn = all_sizes, .arg = &p };
 	if (ranks_run(&r))
 		fail_msg("%d ranks, backend %s, hosts %s, algorithm %s", s->n, s->backend ? s->backend : "auto",
 			 s->hosts ? s->hosts : "one", algorithm ? algorithm : "by the table");
@@ -190,7 +190,7 @@ static void many_ranks_give_the_documented_bits(void **state)
 		char hosts[MANY + 1] = "";
 		for (int r = 0; r < rows[i].n; r++)
 			hosts[r] = (char)('a' + r * rows[i].hosts / rows[i].n);
-		struct ranks r = { .n = rows[i].n, .hosts = hosts, .algorithm = rows[i].algorithm, .timeout_s = 50,
+		struct ranks r = { .n = rows[i].n, .hosts = hosts, .algorithm = rows[i].algorithm, .timeout_s = PATIENT_WAIT_S,
 				   .fn = many_ranks };
 		assert_int_equal(ranks_run(&r), 0);
 	}

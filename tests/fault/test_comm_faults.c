@@ -32,7 +32,7 @@ enum { ROUNDS = 1 };
 enum { ROUNDS = 4 };
 #endif
 
-enum { RANKS = 4, LARGEST = 200003, LONG_S = 30 };
+enum { RANKS = 4, LARGEST = 200003, LONG_S = PATIENT_WAIT_S };
 enum { SPLITS = -1 }; /* in place of a form: groups are split off, used and closed */
 
 enum fault { KILLED, STOPPED, ABORTS, LEAVES, CALLS_NOTHING };
@@ -284,7 +284,7 @@ static int live(struct trial *t, int rank)
 {
 	struct comm *world;
 	struct err e = ERR_INIT;
-	alarm(RANKS_ALARM_S);
+	alarm(PATIENCE_S);
 	start_a_thread();
 	struct belongings stock = take_stock();
 	RANK_CHECK(ranks_open(&t->first, rank, &world, &e) == 0, "%s", e.text);

@@ -110,7 +110,7 @@ static int split_groups(struct comm *world, void *arg)
 static void groups_split_and_close_in_any_order(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 4, .timeout_s = 20, .fn = split_groups };
+	struct ranks r = { .n = 4, .timeout_s = PATIENT_WAIT_S, .fn = split_groups };
 	assert_int_equal(ranks_run(&r), 0);
 }
 

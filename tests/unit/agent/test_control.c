@@ -2,6 +2,7 @@
 #include "agent/control.h"
 #include "base/auth.h"
 #include "base/net.h"
+#include "tests/unit/patience.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -568,6 +569,6 @@ int main(void)
 		cmocka_unit_test(another_secret_finds_no_supervisor),
 	};
 	/* A broken agent would be waited for without end. */
-	alarm(60);
+	alarm(PATIENCE_S);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include "base/net.h"
 #include "tests/unit/agent/world.h"
 #include "tests/unit/tmpdir.h"
+#include "tests/unit/patience.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -411,7 +412,7 @@ int main(void)
 		return 1;
 	control_block_signals();
 	log_setup(2, LOG_ERROR, "test");
-	alarm(120);
+	alarm(PATIENCE_S);
 	make_text();
 	int rc = cmocka_run_group_tests(tests, NULL, NULL);
 	char command[128];

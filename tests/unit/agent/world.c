@@ -1,5 +1,7 @@
 #include "tests/unit/agent/world.h"
 
+#include "tests/unit/patience.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,7 +14,7 @@
 
 enum { KEYS = 8, KEY_BYTES = 64, VALUE_BYTES = 2048 };
 
-int world_patience = 120;
+int world_patience = PATIENCE_S;
 
 struct board {
 	pthread_barrier_t fence;

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -96,6 +97,10 @@ static void every_address_of_a_name_is_tried(void **state)
 	struct err e = ERR_INIT;
 	int listener, fd;
 	char bound[NET_ADDR_MAX], named[NET_ADDR_MAX + 16];
+	struct addrinfo *found;
+	if (getaddrinfo("localhost", NULL, NULL, &found))
+		skip(); /* a machine without that name: no /etc/hosts */
+	freeaddrinfo(found);
 	assert_int_equal(net_listen("127.0.0.1", &listener, bound, &e), 0);
 	snprintf(named, sizeof named, "localhost%s", strchr(bound, ':'));
 	assert_int_equal(net_connect(named, 5, &fd, &e), 0);

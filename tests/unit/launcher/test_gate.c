@@ -1,5 +1,6 @@
 /* The embedded PMIx server while other users of this host knock at its port. */
 #include "launcher/pmix/server.h"
+#include "tests/unit/patience.h"
 #include "tests/unit/tmpdir.h"
 
 #include <arpa/inet.h>
@@ -19,7 +20,7 @@
 
 #include <cmocka.h>
 
-enum { CROWD = 1200, NOBODY = 65534, PATIENCE_S = 60 };
+enum { CROWD = 1200, NOBODY = 65534 };
 
 static struct {
 	char dir[256];

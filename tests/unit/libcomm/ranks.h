@@ -9,6 +9,7 @@
 #define MUSTER_TESTS_RANKS_H
 
 #include "libcomm/comm.h"
+#include "tests/unit/patience.h"
 
 #include <linux/futex.h>
 #include <signal.h>
@@ -21,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 80, RANKS_ALARM_S = 60 };
+enum { RANKS_MAX = 80 };
 
 struct ranks {
 	int n;
@@ -106,7 +107,7 @@ static inline int ranks_child(struct ranks *r, int rank)
 {
 	struct err e = ERR_INIT;
 	struct comm *world;
-	alarm(RANKS_ALARM_S);
+	alarm(PATIENCE_S);
 	if (r->enter && r->enter(r, rank) < 0) {
 		fprintf(stderr, "rank %d cannot enter its host\n", rank);
 		return 101;

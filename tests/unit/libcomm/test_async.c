@@ -138,7 +138,7 @@ static void overlapping_groups_interleave(void **state)
 	};
 	for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
 		struct ranks r = configs[i];
-		r.timeout_s = 20;
+		r.timeout_s = PATIENT_WAIT_S;
 		r.fn = interleave;
 		assert_int_equal(ranks_run(&r), 0);
 	}
@@ -167,7 +167,7 @@ static int backends_by_members(struct comm *world, void *arg)
 static void a_group_uses_what_its_ranks_share(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 4, .hosts = "aabb", .timeout_s = 20, .fn = backends_by_members };
+	struct ranks r = { .n = 4, .hosts = "aabb", .timeout_s = PATIENT_WAIT_S, .fn = backends_by_members };
 	assert_int_equal(ranks_run(&r), 0);
 }
 

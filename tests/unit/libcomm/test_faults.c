@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { LONG_S = 30 }; /* a time-out that no test waits for */
+enum { LONG_S = PATIENT_WAIT_S };
 
 struct stage { /* shared by the test and its ranks */
 	_Atomic int64_t killed_ns;
@@ -418,7 +418,7 @@ static void memory_with_a_wrong_nonce_is_refused(void **state)
 	pid_t child = fork();
 	if (child == 0) {
 		struct comm *w;
-		alarm(RANKS_ALARM_S);
+		alarm(PATIENCE_S);
 		_exit(ranks_open(&r, 0, &w, NULL) == 0); /* its peer refuses and leaves */
 	}
 	struct ranks_boot b = { .r = &r, .rank = 1 };

@@ -64,7 +64,7 @@ static int without_buffers(struct comm *w, void *arg)
 static void a_missing_buffer_is_refused_before_anything_happens(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 2, .timeout_s = 20, .fn = without_buffers };
+	struct ranks r = { .n = 2, .timeout_s = PATIENT_WAIT_S, .fn = without_buffers };
 	assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -102,7 +102,7 @@ static void scatterv_gives_each_rank_its_own_count(void **state)
 	(void)state;
 	static const char *const hosts[] = { NULL, "aabb", "abcd" };
 	for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
-		struct ranks r = { .n = 4, .hosts = hosts[i], .timeout_s = 20, .fn = scatter_by_list };
+		struct ranks r = { .n = 4, .hosts = hosts[i], .timeout_s = PATIENT_WAIT_S, .fn = scatter_by_list };
 		assert_int_equal(ranks_run(&r), 0);
 	}
 }
@@ -127,7 +127,7 @@ static void lists_that_differ_are_found_though_their_sums_do_not(void **state)
 {
 	(void)state;
 	for (int kind = 0; kind < 4; kind++) {
-		struct ranks r = { .n = 3, .timeout_s = 20, .fn = count_otherwise, .arg = &kind };
+		struct ranks r = { .n = 3, .timeout_s = PATIENT_WAIT_S, .fn = count_otherwise, .arg = &kind };
 		assert_int_equal(ranks_run(&r), 0);
 	}
 }
@@ -155,7 +155,7 @@ static void a_message_to_oneself_that_nobody_takes_is_refused_and_the_world_goes
 {
 	(void)state;
 	for (int n = 1; n <= 2; n++) {
-		struct ranks r = { .n = n, .timeout_s = 20, .fn = to_oneself };
+		struct ranks r = { .n = n, .timeout_s = PATIENT_WAIT_S, .fn = to_oneself };
 		assert_int_equal(ranks_run(&r), 0);
 	}
 }
@@ -188,7 +188,7 @@ static int leave_requests(struct comm *w, void *arg)
 static void requests_that_nobody_waits_for_end_with_their_group(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 2, .timeout_s = 20, .fn = leave_requests };
+	struct ranks r = { .n = 2, .timeout_s = PATIENT_WAIT_S, .fn = leave_requests };
 	assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -225,7 +225,7 @@ static void what_ranks_must_be_given_alike_is_compared(void **state)
 		{ .algorithm = "slots" }, { .backend = "tcp" }, { .sockets = 2 },
 	};
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-		struct ranks other = others[i], r = { .n = 3, .enter = be_different, .arg = &other, .timeout_s = 20,
+		struct ranks other = others[i], r = { .n = 3, .enter = be_different, .arg = &other, .timeout_s = PATIENT_WAIT_S,
 						      .fn = scatter_by_list };
 		ranks_start(&r);
 		for (int k = 0; k < r.n; k++)

@@ -93,7 +93,7 @@ static void long_messages_arrive(void **state)
 	for (int i = 0; i < 4; i++)
 		for (int n = 2; n <= 4; n++) {
 			struct kinds k = { i & 1, i & 2 };
-			struct ranks r = { .n = n, .fn = all_to_neighbours, .arg = &k, .timeout_s = 20 };
+			struct ranks r = { .n = n, .fn = all_to_neighbours, .arg = &k, .timeout_s = PATIENT_WAIT_S };
 			assert_int_equal(ranks_run(&r), 0);
 		}
 }
@@ -120,7 +120,7 @@ static int one_way(struct comm *w, void *arg)
 static void a_sent_buffer_is_free(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 2, .fn = one_way, .timeout_s = 20 };
+	struct ranks r = { .n = 2, .fn = one_way, .timeout_s = PATIENT_WAIT_S };
 	assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -170,7 +170,7 @@ static int counted(struct comm *w, void *arg)
 static void short_messages_keep_their_order(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 2, .fn = counted, .timeout_s = 20 };
+	struct ranks r = { .n = 2, .fn = counted, .timeout_s = PATIENT_WAIT_S };
 	assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -198,7 +198,7 @@ static void last_bytes_of_another_head_are_not_believed(void **state)
 static void short_messages_arrive(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 2, .fn = short_ones, .timeout_s = 20 };
+	struct ranks r = { .n = 2, .fn = short_ones, .timeout_s = PATIENT_WAIT_S };
 	assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -227,7 +227,7 @@ static int run_without(long call)
 			_exit(255);
 		for (int i = 0; i < 4; i++) {
 			struct kinds k = { i & 1, i & 2 };
-			struct ranks r = { .n = 3, .fn = all_to_neighbours, .arg = &k, .timeout_s = 20 };
+			struct ranks r = { .n = 3, .fn = all_to_neighbours, .arg = &k, .timeout_s = PATIENT_WAIT_S };
 			bad += ranks_run(&r);
 		}
 		_exit(bad);
@@ -279,7 +279,7 @@ static void unequal_lengths_are_an_error(void **state)
 	(void)state;
 	for (int i = 0; i < SIZES - 1; i++) {
 		size_t due = sizes[i];
-		struct ranks r = { .n = 2, .fn = unequal, .arg = &due, .timeout_s = 20 };
+		struct ranks r = { .n = 2, .fn = unequal, .arg = &due, .timeout_s = PATIENT_WAIT_S };
 		assert_int_equal(ranks_run(&r), 0);
 	}
 }
@@ -314,7 +314,7 @@ static void a_killed_rank_is_named(void **state)
 	struct march *m = ranks_shared(sizeof *m);
 	for (int i = 0; i < 24; i++) {
 		*m = (struct march){ .victim = i % 2 };
-		struct ranks r = { .n = 2, .fn = until_one_dies, .arg = m, .timeout_s = 20 };
+		struct ranks r = { .n = 2, .fn = until_one_dies, .arg = m, .timeout_s = PATIENT_WAIT_S };
 		ranks_start(&r);
 		while (atomic_load(&m->round) < 3 + i)
 			cpu_relax();
@@ -394,7 +394,7 @@ static void who_gives_up_has_its_buffer_back(void **state)
 	struct quitting *s = ranks_shared(sizeof *s);
 	for (int i = 0; i < 10; i++) {
 		*s = (struct quitting){ .after = i % 5 };
-		struct ranks r = { .n = 2, .fn = give_up, .arg = s, .timeout_s = 20 };
+		struct ranks r = { .n = 2, .fn = give_up, .arg = s, .timeout_s = PATIENT_WAIT_S };
 		assert_int_equal(ranks_run(&r), 0);
 	}
 	munmap(s, sizeof *s);

@@ -164,7 +164,7 @@ static void meet_before_strangers(int ranks, int strangers)
 	while (waiting_at(port) < (unsigned)ranks - 1)
 		usleep(1000);
 	for (int i = 0; i < strangers; i++)
-		assert_int_equal(net_connect(address, RANKS_ALARM_S, &fd[i], NULL), 0);
+		assert_int_equal(net_connect(address, PATIENCE_S, &fd[i], NULL), 0);
 	kill(last, SIGCONT);
 	assert_int_equal(ranks_finish(&r), 0);
 	for (int i = 0; i < strangers; i++)

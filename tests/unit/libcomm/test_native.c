@@ -143,7 +143,7 @@ static int sums_and_splits(struct comm *world, void *arg)
 static void the_library_keeps_to_the_stream(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 4, .timeout_s = 20, .fn = sums_and_splits };
+	struct ranks r = { .n = 4, .timeout_s = PATIENT_WAIT_S, .fn = sums_and_splits };
 	fake_set_up(false);
 	assert_int_equal(ranks_run(&r), 0);
 	r.hosts = "aabc";
@@ -171,7 +171,7 @@ static int lacks_the_library(struct comm *world, void *arg)
 static void one_rank_without_the_library_is_enough_for_staged(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 3, .timeout_s = 20, .fn = lacks_the_library };
+	struct ranks r = { .n = 3, .timeout_s = PATIENT_WAIT_S, .fn = lacks_the_library };
 	fake_set_up(false);
 	assert_int_equal(ranks_run(&r), 0);
 }

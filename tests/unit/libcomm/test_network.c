@@ -36,7 +36,7 @@ static void need_network(void)
 	skip();
 }
 
-enum { LONG_S = 30, CUT_S = 6 }; /* time-outs: one that no test waits for, and one for cut lines */
+enum { LONG_S = PATIENT_WAIT_S, CUT_S = 6 /* for cut lines */ };
 
 struct stage { /* shared by the test and its ranks */
 	_Atomic int turns, named;
@@ -160,7 +160,7 @@ static void different_numbers_of_sockets_are_refused(void **state)
 		if (r.pid[k] == 0) {
 			struct err e = ERR_INIT;
 			struct comm *w;
-			alarm(RANKS_ALARM_S);
+			alarm(PATIENCE_S);
 			r.sockets = 1 + k;
 			int rc = ranks_open(&r, k, &w, &e);
 			_exit(rc == -1 && strstr(e.text, "other [network] sockets than this one") ? 0 : 1);

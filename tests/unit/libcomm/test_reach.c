@@ -257,7 +257,7 @@ static void results_do_not_depend_on_where_buffers_are(void **state)
 	for (int may = 0; may < 2; may++)
 		for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
 			bool works = may;
-			struct ranks r = { .n = 3, .backend = "shm", .algorithm = algorithms[i], .timeout_s = 30,
+			struct ranks r = { .n = 3, .backend = "shm", .algorithm = algorithms[i], .timeout_s = PATIENT_WAIT_S,
 					   .enter = may ? NULL : forbid_in_one, .fn = operate_everywhere, .arg = &works };
 			assert_int_equal(ranks_run(&r), 0);
 		}
@@ -284,7 +284,7 @@ static int lose_the_right(struct comm *w, void *arg)
 static void a_lost_right_is_an_error_on_all_ranks(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 3, .backend = "shm", .algorithm = "readers", .timeout_s = 30, .fn = lose_the_right };
+	struct ranks r = { .n = 3, .backend = "shm", .algorithm = "readers", .timeout_s = PATIENT_WAIT_S, .fn = lose_the_right };
 	assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -314,7 +314,7 @@ static int read_the_dead(struct comm *w, void *arg)
 static void unreadable_memory_names_its_rank(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 2, .backend = "shm", .timeout_s = 30, .fn = read_the_dead };
+	struct ranks r = { .n = 2, .backend = "shm", .timeout_s = PATIENT_WAIT_S, .fn = read_the_dead };
 	ranks_start(&r);
 	assert_int_equal(ranks_end(&r, 0), 0);
 	assert_int_equal(ranks_end(&r, 1), -SIGKILL);

@@ -212,7 +212,7 @@ static int busy(struct comm *w, void *arg)
 
 static void dumping_disturbs_nothing(void **state)
 {
-	struct ranks r = { .n = 4, .timeout_s = 30, .fn = busy };
+	struct ranks r = { .n = 4, .timeout_s = PATIENT_WAIT_S, .fn = busy };
 	struct trace t = { 0 };
 	struct diagnosis d;
 	struct err e = ERR_INIT;
@@ -404,7 +404,7 @@ static void a_mismatched_program_is_told_in_one_sentence(void **state)
 
 static void dumps_are_private_and_leave_nothing_half(void **state)
 {
-	struct ranks r = { .n = 2, .timeout_s = 20, .fn = other_op_of_two, .dump_dir = dir };
+	struct ranks r = { .n = 2, .timeout_s = PATIENT_WAIT_S, .fn = other_op_of_two, .dump_dir = dir };
 	char path[300], command[300], left[8] = "";
 	struct stat st;
 	(void)state;
@@ -421,7 +421,7 @@ static void dumps_are_private_and_leave_nothing_half(void **state)
 
 static void a_folder_that_cannot_be_made_is_said_with_the_error(void **state)
 {
-	struct ranks r = { .n = 2, .timeout_s = 20, .fn = says_why, .dump_dir = "/dev/null/trace" };
+	struct ranks r = { .n = 2, .timeout_s = PATIENT_WAIT_S, .fn = says_why, .dump_dir = "/dev/null/trace" };
 	(void)state;
 	assert_int_equal(ranks_run(&r), 0);
 }

@@ -197,7 +197,7 @@ static void the_bytes_are_the_hosts(void **state)
 	};
 	for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
 		struct ranks r = configs[i];
-		r.timeout_s = 20;
+		r.timeout_s = PATIENT_WAIT_S;
 		r.fn = same_bytes;
 		fake_set_up(true);
 		assert_int_equal(ranks_run(&r), 0);
@@ -240,7 +240,7 @@ static int overlap(struct comm *world, void *arg)
 static void groups_overlap(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 4, .timeout_s = 20, .fn = overlap };
+	struct ranks r = { .n = 4, .timeout_s = PATIENT_WAIT_S, .fn = overlap };
 	fake_set_up(true);
 	assert_int_equal(ranks_run(&r), 0);
 	fake_set_up(true);
@@ -296,7 +296,7 @@ static int want_library(struct comm *world, void *arg)
 static void one_device_takes_no_library(void **state)
 {
 	(void)state;
-	struct ranks r = { .n = 2, .timeout_s = 20, .fn = want_library };
+	struct ranks r = { .n = 2, .timeout_s = PATIENT_WAIT_S, .fn = want_library };
 	fake_set_up(true);
 	assert_int_equal(ranks_run(&r), 0);
 }
