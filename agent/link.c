@@ -77,6 +77,9 @@ static int exchange(struct link *l, struct err *e)
 	while ((n = recv(l->fd, data, sizeof data, MSG_DONTWAIT)) > 0)
 		if (feed(l, data, (size_t)n, e))
 			return -1;
+	if (n == 0 && !channel_ready(l->channel))
+		return err_set(e, ERR_AUTH, "the supervisor at %s closed the connection before it answered: it does not take this agent "
+			       "for its own; is it another launch's, or another user's?", l->address);
 	if (n == 0)
 		return err_set(e, ERR_NET, "the supervisor at %s closed the connection", l->address);
 	if (errno != EAGAIN && errno != EINTR)
