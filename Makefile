@@ -59,6 +59,7 @@ $(foreach r,$(COMM_ROOMS),$(eval CFLAGS_$(call flat,$(r)) := -O3))
 PMIX_CFLAGS           := $(shell pkg-config --cflags pmix 2>/dev/null)
 CFLAGS_launcher-pmix  := $(PMIX_CFLAGS)
 CFLAGS_tests-unit-launcher := $(PMIX_CFLAGS)
+CFLAGS_tests-unit-agent := $(PMIX_CFLAGS)
 CFLAGS_agent          := $(PMIX_CFLAGS)
 CFLAGS_tests-tools    := $(PMIX_CFLAGS)
 -include kernels/kernels.mk

@@ -1,6 +1,7 @@
 #include "libcomm/tcp/acceptor.h"
 
 #include "base/clock.h"
+#include "base/owner.h"
 #include "libcomm/group.h"
 #include "libcomm/tcp/handshake.h"
 #include "libcomm/tcp/side.h"
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum { STRANGERS = 64, PROVE_WITHIN_S = 30, EXHAUSTED_MS = 50, LAST_WORDS_MS = 100 };
 
@@ -131,6 +133,10 @@ static void welcome(struct acceptor *a)
 		}
 		if (fd < 0)
 			return;
+		if (owner_of_peer(fd) == OWNER_OTHER) {
+			close(fd);
+			continue;
+		}
 		if (a->count >= heard_at_a_time(a->w))
 			drop_oldest(a);
 		struct guest g = { .fd = fd, .until = clock_s() + PROVE_WITHIN_S };

@@ -2,7 +2,7 @@
  * acceptor — a thread that lets the world's ranks in, and nobody else.
  *
  * It sleeps unless somebody knocks. A connection has half a minute to prove
- * itself; strangers are closed, and however many knock, only so many are heard
+ * itself; strangers are closed, those of another user of this host at once, and however many knock, only so many are heard
  * at a time: a few, and each rank for a link's lanes and beside it. Proven links wait in w->arrivals for the group they
  * belong to; side connections (side.h) are this thread's. It goes on when the world has
  * failed, until it is closed, to tell why.

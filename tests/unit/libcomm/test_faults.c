@@ -3,7 +3,9 @@
 
 #include "base/clock.h"
 #include "base/net.h"
+#include "libcomm/tcp/handshake.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -399,6 +401,43 @@ static void strangers_are_refused_and_harm_nobody(void **state)
 	munmap(s, sizeof *s);
 }
 
+/* As another user: 0 the connection was closed without an answer, which any well-formed hello would get. */
+static int knock_as_nobody(const char *address)
+{
+	int fd;
+	char byte;
+	struct hello hello = { .magic = "MUSTCOM", .kind = HELLO_SIDE, .from = 1 };
+	alarm(PATIENCE_S);
+	if (setresuid(65534, 65534, 65534) || net_connect(address, LONG_S, &fd, NULL))
+		return 1;
+	send(fd, &hello, sizeof hello, MSG_NOSIGNAL);
+	ssize_t n = recv(fd, &byte, 1, 0);
+	return n == 0 || (n < 0 && errno == ECONNRESET) ? 0 : 2;
+}
+
+static void another_user_of_this_host_is_not_heard(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip(); /* only root can become another user */
+	struct stage *s = stage_new();
+	struct ranks r = { .n = 3, .backend = "tcp", .timeout_s = LONG_S, .fn = work_among_strangers, .arg = s };
+	ranks_start(&r);
+	while (atomic_load(&s->turns) < r.n)
+		sched_yield();
+	char address[NET_ADDR_MAX];
+	int status = -1;
+	assert_int_equal(sscanf(r.board->value[0], "%*d %*d %*d %*s %*s %79s", address), 1);
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(knock_as_nobody(address));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	atomic_store(&s->done, 1);
+	assert_int_equal(ranks_finish(&r), 0);
+	munmap(s, sizeof *s);
+}
+
 /* --- Opening -------------------------------------------------------------------------------- */
 
 static int lie_about_memory(void *arg, int rank, const char *key, char **value, struct err *e)
@@ -445,6 +484,7 @@ int main(void)
 		cmocka_unit_test(ranks_that_disagree_are_told),
 		cmocka_unit_test(misuse_is_refused_and_harms_nobody),
 		cmocka_unit_test(strangers_are_refused_and_harm_nobody),
+		cmocka_unit_test(another_user_of_this_host_is_not_heard),
 		cmocka_unit_test(memory_with_a_wrong_nonce_is_refused),
 	};
 	return cmocka_run_group_tests_name("comm faults", tests, NULL, NULL);
