@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -128,8 +129,10 @@ static inline void ranks_start(struct ranks *r)
 	r->board = ranks_shared(sizeof *r->board);
 	for (int i = 0; r->board && i < r->n; i++) {
 		r->pid[i] = fork();
-		if (r->pid[i] == 0)
+		if (r->pid[i] == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that failed has ended */
 			_exit(ranks_child(r, i));
+		}
 	}
 }
 
