@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/munge.h"
 #include "base/pin.h"
+#include "base/process.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -144,12 +145,12 @@ static int open_log(struct agent *a, struct err *e)
 	snprintf(path, sizeof path, "%s/logs", a->run_dir);
 	if (strchr(a->node, '/'))
 		return err_set(e, ERR_PROTO, "the supervisor's welcome: node \"%s\" is no name", a->node);
-	if (file_make_dirs(path, e))
+	if (file_make_dirs(a->run_dir, e) || file_make_own_dir(path, e))
 		return -1;
 	snprintf(path, sizeof path, "%s/logs/%s-%d.log", a->run_dir, a->node, a->rank);
-	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	int fd = file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
 	if (fd < 0)
-		return err_errno(e, ERR_IO, "%s: cannot be written", path);
+		return -1;
 	int level = log_level_parse(a->job.log.level);
 	snprintf(who, sizeof who, "%s:%d", a->node, a->rank);
 	log_setup(fd, level < 0 ? LOG_INFO : (enum log_level)level, who);
@@ -294,6 +295,7 @@ static void agent_close(struct agent *a)
 
 int main(int argc, char **argv)
 {
+	process_begin();
 	if (argc > 1) {
 		int rc = tool_main(argc, argv);
 		return rc == TOOL_UNKNOWN ? usage("no such tool") : rc;

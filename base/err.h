@@ -31,6 +31,7 @@
 	X(ERR_TIMEOUT, "timeout")          /* a wait that ended */                 \
 	X(ERR_ABORTED, "aborted")          /* stopped from outside */              \
 	X(ERR_PEER, "peer")                /* another rank died or failed */       \
+	X(ERR_DENIED, "denied")            /* the system forbids it: permissions */ \
 	X(ERR_NUMERIC, "numeric")          /* NaN, infinity, overflow */           \
 	X(ERR_INTERNAL, "internal")        /* a bug of ours */
 

@@ -1,12 +1,17 @@
 #include "base/file.h"
 
+#include "base/process.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* at < 0: from where the descriptor stands. */
@@ -58,44 +63,120 @@ int file_write_full(int fd, const void *data, size_t n)
 	return 0;
 }
 
-int file_slurp(const char *path, size_t most, struct buf *out, struct err *e)
+static const char *word_of(mode_t mode)
 {
-	/* Not to wait for somebody who writes into a pipe; once there is one, reads wait for what is written. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	static const struct {
+		mode_t type;
+		const char *word;
+	} types[] = {
+		{ S_IFLNK, "symbolic link" }, { S_IFDIR, "folder" }, { S_IFIFO, "pipe (FIFO)" },
+		{ S_IFSOCK, "socket" }, { S_IFCHR, "device" }, { S_IFBLK, "device" },
+	};
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+		if ((mode & S_IFMT) == types[i].type)
+			return types[i].word;
+	return "thing of another kind";
+}
+
+static int refuse(const char *path, const struct stat *st, enum file_kind kind, struct err *e)
+{
+	const char *is = word_of(st->st_mode);
+	if (kind == FILE_OWN)
+		return err_set(e, ERR_CORRUPT, "%s: is a %s, and muster's own files are regular files; move it away", path, is);
+	return err_set(e, ERR_USAGE, "%s: is a %s; name a %s", path, is, kind == FILE_REGULAR ? "regular file" : "file");
+}
+
+/* fd < 0: it is not open yet, and whether a device is a terminal is seen later. */
+static bool may_be(int fd, const struct stat *st, enum file_kind kind)
+{
+	if (S_ISREG(st->st_mode) || (kind == FILE_TEXT && S_ISFIFO(st->st_mode)))
+		return true;
+	if (kind != FILE_TEXT || !S_ISCHR(st->st_mode))
+		return false;
+	return fd < 0 || isatty(fd) || st->st_rdev == makedev(1, 3); /* /dev/null, by the kernel's list of devices */
+}
+
+static int cannot_open(const char *path, struct err *e)
+{
+	static const int denied[] = { EACCES, EPERM, EROFS };
+	enum err_code code = errno == ENOENT ? ERR_NOTFOUND : ERR_IO;
+	for (size_t i = 0; i < sizeof denied / sizeof *denied; i++)
+		code = errno == denied[i] ? ERR_DENIED : code;
+	return err_errno(e, code, "%s: cannot open", path);
+}
+
+int file_open(const char *path, int flags, enum file_kind kind, struct err *e)
+{
+	struct stat st;
+	int own = kind == FILE_OWN;
+	if (!fstatat(AT_FDCWD, path, &st, own ? AT_SYMLINK_NOFOLLOW : 0) && !may_be(-1, &st, kind))
+		return refuse(path, &st, kind, e);
+	int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (own ? O_NOFOLLOW : 0), 0600);
 	if (fd < 0)
-		return err_errno(e, errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open", path);
-	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-	int rc = -1;
-	size_t before = out->len;
+		return cannot_open(path, e);
+	int rc;
+	if (fstat(fd, &st))
+		rc = err_errno(e, ERR_IO, "%s: cannot stat", path);
+	else if (!may_be(fd, &st, kind))
+		rc = refuse(path, &st, kind, e);
+	else
+		rc = fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) ? err_errno(e, ERR_IO, "%s: cannot open", path) : 0;
+	if (!rc)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static int too_large(const char *path, size_t most, struct err *e)
+{
+	return err_set(e, ERR_CORRUPT, "%s: larger than the %zu bytes such a file may have", path, most);
+}
+
+/* To the end of the file; a file may grow while it is read. */
+static int read_all(int fd, const char *path, size_t most, struct buf *out, struct err *e)
+{
 	for (size_t total = 0;;) {
 		char *to = buf_room(out, 65536);
-		if (!to) {
-			err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
-			break;
-		}
+		if (!to)
+			return err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
 		ssize_t got = read(fd, to, 65536);
 		if (got < 0 && errno == EINTR)
 			continue;
-		if (got < 0) {
-			err_errno(e, ERR_IO, "%s: cannot read", path);
-			break;
-		}
+		if (got < 0)
+			return err_errno(e, ERR_IO, "%s: cannot read", path);
 		out->len += (size_t)got;
 		out->data[out->len] = '\0';
 		total += (size_t)got;
-		if (total > most) {
-			err_set(e, ERR_CORRUPT, "%s: larger than the %zu bytes such a file may have", path, most);
-			break;
-		}
-		if (got == 0) {
-			rc = 0;
-			break;
-		}
+		if (total > most)
+			return too_large(path, most, e);
+		if (got == 0)
+			return 0;
 	}
+}
+
+static int slurp(const char *path, enum file_kind kind, size_t most, struct buf *out, struct err *e)
+{
+	struct stat st;
+	size_t before = out->len;
+	int fd = file_open(path, O_RDONLY, kind, e);
+	if (fd < 0)
+		return -1;
+	bool large = !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0 && (uintmax_t)st.st_size > most;
+	int rc = large ? too_large(path, most, e) : read_all(fd, path, most, out, e);
 	if (rc && out->data)
 		out->data[out->len = before] = '\0';
 	close(fd);
 	return rc;
+}
+
+int file_slurp(const char *path, size_t most, struct buf *out, struct err *e)
+{
+	return slurp(path, FILE_TEXT, most, out, e);
+}
+
+int file_slurp_own(const char *path, size_t most, struct buf *out, struct err *e)
+{
+	return slurp(path, FILE_OWN, most, out, e);
 }
 
 int file_sync_dir(const char *path, struct err *e)
@@ -121,6 +202,13 @@ static int sync_parent(const char *path, struct err *e)
 	return file_sync_dir(dir, e);
 }
 
+static void cannot_write(const char *path, struct err *e)
+{
+	const char *remedy = process_full(errno);
+	char text[128];
+	err_set(e, ERR_IO, "%s: cannot write: %s%s", path, strerror_r(errno, text, sizeof text), remedy);
+}
+
 int file_replace(const char *path, const void *data, size_t n, struct err *e)
 {
 	char tmp[PATH_MAX];
@@ -139,7 +227,7 @@ int file_replace(const char *path, const void *data, size_t n, struct err *e)
 		return err_errno(e, ERR_IO, "%s: cannot create", tmp);
 	int bad = file_write_full(fd, data, n) || fsync(fd);
 	if (bad)
-		err_errno(e, ERR_IO, "%s: cannot write", tmp);
+		cannot_write(tmp, e);
 	if (close(fd) && !bad)
 		bad = err_errno(e, ERR_IO, "%s: cannot close", tmp);
 	if (!bad && rename(tmp, path))
@@ -168,4 +256,15 @@ int file_make_dirs(const char *path, struct err *e)
 	if (stat(path, &st) < 0)
 		return err_errno(e, ERR_IO, "%s: cannot make the folder", path);
 	return S_ISDIR(st.st_mode) ? 0 : err_set(e, ERR_IO, "%s: is no folder; move it out of the way", path);
+}
+
+int file_make_own_dir(const char *path, struct err *e)
+{
+	struct stat st;
+	if (mkdir(path, 0700) && errno != EEXIST)
+		return err_errno(e, ERR_IO, "%s: cannot make the folder", path);
+	if (lstat(path, &st))
+		return err_errno(e, ERR_IO, "%s: cannot look at the folder", path);
+	return S_ISDIR(st.st_mode) ? 0 : err_set(e, ERR_CORRUPT, "%s: is a %s, and muster keeps a folder of its own there; move it away",
+						 path, S_ISREG(st.st_mode) ? "file" : word_of(st.st_mode));
 }

@@ -1,5 +1,7 @@
 #include "launcher/fork.h"
 
+#include "base/process.h"
+
 #include <signal.h>
 #include <stddef.h>
 #include <unistd.h>
@@ -18,14 +20,11 @@ pid_t fork_deaf(void)
 void fork_hear(void)
 {
 	struct sigaction was;
-	sigset_t none;
 	for (int number = 1; number < NSIG; number++) {
 		if (sigaction(number, NULL, &was) || was.sa_handler == SIG_DFL || was.sa_handler == SIG_IGN)
 			continue;
 		signal(number, SIG_IGN); /* which drops one that waits */
 		signal(number, SIG_DFL);
 	}
-	signal(SIGPIPE, SIG_DFL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	process_signals();
 }

@@ -13,8 +13,8 @@
 
 /* As fork(); every signal is blocked in the child. */
 pid_t fork_deaf(void);
-/* In the child: handlers become default actions, what came in between is forgotten, nothing is blocked any more.
- * Ignored signals stay ignored (nohup), but for SIGPIPE, which only the launcher ignores. */
+/* In the child: handlers become default actions and what came in between is forgotten; then as process_signals
+ * (base/process.h), so that nothing is ignored but SIGHUP under nohup, and nothing is blocked. */
 void fork_hear(void);
 
 #endif

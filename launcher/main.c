@@ -1,13 +1,12 @@
 /* muster — what a person types. */
+#include "base/process.h"
 #include "launcher/command.h"
 #include "launcher/supervise/supervise.h"
 
-#include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #ifndef MUSTER_VERSION
 #define MUSTER_VERSION "0.1"
@@ -93,20 +92,9 @@ static int cmd_help(int argc, char **argv)
 	return c->fn(2, words);
 }
 
-/* Started with 0, 1 or 2 closed: the next file opened, such as events.jsonl, would get what is printed. */
-static void hold_stdio(void)
-{
-	int fd;
-	do
-		fd = open("/dev/null", O_RDWR);
-	while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd >= 0)
-		close(fd);
-}
-
 int main(int argc, char **argv)
 {
-	hold_stdio();
+	process_begin();
 	setlocale(LC_CTYPE, "");
 	signal(SIGPIPE, SIG_IGN); /* a reader that goes away must not end a run */
 	if (argc < 2) {

@@ -5,6 +5,7 @@
  */
 #include "base/agent_env.h"
 #include "base/auth.h"
+#include "base/process.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/slurm/srun.h"
 #include "topo/cluster.h"
@@ -87,6 +88,7 @@ static int become_srun(const char *agent, int argc, char **argv, const char *tas
 			;
 		words[n++] = (char *)(uintptr_t)agent;
 		memcpy(words + n, argv, (size_t)argc * sizeof *words);
+		process_signals();
 		execvpe("srun", words, env);
 		err_errno(e, ERR_NOTFOUND, "srun: cannot execute");
 	} else {

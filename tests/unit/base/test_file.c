@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -131,6 +132,116 @@ static void what_is_no_file_is_neither_waited_for_nor_replaced(void **state)
 	assert_non_null(strstr(e.text, "name one"));
 }
 
+/* What a name of each kind leads to: 0 and opened, or the code. */
+static int opened_as(const char *path, int flags, enum file_kind kind)
+{
+	struct err e = ERR_INIT;
+	int fd = file_open(path, flags, kind, &e);
+	if (fd < 0) {
+		assert_non_null(strstr(e.text, path));
+		return (int)e.code;
+	}
+	assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+	assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	close(fd);
+	return ERR_NONE;
+}
+
+static void only_what_the_kind_allows_is_opened(void **state)
+{
+	(void)state;
+	char file[256], link[256], fifo[256], socket_name[256], loop[256], absent[256];
+	const struct {
+		const char *path;
+		int own, regular, text; /* codes */
+	} cases[] = {
+		{ file, ERR_NONE, ERR_NONE, ERR_NONE },
+		{ link, ERR_CORRUPT, ERR_NONE, ERR_NONE },
+		{ fifo, ERR_CORRUPT, ERR_USAGE, ERR_NONE },
+		{ socket_name, ERR_CORRUPT, ERR_USAGE, ERR_USAGE },
+		{ dir, ERR_CORRUPT, ERR_USAGE, ERR_USAGE },
+		{ "/dev/zero", ERR_CORRUPT, ERR_USAGE, ERR_USAGE },
+		{ "/dev/null", ERR_CORRUPT, ERR_USAGE, ERR_NONE },
+		{ absent, ERR_NOTFOUND, ERR_NOTFOUND, ERR_NOTFOUND },
+		{ loop, ERR_CORRUPT, ERR_IO, ERR_IO },
+	};
+	snprintf(file, sizeof file, "%s", in_dir("file"));
+	snprintf(link, sizeof link, "%s", in_dir("link"));
+	snprintf(fifo, sizeof fifo, "%s", in_dir("fifo"));
+	snprintf(socket_name, sizeof socket_name, "%s", in_dir("socket"));
+	snprintf(loop, sizeof loop, "%s", in_dir("loop"));
+	snprintf(absent, sizeof absent, "%s", in_dir("absent"));
+	assert_int_equal(file_replace(file, "text", 4, NULL) || symlink(file, link) || symlink(loop, loop) || mkfifo(fifo, 0600) ||
+			 mknod(socket_name, S_IFSOCK | 0600, 0), 0);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		assert_int_equal(opened_as(cases[i].path, O_RDONLY, FILE_OWN), cases[i].own);
+		assert_int_equal(opened_as(cases[i].path, O_RDONLY, FILE_REGULAR), cases[i].regular);
+		assert_int_equal(opened_as(cases[i].path, O_RDONLY, FILE_TEXT), cases[i].text);
+	}
+	/* Nor is one waited for that is to be written. */
+	assert_int_equal(opened_as(fifo, O_WRONLY | O_APPEND | O_CREAT, FILE_OWN), ERR_CORRUPT);
+	assert_int_equal(opened_as(link, O_WRONLY | O_TRUNC | O_CREAT, FILE_OWN), ERR_CORRUPT);
+	struct buf b = BUF_INIT;
+	assert_int_equal(file_slurp_own(link, 100, &b, NULL), -1);
+	assert_int_equal(file_slurp(link, 100, &b, NULL), 0);
+	assert_string_equal(buf_str(&b), "text"); /* and it was not cut */
+	buf_fini(&b);
+	const char *const all[] = { file, link, fifo, socket_name, loop };
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		unlink(all[i]);
+}
+
+static void a_file_that_may_not_be_opened_is_denied(void **state)
+{
+	(void)state;
+	const char *path = in_dir("secret");
+	int status = 0;
+	assert_int_equal(file_replace(path, "text", 4, NULL) || chmod(path, 0) || chmod(dir, 0711), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		if (geteuid() == 0 && setuid(65534))
+			_exit(1);
+		_exit(file_open(path, O_RDONLY, FILE_OWN, NULL) >= 0 || opened_as(path, O_RDONLY, FILE_OWN) != ERR_DENIED);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(chmod(dir, 0700) || unlink(path), 0);
+}
+
+static void a_sparse_giant_is_refused_before_it_takes_memory(void **state)
+{
+	(void)state;
+	const char *path = in_dir("giant");
+	struct err e = ERR_INIT;
+	struct buf b = BUF_INIT;
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(ftruncate(fd, (off_t)100 << 30), 0);
+	close(fd);
+	assert_int_equal(file_slurp_own(path, 1 << 30, &b, &e), -1);
+	assert_int_equal(e.code, ERR_CORRUPT);
+	assert_null(b.data);
+	assert_int_equal(file_slurp(path, 1 << 30, &b, &e), -1);
+	assert_null(b.data);
+	unlink(path);
+}
+
+static void a_folder_of_one_s_own_is_no_link(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	char link[256];
+	snprintf(link, sizeof link, "%s", in_dir("logs"));
+	assert_int_equal(file_make_own_dir(in_dir("real"), NULL), 0);
+	assert_int_equal(file_make_own_dir(in_dir("real"), NULL), 0);
+	assert_int_equal(mode_of(in_dir("real")), 0700);
+	assert_int_equal(symlink(in_dir("real"), link), 0);
+	assert_int_equal(file_make_own_dir(link, &e), -1);
+	assert_int_equal(e.code, ERR_CORRUPT);
+	assert_non_null(strstr(e.text, "symbolic link"));
+	unlink(link);
+	rmdir(in_dir("real"));
+}
+
 static void folders_are_made_on_the_way_and_private(void **state)
 {
 	(void)state;
@@ -206,6 +317,10 @@ int main(void)
 		cmocka_unit_test(a_link_under_the_temporary_name_is_not_followed),
 		cmocka_unit_test(slurp_refuses_what_is_too_large_or_not_there),
 		cmocka_unit_test(what_is_no_file_is_neither_waited_for_nor_replaced),
+		cmocka_unit_test(only_what_the_kind_allows_is_opened),
+		cmocka_unit_test(a_file_that_may_not_be_opened_is_denied),
+		cmocka_unit_test(a_sparse_giant_is_refused_before_it_takes_memory),
+		cmocka_unit_test(a_folder_of_one_s_own_is_no_link),
 		cmocka_unit_test(folders_are_made_on_the_way_and_private),
 		cmocka_unit_test(full_reads_gather_pieces_and_name_an_early_end),
 		cmocka_unit_test(pread_reads_at_its_place),

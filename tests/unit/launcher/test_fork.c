@@ -48,16 +48,21 @@ static void a_signal_to_the_young_child_is_forgotten(void **state)
 static void later_ones_have_their_default_action(void **state)
 {
 	(void)state;
+	struct sigaction now;
 	signal(SIGTERM, hear);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGCHLD, SIG_IGN); /* as a careless parent of the launcher has it */
 	signal(SIGHUP, SIG_IGN);
 	pid_t pid = fork_deaf();
 	if (pid == 0) {
 		fork_hear();
+		if (sigaction(SIGCHLD, NULL, &now) || now.sa_handler != SIG_DFL)
+			_exit(8);
 		raise(SIGHUP); /* as nohup wants it */
 		raise(SIGTERM);
 		_exit(7);
 	}
+	signal(SIGCHLD, SIG_DFL);
 	int status = status_of(pid);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 	pid = fork_deaf();
