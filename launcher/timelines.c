@@ -59,7 +59,7 @@ static int load_one(const char *path, struct timeline *out, struct err *e)
 {
 	struct buf text = BUF_INIT;
 	json_error_t why;
-	int rc = file_slurp(path, FILE_MOST, &text, e);
+	int rc = file_slurp_own(path, FILE_MOST, &text, e);
 	json_t *doc = rc ? NULL : json_loadb(text.data ? text.data : "", text.len, 0, &why);
 	if (!rc && !doc)
 		rc = err_set(e, ERR_PROTO, "%s: line %d: %s; let the run write it again", path, why.line, why.text);

@@ -71,7 +71,7 @@ int folder_claim(const char *dir, const char *run, struct err *e)
 	int rc = 0;
 	if (snprintf(path, sizeof path, "%s/RUN", dir) >= (int)sizeof path)
 		return err_set(e, ERR_IO, "%s: the path is too long", dir);
-	if (file_slurp(path, PATH_MAX, &text, &none)) {
+	if (file_slurp_own(path, PATH_MAX, &text, &none)) {
 		rc = none.code == ERR_NOTFOUND ? file_replace(path, run, strlen(run), e) : err_set(e, none.code, "%s", none.text);
 	} else if (strcmp(buf_str(&text), run)) {
 		rc = err_set(e, ERR_USAGE, "%s holds the checkpoints of the run %s; give this one a checkpoint.dir of its own (checkpoint.resume "
@@ -89,9 +89,11 @@ int folder_check_sizes(const char *folder, const struct manifest *m, struct err 
 		const struct manifest_file *f = &m->files[i];
 		if (snprintf(path, sizeof path, "%s/%s", folder, f->name) >= (int)sizeof path)
 			return err_set(e, ERR_IO, "%s: the path is too long", folder);
-		if (stat(path, &st))
+		if (lstat(path, &st))
 			return err_errno(e, errno == ENOENT ? ERR_CORRUPT : ERR_IO, "%s: a shard of the checkpoint cannot be found", path);
-		if (!S_ISREG(st.st_mode) || st.st_size != f->size)
+		if (!S_ISREG(st.st_mode))
+			return err_set(e, ERR_CORRUPT, "%s: is no regular file, and the shards of a checkpoint are; copy it there", path);
+		if (st.st_size != f->size)
 			return err_set(e, ERR_CORRUPT, "%s: %lld bytes, the manifest says %" PRId64 ": the file was cut or replaced",
 				       path, (long long)st.st_size, f->size);
 	}

@@ -1,6 +1,7 @@
 #include "agent/ckpt/io.h"
 
 #include "agent/ckpt/manifest.h"
+#include "base/process.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,14 +22,15 @@ const struct ckpt_io ckpt_io_system = {
 	.close = close, .rename = rename, .unlink = unlink, .rmdir = rmdir,
 };
 
-/* A full disk is the one failure that a person can mend at once. */
+/* A full disk, or the limit of file sizes, is the one failure that a person can mend at once. */
 static int fail(struct err *e, const char *path, const char *what)
 {
-	int saved = errno;
+	const char *remedy = process_full(errno);
+	bool keep = errno == ENOSPC || errno == EDQUOT;
 	err_errno(e, ERR_IO, "%s: cannot %s", path, what);
-	if (e && (saved == ENOSPC || saved == EDQUOT)) {
+	if (e && *remedy) {
 		size_t used = strlen(e->text);
-		snprintf(e->text + used, sizeof e->text - used, "; free some room, or lower checkpoint.keep");
+		snprintf(e->text + used, sizeof e->text - used, "%s%s", remedy, keep ? ", or lower checkpoint.keep" : "");
 	}
 	return -1;
 }

@@ -226,7 +226,7 @@ int manifest_load(const char *folder, struct manifest *out, struct err *e)
 	struct manifest m;
 	if (snprintf(path, sizeof path, "%s/" MANIFEST_NAME, folder) >= (int)sizeof path)
 		return err_set(e, ERR_IO, "%s: the path is too long", folder);
-	int rc = file_slurp(path, MANIFEST_MOST, &text, e);
+	int rc = file_slurp_own(path, MANIFEST_MOST, &text, e);
 	if (rc && e && e->code == ERR_NOTFOUND)
 		err_set(e, ERR_NOTFOUND, "%s: no such file, so its folder is no checkpoint; name one such as step-00000400", path);
 	if (!rc)

@@ -61,9 +61,10 @@ int reader_file(struct reader *r, int64_t file, struct err *e)
 		return r->fds[file];
 	if (snprintf(path, sizeof path, "%s/%s", r->path, f->name) >= (int)sizeof path)
 		return err_set(e, ERR_IO, "%s: the path is too long", r->path);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct err why = ERR_INIT;
+	int fd = file_open(path, O_RDONLY, FILE_OWN, &why);
 	if (fd < 0)
-		return err_errno(e, errno == ENOENT ? ERR_CORRUPT : ERR_IO, "%s: a shard of the checkpoint cannot be opened", path);
+		return err_set(e, why.code == ERR_NOTFOUND ? ERR_CORRUPT : why.code, "a shard of the checkpoint: %s", why.text);
 	if (fstat(fd, &st) || st.st_size != f->size) {
 		close(fd);
 		return err_set(e, ERR_CORRUPT, "%s: %lld bytes, the manifest says %" PRId64 ": the file was cut or replaced; use an "

@@ -1,6 +1,7 @@
 #include "agent/data/ledger.h"
 
 #include "base/file.h"
+#include "base/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -83,8 +84,8 @@ static void write_pending(struct ledger *l)
 		buf_clear(&l->pending);
 	} else {
 		l->torn = l->torn || n > 0;
-		snprintf(l->note, sizeof l->note, "%.100s: cannot write what was consumed: %s; it is tried again at the next checkpoint",
-			 l->path, n < 0 ? strerror(errno) : "no room");
+		snprintf(l->note, sizeof l->note, "%.100s: cannot write what was consumed: %s%s; it is tried again at the next checkpoint",
+			 l->path, n < 0 ? strerror(errno) : "no room", n < 0 ? process_full(errno) : "");
 	}
 	if (fdatasync(l->fd))
 		snprintf(l->note, sizeof l->note, "%.100s: cannot sync: %s", l->path, strerror(errno));
@@ -96,9 +97,9 @@ static void write_pending(struct ledger *l)
 static int open_file(struct ledger *l, struct err *e)
 {
 	char last = '\n';
-	l->fd = open(l->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	l->fd = file_open(l->path, O_RDWR | O_CREAT | O_APPEND, FILE_OWN, e);
 	if (l->fd < 0)
-		return err_errno(e, ERR_IO, "%s: cannot open", l->path);
+		return err_prefix(e, "the ledger of what is consumed");
 	off_t end = lseek(l->fd, 0, SEEK_END);
 	if (end > 0 && pread(l->fd, &last, 1, end - 1) != 1)
 		return err_errno(e, ERR_IO, "%s: cannot read", l->path);

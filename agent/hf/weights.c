@@ -45,10 +45,7 @@ static int open_shard(const struct weights *f, const char *name, struct err *e)
 	char path[PATH_MAX];
 	if (snprintf(path, sizeof path, "%s/%s", f->path, name) >= (int)sizeof path)
 		return err_set(e, ERR_IO, "%s: the path is too long", f->path);
-	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0)
-		return err_errno(e, errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open", path);
-	return fd;
+	return file_open(path, O_RDONLY, FILE_REGULAR, e);
 }
 
 static int read_header(struct weights *f, const char *name, struct err *e)

@@ -52,7 +52,7 @@ static int slurp(const char *run, const char *name, struct buf *out, struct err 
 	char path[PATH_MAX];
 	if (snprintf(path, sizeof path, "%s/%s", run, name) >= (int)sizeof path)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", run);
-	return file_slurp(path, LEDGER_MOST, out, e);
+	return file_slurp_own(path, LEDGER_MOST, out, e);
 }
 
 static int read_ledger(struct audit_job *j, struct err *e)

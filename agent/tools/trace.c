@@ -47,10 +47,11 @@ static bool is_folder(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-static int add_file(struct trace *t, const char *path, struct err *e)
+/* own: it lies in a folder of the run; else a person names it. */
+static int add_file(struct trace *t, const char *path, bool own, struct err *e)
 {
 	struct buf text = BUF_INIT;
-	int rc = file_slurp(path, TRACE_FILE, &text, e);
+	int rc = (own ? file_slurp_own : file_slurp)(path, TRACE_FILE, &text, e);
 	if (!rc)
 		rc = trace_add(t, buf_str(&text), text.len, path, e);
 	buf_fini(&text);
@@ -79,7 +80,7 @@ static int add_folder(struct trace *t, const char *dir, int *found, struct err *
 		if (numbered(at->d_name, "comm-", ".json") < 0)
 			continue;
 		snprintf(path, sizeof path, "%.3000s/%.255s", dir, at->d_name);
-		rc = add_file(t, path, e);
+		rc = add_file(t, path, true, e);
 		++*found;
 	}
 	closedir(d);
@@ -120,7 +121,7 @@ static int add_word(struct trace *t, const char *word, struct err *e)
 	char newest[PATH_MAX];
 	int found;
 	if (!is_folder(word))
-		return add_file(t, word, e);
+		return add_file(t, word, false, e);
 	if (add_folder(t, word, &found, e))
 		return -1;
 	if (!found && newest_in(word, newest) && add_folder(t, newest, &found, e))

@@ -1,5 +1,6 @@
 /* local — the agents of one generation on this host: launch_local. */
 #include "base/auth.h"
+#include "base/file.h"
 #include "launcher/launch.h"
 #include "launcher/pmix/server.h"
 #include "launcher/pmix/spawn.h"
@@ -167,8 +168,8 @@ static int open_log(const struct launch_request *r, int *fd, struct err *e)
 {
 	char path[PATH_MAX];
 	snprintf(path, sizeof path, "%s/logs/launch-%u.log", r->run_dir, r->generation);
-	*fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	return *fd < 0 ? err_errno(e, ERR_IO, "%s: cannot create", path) : 0;
+	*fd = file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
+	return *fd < 0 ? -1 : 0;
 }
 
 /* Whoever knows the namespace's name can ask libpmix for its contents, so nobody can guess it. */

@@ -15,6 +15,7 @@
  * node is lost, and its agents, whose connection is closed, have left.
  */
 #include "base/clock.h"
+#include "base/file.h"
 #include "launcher/child.h"
 #include "launcher/launch.h"
 #include "launcher/slurm/slurm.h"
@@ -153,10 +154,7 @@ static int open_log(const struct launch_request *r, struct err *e)
 {
 	char path[PATH_MAX];
 	snprintf(path, sizeof path, "%s/logs/launch-%u.log", r->run_dir, r->generation);
-	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	if (fd < 0)
-		err_errno(e, ERR_IO, "%s: cannot create", path);
-	return fd;
+	return file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
 }
 
 static int slurm_start(uv_loop_t *loop, const struct launch_request *r, const struct launch_events *ev,

@@ -1,7 +1,9 @@
 /* report — what goes into events.jsonl and metrics.jsonl, and what a person is told of it. */
+#include "base/file.h"
 #include "base/human.h"
 #include "launcher/supervise/state.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -84,7 +86,8 @@ static void show_log(struct supervisor *s)
 {
 	char path[1200], line[512], last[512] = "";
 	snprintf(path, sizeof path, "%s/logs/launch-%u.log", rundir_path(s->o.run), s->generation);
-	FILE *in = fopen(path, "re");
+	int fd = file_open(path, O_RDONLY, FILE_OWN, NULL);
+	FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
 	while (in && fgets(line, sizeof line, in))
 		if (strcspn(line, "\n") && (strncmp(line, "srun: ", 6) || !*last))
 			snprintf(last, sizeof last, "%.*s", (int)strcspn(line, "\n"), line);
@@ -272,7 +275,7 @@ static void tell_numbers(struct supervisor *s)
 	if (s->ckpt_step >= 0)
 		terminal_event(t, TONE_PLAIN, "newest", "%s", s->ckpt_path);
 	if (rundir_lost(s->o.run))
-		terminal_event(t, TONE_WARN, "warn", "%d line%s of events or metrics could not be written; is the disk full?",
+		terminal_event(t, TONE_WARN, "warn", "%d line%s of events or metrics could not be written; is the disk full, or is there a limit of file sizes (ulimit -f)?",
 			       rundir_lost(s->o.run), human_s(rundir_lost(s->o.run)));
 	terminal_event(t, TONE_PLAIN, "run", "%s", rundir_path(s->o.run));
 }

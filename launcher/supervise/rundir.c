@@ -31,8 +31,8 @@ static int open_in(const struct rundir *r, const char *name, int flags, int *fd,
 {
 	char path[PATH_MAX + 32];
 	snprintf(path, sizeof path, "%s/%s", r->path, name);
-	*fd = open(path, flags | O_CREAT | O_CLOEXEC, 0600);
-	return *fd < 0 ? err_errno(e, ERR_IO, "%s: cannot open", path) : 0;
+	*fd = file_open(path, flags | O_CREAT, FILE_OWN, e);
+	return *fd < 0 ? -1 : 0;
 }
 
 /* Who may write to the folder may lay links and logs in it. Who may only read it loses that. */
@@ -52,11 +52,28 @@ static int check_private(const char *path, struct err *e)
 	return 0;
 }
 
+/* trace/ is made when something is to be written there. */
+static int make_inside(const char *run, struct err *e)
+{
+	static const struct {
+		const char *name;
+		int (*make)(const char *path, struct err *e);
+		bool later;
+	} inside[] = { { "logs", file_make_own_dir, false }, { "trace", file_make_own_dir, true }, { "ckpt", file_make_dirs, false } };
+	char below[PATH_MAX + 8];
+	struct stat st;
+	for (size_t k = 0; k < sizeof inside / sizeof *inside; k++) {
+		snprintf(below, sizeof below, "%s/%s", run, inside[k].name);
+		if (!(inside[k].later && lstat(below, &st)) && inside[k].make(below, e))
+			return -1;
+	}
+	return 0;
+}
+
 /* Makes what is missing of the run folder; `out` is its absolute path. */
 static int make_dirs(const char *parent, const char *name, char out[PATH_MAX], struct err *e)
 {
-	static const char *const inside[] = { "logs", "ckpt" };
-	char path[PATH_MAX], below[PATH_MAX + 8];
+	char path[PATH_MAX];
 	if (snprintf(path, sizeof path, "%s/%s", parent, name) >= (int)sizeof path)
 		return err_set(e, ERR_USAGE, "%s/%s: the path is too long; choose a shorter run_dir or name", parent, name);
 	if (file_make_dirs(path, e))
@@ -65,12 +82,7 @@ static int make_dirs(const char *parent, const char *name, char out[PATH_MAX], s
 		return err_errno(e, ERR_IO, "%s: cannot resolve the path", path);
 	if (check_private(out, e))
 		return -1;
-	for (size_t k = 0; k < sizeof inside / sizeof *inside; k++) {
-		snprintf(below, sizeof below, "%s/%s", out, inside[k]);
-		if (file_make_dirs(below, e))
-			return -1;
-	}
-	return 0;
+	return make_inside(out, e);
 }
 
 static int take_lock(struct rundir *r, struct err *e)
@@ -162,15 +174,15 @@ uint32_t rundir_next_submission(const char *path)
 /* Only what the agents name so: another thing in the folder keeps it. */
 static void remove_trace(const char *dir)
 {
-	char path[2 * PATH_MAX];
-	DIR *d = opendir(dir);
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	for (struct dirent *at; d && (at = readdir(d));)
-		if (!strncmp(at->d_name, "comm-", 5) || !strncmp(at->d_name, "timeline-", 9)) {
-			snprintf(path, sizeof path, "%s/%s", dir, at->d_name);
-			unlink(path);
-		}
+		if (!strncmp(at->d_name, "comm-", 5) || !strncmp(at->d_name, "timeline-", 9))
+			unlinkat(fd, at->d_name, 0);
 	if (d)
 		closedir(d);
+	else if (fd >= 0)
+		close(fd);
 	rmdir(dir);
 }
 
@@ -195,9 +207,10 @@ void rundir_prune_traces(const struct rundir *r, uint32_t generation)
 static bool may_replace(const char *path)
 {
 	char head[sizeof RUNDIR_MARK] = "";
-	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	struct err e = ERR_INIT;
+	int fd = file_open(path, O_RDONLY, FILE_OWN, &e);
 	if (fd < 0)
-		return errno == ENOENT;
+		return e.code == ERR_NOTFOUND;
 	bool ours = !file_read_full(fd, head, sizeof head - 1) && !strcmp(head, RUNDIR_MARK);
 	close(fd);
 	return ours;

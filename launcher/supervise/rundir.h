@@ -19,6 +19,9 @@
  *     .pmix/                  the embedded PMIx server's, while it runs
  *     lock                    held by the muster that runs here; its pid is inside
  *
+ * What muster opens here are regular files (base/file.h, FILE_OWN), and logs/ and trace/ are folders: a symbolic link, a
+ * FIFO or a device of such a name is refused. The run folder and ckpt/ may be reached through symbolic links to folders.
+ *
  * A run that is started again goes on in its folder: files are appended to and
  * generations are counted on.
  *
@@ -27,6 +30,7 @@
  *
  *     plan              {world, tp, dp, pp, step_s: predicted}
  *     generation-start  {resume, restarts}
+ *     start-again       {text}                          a helper process died in the first start; the same generation again
  *     started           {}                              every process of the generation runs
  *     hello             {rank, node, pid}
  *     refused           {why}                           a stranger, a stale or second agent, a bad frame

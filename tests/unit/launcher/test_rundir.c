@@ -96,6 +96,69 @@ static void a_folder_of_another_user_is_refused(void **state)
 	assert_non_null(strstr(e.text, "uid 65534"));
 }
 
+/* A decoy stands for a file that a link would have muster cut or append to. */
+static void links_and_pipes_in_place_of_its_files_are_refused(void **state)
+{
+	(void)state;
+	static const char *const names[] = { "lock", "events.jsonl", "metrics.jsonl", "logs", "trace" };
+	char decoy[512], path[512];
+	struct buf text = BUF_INIT;
+	snprintf(decoy, sizeof decoy, "%s/decoy", dir);
+	assert_int_equal(file_replace(decoy, "precious\n", 9, NULL), 0);
+	for (size_t i = 0; i < 2 * sizeof names / sizeof *names; i++) {
+		struct err e = ERR_INIT;
+		struct rundir *open = NULL;
+		snprintf(path, sizeof path, "%s/laid-%zu", dir, i);
+		assert_int_equal(mkdir(path, 0700), 0);
+		snprintf(path, sizeof path, "%s/laid-%zu/%s", dir, i, names[i / 2]);
+		assert_int_equal(i % 2 ? mkfifo(path, 0600) : symlink(decoy, path), 0);
+		snprintf(path, sizeof path, "laid-%zu", i);
+		assert_int_equal(rundir_open(dir, path, &open, &e), -1);
+		assert_int_equal(e.code, ERR_CORRUPT);
+		assert_non_null(strstr(e.text, names[i / 2]));
+		assert_non_null(strstr(e.text, i % 2 ? "pipe (FIFO)" : "symbolic link"));
+	}
+	assert_int_equal(file_slurp(decoy, 100, &text, NULL), 0);
+	assert_string_equal(buf_str(&text), "precious\n");
+	buf_fini(&text);
+}
+
+static void links_to_the_run_folder_and_its_checkpoints_are_followed(void **state)
+{
+	(void)state;
+	struct rundir *open = NULL;
+	char scratch[512], link[600];
+	struct stat st;
+	snprintf(scratch, sizeof scratch, "%s/scratch/ckpt", dir);
+	assert_int_equal(file_make_dirs(scratch, NULL), 0);
+	snprintf(scratch, sizeof scratch, "%s/scratch/run", dir);
+	assert_int_equal(mkdir(scratch, 0700), 0);
+	snprintf(link, sizeof link, "%s/scratch/run/ckpt", dir);
+	assert_int_equal(symlink("../ckpt", link), 0);
+	snprintf(link, sizeof link, "%s/linked", dir);
+	assert_int_equal(symlink(scratch, link), 0);
+	assert_int_equal(rundir_open(dir, "linked", &open, NULL), 0);
+	assert_string_equal(rundir_path(open), scratch);
+	snprintf(link, sizeof link, "%s/logs", scratch);
+	assert_int_equal(lstat(link, &st), 0);
+	assert_true(S_ISDIR(st.st_mode));
+	rundir_close(open);
+}
+
+static void old_traces_behind_a_link_stay(void **state)
+{
+	(void)state;
+	char decoy[512], file[600], trace[512], link[600];
+	struct stat st;
+	snprintf(decoy, sizeof decoy, "%s/elsewhere", dir);
+	snprintf(file, sizeof file, "%s/comm-0.json", decoy);
+	snprintf(trace, sizeof trace, "%s/trace", rundir_path(run));
+	snprintf(link, sizeof link, "%s/gen-1", trace);
+	assert_int_equal(mkdir(decoy, 0700) || mkdir(trace, 0700) || symlink(decoy, link) || file_replace(file, "{}", 2, NULL), 0);
+	rundir_prune_traces(run, 100);
+	assert_int_equal(stat(file, &st), 0);
+}
+
 static void generations_are_counted_on(void **state)
 {
 	(void)state;
@@ -213,6 +276,9 @@ int main(void)
 		T(folders_and_files_are_private),
 		T(a_folder_that_others_may_write_to_is_refused),
 		T(a_folder_of_another_user_is_refused),
+		T(links_and_pipes_in_place_of_its_files_are_refused),
+		T(links_to_the_run_folder_and_its_checkpoints_are_followed),
+		T(old_traces_behind_a_link_stay),
 		T(generations_are_counted_on),
 		T(a_job_that_muster_did_not_write_is_never_replaced),
 		T(each_submission_has_a_file_of_its_own),
