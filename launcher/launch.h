@@ -46,7 +46,8 @@ struct launch_ops {
 	/* How the control channel's ends prove themselves: AGENT_ENV_AUTH's word for all of the run's generations. What
 	 * the person should know of it is in *warning. NULL: the secret is enough. */
 	void (*auth)(char word[MUNGE_WORD], struct err *warning);
-	/* Returns once everything is started or nothing is left of it. */
+	/* Returns once everything is started or nothing is left of it. ERR_PEER: a helper process died, and another attempt
+	 * may well succeed. */
 	int (*start)(uv_loop_t *loop, const struct launch_request *r, const struct launch_events *ev,
 		     struct launch **out, struct err *e);
 	/* SIGKILLs whatever still runs; all_gone follows. */

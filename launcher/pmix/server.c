@@ -124,7 +124,7 @@ static int parse_answer(struct server *s, struct err *e)
 	if (s->answer.len && *text == ANSWER_FAILED)
 		return err_set(e, ERR_INTERNAL, "%.*s", (int)s->answer.len - 1, text + 1);
 	if (!s->answer.len || *text != ANSWER_READY)
-		return err_set(e, ERR_INTERNAL, "the PMIx server's process ended while it started; its words are in the run's logs");
+		return err_set(e, ERR_PEER, "the PMIx server's process ended while it started; its words are in the run's logs");
 	s->words = calloc(s->answer.len + 1, sizeof *s->words); /* no word is shorter than its NUL */
 	s->env = calloc((size_t)s->world, sizeof *s->env);
 	if (!s->words || !s->env)
@@ -135,7 +135,7 @@ static int parse_answer(struct server *s, struct err *e)
 		for (; at < end && *at; at += strlen(at) + 1)
 			*word++ = at;
 		if (at++ >= end)
-			return err_set(e, ERR_INTERNAL, "the PMIx server's process ended while it answered");
+			return err_set(e, ERR_PEER, "the PMIx server's process ended while it answered");
 		*word++ = NULL;
 	}
 	return 0;

@@ -124,7 +124,11 @@ void spawn_kill(pid_t pid)
 int spawn_reap(pid_t pid, int *status)
 {
 	siginfo_t info = { 0 };
-	if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid != pid)
+	if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) && errno == ECHILD) {
+		*status = 255 << 8;
+		return 1;
+	}
+	if (info.si_pid != pid)
 		return 0;
 	kill(-pid, SIGKILL); /* the pid is ours until waitpid: nobody else can be hit */
 	return waitpid(pid, status, 0) == pid;

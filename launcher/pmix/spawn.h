@@ -27,7 +27,8 @@ struct spawn {
 int spawn_start(const struct spawn *s, pid_t *pid, int *pidfd, struct err *e);
 /* SIGKILLs the process and whatever it started in its group. Only before spawn_reap has returned 1. */
 void spawn_kill(pid_t pid);
-/* 1 and *status (as of waitpid) when the process has ended, which also ends its group; 0 when it still runs. */
+/* 1 and *status (as of waitpid) when the process has ended, which also ends its group; 0 when it still runs. Status 255 of a
+ * process that is gone and that somebody else has waited for. */
 int spawn_reap(pid_t pid, int *status);
 
 #endif

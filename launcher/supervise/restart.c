@@ -29,18 +29,26 @@ void restart_ckpt(struct restart *r, int64_t step)
 	reach(r, &r->best_ckpt, step);
 }
 
-static bool mendable(enum err_code code)
+/* Whether the same cause is there again after a restart, before anybody has mended it. A code that is not listed is
+ * temporary: a disk or a network recovers, memory is freed, a peer is replaced. */
+static const bool lasts[] = {
+	[ERR_USAGE] = true,       /* the job is wrong */
+	[ERR_CORRUPT] = true,     /* damaged data, or a FIFO or link in place of a file */
+	[ERR_NOTFOUND] = true,    /* a file or a program is missing */
+	[ERR_UNSUPPORTED] = true, /* not built, or not granted by the system */
+	[ERR_NOFIT] = true,       /* the plan is larger than the machine */
+	[ERR_DENIED] = true,      /* permissions, a read-only file system */
+	[ERR_INTERNAL] = false,   /* a bug may be a race */
+};
+
+bool restart_mends(enum err_code code)
 {
-	static const enum err_code lasting[] = { ERR_USAGE, ERR_NOFIT, ERR_UNSUPPORTED, ERR_CORRUPT, ERR_NOTFOUND };
-	for (size_t i = 0; i < sizeof lasting / sizeof *lasting; i++)
-		if (code == lasting[i])
-			return false;
-	return true;
+	return (size_t)code >= sizeof lasts / sizeof *lasts || !lasts[code];
 }
 
 bool restart_decide(struct restart *r, enum err_code code, double *wait, struct err *e)
 {
-	bool lasting = !r->stepped && !mendable(code);
+	bool lasting = !r->stepped && !restart_mends(code);
 	bool hopeless = lasting && (r->early == code || !r->restarts);
 	r->early = lasting ? code : ERR_NONE;
 	if (r->progress)

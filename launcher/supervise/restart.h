@@ -34,6 +34,8 @@ struct restart {
 };
 
 void restart_init(struct restart *r, int64_t max_restarts, int64_t max_futile, double backoff);
+/* Whether starting again may mend a failure with this code; the table is in restart.c. */
+bool restart_mends(enum err_code code);
 /* Steps done, of the generation under way. */
 void restart_step(struct restart *r, int64_t step);
 void restart_ckpt(struct restart *r, int64_t step);

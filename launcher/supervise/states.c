@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { START_AGAIN = 2 }; /* times */
+
 struct cause {
 	const struct loss *loss;
 	const char *reason;
@@ -32,11 +34,25 @@ static void drain(struct supervisor *s, enum verdict verdict)
 	s->o.ops->kill(s->launch);
 }
 
+/* The first start ends muster when it fails, and so is tried again when a helper process of it died. The generation keeps its
+ * number: nobody has heard of it. */
+static int launch_first(struct supervisor *s, struct err *e)
+{
+	int rc = sup_launch(s, e);
+	for (int again = 0; rc && e->code == ERR_PEER && again < START_AGAIN; again++) {
+		report_event(s, "start-again", json_pack("{s:s}", "text", e->text));
+		terminal_event(s->o.term, TONE_WARN, "start", "%s; trying again", e->text);
+		s->generation = 0;
+		rc = sup_launch(s, e);
+	}
+	return rc;
+}
+
 static void launch_next(struct supervisor *s)
 {
 	struct err e = ERR_INIT;
 	enter(s, SUP_STARTING, s->o.limits.start);
-	if (!sup_launch(s, &e))
+	if (!(s->generation ? sup_launch(s, &e) : launch_first(s, &e)))
 		return;
 	snprintf(s->reason, sizeof s->reason, "%s", e.text);
 	if (s->first) {

@@ -61,6 +61,7 @@ static struct harness {
 	unsigned char secret[AUTH_SECRET_BYTES];
 	uint32_t generation;
 	int starts, kills;
+	int helper_dies; /* so many starts fail because a helper process died */
 	bool running, fail_start, keep_running;
 	int status[WORLD];
 	bool gone[WORLD];
@@ -77,6 +78,8 @@ static int fake_start(uv_loop_t *loop, const struct launch_request *r, const str
 {
 	(void)loop;
 	h.starts++;
+	if (h.helper_dies && h.helper_dies--)
+		return err_set(e, ERR_PEER, "a helper process died");
 	if (h.fail_start)
 		return err_set(e, ERR_NOMEM, "cannot start another process");
 	assert_int_equal(auth_secret_parse(r->secret, h.secret, e), 0);

@@ -140,6 +140,46 @@ static void what_cannot_be_started_is_said_at_once(void **state)
 	assert_int_equal(told("failed", "cannot start another process"), 1);
 }
 
+static void a_first_start_whose_helper_dies_is_tried_again(void **state)
+{
+	(void)state;
+	h.helper_dies = 2;
+	start();
+	assert_int_equal(h.starts, 3);
+	assert_int_equal(done(), -1);
+	assert_int_equal(told("start-again", "a helper process died"), 2);
+	assert_int_equal(h.generation, 1); /* nobody had heard of it */
+	all_train();
+	die(1);
+	assert_int_equal(h.generation, 2);
+}
+
+static void a_first_start_whose_helper_always_dies_ends(void **state)
+{
+	(void)state;
+	h.helper_dies = 100;
+	start();
+	assert_int_equal(h.starts, 3);
+	assert_int_equal(done(), STATUS_CANNOT_START);
+}
+
+/* The agent's word for it is enough: nothing mends a file that may not be opened, or that is a FIFO. */
+static void what_no_restart_mends_fails_at_once(void **state)
+{
+	(void)state;
+	static const char *const codes[] = { "denied", "corrupt" };
+	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+		start();
+		all_hello();
+		say(&h.peers[0], MSG_FAILED, json_pack("{s:s, s:s}", "code", codes[i], "text", "ledger.jsonl: cannot open"));
+		assert_int_equal(h.starts, 1);
+		assert_int_equal(done(), STATUS_FAILED);
+		assert_int_equal(told("\"event\":\"restart\"", ""), 0);
+		teardown(NULL);
+		assert_int_equal(setup(NULL), 0);
+	}
+}
+
 static void a_stop_lets_the_ranks_finish_together(void **state)
 {
 	(void)state;
@@ -558,6 +598,9 @@ int main(void)
 		T(the_wait_between_restarts_can_be_stopped),
 		T(no_restart_allowed_is_a_failed_job),
 		T(what_cannot_be_started_is_said_at_once),
+		T(a_first_start_whose_helper_dies_is_tried_again),
+		T(a_first_start_whose_helper_always_dies_ends),
+		T(what_no_restart_mends_fails_at_once),
 		T(a_stop_lets_the_ranks_finish_together),
 		T(a_second_interrupt_stops_at_once),
 		T(agents_that_do_not_stop_are_killed),
