@@ -4,6 +4,7 @@
 #include "base/human.h"
 #include "base/log.h"
 #include "base/meminfo.h"
+#include "base/process.h"
 #include "topo/discover/gpu_state.h"
 
 #include <poll.h>
@@ -118,6 +119,8 @@ static int look_at_memory(const struct preflight *p, struct err *e)
 {
 	double there = meminfo("MemAvailable"), all = p->memory * (p->crew > 1 ? p->crew : 1);
 	char free_text[HUMAN], need[HUMAN];
+	if (process_room("this rank's memory by the plan", p->memory, e))
+		return err_prefix(e, "%s", p->node);
 	if (there <= 0 || all <= there)
 		return 0;
 	human_bytes(there, free_text);

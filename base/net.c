@@ -183,6 +183,19 @@ int net_local_address(const char *interface, const char *hint, char out[NET_ADDR
 	return 0;
 }
 
+int net_loopback_up(struct err *e)
+{
+	struct ifaddrs *all;
+	int up = 0;
+	if (getifaddrs(&all) < 0)
+		return err_errno(e, ERR_NET, "cannot list the network interfaces");
+	for (const struct ifaddrs *i = all; i; i = i->ifa_next)
+		up |= (i->ifa_flags & IFF_LOOPBACK) && (i->ifa_flags & IFF_UP);
+	freeifaddrs(all);
+	return up ? 0 : err_set(e, ERR_NET, "the loopback interface is down, and the processes of this host meet there; bring it up: "
+				"ip link set lo up (as root; in a container or network namespace, inside it)");
+}
+
 static int is_wildcard(const union any_addr *a)
 {
 	return a->any.sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&a->v6.sin6_addr)

@@ -20,6 +20,8 @@ enum { NET_ADDR_MAX = 80 };
  * IPv6 comes in brackets, and one that is valid on its link alone with its interface,
  * "[fe80::1%eth0]": it serves others only where their interface has the same name. */
 int net_local_address(const char *interface, const char *hint, char out[NET_ADDR_MAX], struct err *e);
+/* ERR_NET when no loopback interface of this network namespace is up: nothing on this host could connect to it. */
+int net_loopback_up(struct err *e);
 
 /* Listens on `address` (without a port; one is chosen), the first of its
  * addresses that this machine has; writes the full

@@ -122,7 +122,7 @@ static int make_plan(struct run *r, struct err *e)
 static int control_host(const struct run *r, char host[NET_ADDR_MAX], struct err *e)
 {
 	if (r->ops == &launch_local)
-		return net_local_address(NULL, NULL, host, e);
+		return net_loopback_up(e) ? -1 : net_local_address(NULL, NULL, host, e);
 	if (*r->job.network.interface)
 		return net_local_address(r->job.network.interface, NULL, host, e);
 	return slurm_address(host, e);
@@ -140,6 +140,7 @@ static int run_open(struct run *r, struct err *e)
 	r->ops = launch_choose(r->job.launch.launcher);
 	terminal_detect(STDOUT_FILENO, &look);
 	if (command_agent(r->agent, sizeof r->agent, e) || make_plan(r, e) || descriptors_allow(r->plan.world, e) ||
+	    address_space_allows(&r->job, &r->plan, e) ||
 	    rundir_open(r->job.job.run_dir, r->job.job.name, &r->dir, e) ||
 	    rundir_save_job(r->dir, buf_str(&r->job_text), e))
 		return -1;

@@ -1,5 +1,8 @@
 #include "launcher/descriptors.h"
 
+#include "base/human.h"
+#include "base/process.h"
+
 #include <sys/resource.h>
 
 /* Of a rank: its control connection and the pidfd of its process. The rest: standard streams, the run's files, the
@@ -22,4 +25,27 @@ int descriptors_allow(int ranks, struct err *e)
 	if (setrlimit(RLIMIT_NOFILE, &limit))
 		return err_errno(e, ERR_UNSUPPORTED, "cannot raise the limit of open files to %llu", (unsigned long long)need);
 	return 0;
+}
+
+/* Of each thread: its stack and the buffer of the BLAS; of the rest: code, libraries, what malloc sets aside. */
+#define A_THREAD ((128.0 + 8) * (1 << 20))
+#define THE_REST (400.0 * (1 << 20))
+
+int address_space_allows(const struct job *job, const struct plan *p, struct err *e)
+{
+	double limit = process_address_limit(), most = 0;
+	char have[HUMAN], need[HUMAN];
+	if (!limit)
+		return 0;
+	if (job->job.device == DEVICE_CUDA)
+		return err_set(e, ERR_UNSUPPORTED, "the limit of the address space is %s (ulimit -v), and CUDA reserves more than any such "
+			       "limit; lift it: ulimit -v unlimited", human_bytes(limit, have));
+	for (int i = 0; i < p->world; i++) {
+		double rank = p->ranks[i].total + p->ranks[i].threads * A_THREAD + THE_REST;
+		most = rank > most ? rank : most;
+	}
+	if (most <= limit)
+		return 0;
+	return err_set(e, ERR_UNSUPPORTED, "the limit of the address space is %s (ulimit -v), and an agent of this plan may take %s of it; lift "
+		       "it: ulimit -v unlimited", human_bytes(limit, have), human_bytes(most, need));
 }

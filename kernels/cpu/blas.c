@@ -1,5 +1,7 @@
 #include "kernels/cpu/blas.h"
 
+#include "base/process.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -51,8 +53,10 @@ static void blas_load(void)
 	}
 }
 
-int blas_open(struct err *e)
+int blas_open(int threads, struct err *e)
 {
+	if (process_room("BLAS", BLAS_LOAD + threads * BLAS_BUFFER, e))
+		return -1;
 	pthread_once(&once, blas_load);
 	if (!blas_sgemm)
 		return err_set(e, ERR_NOTFOUND, "BLAS: %s; install libopenblas0", failure[0] ? failure : "no library has cblas_sgemm");

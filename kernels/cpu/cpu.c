@@ -55,7 +55,7 @@ enum { ISAS = sizeof isas / sizeof isas[0] };
 
 int cpu_fill(struct kern *k, const char *variant, struct err *e)
 {
-	if (blas_open(e) < 0)
+	if (blas_open(k->threads, e) < 0)
 		return -1;
 	for (int i = 0; i < ISAS; i++)
 		if ((!variant || !strcmp(variant, isas[i].name)) && isas[i].enter(&k->ops)) {

@@ -3,6 +3,7 @@
 
 #include "base/human.h"
 #include "base/meminfo.h"
+#include "base/process.h"
 #include "topo/host.h"
 
 #include <glob.h>
@@ -12,6 +13,7 @@
 #include <sys/statvfs.h>
 
 enum { FILES_LEAST = 4096 };
+#define ADDRESS_LEAST (600.0 * (1 << 20)) /* libraries, one thread, its buffer of the BLAS */
 #define SHM_LEAST (512.0 * (1 << 20)) /* NCCL's segments between the GPUs of a full node */
 
 static const char *limit_text(rlim_t limit, bool bytes, char out[HUMAN])
@@ -33,6 +35,32 @@ static bool has_infiniband(void)
 	return some;
 }
 
+static void check_address_space(const struct needs *n, struct findings *f)
+{
+	char text[HUMAN], need[HUMAN];
+	double limit = process_address_limit(), rank = n->ranks > 0 ? n->host_memory / n->ranks : 0;
+	if (!limit)
+		return;
+	human_bytes(limit, text);
+	if (n->cuda || rank + ADDRESS_LEAST > limit)
+		found_bad(f, FINDING_FAIL, "address space", "ulimit -v unlimited (/etc/security/limits.conf: as)",
+			  "limited to %s by ulimit -v: an agent takes %s%s", text,
+			  n->cuda ? "more for CUDA alone" : human_bytes(rank + ADDRESS_LEAST, need), n->cuda ? "" : " or more");
+	else
+		found_bad(f, FINDING_WARN, "address space", "ulimit -v unlimited (/etc/security/limits.conf: as)",
+			  "limited to %s by ulimit -v: memory that is reserved counts there too", text);
+}
+
+static void check_file_sizes(struct findings *f)
+{
+	struct rlimit sizes = { 0, 0 };
+	char text[HUMAN];
+	if (!getrlimit(RLIMIT_FSIZE, &sizes) && sizes.rlim_cur != RLIM_INFINITY)
+		found_bad(f, FINDING_WARN, "file sizes", "ulimit -f unlimited (/etc/security/limits.conf: fsize)",
+			  "limited to %s by ulimit -f: larger shards of a checkpoint and longer logs cannot be written",
+			  limit_text(sizes.rlim_cur, true, text));
+}
+
 void check_limits(const struct needs *n, struct findings *f)
 {
 	struct rlimit files = { 0, 0 }, locked = { 0, 0 };
@@ -47,6 +75,8 @@ void check_limits(const struct needs *n, struct findings *f)
 	else
 		found_ok(f, "open files", "%s, up to %s", limit_text(files.rlim_cur, false, text),
 			 limit_text(files.rlim_max, false, most));
+	check_address_space(n, f);
+	check_file_sizes(f);
 	if (locked.rlim_cur != RLIM_INFINITY && has_infiniband())
 		found_bad(f, FINDING_WARN, "locked memory", "ulimit -l unlimited (/etc/security/limits.conf; for Slurm's jobs "
 			  "LimitMEMLOCK=infinity in slurmd's unit)",
