@@ -8,8 +8,11 @@ endif
 WARN     := -Wall -Wextra -Werror -Wshadow -Wmissing-prototypes
 OPT      ?= -O2 -g
 SAN      ?=
+# Programs run with 512 KiB of stack (ulimit -s), in threads too: what is large lies on the heap. Tests may do as they
+# like, and sanitizers make every frame larger.
+FRAME    := $(if $(SAN),,-Wframe-larger-than=16384)
 CPPFLAGS += -I. -D_GNU_SOURCE
-CFLAGS   += -std=c11 $(OPT) $(WARN) $(SAN) -pthread
+CFLAGS   += -std=c11 $(OPT) $(WARN) $(FRAME) $(SAN) -pthread
 LDFLAGS  += $(SAN) -pthread -Wl,--as-needed
 PREFIX   ?= /usr/local
 
@@ -54,6 +57,8 @@ syslibs = $(foreach f,$(sort $(foreach r,$(1),$(call floor,$(r)))),$(libs_$(f)))
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(CFLAGS_$(call flat,$(patsubst %/,%,$(dir $<)))) -MMD -MP -c $< -o $@
+
+$(BUILD)/obj/tests/%: FRAME :=
 
 $(foreach r,$(COMM_ROOMS),$(eval CFLAGS_$(call flat,$(r)) := -O3))
 PMIX_CFLAGS           := $(shell pkg-config --cflags pmix 2>/dev/null)

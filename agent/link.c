@@ -19,7 +19,7 @@ enum {
 	CONNECT_S = 30,
 	WELCOME_S = 300,    /* the slowest rank of a large job may come late */
 	UNACKED_MS = 20000, /* a supervisor whose host is gone closes nothing */
-	READ_MAX = 16384,
+	READ_MAX = 8192,
 };
 
 struct link {

@@ -178,7 +178,7 @@ int cmd_run(int argc, char **argv)
 {
 	bool quiet = false;
 	const struct command_option options[] = { { "--quiet", &quiet, NULL }, { NULL, NULL, NULL } };
-	struct run r = { .job_text = BUF_INIT };
+	static struct run r = { .job_text = BUF_INIT }; /* too large for a small stack */
 	struct err e = ERR_INIT;
 	if (command_wants_help(argc, argv))
 		return help();

@@ -36,13 +36,13 @@ static bool has_timelines(const char *folder)
 /* The folder of the newest generation that has timelines. */
 static int newest(const char *run, char *folder, size_t size, struct err *e)
 {
-	char trace[PATH_MAX], at[PATH_MAX + 300];
+	char at[PATH_MAX + 300];
 	long best = -1;
-	snprintf(trace, sizeof trace, "%s/trace", run);
-	DIR *dir = opendir(trace);
+	snprintf(at, sizeof at, "%s/trace", run);
+	DIR *dir = opendir(at);
 	for (struct dirent *d; dir && (d = readdir(dir));) {
 		long generation = number_of(d->d_name, "gen-", "");
-		snprintf(at, sizeof at, "%s/%s", trace, d->d_name);
+		snprintf(at, sizeof at, "%s/trace/%s", run, d->d_name);
 		if (generation <= best || !has_timelines(at))
 			continue;
 		best = generation;

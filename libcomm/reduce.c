@@ -180,8 +180,9 @@ static int left_ranks(int n)
 	return p;
 }
 
-/* acc[m] = reduction of n (> 1) vectors' elements from byte `at` on. */
-static void tree(const struct type_loops *t, const struct op_loops *op, const void *const *src,
+/* acc[m] = reduction of n (> 1) vectors' elements from byte `at` on. Not inlined, as
+ * store_mean: a frame would hold several accumulators. */
+__attribute__((noinline)) static void tree(const struct type_loops *t, const struct op_loops *op, const void *const *src,
 		 int n, size_t at, size_t m, void *acc)
 {
 	if (n == 2) {
@@ -248,13 +249,8 @@ void reduce_fold(enum comm_type type, enum comm_op op, void *acc, const void *ri
 	loops[type].op[op].fold(acc, right, count);
 }
 
-void reduce_store(enum comm_type type, enum comm_op op, void *out, const void *acc, size_t count, int n)
+__attribute__((noinline)) static void store_mean(const struct type_loops *t, void *out, const void *acc, size_t count, int n)
 {
-	const struct type_loops *t = &loops[type];
-	if (op != COMM_AVG) {
-		t->store(out, acc, count);
-		return;
-	}
 	double mean[BLOCK];
 	for (size_t i = 0; i < count; i += BLOCK) {
 		size_t m = count - i < BLOCK ? count - i : BLOCK;
@@ -262,4 +258,13 @@ void reduce_store(enum comm_type type, enum comm_op op, void *out, const void *a
 		t->divide(mean, m, n);
 		t->store((char *)out + i * t->size, mean, m);
 	}
+}
+
+void reduce_store(enum comm_type type, enum comm_op op, void *out, const void *acc, size_t count, int n)
+{
+	const struct type_loops *t = &loops[type];
+	if (op == COMM_AVG)
+		store_mean(t, out, acc, count, n);
+	else
+		t->store(out, acc, count);
 }

@@ -142,12 +142,10 @@ static int shortest_run(const int *cpus, int n)
 	return least;
 }
 
-void bind_near(const struct node_kind *k, int device, char *list, size_t size)
+/* cpus, part: room for CPUS_MOST. */
+static void share_near(const struct node_kind *k, int device, int *cpus, int *part, char *list, size_t size)
 {
-	int cpus[CPUS_MOST], part[CPUS_MOST], shares = 0, share = 0, n, taken = 0;
-	list[0] = '\0';
-	if (!k->parts || device < 0 || device >= k->devices)
-		return;
+	int shares = 0, share = 0, n, taken = 0;
 	for (int i = 0; i < k->devices; i++)
 		if (!strcmp(k->parts[i].cpus, k->parts[device].cpus)) {
 			share += i < device;
@@ -163,4 +161,15 @@ void bind_near(const struct node_kind *k, int device, char *list, size_t size)
 		write_list(part, taken, list, size);
 	else
 		write_list(cpus, n, list, size);
+}
+
+void bind_near(const struct node_kind *k, int device, char *list, size_t size)
+{
+	list[0] = '\0';
+	if (!k->parts || device < 0 || device >= k->devices)
+		return;
+	int *cpus = malloc(2 * CPUS_MOST * sizeof *cpus); /* too large for a small stack; without memory it stays unbound */
+	if (cpus)
+		share_near(k, device, cpus, cpus + CPUS_MOST, list, size);
+	free(cpus);
 }

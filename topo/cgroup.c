@@ -40,7 +40,7 @@ static void lower(double *least, const char *path)
 /* The limits of a group and of all that it is in; inside a container its own may be the mount's root. */
 static void walk(const char *mount, const struct hierarchy *h, char *group, double *least)
 {
-	char path[3 * PATH_MAX];
+	char path[2 * PATH_MAX];
 	for (;;) {
 		char *slash = strrchr(group, '/');
 		snprintf(path, sizeof path, "%s%s%s/%s", mount, h->folder, slash && slash[1] ? group : "", h->file);

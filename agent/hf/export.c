@@ -258,25 +258,28 @@ int hf_export(const char *path, const struct manifest *m, const char *folder, co
 	      struct hf_report *report, struct err *e)
 {
 	struct departure d = { .type = type, .manifest = m, .io = &ckpt_io_system };
-	struct hf_report r = { 0 };
+	struct hf_report *r = calloc(1, sizeof *r); /* too large for a small stack */
 	json_t *config = NULL;
-	int rc = state_model_job(m->model, &r.job, e);
-	if (!rc && !(config = config_write(&r.job, type->torch, e)))
+	if (!r)
+		return err_set(e, ERR_NOMEM, "%s: no memory to export it", path);
+	int rc = state_model_job(m->model, &r->job, e);
+	if (!rc && !(config = config_write(&r->job, type->torch, e)))
 		rc = -1;
 	if (!rc)
-		rc = open_departure(&d, path, &r.job, shard_size, e) || make_folder(&d, folder, e);
+		rc = open_departure(&d, path, &r->job, shard_size, e) || make_folder(&d, folder, e);
 	for (int64_t i = 0; i < d.names.n; i++)
-		r.params += hf_elements(&d.names.tensors[i]);
-	r.bytes = r.params * type->size;
+		r->params += hf_elements(&d.names.tensors[i]);
+	r->bytes = r->params * type->size;
 	if (!rc)
 		rc = write_json(&d, "config.json", json_incref(config), e) || write_files(&d, e) ||
-		     (d.n_files > 1 && write_index(&d, r.bytes, e)) || settle(&d, folder, e);
-	r.tensors = d.names.n;
-	r.files = d.n_files;
-	snprintf(r.path, sizeof r.path, "%s", folder);
+		     (d.n_files > 1 && write_index(&d, r->bytes, e)) || settle(&d, folder, e);
+	r->tensors = d.names.n;
+	r->files = d.n_files;
+	snprintf(r->path, sizeof r->path, "%s", folder);
 	json_decref(config);
 	close_departure(&d);
 	if (!rc)
-		*report = r;
+		*report = *r;
+	free(r);
 	return rc ? -1 : 0;
 }

@@ -123,7 +123,8 @@ static int all_machines(const struct settings *s, struct calibration *c, struct 
 /* After a millisecond's work of each rank. */
 static double meeting_of(const struct measured *m, const struct measured_exchange *x)
 {
-	struct measured over = *m;
+	static struct measured over; /* too large for the stack */
+	over = *m;
 	over.transport = x->transport;
 	return measured_meeting(&over, x->group, x->crowd, 1e-3) * measured_share(m, x->crowd);
 }

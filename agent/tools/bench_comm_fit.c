@@ -88,7 +88,7 @@ static int one_transport(struct crew crew, struct pass *p, int transport, struct
 int bench_calibrate(const struct crew *crew, const char *file, struct err *e)
 {
 	char path[PATH_MAX];
-	struct calibration c;
+	static struct calibration c; /* too large for the stack */
 	if (crew->ranks < 2)
 		return err_set(e, ERR_USAGE, "--calibrate needs 2 ranks");
 	if (calibration_begin(file, path, sizeof path, &c, e))

@@ -100,6 +100,11 @@ void bench_fill(const struct bench_values *v, int rank, size_t offset, void *dat
 		memcpy((char *)data + at * size, data, (count - at < n ? count - at : n) * size);
 }
 
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
 static size_t differing(const char *a, const char *b, size_t n, size_t size)
 {
 	size_t bad = 0;
@@ -112,9 +117,13 @@ static size_t differing(const char *a, const char *b, size_t n, size_t size)
 
 size_t bench_wrong(const struct bench_values *v, int rank, size_t offset, const void *data, size_t count)
 {
-	char want[BENCH_PERIOD * ELEMENT_MOST];
-	size_t size = comm_type_size(v->type), n = period(v, rank, offset, count, want), bad = 0;
-	for (size_t at = 0; at < count; at += n)
-		bad += differing((const char *)data + at * size, want, count - at < n ? count - at : n, size);
+	enum { SLICE = 1024 }; /* of the period, as much as a small stack holds */
+	char want[SLICE * ELEMENT_MOST];
+	size_t size = comm_type_size(v->type), bad = 0;
+	for (size_t from = 0, whole = least(BENCH_PERIOD, count); from < whole; from += SLICE) {
+		size_t n = period(v, rank, offset + from, least(SLICE, whole - from), want);
+		for (size_t at = from; at < count; at += BENCH_PERIOD)
+			bad += differing((const char *)data + at * size, want, least(n, count - at), size);
+	}
 	return bad;
 }

@@ -56,7 +56,7 @@ static int measure(const struct settings *s, double *flops, struct err *e)
 static int calibrate(struct settings *s)
 {
 	char path[PATH_MAX];
-	struct calibration c;
+	static struct calibration c; /* too large for the stack */
 	struct err e = ERR_INIT;
 	if (calibration_begin(s->file, path, sizeof path, &c, &e))
 		return tool_fail(&tool_bench_gemm, &e);

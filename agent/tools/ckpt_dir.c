@@ -22,7 +22,7 @@ static int set_dir(struct ckpt_dir *d, const char *dir, const char *name, struct
 }
 
 /* Where the run in this folder puts its checkpoints. */
-static int set_run_dir(struct ckpt_dir *d, const char *run, struct err *e)
+__attribute__((noinline)) static int set_run_dir(struct ckpt_dir *d, const char *run, struct err *e)
 {
 	struct job job;
 	char ini[PATH_MAX];

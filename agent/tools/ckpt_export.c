@@ -75,7 +75,7 @@ static int export(const char *word, const char *folder, const struct hf_type *ty
 	struct err e = ERR_INIT;
 	struct ckpt_dir d;
 	struct manifest m;
-	struct hf_report report;
+	static struct hf_report report; /* too large for a small stack */
 	char path[PATH_MAX];
 	if (ckpt_dir_open(word, &d, &e))
 		return tool_fail(&tool_ckpt_export, &e);

@@ -433,7 +433,7 @@ static int run(int argc, char **argv)
 		{ "threads", required_argument, NULL, 'j' }, { "echo", no_argument, NULL, 'E' },
 		{ "json", no_argument, NULL, 'J' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
 	};
-	struct generate g = { .tokens = 100, .sample = { .temperature = 1, .top_p = 1, .seed = 1 } };
+	static struct generate g = { .tokens = 100, .sample = { .temperature = 1, .top_p = 1, .seed = 1 } };
 	opterr = 0;
 	for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
 		int rc = take_option(&g, c, argv);

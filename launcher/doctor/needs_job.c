@@ -44,8 +44,9 @@ static bool has_gpus(const struct cluster *c)
 	return false;
 }
 
-/* The plan needs devices, which a job's own machine may lack: that is what is told then. */
-static int plan_of(const struct job *given, struct needs *out, struct err *e)
+/* The plan needs devices, which a job's own machine may lack: that is what is told then. Not inlined: a frame
+ * would hold the job besides what is needed. */
+__attribute__((noinline)) static int plan_of(const struct job *given, struct needs *out, struct err *e)
 {
 	struct job job = *given;
 	struct cluster c;

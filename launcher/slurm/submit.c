@@ -187,7 +187,7 @@ int cmd_submit(int argc, char **argv)
 	bool dry = false;
 	const struct command_option options[] = { { "--dry-run", &dry, NULL }, { NULL, NULL, NULL } };
 	struct err e = ERR_INIT;
-	struct submission s;
+	static struct submission s; /* too large for a small stack */
 	struct buf script = BUF_INIT;
 	if (command_wants_help(argc, argv))
 		return command_help(help);

@@ -52,8 +52,9 @@ struct walk {
 	size_t at, count, size, acc_size;
 };
 
-/* The node's sum of elements [at, at + count): in place of its left-most accumulator, or in room. */
-static void *sum_node(struct walk *w, int first, int width, double *room)
+/* The node's sum of elements [at, at + count): in place of its left-most accumulator, or in room. Not inlined: a frame
+ * would hold several of the rooms. */
+__attribute__((noinline)) static void *sum_node(struct walk *w, int first, int width, double *room)
 {
 	const struct tree_leaf *leaf = w->next;
 	if (leaf->part.first == first && leaf->part.count == least(width, w->n - first)) {

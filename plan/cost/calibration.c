@@ -200,12 +200,15 @@ static int read_all(json_t *root, const char *name, struct calibration *c, struc
 int calibration_parse(const char *text, size_t n, const char *name, struct calibration *out, struct err *e)
 {
 	json_error_t why;
-	struct calibration c = { 0 };
+	struct calibration *c = calloc(1, sizeof *c); /* as everywhere here, too large for a small stack */
+	if (!c)
+		return err_set(e, ERR_NOMEM, "%s: no memory to read it", name);
 	json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
-	int rc = root ? read_all(root, name, &c, e) : damaged(name, "not JSON", e);
+	int rc = root ? read_all(root, name, c, e) : damaged(name, "not JSON", e);
 	json_decref(root);
 	if (!rc)
-		*out = c;
+		*out = *c;
+	free(c);
 	return rc;
 }
 
@@ -224,17 +227,18 @@ static void calibration_default(char *path, size_t size)
 
 static int load_ours(const char *path, struct calibration *out, struct err *e)
 {
-	struct calibration here;
 	struct buf text = BUF_INIT;
-	int rc = file_slurp(path, FILE_MOST, &text, e) || calibration_parse(text.data ? text.data : "", text.len, path, out, e) ||
-		 calibration_here(&here, e);
+	struct calibration *here = calloc(1, sizeof *here);
+	int rc = here ? 0 : err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
+	if (!rc)
+		rc = file_slurp(path, FILE_MOST, &text, e) ||
+		     calibration_parse(text.data ? text.data : "", text.len, path, out, e) || calibration_here(here, e) ? -1 : 0;
+	if (!rc && (strcmp(out->cpu, here->cpu) || out->cores != here->cores))
+		rc = err_set(e, ERR_USAGE, "%s was measured on %s, %d cores (%s), and this machine is %s, %d cores; run muster bench "
+			     "calibrate here", path, out->cpu, out->cores, out->host, here->cpu, here->cores);
 	buf_fini(&text);
-	if (rc)
-		return -1;
-	if (strcmp(out->cpu, here.cpu) || out->cores != here.cores)
-		return err_set(e, ERR_USAGE, "%s was measured on %s, %d cores (%s), and this machine is %s, %d cores; run muster bench "
-			       "calibrate here", path, out->cpu, out->cores, out->host, here.cpu, here.cores);
-	return 0;
+	free(here);
+	return rc;
 }
 
 int calibration_begin(const char *word, char *path, size_t size, struct calibration *out, struct err *e)
@@ -249,7 +253,7 @@ int calibration_begin(const char *word, char *path, size_t size, struct calibrat
 	if (file_make_dirs(dirname(folder), e))
 		return -1;
 	if (load_ours(path, out, NULL))
-		*out = (struct calibration){ 0 };
+		memset(out, 0, sizeof *out); /* no compound literal: it would lie on the stack */
 	return calibration_here(out, e);
 }
 
@@ -313,7 +317,6 @@ static int use(const struct calibration *c, enum measured_transport transport, s
 int calibration_apply(const char *word, const char *transport, struct cluster *cluster, struct err *e)
 {
 	char path[1024];
-	struct calibration c;
 	struct err why = ERR_INIT;
 	bool found = !strcmp(word, "auto"), fits = false;
 	for (int i = 0; i < cluster->n_kinds; i++)
@@ -325,11 +328,14 @@ int calibration_apply(const char *word, const char *transport, struct cluster *c
 		calibration_default(path, sizeof path);
 	if (found && access(path, R_OK))
 		return 0;
-	if (load_ours(path, &c, &why)) {
-		if (!found)
-			return err_set(e, ERR_USAGE, "[launch] calibration: %s", why.text);
-		snprintf(cluster->figures, sizeof cluster->figures, "estimates, not measured: %.250s", why.text);
-		return 0;
-	}
-	return use(&c, strcmp(transport, "tcp") ? MEASURED_SHM : MEASURED_TCP, cluster, e);
+	struct calibration *c = malloc(sizeof *c);
+	int rc = c ? load_ours(path, c, &why) : err_set(&why, ERR_NOMEM, "%s: no memory to read it", path);
+	if (!rc)
+		rc = use(c, strcmp(transport, "tcp") ? MEASURED_SHM : MEASURED_TCP, cluster, e);
+	else if (!found)
+		err_set(e, ERR_USAGE, "[launch] calibration: %s", why.text);
+	else
+		rc = snprintf(cluster->figures, sizeof cluster->figures, "estimates, not measured: %.250s", why.text) < 0 ? -1 : 0;
+	free(c);
+	return rc;
 }
