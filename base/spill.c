@@ -1,5 +1,7 @@
 #include "base/spill.h"
 
+#include "base/process.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -28,6 +30,9 @@ static int take_room(int fd, const char *dir, const char *what, size_t bytes, st
 	do
 		errno = posix_fallocate(fd, 0, (off_t)bytes);
 	while (errno == EINTR);
+	if (errno == EFBIG)
+		return err_set(e, ERR_IO, "%s: a file of %zu bytes in %.500s is larger than allowed%s", what, bytes, dir,
+			       process_full(EFBIG));
 	if (errno)
 		return err_errno(e, ERR_IO, "%s: no room for a file of %zu bytes in %.500s; free some, or set TMPDIR to a folder "
 				 "on another disk", what, bytes, dir);

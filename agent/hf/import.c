@@ -133,11 +133,14 @@ static int write_job(const struct hf_report *r, const char *dir, struct err *e)
 int hf_import(const char *folder, const char *dir, int64_t seq, struct hf_report *report, struct err *e)
 {
 	struct arrival a = { 0 };
-	struct hf_report r = { 0 };
-	int rc = read_config(folder, seq, &r.job, e) || open_arrival(&a, folder, &r.job, e) || bring_all(&a, dir, &r, e) ||
-		 write_job(&r, dir, e) ? -1 : 0;
+	struct hf_report *r = calloc(1, sizeof *r); /* too large for a small stack */
+	if (!r)
+		return err_set(e, ERR_NOMEM, "%s: no memory to import it", folder);
+	int rc = read_config(folder, seq, &r->job, e) || open_arrival(&a, folder, &r->job, e) || bring_all(&a, dir, r, e) ||
+		 write_job(r, dir, e) ? -1 : 0;
 	close_arrival(&a);
 	if (!rc)
-		*report = r;
+		*report = *r;
+	free(r);
 	return rc;
 }

@@ -1,5 +1,6 @@
 #include "libcomm/shm/segment.h"
 
+#include "base/process.h"
 #include "libcomm/shm/futex.h"
 
 #include <errno.h>
@@ -77,6 +78,15 @@ static int open_offer(pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], s
 		       path, (int)pid);
 }
 
+/* Memory that a limit forbids is not there after a restart either. */
+static void cannot_map(size_t size, struct err *e)
+{
+	const char *remedy = process_full(errno);
+	char text[128];
+	enum err_code code = errno == EFBIG ? ERR_UNSUPPORTED : ERR_NOMEM;
+	err_set(e, code, "cannot map %zu MiB of shared memory: %s%s", size >> 20, strerror_r(errno, text, sizeof text), remedy);
+}
+
 int segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], int n, struct err *e)
 {
 	size_t at[6];
@@ -90,7 +100,7 @@ int segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char non
 	if (ftruncate(m, (off_t)new.size) == 0)
 		base = mmap(NULL, new.size, PROT_READ | PROT_WRITE, MAP_SHARED, m, 0);
 	if (base == MAP_FAILED) {
-		err_errno(e, ERR_NOMEM, "cannot map %zu MiB of shared memory", new.size >> 20);
+		cannot_map(new.size, e);
 		close(m);
 		return -1;
 	}

@@ -1,0 +1,52 @@
+/* A PMIx server that is killed while it starts: told apart from one that cannot start. */
+#include "launcher/pmix/register.h"
+#include "launcher/pmix/server.h"
+#include "tests/unit/tmpdir.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static bool killed;
+
+/* In the place of the real one, in the server's process. */
+int register_ranks(const char *nspace, int world, const char *dir, struct buf *out, struct err *e)
+{
+	(void)nspace;
+	(void)world;
+	(void)dir;
+	(void)out;
+	if (killed)
+		raise(SIGKILL);
+	return err_set(e, ERR_INTERNAL, "PMIx server: PMIx_server_init failed");
+}
+
+static void a_death_while_it_starts_is_a_peer_s(void **state)
+{
+	(void)state;
+	char dir[256];
+	struct server *server = NULL;
+	struct err e = ERR_INIT;
+	assert_non_null(tmpdir_make(dir, sizeof dir));
+	killed = true;
+	assert_int_equal(server_open("muster-test", 2, dir, STDERR_FILENO, &server, &e), -1);
+	assert_int_equal(e.code, ERR_PEER);
+	assert_non_null(strstr(e.text, "ended while it started"));
+	killed = false;
+	assert_int_equal(server_open("muster-test", 2, dir, STDERR_FILENO, &server, &e), -1);
+	assert_int_equal(e.code, ERR_INTERNAL);
+	assert_null(server);
+	assert_int_equal(rmdir(dir), 0); /* nothing is left */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(a_death_while_it_starts_is_a_peer_s) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
