@@ -63,8 +63,11 @@ int reader_file(struct reader *r, int64_t file, struct err *e)
 		return err_set(e, ERR_IO, "%s: the path is too long", r->path);
 	struct err why = ERR_INIT;
 	int fd = file_open(path, O_RDONLY, FILE_OWN, &why);
+	if (fd < 0 && why.code == ERR_NOTFOUND)
+		return err_set(e, ERR_CORRUPT, "%s: a shard of the checkpoint cannot be opened: it is not there; use an earlier checkpoint",
+			       path);
 	if (fd < 0)
-		return err_set(e, why.code == ERR_NOTFOUND ? ERR_CORRUPT : why.code, "a shard of the checkpoint: %s", why.text);
+		return err_set(e, why.code, "a shard of the checkpoint: %s", why.text);
 	if (fstat(fd, &st) || st.st_size != f->size) {
 		close(fd);
 		return err_set(e, ERR_CORRUPT, "%s: %lld bytes, the manifest says %" PRId64 ": the file was cut or replaced; use an "

@@ -1,5 +1,6 @@
 /* A child never runs the launcher's signal handlers. */
 #include "launcher/fork.h"
+#include "launcher/pmix/spawn.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -75,6 +76,20 @@ static void later_ones_have_their_default_action(void **state)
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE);
 }
 
+/* A loop that waits for the end of an agent would never see it otherwise, and turn for ever. */
+static void a_process_that_somebody_else_has_waited_for_has_ended(void **state)
+{
+	(void)state;
+	int status = -1;
+	pid_t pid = fork_deaf();
+	if (pid == 0)
+		_exit(0);
+	status_of(pid);
+	assert_int_equal(spawn_reap(pid, &status), 1);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 255);
+}
+
 static void the_parent_hears_as_before(void **state)
 {
 	(void)state;
@@ -92,6 +107,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_signal_to_the_young_child_is_forgotten),
 		cmocka_unit_test(later_ones_have_their_default_action),
+		cmocka_unit_test(a_process_that_somebody_else_has_waited_for_has_ended),
 		cmocka_unit_test(the_parent_hears_as_before),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
