@@ -12,7 +12,7 @@ SAN      ?=
 # like, and sanitizers make every frame larger.
 FRAME    := $(if $(SAN),,-Wframe-larger-than=16384)
 CPPFLAGS += -I. -D_GNU_SOURCE
-CFLAGS   += -std=c11 $(OPT) $(WARN) $(FRAME) $(SAN) -pthread
+CFLAGS   += -std=c11 $(OPT) $(WARN) $(SAN) -pthread
 LDFLAGS  += $(SAN) -pthread -Wl,--as-needed
 PREFIX   ?= /usr/local
 
@@ -56,7 +56,7 @@ syslibs = $(foreach f,$(sort $(foreach r,$(1),$(call floor,$(r)))),$(libs_$(f)))
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(CFLAGS_$(call flat,$(patsubst %/,%,$(dir $<)))) -MMD -MP -c $< -o $@
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(FRAME) $(CFLAGS_$(call flat,$(patsubst %/,%,$(dir $<)))) -MMD -MP -c $< -o $@
 
 $(BUILD)/obj/tests/%: FRAME :=
 

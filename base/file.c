@@ -98,11 +98,25 @@ static bool may_be(int fd, const struct stat *st, enum file_kind kind)
 
 static int cannot_open(const char *path, struct err *e)
 {
-	static const int denied[] = { EACCES, EPERM, EROFS };
-	enum err_code code = errno == ENOENT ? ERR_NOTFOUND : ERR_IO;
-	for (size_t i = 0; i < sizeof denied / sizeof *denied; i++)
-		code = errno == denied[i] ? ERR_DENIED : code;
-	return err_errno(e, code, "%s: cannot open", path);
+	static const struct {
+		int error;
+		enum err_code code;
+		const char *remedy;
+	} known[] = {
+		{ ENOENT, ERR_NOTFOUND, "" },
+		{ EACCES, ERR_DENIED, "; look at its permissions and at those of its folder (ls -ld)" },
+		{ EPERM, ERR_DENIED, "; look at its attributes (lsattr) and at those of its folder" },
+		{ EROFS, ERR_DENIED, "; choose a folder that can be written to" },
+	};
+	enum err_code code = ERR_IO;
+	const char *remedy = "";
+	char text[128];
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (errno == known[i].error) {
+			code = known[i].code;
+			remedy = known[i].remedy;
+		}
+	return err_set(e, code, "%s: cannot open: %s%s", path, strerror_r(errno, text, sizeof text), remedy);
 }
 
 int file_open(const char *path, int flags, enum file_kind kind, struct err *e)

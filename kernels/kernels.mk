@@ -39,18 +39,18 @@ CFLAGS_kernels-narrow := -fopenmp
 
 $(BUILD)/obj/kernels/plain64-%.o: kernels/plain/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -DPLAIN64 -MMD -MP -c $< -o $@
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(FRAME) -DPLAIN64 -MMD -MP -c $< -o $@
 
 define cpu_isa_rule
 $(BUILD)/obj/kernels/cpu-$(1)-%.o: kernels/cpu/%.c
 	@mkdir -p $$(@D)
-	$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(CPU_OP_FLAGS) $$(cpu_isa_$(1)) -DCPU_ISA=$(1) -MMD -MP -c $$< -o $$@
+	$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(FRAME) $$(CPU_OP_FLAGS) $$(cpu_isa_$(1)) -DCPU_ISA=$(1) -MMD -MP -c $$< -o $$@
 endef
 $(foreach i,$(cpu_isas),$(eval $(call cpu_isa_rule,$(i))))
 
 define narrow_isa_rule
 $(BUILD)/obj/kernels/narrow-$(1)-%.o: kernels/narrow/%.c
 	@mkdir -p $$(@D)
-	$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(CPU_OP_FLAGS) $$(cpu_isa_$(1)) -DNARROW_ISA=$(1) -MMD -MP -c $$< -o $$@
+	$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(FRAME) $$(CPU_OP_FLAGS) $$(cpu_isa_$(1)) -DNARROW_ISA=$(1) -MMD -MP -c $$< -o $$@
 endef
 $(foreach i,$(sort base $(cpu_isas)),$(eval $(call narrow_isa_rule,$(i))))

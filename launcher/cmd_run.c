@@ -28,6 +28,7 @@ static const char help_head[] =
 	"  The same command again goes on from the newest good checkpoint, in any layout; another [job] name begins anew.\n"
 	"\n"
 	"  Ctrl-C or SIGTERM: the agents finish the step, write a checkpoint and leave. Ctrl-C again: at once.\n"
+	"  Under nohup a hang-up is ignored; no other signal that the parent ignores or blocks stays so.\n"
 	"  Into a pipe or a file go plain lines; a reader that leaves does not end the run.\n"
 	"\n"
 	"OPTIONS\n"

@@ -37,7 +37,7 @@ NVCCFLAGS  := -std=c++17 -O3 -lineinfo $(CUDA_CODE) $(if $(CUDA_HOST_CXX),-ccbin
 
 $(BUILD)/obj/cuda/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(CUDA_CFLAGS) -MMD -MP -c $< -o $@
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(FRAME) $(CUDA_CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/obj/cuda/%.cu.o: %.cu
 	@mkdir -p $(@D)
