@@ -130,6 +130,7 @@ static void what_is_no_file_is_neither_waited_for_nor_replaced(void **state)
 	assert_non_null(strstr(e.text, "a folder"));
 	assert_int_equal(file_replace("", "text", 4, &e), -1);
 	assert_non_null(strstr(e.text, "name one"));
+	buf_fini(&b);
 }
 
 /* What a name of each kind leads to: 0 and opened, or the code. */
