@@ -32,8 +32,10 @@ struct control {
 	uint64_t told;               /* the count that the supervisor has heard of */
 
 	pthread_mutex_t lock;     /* link, leaving, reason, on_abort, on_dump */
+	pthread_cond_t news;      /* of leaving, given_up, recorded */
 	struct link *link;
-	bool leaving;
+	bool leaving, given_up;
+	int64_t recorded; /* the series is in the run folder up to this step */
 	char reason[sizeof(((struct err *)0)->text)];
 	void (*on_abort)(const char *reason, void *arg);
 	void *on_abort_arg;
@@ -88,6 +90,7 @@ static void leave(struct control *c, const char *reason)
 		snprintf(c->reason, sizeof c->reason, "%s", reason);
 		if (c->on_abort)
 			c->on_abort(c->reason, c->on_abort_arg);
+		pthread_cond_broadcast(&c->news);
 	}
 	pthread_mutex_unlock(&c->lock);
 }
@@ -129,6 +132,18 @@ static int on_stop(struct control *c, const struct msg *m, struct err *e)
 	return 0;
 }
 
+static int on_recorded(struct control *c, const struct msg *m, struct err *e)
+{
+	(void)e;
+	int64_t step = json_integer_value(json_object_get(m->body, "step"));
+	pthread_mutex_lock(&c->lock);
+	if (step > c->recorded)
+		c->recorded = step;
+	pthread_cond_broadcast(&c->news);
+	pthread_mutex_unlock(&c->lock);
+	return 0;
+}
+
 static int on_abort_message(struct control *c, const struct msg *m, struct err *e)
 {
 	(void)c;
@@ -141,6 +156,7 @@ static int (*const handlers[MSG_COUNT])(struct control *c, const struct msg *m, 
 	[MSG_STOP] = on_stop,
 	[MSG_ABORT] = on_abort_message,
 	[MSG_DUMP] = on_dump_message,
+	[MSG_RECORDED] = on_recorded,
 };
 
 /* Moves bytes and acts on what came; an error means that the agent must leave. */
@@ -285,8 +301,19 @@ static void control_free(struct control *c)
 		close(c->signal_fd);
 	link_close(c->link);
 	json_decref(c->welcome);
+	pthread_cond_destroy(&c->news);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
+}
+
+/* Its waits end at a time of the monotonic clock. */
+static void news_init(struct control *c)
+{
+	pthread_condattr_t monotonic;
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&c->news, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 }
 
 int control_open(const struct control_options *opt, struct control **out, json_t **welcome, struct err *e)
@@ -296,6 +323,7 @@ int control_open(const struct control_options *opt, struct control **out, json_t
 		return err_set(e, ERR_NOMEM, "control channel: no memory");
 	c->wake_fd = c->signal_fd = -1;
 	pthread_mutex_init(&c->lock, NULL);
+	news_init(c);
 	atomic_store(&c->phase, "start");
 	if (open_descriptors(c, e) || link_open(opt, &c->link, e) || link_await_welcome(c->link, &c->welcome, e))
 		goto fail;
@@ -364,6 +392,32 @@ void control_progress(struct control *c, int64_t step, const char *phase)
 void control_moved(struct control *c)
 {
 	atomic_fetch_add_explicit(&c->count, 1, memory_order_relaxed);
+}
+
+int control_await_recorded(struct control *c, int64_t step, double seconds, struct err *e)
+{
+	double end = clock_s() + seconds;
+	struct timespec until = { .tv_sec = (time_t)end, .tv_nsec = (long)(1e9 * (end - floor(end))) };
+	int rc = 0;
+	pthread_mutex_lock(&c->lock);
+	while (c->recorded < step && !c->leaving && !c->given_up && rc == 0)
+		rc = pthread_cond_timedwait(&c->news, &c->lock, &until);
+	bool recorded = c->recorded >= step, over = c->leaving || c->given_up;
+	pthread_mutex_unlock(&c->lock);
+	if (recorded)
+		return 0;
+	return over ? err_set(e, ERR_ABORTED, "this rank leaves")
+		    : err_set(e, ERR_PROTO, "muster has not recorded the metrics up to step %lld within %g s; without them no checkpoint of the "
+			      "step is committed: see that the host muster runs on is up, and not out of memory or stopped",
+			      (long long)step, seconds);
+}
+
+void control_give_up(struct control *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->given_up = true;
+	pthread_cond_broadcast(&c->news);
+	pthread_mutex_unlock(&c->lock);
 }
 
 bool control_stopping(struct control *c, bool *checkpoint)

@@ -59,6 +59,11 @@ void control_send(struct control *c, enum msg_type type, json_t *body);
 void control_progress(struct control *c, int64_t step, const char *phase);
 /* It is still there, and has moved: work that takes long inside one phase calls this, on any thread. */
 void control_moved(struct control *c);
+/* Waits until the supervisor has all metrics and evaluations up to this step in the run folder, which another rank may have
+ * sent: ERR_PROTO after `seconds`, ERR_ABORTED when the agent must leave or control_give_up was called. Any thread. */
+int control_await_recorded(struct control *c, int64_t step, double seconds, struct err *e);
+/* This rank has failed: whoever waits above, now or later, waits no more. */
+void control_give_up(struct control *c);
 /* A stop was asked for; *checkpoint says whether to write one first. */
 bool control_stopping(struct control *c, bool *checkpoint);
 

@@ -257,6 +257,8 @@ int train_run(const struct train_env *env, struct err *e)
 			     json_pack("{s:I, s:I, s:o}", "step", (json_int_t)t.at.step, "peak_bytes",
 				       (json_int_t)peak_bytes(&t), "phases", phases_json(&t.spent)));
 	}
+	if (rc)
+		control_give_up(env->control);
 	trainer_close(&t);
 	return rc;
 }

@@ -5,8 +5,11 @@
 #include "base/log.h"
 #include "plan/batch.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+enum { GATE_MOST_S = 60 };
 
 static void on_phase(const char *what, void *arg)
 {
@@ -85,6 +88,7 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 	struct ckpt_options opt = {
 		.dir = t->ckpt_dir, .owner = t->job->checkpoint.dir[0] ? t->env->run_dir : NULL, .keep = t->job->checkpoint.keep, .generation = t->env->generation,
 		.model = t->model, .layout = t->layout, .expect = t->whole, .n_expect = t->n_whole, .watch = &t->watch,
+		.gate = &t->gate,
 	};
 	return ckpt_writer_open(t->env->world, &opt, &t->writer, e);
 }
@@ -130,6 +134,14 @@ static int start_state(struct trainer *t, struct err *e)
 	return 0;
 }
 
+/* A checkpoint is committed when the run folder holds the series up to it: a run that goes on from it lacks no step. Half of
+ * the time that the other ranks wait for this one. */
+static int await_series(void *arg, int64_t step, struct err *e)
+{
+	const struct trainer *t = arg;
+	return control_await_recorded(t->env->control, step, fmin(t->job->network.timeout / 2, GATE_MOST_S), e);
+}
+
 int trainer_open(struct trainer *t, struct err *e)
 {
 	const struct train_env *env = t->env;
@@ -137,6 +149,7 @@ int trainer_open(struct trainer *t, struct err *e)
 	model_shape(t->job, &t->shape);
 	scaler_init(&t->scaler, t->job);
 	t->watch = (struct ckpt_watch){ on_piece, t };
+	t->gate = (struct ckpt_gate){ await_series, t };
 	t->reports = env->at.pp == env->layout.pp - 1 && env->at.tp == 0 && env->at.cp == 0 && env->at.dp == 0;
 	control_progress(env->control, 0, "open data");
 	if (open_data(t, e))

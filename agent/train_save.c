@@ -30,6 +30,8 @@ int trainer_save(struct trainer *t, struct err *e)
 	control_progress(t->env->control, t->at.step, "checkpoint");
 	if (samples_durable(t->samples, e))
 		return -1;
+	if (t->reports)
+		control_send(t->env->control, MSG_SERIES, json_pack("{s:I}", "step", (json_int_t)t->at.step));
 	int rc = start_save(t, e);
 	if (rc && !world_is_lost(e->code)) {
 		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN, "%s; training goes on", e->text);

@@ -23,6 +23,7 @@ struct trainer {
 	struct ckpt_writer *writer;
 	struct state_view view;
 	struct ckpt_watch watch;
+	struct ckpt_gate gate;
 	json_t *model, *layout; /* for the checkpoints, as is `whole` */
 	struct ckpt_tensor *whole;
 	int n_whole;

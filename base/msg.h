@@ -40,6 +40,8 @@ enum { MSG_MAX = 1 << 20, MSG_VERSION = 2 };
  *   progress  {step, phase, count}                           every rank, every heartbeat and soon after it moved: where the trainer is; count grows with each thing it does
  *   log       {level, text}                                  warnings and errors
  *   ckpt      {step, path, bytes, seconds, stall_s}          committed (world rank 0)
+ *   series    {step}                                         same rank as metrics: all of them and all evaluations up to this step have been sent, and a
+ *                                                          checkpoint of the step is about to be written
  *   signal    {number}                                       the agent got SIGTERM, SIGINT, SIGUSR1
  *   failed    {code, text}                                   the agent cannot go on; it exits after this
  *   finished  {step, peak_bytes, phases}                     the agent has done what was asked; it exits after this
@@ -50,6 +52,8 @@ enum { MSG_MAX = 1 << 20, MSG_VERSION = 2 };
  *              crew: ranks of its node, cpus: those next to it, "" where that is not told, numa: its domain, -1 likewise}
  *             group_secret: 64 hex digits that the generation's ranks alone know: the key of what they publish through PMIx
  *             resume: "none", the folder of a checkpoint, or "auto": the agent looks for the newest valid one itself (world rank 0, which tells the others)
+ *   recorded  {step}                                         to world rank 0: the run folder holds the series up to this step, so that the checkpoint may be
+ *                                                          committed. No run goes on behind a step that its series lacks, whatever the control channel lost
  *   stop      {reason, checkpoint: true|false}               stop at the next step boundary, all ranks at the same one
  *   abort     {reason}                                       leave at once
  *   dump      {}                                             write the flight recorder (libcomm/flight/recorder.h) into RUN/trace/gen-<generation>
@@ -69,7 +73,9 @@ enum { MSG_MAX = 1 << 20, MSG_VERSION = 2 };
 	X(MSG_STOP, "stop")         \
 	X(MSG_ABORT, "abort")       \
 	X(MSG_DUMP, "dump")         \
-	X(MSG_DUMPED, "dumped")
+	X(MSG_DUMPED, "dumped")     \
+	X(MSG_SERIES, "series")     \
+	X(MSG_RECORDED, "recorded")
 
 enum msg_type {
 	MSG_NONE,

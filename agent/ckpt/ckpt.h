@@ -89,6 +89,13 @@ struct ckpt_watch {
 	void *arg;
 };
 
+/* Asked by rank 0 once a checkpoint is complete and proven, before it gets its name; on the writer's thread. A failure fails
+ * the checkpoint on all ranks. */
+struct ckpt_gate {
+	int (*pass)(void *arg, int64_t step, struct err *e);
+	void *arg;
+};
+
 struct ckpt_writer; /* one an agent; its functions are called from one thread */
 struct ckpt_io;
 
@@ -104,6 +111,7 @@ struct ckpt_options {
 	const struct ckpt_tensor *expect;
 	int n_expect;
 	const struct ckpt_watch *watch; /* NULL: nobody; borrowed */
+	const struct ckpt_gate *gate;   /* NULL: none; borrowed */
 	const struct ckpt_io *io; /* NULL: the system's own calls; the tests give theirs (io.h) */
 };
 

@@ -195,6 +195,20 @@ static bool on_ckpt(struct supervisor *s, struct link *l, const json_t *body)
 	return true;
 }
 
+/* The lines before it came over the same connection in order, so they are in the run folder. */
+static bool on_series(struct supervisor *s, struct link *l, const json_t *body)
+{
+	int64_t step;
+	if (!get_step(body, &step))
+		return false;
+	s->ranks[link_rank(l)].moved = sup_now(s);
+	json_t *answer = json_pack("{s:I}", "step", (json_int_t)step);
+	if (s->ranks[0].link) /* else it is lost, and so is its checkpoint */
+		link_send(s->ranks[0].link, MSG_RECORDED, answer, NULL);
+	json_decref(answer);
+	return true;
+}
+
 static bool on_signal(struct supervisor *s, struct link *l, const json_t *body)
 {
 	int64_t number;
@@ -260,6 +274,7 @@ static const struct {
 	[MSG_PROGRESS] = { on_progress, false },
 	[MSG_LOG] = { on_log, false },
 	[MSG_CKPT] = { on_ckpt, false },
+	[MSG_SERIES] = { on_series, false },
 	[MSG_SIGNAL] = { on_signal, false },
 	[MSG_FAILED] = { on_failed, false },
 	[MSG_FINISHED] = { on_finished, false },

@@ -41,7 +41,8 @@ struct supervisor {
 	atomic_bool stop_now; /* tells it at the next word from it, once */
 	/* heard */
 	double *loss;       /* by step */
-	int64_t ready, last, finished, ckpt, evals;
+	bool records_nothing; /* the metrics do not reach the run folder */
+	int64_t ready, last, finished, ckpt, evals, series;
 	double eval_loss;
 };
 
@@ -78,6 +79,13 @@ static void hear(struct supervisor *v, struct channel *c, const struct msg *m)
 		break;
 	case MSG_CKPT:
 		v->ckpt = step;
+		break;
+	case MSG_SERIES:
+		v->series = step;
+		if (v->records_nothing)
+			break;
+		answer = json_pack("{s:I}", "step", (json_int_t)step);
+		channel_send(c, MSG_RECORDED, answer, NULL);
 		break;
 	case MSG_FINISHED:
 		v->finished = step;
@@ -189,6 +197,21 @@ static int run(const char *name, const char *changes, const char *resume, struct
 	pthread_join(v->thread, NULL);
 	close(v->listener);
 	return rc;
+}
+
+/* Whoever goes on from a checkpoint must find the metrics of all steps before it, though the control channel may have lost some. */
+static void no_checkpoint_is_committed_before_its_metrics_are_recorded(void **state)
+{
+	(void)state;
+	struct supervisor v = { .records_nothing = true };
+	struct err e = ERR_INIT;
+	assert_int_equal(run("unrecorded", "checkpoint.every=4 network.timeout=0.2", "auto", &v, &e), -1);
+	assert_int_equal(v.series, 6); /* the failure of the first one was told, and training went on */
+	assert_int_equal(v.ckpt, -1);
+	assert_non_null(strstr(e.text, "has not recorded the metrics up to step"));
+	assert_int_not_equal(access(folder("unrecorded/ckpt/step-00000004"), F_OK), 0);
+	assert_int_not_equal(access(folder("unrecorded/ckpt/step-00000006"), F_OK), 0);
+	supervisor_fini(&v);
 }
 
 static void a_run_goes_to_its_last_step_and_saves_it(void **state)
@@ -398,6 +421,7 @@ static void make_text(void)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(no_checkpoint_is_committed_before_its_metrics_are_recorded),
 		cmocka_unit_test(a_run_goes_to_its_last_step_and_saves_it),
 		cmocka_unit_test(a_run_that_goes_on_gives_the_same_bits),
 		cmocka_unit_test(a_finished_run_has_nothing_to_do),

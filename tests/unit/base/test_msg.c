@@ -89,7 +89,7 @@ static void malformed_bodies_are_refused(void **state)
 		BAD(HEAD "{\"a\":\"\\u0000\"}"), BAD(HEAD "{\"a\":\"\0\"}"), /* NUL */
 		BAD(HEAD "{\"a\":\"\xff\"}"),     /* not UTF-8 */
 		BAD(HEAD "{\"a\":1e999}"),
-		BAD("\0\0\0\0\1\0\0\0{}"), BAD("\x10\0\0\0\1\0\0\0{}"), BAD("\xff\xff\0\0\1\0\0\0{}"), /* types */
+		BAD("\0\0\0\0\1\0\0\0{}"), BAD("\x7f\0\0\0\1\0\0\0{}"), BAD("\xff\xff\0\0\1\0\0\0{}"), /* types */
 		BAD("\x01\0\1\0\1\0\0\0{}"),      /* reserved bytes */
 #undef BAD
 	};

@@ -31,6 +31,7 @@ struct peer {
 	int fd;
 	struct channel *channel;
 	bool closed, welcomed, stopped, aborted, checkpoint, asked, mute; /* mute: does not answer when asked for its dump */
+	int64_t recorded; /* the last step that it was told of */
 	char resume[256];
 	int threads, at[4]; /* tp, cp, dp, pp that it was told */
 	int device, numa;
@@ -161,6 +162,8 @@ static void peer_read(struct peer *p)
 		p->asked |= m.type == MSG_DUMP;
 		if (m.type == MSG_DUMP && !p->mute)
 			channel_send(p->channel, MSG_DUMPED, NULL, NULL);
+		if (m.type == MSG_RECORDED)
+			p->recorded = json_integer_value(json_object_get(m.body, "step"));
 		if (m.type == MSG_WELCOME)
 			take_welcome(p, m.body);
 		if (m.type == MSG_STOP)

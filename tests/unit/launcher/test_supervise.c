@@ -77,6 +77,19 @@ static void a_lost_rank_ends_the_generation_and_the_next_one_resumes(void **stat
 	assert_int_equal(done(), STATUS_DONE);
 }
 
+static void rank_0_hears_when_the_series_is_recorded(void **state)
+{
+	(void)state;
+	start_training();
+	say_step(&h.peers[1], MSG_METRICS, 1);
+	assert_int_equal(h.peers[0].recorded, 0);
+	say_step(&h.peers[1], MSG_SERIES, 1);
+	assert_int_equal(h.peers[0].recorded, 1);
+	assert_int_equal(h.peers[1].recorded, 0);
+	say(&h.peers[1], MSG_SERIES, json_pack("{s:s}", "step", "many")); /* malformed: the rank is lost */
+	assert_int_equal(told("rank-lost", "protocol"), 1);
+}
+
 static void without_a_checkpoint_the_job_s_own_word_stands(void **state)
 {
 	(void)state;
@@ -593,6 +606,7 @@ int main(void)
 		T(a_run_goes_from_hello_to_done),
 		T(who_is_not_to_be_bound_is_told_no_cores),
 		T(a_lost_rank_ends_the_generation_and_the_next_one_resumes),
+		T(rank_0_hears_when_the_series_is_recorded),
 		T(without_a_checkpoint_the_job_s_own_word_stands),
 		T(restarts_that_lead_nowhere_end),
 		T(the_wait_between_restarts_can_be_stopped),
