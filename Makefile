@@ -136,8 +136,14 @@ $(CUDA_DOUBLE): tests/doubles/cuda.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -o $@ $<
 
+# What leads a run's connections through tests/tools/fault_proxy.
+PROXY_DOUBLE := $(BUILD)/tests/doubles/through_proxy.so
+$(PROXY_DOUBLE): tests/doubles/through_proxy.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -o $@ $<
+
 # Small programs that the bats files use.
-TOOL_BIN := $(NVML_DOUBLE) $(CUDA_DOUBLE) $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
+TOOL_BIN := $(NVML_DOUBLE) $(CUDA_DOUBLE) $(PROXY_DOUBLE) $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o
 	@mkdir -p $(@D)
 	$(link) -lpmix -ljansson -lm
@@ -208,6 +214,16 @@ SWEEP ?= 1000000
 check-comm: setup-check
 	@$(MAKE) --no-print-directory $(BUILD)/tests/conform/test_comm
 	@MUSTER_COMM_SWEEP=$(SWEEP) tests/run $(BUILD)/tests/conform/test_comm
+
+# Runs whose connections a proxy disturbs, each compared by bits with an undisturbed one: PROXY_RUNS of them on the control
+# channel, and as many on the data with each [network] integrity that sees it.
+.PHONY: check-proxy
+PROXY_RUNS ?= 500
+check-proxy: setup-check
+	@$(MAKE) --no-print-directory $(EVERY_CORE) all $(TOOL_BIN)
+	tests/fault/proxy_runs $(PROXY_RUNS) control
+	tests/fault/proxy_runs $(PROXY_RUNS) data network.integrity=checksum
+	tests/fault/proxy_runs $(PROXY_RUNS) data network.integrity=seal
 
 # Each reader of foreign bytes under libFuzzer for FUZZ_SECONDS.
 FUZZ_SECONDS ?= 60
@@ -294,6 +310,7 @@ help:
 	@echo 'make check      install what is missing, build, run every test (a real Slurm cluster on loopback among them)'
 	@echo 'make check-san  the unit tests under AddressSanitizer, UBSan and ThreadSanitizer'
 	@echo 'make check-comm every cell of the collectives conformance: hours; SWEEP=20 deals twenty times what make check does'
+	@echo 'make check-proxy  runs behind a proxy that drops, doubles, delays and changes bytes: PROXY_RUNS=500 of each kind'
 	@echo 'make check-gpu  check and measure the GPU of this machine and write a report; needs CUDA, gcc and python3 alone'
 	@echo 'make fuzz       every reader of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each'
 	@echo 'make bench      speed, as shares of what this machine can do'

@@ -8,6 +8,8 @@
  *     losses final A/metrics.jsonl     the last step and its loss, with every digit
  *     losses repeats A/metrics.jsonl   exit 1 when a step that was done twice (before and after a restart)
  *                                      did not give the same bits; prints how many were
+ *     losses list A/metrics.jsonl A/events.jsonl    every step's loss, gradient norm and learning rate, then every
+ *                                      evaluation's loss, a line each, with all their bits; the later line of a step counts
  */
 #include <jansson.h>
 #include <math.h>
@@ -84,9 +86,54 @@ static int compare(const struct series *a, const struct series *b, double tolera
 	return steps == 0 || !(worst_loss <= tolerance) || !(worst_norm <= (tolerance > 0 ? 10 * tolerance : 0));
 }
 
+enum { LIST_MOST = 10000 };
+
+/* The later line of a step, of those that hold each of the keys: "word step value …". */
+static int list(const char *path, const char *word, const char *const keys[], int n_keys)
+{
+	static char text[LIST_MOST][160];
+	FILE *f = fopen(path, "r");
+	char *line = NULL;
+	size_t cap = 0;
+	if (!f) {
+		perror(path);
+		return -1;
+	}
+	memset(text, 0, sizeof text);
+	while (getline(&line, &cap, f) > 0) {
+		json_t *o = json_loads(line, 0, NULL), *event = json_object_get(o, "event");
+		json_int_t step = json_integer_value(json_object_get(o, "step"));
+		int have = 0;
+		char row[sizeof text[0]];
+		int at = snprintf(row, sizeof row, "%s %lld", word, (long long)step);
+		for (int k = 0; k < n_keys; k++) {
+			have += json_is_number(json_object_get(o, keys[k]));
+			at += snprintf(row + at, sizeof row - (size_t)at, " %a", json_number_value(json_object_get(o, keys[k])));
+		}
+		bool due = event ? !strcmp(json_string_value(event), word) : !strcmp(word, "step");
+		if (due && have == n_keys && step >= 0 && step < LIST_MOST)
+			memcpy(text[step], row, sizeof row);
+		json_decref(o);
+	}
+	free(line);
+	fclose(f);
+	for (int i = 0; i < LIST_MOST; i++)
+		if (text[i][0])
+			puts(text[i]);
+	return 0;
+}
+
+static int list_run(const char *metrics, const char *events)
+{
+	static const char *const of_step[] = { "loss", "grad_norm", "lr" };
+	return list(metrics, "step", of_step, 3) || list(events, "eval", of_step, 1) ? 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
 	static struct series a, b;
+	if (argc == 4 && !strcmp(argv[1], "list"))
+		return list_run(argv[2], argv[3]);
 	if (argc < 3 || read_series(argv[2], &a))
 		return 2;
 	if (!strcmp(argv[1], "final")) {
