@@ -226,6 +226,7 @@ static int wire_up(struct agent *a, struct err *e)
 		.address_hint = control_local_address(a->control),
 		.timeout_s = a->job.network.timeout, .backend = a->job.network.backend,
 		.sockets = (int)a->job.network.sockets, .dump_dir = dumps,
+		.integrity = (enum comm_integrity)comm_integrity_named(a->job.network.integrity),
 	};
 	if (comm_open(boot_bootstrap(a->boot), &opt, &a->world, e))
 		return err_prefix(e, "wiring up");

@@ -2,6 +2,23 @@
 #include "libcomm/async.h"
 #include "libcomm/device/ondevice.h"
 
+#include <string.h>
+
+static const char *const integrities[COMM_INTEGRITY_COUNT] = { "none", "checksum", "seal" };
+
+const char *comm_integrity_word(enum comm_integrity integrity)
+{
+	return integrities[integrity];
+}
+
+int comm_integrity_named(const char *word)
+{
+	for (int i = 0; i < COMM_INTEGRITY_COUNT; i++)
+		if (!strcmp(word, integrities[i]))
+			return i;
+	return -1;
+}
+
 /* Runs an operation now. */
 static int run(struct comm *c, struct op op, struct err *e)
 {

@@ -57,6 +57,12 @@ struct comm_bootstrap {
 	void *arg;
 };
 
+enum comm_integrity { COMM_INTEGRITY_NONE, COMM_INTEGRITY_CHECKSUM, COMM_INTEGRITY_SEAL, COMM_INTEGRITY_COUNT };
+
+/* "none", "checksum", "seal"; -1: no such word. */
+const char *comm_integrity_word(enum comm_integrity integrity);
+int comm_integrity_named(const char *word);
+
 struct comm_options {
 	const char *host;      /* this rank's host; ranks with equal names use shared memory; NULL or "" = "localhost" */
 	/* Network interface for TCP: its first IPv4 address, else its first IPv6 one; NULL or "" = the address of
@@ -75,6 +81,9 @@ struct comm_options {
 	/* TCP connections a pair of ranks and group, 1 to COMM_SOCKETS_MOST, on every rank the same; 0 = the default, 1: between
 	 * two hosts of one machine, where the processor is what limits, 1, 2 and 4 are as fast. */
 	int sockets;
+	/* What TCP connections carry besides TCP's own 16-bit checksum, on every rank the same: tcp/records.h says what each finds.
+	 * A broken record fails the operation. Shared memory is never checked. */
+	enum comm_integrity integrity;
 	const char *dump_dir;  /* where the flight recorder goes when an operation fails, NULL = nowhere */
 };
 

@@ -34,6 +34,7 @@ static struct world *world_new(const struct comm_bootstrap *boot, const struct c
 	w->timeout_s = opt->timeout_s < LONGEST_S ? opt->timeout_s : 0;
 	w->algorithm = algorithm;
 	w->force_tcp = opt->backend && !strcmp(opt->backend, "tcp");
+	w->integrity = opt->integrity;
 	w->sockets = opt->sockets ? opt->sockets : SOCKETS;
 	/* Half the time-out, so that it is known before operations give up; the kernel counts in seconds. */
 	w->silence_s = w->timeout_s <= 0 || w->timeout_s / 2 > SILENCE_S ? SILENCE_S : w->timeout_s / 2;
@@ -57,7 +58,7 @@ static void describe_self(struct world *w, const struct comm_options *opt, struc
 {
 	char address[NET_ADDR_MAX];
 	*me = (struct peer){ .pid = getpid(), .pidfd = -1, .address = "-", .sockets = w->sockets,
-			     .algorithm = w->algorithm, .force_tcp = w->force_tcp };
+			     .algorithm = w->algorithm, .force_tcp = w->force_tcp, .integrity = (int)w->integrity };
 	me->host = (char *)(uintptr_t)(opt->host && *opt->host ? opt->host : "localhost");
 	randombytes_buf(me->secret, sizeof me->secret);
 	if (opt->backend && !strcmp(opt->backend, "shm"))
@@ -164,6 +165,8 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 	if (opt->sockets < 0 || opt->sockets > COMM_SOCKETS_MOST)
 		return err_set(e, ERR_USAGE, "%d sockets a pair of ranks; 1 to %d are allowed, 0 is the default", opt->sockets,
 			       COMM_SOCKETS_MOST);
+	if ((unsigned)opt->integrity >= COMM_INTEGRITY_COUNT)
+		return err_set(e, ERR_USAGE, "integrity %d is none of none, checksum, seal", (int)opt->integrity);
 	int algorithm;
 	if (algorithm_named(opt->algorithm, &algorithm, e) < 0)
 		return -1;

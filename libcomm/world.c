@@ -18,14 +18,14 @@ enum { HEX_NONCE = 2 * SEG_NONCE + 1, HEX_SECRET = 2 * SECRET_BYTES + 1 };
 
 /* --- Meeting ------------------------------------------------------------------ */
 
-/* pid memfd bell nonce secret address sockets algorithm force_tcp host; the host comes last, as it may hold anything. */
+/* pid memfd bell nonce secret address sockets algorithm force_tcp integrity host; the host comes last, as it may hold anything. */
 static int put_self(const struct comm_bootstrap *boot, const struct peer *mine, const struct card *card, struct err *e)
 {
 	char nonce[HEX_NONCE], secret[HEX_SECRET], text[HEX_NONCE + HEX_SECRET + NET_ADDR_MAX + 400];
 	sodium_bin2hex(nonce, sizeof nonce, card->nonce, SEG_NONCE);
 	sodium_bin2hex(secret, sizeof secret, mine->secret, SECRET_BYTES);
-	snprintf(text, sizeof text, "%d %d %d %s %s %s %d %d %d %.256s", (int)mine->pid, (int)card->memfd,
-		 (int)card->bell, nonce, secret, mine->address, mine->sockets, mine->algorithm, mine->force_tcp, mine->host);
+	snprintf(text, sizeof text, "%d %d %d %s %s %s %d %d %d %d %.256s", (int)mine->pid, (int)card->memfd,
+		 (int)card->bell, nonce, secret, mine->address, mine->sockets, mine->algorithm, mine->force_tcp, mine->integrity, mine->host);
 	int rc = boot->put(boot->arg, key, text, e);
 	sodium_memzero(secret, sizeof secret);
 	sodium_memzero(text, sizeof text);
@@ -38,8 +38,8 @@ static int parse_peer(const char *text, struct peer *p, struct card *card)
 	int pid, memfd, bell, host = 0;
 	size_t a, b;
 	_Static_assert(HEX_NONCE == 65 && HEX_SECRET == 65 && NET_ADDR_MAX == 80, "widths below");
-	if (sscanf(text, "%d %d %d %64s %64s %79s %d %d %d %n", &pid, &memfd, &bell, nonce, secret, p->address,
-		   &p->sockets, &p->algorithm, &p->force_tcp, &host) != 9 ||
+	if (sscanf(text, "%d %d %d %64s %64s %79s %d %d %d %d %n", &pid, &memfd, &bell, nonce, secret, p->address,
+		   &p->sockets, &p->algorithm, &p->force_tcp, &p->integrity, &host) != 10 ||
 	    !host || pid <= 0 ||
 	    sodium_hex2bin(card->nonce, SEG_NONCE, nonce, strlen(nonce), NULL, &a, NULL) < 0 || a != SEG_NONCE ||
 	    sodium_hex2bin(p->secret, SECRET_BYTES, secret, strlen(secret), NULL, &b, NULL) < 0 || b != SECRET_BYTES)
@@ -91,7 +91,8 @@ static int number_hosts(struct world *w, struct err *e)
 static int check_same(const struct world *w, int rank, struct err *e)
 {
 	const struct peer *p = &w->peers[rank];
-	const char *other = p->sockets != w->sockets ? "sockets" : p->force_tcp != w->force_tcp ? "backend" : NULL;
+	const char *other = p->sockets != w->sockets ? "sockets" : p->force_tcp != w->force_tcp ? "backend" :
+			    p->integrity != (int)w->integrity ? "integrity" : NULL;
 	if (other)
 		return err_set(e, ERR_USAGE, "rank %d on host %s has other [network] %s than this one; it must be the same on "
 			       "all ranks", rank, p->host, other);

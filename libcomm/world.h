@@ -23,7 +23,7 @@ struct peer {
 	char *host;
 	char address[NET_ADDR_MAX]; /* "-": it does not listen */
 	unsigned char secret[SECRET_BYTES]; /* who connects to it proves to know this */
-	int sockets, algorithm, force_tcp; /* as this rank's in struct world, which must be equal */
+	int sockets, algorithm, force_tcp, integrity; /* as this rank's in struct world, which must be equal */
 	int host_id;                /* equal: the same host */
 	pid_t pid;
 	int pidfd;                  /* of a rank on this host; else -1 */
@@ -44,6 +44,7 @@ struct world {
 	int spins;              /* looks at a word before sleeping */
 	int listener;           /* -1: none */
 	int sockets;            /* connections of a link */
+	enum comm_integrity integrity; /* of TCP connections */
 	double silence_s;       /* after which a rank that does not answer at all is lost */
 	struct acceptor *acceptor; /* NULL: all ranks share this host */
 

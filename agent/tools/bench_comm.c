@@ -55,6 +55,7 @@ static const char page[] =
 	"  --backend B        auto, shm, tcp (default auto)\n"
 	"  --algorithm NAME   this one wherever it fits\n"
 	"  --sockets N        TCP connections a pair of ranks, 1 to 16\n"
+	"  --integrity MODE   none, checksum or seal: what TCP connections carry, as [network] integrity says (default none)\n"
 	"  --interface NAME   network interface for TCP (default: the way to the node that started the step)\n"
 	"  --timeout S        longest wait inside one operation (default 60)\n"
 	"  --place P          out (two buffers), in (one), both (default both)\n"
@@ -195,7 +196,7 @@ static int read_place(const char *text, struct bench_comm *l, struct err *e)
 }
 
 enum { O_OPS = 256, O_RANKS, O_HOSTS, O_MIN, O_MAX, O_FACTOR, O_TYPE, O_REDOP, O_ROOT, O_SECONDS, O_ITERS, O_WARMUP, O_BACKEND,
-       O_ALGORITHM, O_SOCKETS, O_INTERFACE, O_TIMEOUT, O_PLACE, O_SHARED, O_ASYNC, O_CALIBRATE, O_JSON };
+       O_ALGORITHM, O_SOCKETS, O_INTEGRITY, O_INTERFACE, O_TIMEOUT, O_PLACE, O_SHARED, O_ASYNC, O_CALIBRATE, O_JSON };
 
 static const struct option options[] = {
 	{ "ops", required_argument, NULL, O_OPS }, { "ranks", required_argument, NULL, O_RANKS },
@@ -206,6 +207,7 @@ static const struct option options[] = {
 	{ "iters", required_argument, NULL, O_ITERS }, { "warmup", required_argument, NULL, O_WARMUP },
 	{ "backend", required_argument, NULL, O_BACKEND }, { "algorithm", required_argument, NULL, O_ALGORITHM },
 	{ "sockets", required_argument, NULL, O_SOCKETS }, { "interface", required_argument, NULL, O_INTERFACE },
+	{ "integrity", required_argument, NULL, O_INTEGRITY },
 	{ "timeout", required_argument, NULL, O_TIMEOUT }, { "place", required_argument, NULL, O_PLACE }, { "shared", no_argument, NULL, O_SHARED },
 	{ "async", no_argument, NULL, O_ASYNC }, { "calibrate", optional_argument, NULL, O_CALIBRATE },
 	{ "json", no_argument, NULL, O_JSON },
@@ -232,6 +234,10 @@ static int read_option(struct bench *b, int c, const char *text, struct err *e)
 	case O_BACKEND: b->crew.comm.backend = text; break;
 	case O_ALGORITHM: b->crew.comm.algorithm = text; break;
 	case O_SOCKETS: return read_int("--sockets", text, 1, COMM_SOCKETS_MOST, &b->crew.comm.sockets, e);
+	case O_INTEGRITY:
+		rc = read_word("--integrity", text, comm_integrity_named, &i, e);
+		b->crew.comm.integrity = (enum comm_integrity)i;
+		return rc;
 	case O_INTERFACE: b->crew.comm.interface = text; break;
 	case O_TIMEOUT: return read_real("--timeout", text, 0.001, 1e6, &b->crew.comm.timeout_s, e);
 	case O_PLACE: return read_place(text, l, e);

@@ -4,6 +4,7 @@
 #include "base/owner.h"
 #include "libcomm/group.h"
 #include "libcomm/tcp/handshake.h"
+#include "libcomm/tcp/records.h"
 #include "libcomm/tcp/side.h"
 
 #include <signal.h>
@@ -18,6 +19,7 @@ struct arrival {
 	struct arrival *next;
 	uint64_t group;
 	int from, lane, fd; /* -1: has said who it is and has yet to prove it */
+	struct records *records;
 };
 
 struct guest { /* has yet to prove itself */
@@ -68,10 +70,11 @@ static void arrival_cancel(struct world *w, struct arrival *a)
 }
 
 /* It has proven itself: whoever waits for it may take it from here on. */
-static void arrival_admit(struct world *w, struct arrival *a, int fd)
+static void arrival_admit(struct world *w, struct arrival *a, int fd, struct records *records)
 {
 	pthread_mutex_lock(&w->lock);
 	a->fd = fd;
+	a->records = records;
 	if (world_failed(w))
 		shutdown(fd, SHUT_RDWR);
 	for (struct comm *c = w->groups; c; c = c->next)
@@ -164,11 +167,12 @@ static void hear(struct acceptor *a, int i)
 	struct guest proven = *g;
 	int from = (int)hello->from;
 	memmove(g, g + 1, (size_t)(--a->count - i) * sizeof *g);
-	handshake_finish(proven.greeting);
+	struct records *records;
+	handshake_finish(proven.greeting, &records);
 	if (link)
-		arrival_admit(a->w, proven.coming, proven.fd);
+		arrival_admit(a->w, proven.coming, proven.fd, records);
 	else
-		side_adopt(a->sides, proven.fd, from);
+		side_adopt(a->sides, proven.fd, records, from);
 }
 
 /* How many there are; -1: no memory. */
@@ -284,12 +288,13 @@ void acceptor_close(struct world *w)
 	while (w->arrivals) {
 		struct arrival *next = w->arrivals->next;
 		close(w->arrivals->fd); /* proven: the thread has taken back all others */
+		records_free(w->arrivals->records);
 		free(w->arrivals);
 		w->arrivals = next;
 	}
 }
 
-int acceptor_take(struct world *w, uint64_t group, int from, int lane, bool *coming)
+int acceptor_take(struct world *w, uint64_t group, int from, int lane, bool *coming, struct records **records)
 {
 	int fd = -1;
 	*coming = false;
@@ -302,6 +307,7 @@ int acceptor_take(struct world *w, uint64_t group, int from, int lane, bool *com
 		if (a->fd < 0)
 			continue;
 		fd = a->fd;
+		*records = a->records;
 		*p = a->next;
 		free(a);
 		break;

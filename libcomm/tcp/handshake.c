@@ -1,5 +1,7 @@
 #include "libcomm/tcp/handshake.h"
 
+#include "libcomm/tcp/records.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
@@ -10,8 +12,16 @@
 
 static const char magic[8] = "MUSTCOM";
 
-enum { NONCE = 32, TAG = crypto_auth_BYTES, REPLY = NONCE + TAG };
-_Static_assert(sizeof(struct hello) == 64, "a hello has no padding");
+enum { NONCE = 32, TAG = crypto_auth_BYTES };
+
+struct reply {
+	unsigned char nonce[NONCE];
+	uint32_t integrity, aes;
+	unsigned char tag[TAG]; /* of all before it: the proof of the acceptor */
+};
+_Static_assert(sizeof(struct reply) == NONCE + 8 + TAG, "a reply has no padding");
+_Static_assert(NONCE == crypto_scalarmult_BYTES && (int)TAG == (int)RECORD_KEY, "nonces are public keys, tags are keys");
+_Static_assert(sizeof(struct hello) == 72, "a hello has no padding");
 _Static_assert(crypto_auth_KEYBYTES == SECRET_BYTES, "a secret is a key");
 
 struct handshake {
@@ -21,7 +31,9 @@ struct handshake {
 	int fd, phase, error;
 	const struct phase *phases;
 	struct hello hello;
-	unsigned char reply[REPLY];     /* nonce, proof of the acceptor */
+	struct reply reply;
+	unsigned char own[crypto_scalarmult_SCALARBYTES]; /* seal: the private half of this end's nonce */
+	struct records *records;        /* once both have proved themselves */
 	unsigned char proof[TAG];       /* of the connector */
 	size_t done;                    /* bytes of this phase */
 };
@@ -33,13 +45,59 @@ struct phase {
 	int (*finish)(struct handshake *h, struct err *e);
 };
 
+static void make_tag_with(const struct handshake *h, char side, const unsigned char *shared, unsigned char tag[TAG])
+{
+	crypto_auth_hmacsha512256_state s;
+	crypto_auth_hmacsha512256_init(&s, h->secret, SECRET_BYTES);
+	crypto_auth_hmacsha512256_update(&s, (const unsigned char *)&side, 1);
+	crypto_auth_hmacsha512256_update(&s, (const unsigned char *)&h->hello, sizeof h->hello);
+	crypto_auth_hmacsha512256_update(&s, (const unsigned char *)&h->reply, offsetof(struct reply, tag));
+	if (shared)
+		crypto_auth_hmacsha512256_update(&s, shared, crypto_scalarmult_BYTES);
+	crypto_auth_hmacsha512256_final(&s, tag);
+	sodium_memzero(&s, sizeof s);
+}
+
 static void make_tag(const struct handshake *h, char side, unsigned char tag[TAG])
 {
-	unsigned char text[1 + sizeof h->hello + NONCE];
-	text[0] = (unsigned char)side;
-	memcpy(text + 1, &h->hello, sizeof h->hello);
-	memcpy(text + 1 + sizeof h->hello, h->reply, NONCE);
-	crypto_auth(tag, text, sizeof text, h->secret);
+	make_tag_with(h, side, NULL, tag);
+}
+
+/* This end's: the public half of a key pair where one is needed. */
+static void make_nonce(struct handshake *h, unsigned char nonce[NONCE])
+{
+	randombytes_buf(nonce, NONCE);
+	if (h->w->integrity != COMM_INTEGRITY_SEAL)
+		return;
+	memcpy(h->own, nonce, NONCE);
+	crypto_scalarmult_base(nonce, h->own);
+}
+
+/* The other end has proved itself. */
+static int make_records(struct handshake *h, bool connects, struct err *e)
+{
+	unsigned char shared[crypto_scalarmult_BYTES], to[TAG], back[TAG];
+	enum comm_integrity mode = h->w->integrity;
+	bool seal = mode == COMM_INTEGRITY_SEAL;
+	if (mode == COMM_INTEGRITY_NONE)
+		return 0;
+	if (seal && crypto_scalarmult(shared, h->own, connects ? h->reply.nonce : h->hello.nonce))
+		return err_set(e, ERR_PROTO, "the other end's nonce is no public key");
+	make_tag_with(h, '>', seal ? shared : NULL, to);
+	make_tag_with(h, '<', seal ? shared : NULL, back);
+	int rc = records_new(mode, h->hello.aes && h->reply.aes, connects ? to : back, connects ? back : to, &h->records, e);
+	sodium_memzero(shared, sizeof shared);
+	sodium_memzero(h->own, sizeof h->own);
+	sodium_memzero(to, sizeof to);
+	sodium_memzero(back, sizeof back);
+	return rc;
+}
+
+static int other_integrity(const struct handshake *h, int rank, uint32_t its, struct err *e)
+{
+	return err_set(e, ERR_USAGE, "rank %d on host %s has [network] integrity = %s, this one %s; it must be the same on all ranks",
+		       rank, h->w->peers[rank].host ? h->w->peers[rank].host : "?",
+		       its < COMM_INTEGRITY_COUNT ? comm_integrity_word(its) : "?", comm_integrity_word(h->w->integrity));
 }
 
 static int check_tag(const struct handshake *h, char side, const unsigned char *got, struct err *e)
@@ -60,10 +118,12 @@ static int connected(struct handshake *h, struct err *e)
 
 static int check_reply(struct handshake *h, struct err *e)
 {
-	if (check_tag(h, 'A', h->reply + NONCE, e) < 0)
+	if (check_tag(h, 'A', h->reply.tag, e) < 0)
 		return -1;
+	if (h->reply.integrity != h->w->integrity)
+		return other_integrity(h, (int)h->hello.to, h->reply.integrity, e);
 	make_tag(h, 'C', h->proof);
-	return 0;
+	return make_records(h, true, e);
 }
 
 static int check_hello(struct handshake *h, struct err *e)
@@ -74,14 +134,20 @@ static int check_hello(struct handshake *h, struct err *e)
 	    (l->lane && l->lane >= lanes) || l->to != (uint32_t)h->w->rank || l->from >= (uint32_t)h->w->size ||
 	    l->from == l->to)
 		return err_set(e, ERR_PROTO, "not a hello to this rank");
-	randombytes_buf(h->reply, NONCE);
-	make_tag(h, 'A', h->reply + NONCE);
+	make_nonce(h, h->reply.nonce);
+	h->reply.integrity = h->w->integrity;
+	h->reply.aes = records_have_aes();
+	make_tag(h, 'A', h->reply.tag); /* another integrity is refused once the other end is known to be of this job */
 	return 0;
 }
 
 static int check_proof(struct handshake *h, struct err *e)
 {
-	return check_tag(h, 'C', h->proof, e);
+	if (check_tag(h, 'C', h->proof, e) < 0)
+		return -1;
+	if (h->hello.integrity != h->w->integrity)
+		return other_integrity(h, (int)h->hello.from, h->hello.integrity, e);
+	return make_records(h, false, e);
 }
 
 #define FIELD(f) offsetof(struct handshake, f), sizeof(((struct handshake *)0)->f)
@@ -129,7 +195,9 @@ int handshake_connect(const struct world *w, const struct hello *what, struct ha
 	h->hello = *what;
 	h->hello.from = (uint32_t)w->rank;
 	memcpy(h->hello.magic, magic, sizeof magic);
-	randombytes_buf(h->hello.nonce, sizeof h->hello.nonce);
+	h->hello.integrity = w->integrity;
+	h->hello.aes = records_have_aes();
+	make_nonce(h, h->hello.nonce);
 	if (net_connect_start(h->address, &h->fd, e) < 0) {
 		handshake_free(h);
 		return -1;
@@ -215,9 +283,10 @@ const struct hello *handshake_hello(const struct handshake *h)
 	return h->phases == acceptor && h->phase == 0 ? NULL : &h->hello;
 }
 
-int handshake_finish(struct handshake *h)
+int handshake_finish(struct handshake *h, struct records **records)
 {
 	int fd = h->fd;
+	*records = h->records;
 	free(h);
 	return fd;
 }
@@ -228,5 +297,7 @@ void handshake_free(struct handshake *h)
 		return;
 	if (h->fd >= 0)
 		close(h->fd);
+	records_free(h->records);
+	sodium_memzero(h->own, sizeof h->own);
 	free(h);
 }

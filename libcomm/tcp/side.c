@@ -4,6 +4,7 @@
 #include "libcomm/tcp/acceptor.h"
 #include "libcomm/group.h"
 #include "libcomm/tcp/handshake.h"
+#include "libcomm/tcp/records.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@ _Static_assert(sizeof(struct note) == 24 + NOTE_TEXT, "a note has no padding");
 
 struct line { /* a connection */
 	int peer, fd;
+	struct records *records;    /* NULL: notes go as they are */
 	struct handshake *greeting; /* of a call; NULL: both have proved themselves */
 	int shut_out;               /* how often the other end had no time to hear it */
 	struct note in, out;
@@ -129,13 +131,15 @@ static void line_free(struct line *l)
 	handshake_free(l->greeting);
 	if (l->fd >= 0)
 		hang_up(l->fd);
+	records_free(l->records);
 	free(l);
 }
 
 /* A line is up. */
-static void line_connected(struct side_lines *s, struct line *l, int fd)
+static void line_connected(struct side_lines *s, struct line *l, int fd, struct records *records)
 {
 	struct world *w = s->w;
+	l->records = records;
 	l->fd = fd;
 	l->greeting = NULL;
 	net_guard(fd, w->silence_s, NULL);
@@ -229,8 +233,11 @@ static enum call call_step(struct side_lines *s, struct line *l, int *error)
 {
 	struct err e = ERR_INIT;
 	int rc = handshake_step(l->greeting, &e);
-	if (rc > 0)
-		line_connected(s, l, handshake_finish(l->greeting));
+	if (rc > 0) {
+		struct records *records;
+		int fd = handshake_finish(l->greeting, &records);
+		line_connected(s, l, fd, records);
+	}
 	if (rc >= 0)
 		return CALL_ON;
 	*error = handshake_errno(l->greeting);
@@ -301,11 +308,36 @@ static bool hear_note(struct side_lines *s, struct line *l)
 	return false;
 }
 
+/* As recv without waiting, and errno. */
+static ssize_t line_recv(struct line *l, void *to, size_t bytes)
+{
+	if (!l->records)
+		return recv(l->fd, to, bytes, MSG_DONTWAIT);
+	ssize_t n = records_get(l->records, l->fd, &(struct iovec){ to, bytes }, 1);
+	if (n > 0)
+		return n;
+	if (n == RECORDS_END && !errno)
+		return 0;
+	if (n != RECORDS_END)
+		errno = n == RECORDS_BROKEN ? EBADMSG : EAGAIN;
+	return -1;
+}
+
+static ssize_t line_send(struct line *l, void *from, size_t bytes)
+{
+	if (!l->records)
+		return send(l->fd, from, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t n = records_put(l->records, l->fd, &(struct iovec){ from, bytes }, 1);
+	if (n == 0)
+		errno = EAGAIN;
+	return n > 0 ? n : -1;
+}
+
 /* Reads what is there; 0, -1 with *error at the line's end. */
 static int line_get(struct side_lines *s, struct line *l, int *error)
 {
 	for (;;) {
-		ssize_t n = recv(l->fd, (char *)&l->in + l->got, sizeof l->in - l->got, MSG_DONTWAIT);
+		ssize_t n = line_recv(l, (char *)&l->in + l->got, sizeof l->in - l->got);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN)
@@ -377,7 +409,7 @@ static bool next_note(struct side_lines *s, struct line *l)
 static int line_put(struct side_lines *s, struct line *l, int *error)
 {
 	while (l->put < sizeof l->out || next_note(s, l)) {
-		ssize_t n = send(l->fd, (char *)&l->out + l->put, sizeof l->out - l->put, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ssize_t n = line_send(l, (char *)&l->out + l->put, sizeof l->out - l->put);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN)
@@ -390,6 +422,18 @@ static int line_put(struct side_lines *s, struct line *l, int *error)
 	return 0;
 }
 
+/* The other rank has not ended: what it says does not come as it said it. */
+static void fail_broken(struct side_lines *s, const struct line *l)
+{
+	struct world *w = s->w;
+	struct err why = ERR_INIT;
+	err_set(&why, ERR_NET, "a note from world rank %d on host %s at %s came to world rank %d on host %s broken: it was changed, dropped, "
+		"repeated or moved on the way ([network] integrity = %s). If it comes again, test both hosts' memory and network "
+		"adapters, and the switch and cables between them", l->peer, w->peers[l->peer].host, w->peers[l->peer].address, w->rank,
+		w->peers[w->rank].host, comm_integrity_word(w->integrity));
+	world_fail(w, &why);
+}
+
 /* Moves what goes without waiting on line i, which may end. */
 static void line_work(struct side_lines *s, int i)
 {
@@ -398,8 +442,11 @@ static void line_work(struct side_lines *s, int i)
 	enum call call = l->fd < 0 ? call_step(s, l, &error) : CALL_ON;
 	if (call != CALL_ON)
 		line_end(s, i, call == CALL_REFUSED, error);
-	else if (l->fd >= 0 && (line_get(s, l, &error) < 0 || line_put(s, l, &error) < 0))
+	else if (l->fd >= 0 && (line_get(s, l, &error) < 0 || line_put(s, l, &error) < 0)) {
+		if (error == EBADMSG)
+			fail_broken(s, l);
 		line_end(s, i, true, error);
+	}
 }
 
 /* --- For the acceptor ------------------------------------------------------------------ */
@@ -412,13 +459,15 @@ struct side_lines *side_lines_new(struct world *w)
 	return s;
 }
 
-void side_adopt(struct side_lines *s, int fd, int rank)
+void side_adopt(struct side_lines *s, int fd, struct records *records, int rank)
 {
 	struct line *l = line_new(s, rank);
-	if (l)
-		line_connected(s, l, fd);
-	else
+	if (l) {
+		line_connected(s, l, fd, records);
+	} else {
 		close(fd);
+		records_free(records);
+	}
 }
 
 int side_count(const struct side_lines *s)

@@ -16,6 +16,8 @@
  * asks the other end for life (net_guard), so that a cut line is seen as well; the
  * data's own connections cannot be watched so, as a receiver may rightly leave data waiting for as long as it likes.
  *
+ * With [network] integrity the notes are checked or sealed as the data is; a broken one ends its connection.
+ *
  * The connections belong to the acceptor's thread; w->sides, what it knows of
  * each rank, is under the world's lock. Nothing is connected before it is
  * needed: ranks that never talk know nothing of each other.
@@ -56,12 +58,13 @@ uint32_t side_ask(struct world *w, int rank, uint64_t group);
 /* --- The acceptor's thread ----------------------------------------------------------- */
 
 struct side_lines;
+struct records;
 
 struct side_lines *side_lines_new(struct world *w);
 /* Says the last note on every line and closes it. Takes NULL. */
 void side_lines_free(struct side_lines *s);
-/* Takes over a connection that `rank` made and proved. */
-void side_adopt(struct side_lines *s, int fd, int rank);
+/* Takes over a connection that `rank` made and proved, and its records. */
+void side_adopt(struct side_lines *s, int fd, struct records *records, int rank);
 /* How many descriptors side_polls sets. */
 int side_count(const struct side_lines *s);
 void side_polls(const struct side_lines *s, struct pollfd *p);

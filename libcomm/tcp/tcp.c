@@ -4,6 +4,7 @@
 #include "libcomm/tcp/acceptor.h"
 #include "libcomm/link/exchange.h"
 #include "libcomm/tcp/handshake.h"
+#include "libcomm/tcp/records.h"
 #include "libcomm/tcp/side.h"
 
 #include <errno.h>
@@ -125,7 +126,7 @@ static int step_greeting(struct link *l, int lane, struct err *e)
 		return greet_again(t, e) ? 0 : not_met(l, e);
 	if (rc == 0)
 		return is_silent(l) ? lost_silently(l, e) : 0;
-	int fd = handshake_finish(t->greeting);
+	int fd = handshake_finish(t->greeting, &t->records);
 	t->greeting = NULL;
 	return become_ready(l, t, fd);
 }
@@ -149,7 +150,7 @@ static int step_awaiting(struct link *l, int lane, struct err *e)
 	struct tcp_lane *t = &l->tcp.lane[lane];
 	struct world *w = l->c->world;
 	bool coming, heard = t->gone && acceptor_rounds(w) - t->round >= 2; /* before one looks who has come */
-	int fd = acceptor_take(w, l->c->id, world_rank(l), lane, &coming);
+	int fd = acceptor_take(w, l->c->id, world_rank(l), lane, &coming, &t->records);
 	if (fd >= 0)
 		return become_ready(l, t, fd);
 	if (heard && !coming)
@@ -182,11 +183,36 @@ static int no_bytes(const struct link *l, int error, struct err *e)
 	return lost(l, "has closed the connection", error, e);
 }
 
+/* Nobody else is to be asked what happened: this rank knows. */
+static int broken(const struct link *l, int lane, struct err *e)
+{
+	char who[160];
+	const struct world *w = l->c->world;
+	const struct tcp_lane *t = &l->tcp.lane[lane];
+	return err_set(e, ERR_NET, "data from %s at %s came to world rank %d on host %s broken: record %llu of connection %d of %d was "
+		       "changed, dropped, repeated or moved on the way ([network] integrity = %s); nothing of it was used. If it comes "
+		       "again, test both hosts' memory and network adapters, and the switch and cables between them",
+		       group_rank_text(l->c, l->peer, who), w->peers[world_rank(l)].address, w->rank, w->peers[w->rank].host,
+		       records_number(t->records), lane + 1, l->lanes, comm_integrity_word(w->integrity));
+}
+
+static int no_records(const struct link *l, int lane, ssize_t rc, struct err *e)
+{
+	if (rc == RECORDS_BROKEN)
+		return broken(l, lane, e);
+	return rc == 0 ? no_bytes(l, EAGAIN, e) : no_bytes(l, errno, e);
+}
+
 static ssize_t tcp_put(struct link *l, int lane, const struct iovec *v, int n, struct err *e)
 {
 	int rc = tcp_ready(l, lane, e);
 	if (rc <= 0)
 		return rc;
+	const struct tcp_lane *t = &l->tcp.lane[lane];
+	if (t->records) {
+		ssize_t put = records_put(t->records, t->fd, v, n);
+		return put > 0 ? put : no_records(l, lane, put, e);
+	}
 	struct msghdr m = { .msg_iov = (struct iovec *)(uintptr_t)v, .msg_iovlen = (size_t)n };
 	ssize_t put = sendmsg(l->tcp.lane[lane].fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return put >= 0 ? put : no_bytes(l, errno, e);
@@ -197,6 +223,11 @@ static ssize_t tcp_get(struct link *l, int lane, const struct iovec *v, int n, s
 	int rc = tcp_ready(l, lane, e);
 	if (rc <= 0)
 		return rc;
+	const struct tcp_lane *t = &l->tcp.lane[lane];
+	if (t->records) {
+		ssize_t got = records_get(t->records, t->fd, v, n);
+		return got > 0 ? got : no_records(l, lane, got, e);
+	}
 	struct msghdr m = { .msg_iov = (struct iovec *)(uintptr_t)v, .msg_iovlen = (size_t)n };
 	ssize_t got = recvmsg(l->tcp.lane[lane].fd, &m, MSG_DONTWAIT);
 	return got > 0 ? got : no_bytes(l, got < 0 ? errno : 0, e);
@@ -228,6 +259,7 @@ static void tcp_close(struct link *l)
 		handshake_free(l->tcp.lane[k].greeting);
 		if (l->tcp.lane[k].fd >= 0)
 			close(l->tcp.lane[k].fd);
+		records_free(l->tcp.lane[k].records);
 	}
 	free(l->tcp.lane);
 }

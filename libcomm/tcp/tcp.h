@@ -16,11 +16,13 @@
 #include <stdint.h>
 
 struct handshake;
+struct records;
 
 enum tcp_state { TCP_IDLE, TCP_GREETING, TCP_AWAITING, TCP_READY };
 
 struct tcp_lane {
 	enum tcp_state state;
+	struct records *records;    /* of a ready lane; NULL: its bytes go as they are */
 	int fd;                     /* of a ready lane; written under the world's lock */
 	struct handshake *greeting; /* of the connection to come; NULL: to be begun anew */
 	int shut_out;               /* how often a greeting ended before its time */

@@ -157,6 +157,7 @@ struct job {
 	struct {
 		char backend[JOB_TEXT];   /* libcomm's: auto, shm, tcp */
 		char interface[JOB_TEXT]; /* "": the address of the host's name, loopback when all ranks are here */
+		char integrity[JOB_TEXT]; /* libcomm's: none, checksum, seal */
 		int64_t sockets;          /* connections between two ranks; 0: libcomm's default */
 		double timeout;           /* seconds a collective may wait */
 	} network;

@@ -31,6 +31,7 @@ static const char *const binds[] = { "auto", "none", "core", NULL };
 static const char *const devices[] = { "cpu", "cuda", NULL };
 static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
 static const char *const transports[] = { "auto", "shm", "tcp", NULL };
+static const char *const integrities[] = { "none", "checksum", "seal", NULL };
 static const char *const bools[] = { "no", "yes", "false", "true", "off", "on", NULL };
 
 /* Limits keep every product of sizes inside 63 bits. */
@@ -159,6 +160,7 @@ const struct job_key job_keys[] = {
 	WORD(network, backend, "auto", transports, "How ranks talk: auto is shared memory inside a host and TCP across; shm or tcp alone."),
 	TEXT(network, interface, JOB_ATOM, "", "Network interface between nodes, such as ib0. Empty: the address of the host's name."),
 	INT(network, sockets, "0", 0, 16, "TCP connections between two ranks of different hosts; more than one may fill a fast network better. 0: the default."),
+	WORD(network, integrity, "none", integrities, "What protects the data between hosts, beyond TCP's 16-bit checksum: checksum finds whatever hardware and software change, drop or repeat by accident; seal encrypts too, against those who can read or change the traffic. Broken data ends the generation, and the run goes on from its last checkpoint. muster bench comm --integrity measures the price."),
 	ABOVE(network, timeout, "600", 0, 1e6, "Seconds that a collective operation may wait for a rank."),
 
 	INT(log, every, "10", 1, 1e9, "Steps between progress lines."),
