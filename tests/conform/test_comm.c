@@ -45,23 +45,32 @@ static const struct world {
 	int n;
 	const char *backend, *hosts;
 	int sockets; /* 0: the default */
+	enum comm_integrity integrity;
 } worlds[] = {
-	{ 1, "shm", NULL, 0 }, { 1, "tcp", NULL, 0 },
-	{ 2, "shm", NULL, 0 }, { 2, "tcp", NULL, 0 }, { 2, NULL, "ab", 0 },
-	{ 3, "shm", NULL, 0 }, { 3, "tcp", NULL, 0 }, { 3, NULL, "abb", 0 }, { 3, NULL, "aba", 0 },
-	{ 4, "shm", NULL, 0 }, { 4, "tcp", NULL, 0 }, { 4, NULL, "abbb", 0 }, { 4, NULL, "aabb", 0 },
-	{ 7, "shm", NULL, 0 }, { 7, "tcp", NULL, 0 }, { 7, NULL, "aaabbbb", 0 }, { 7, NULL, "abcabca", 0 },
-	{ 8, "shm", NULL, 0 }, { 8, "tcp", NULL, 0 }, { 8, NULL, "abbbbbbb", 0 }, { 8, NULL, "aabbbbbb", 0 },
-	{ 8, NULL, "aaaabbbb", 0 }, { 8, NULL, "aabbccdd", 0 },
-	{ 2, "tcp", NULL, 3 }, { 3, "tcp", NULL, 2 }, { 4, NULL, "aabb", 4 }, { 7, NULL, "abcabca", COMM_SOCKETS_MOST },
+	{ 1, "shm", NULL, 0, 0 }, { 1, "tcp", NULL, 0, 0 },
+	{ 2, "shm", NULL, 0, 0 }, { 2, "tcp", NULL, 0, 0 }, { 2, NULL, "ab", 0, 0 },
+	{ 3, "shm", NULL, 0, 0 }, { 3, "tcp", NULL, 0, 0 }, { 3, NULL, "abb", 0, 0 }, { 3, NULL, "aba", 0, 0 },
+	{ 4, "shm", NULL, 0, 0 }, { 4, "tcp", NULL, 0, 0 }, { 4, NULL, "abbb", 0, 0 }, { 4, NULL, "aabb", 0, 0 },
+	{ 7, "shm", NULL, 0, 0 }, { 7, "tcp", NULL, 0, 0 }, { 7, NULL, "aaabbbb", 0, 0 }, { 7, NULL, "abcabca", 0, 0 },
+	{ 8, "shm", NULL, 0, 0 }, { 8, "tcp", NULL, 0, 0 }, { 8, NULL, "abbbbbbb", 0, 0 }, { 8, NULL, "aabbbbbb", 0, 0 },
+	{ 8, NULL, "aaaabbbb", 0, 0 }, { 8, NULL, "aabbccdd", 0, 0 },
+	{ 2, "tcp", NULL, 3, 0 }, { 3, "tcp", NULL, 2, 0 }, { 4, NULL, "aabb", 4, 0 }, { 7, NULL, "abcabca", COMM_SOCKETS_MOST, 0 },
 };
 
 /* Where each algorithm is forced once; of the cells of one rank's world each eleventh. */
 static const struct world forced[] = {
-	{ 2, "shm", NULL, 0 }, { 3, NULL, "aab", 0 }, { 4, "tcp", NULL, 0 }, { 7, "shm", NULL, 0 },
-	{ 7, NULL, "abbcccc", 0 }, { 8, "tcp", NULL, 0 }, { 8, NULL, "aaaabbbb", 0 },
+	{ 2, "shm", NULL, 0, 0 }, { 3, NULL, "aab", 0, 0 }, { 4, "tcp", NULL, 0, 0 }, { 7, "shm", NULL, 0, 0 },
+	{ 7, NULL, "abbcccc", 0, 0 }, { 8, "tcp", NULL, 0, 0 }, { 8, NULL, "aaaabbbb", 0, 0 },
 };
 enum { FORCED_SHARE = 11 };
+
+/* What goes over TCP is checked, or sealed; of the cells each seventh. */
+static const struct world protected[] = {
+	{ 2, "tcp", NULL, 0, COMM_INTEGRITY_CHECKSUM }, { 2, "tcp", NULL, 0, COMM_INTEGRITY_SEAL },
+	{ 3, "tcp", NULL, 2, COMM_INTEGRITY_SEAL }, { 4, NULL, "aabb", 4, COMM_INTEGRITY_CHECKSUM },
+	{ 7, NULL, "abcabca", 0, COMM_INTEGRITY_SEAL }, { 8, "tcp", NULL, 0, COMM_INTEGRITY_CHECKSUM },
+};
+enum { PROTECTED_SHARE = 7 };
 
 struct tally { /* shared by the test and its ranks */
 	_Atomic int worlds, cells, large;
@@ -214,8 +223,8 @@ static void run_world(const struct world *w, const char *algorithm, int share)
 		references[w->n] = reference_open(w->n);
 	assert_non_null(references[w->n]);
 	run.ref = references[w->n];
-	struct ranks r = { .n = w->n, .backend = w->backend, .hosts = w->hosts, .sockets = w->sockets, .algorithm = algorithm,
-			   .timeout_s = PATIENT_WAIT_S, .fn = conform, .arg = &run };
+	struct ranks r = { .n = w->n, .backend = w->backend, .hosts = w->hosts, .sockets = w->sockets, .integrity = w->integrity,
+			   .algorithm = algorithm, .timeout_s = PATIENT_WAIT_S, .fn = conform, .arg = &run };
 	if (ranks_run(&r))
 		fail_msg("%d ranks, backend %s, hosts %s, algorithm %s", w->n, w->backend ? w->backend : "auto",
 			 w->hosts ? w->hosts : "one", algorithm ? algorithm : "by the table");
@@ -243,6 +252,13 @@ static void every_algorithm_where_it_is_forced(void **state)
 			run_world(&forced[i], *name, FORCED_SHARE);
 }
 
+static void checked_and_sealed_connections(void **state)
+{
+	(void)state;
+	for (int i = 0; i < COUNT(protected); i++)
+		run_world(&protected[i], NULL, PROTECTED_SHARE);
+}
+
 static int report(void **state)
 {
 	(void)state;
@@ -266,6 +282,7 @@ int main(void)
 		cmocka_unit_test(one_rank),   cmocka_unit_test(two_ranks),   cmocka_unit_test(three_ranks),
 		cmocka_unit_test(four_ranks), cmocka_unit_test(seven_ranks), cmocka_unit_test(eight_ranks),
 		cmocka_unit_test(every_algorithm_where_it_is_forced),
+		cmocka_unit_test(checked_and_sealed_connections),
 	};
 	return cmocka_run_group_tests_name("comm conforms", tests, prepare, report);
 }

@@ -35,6 +35,7 @@ struct ranks {
 	int (*enter)(const struct ranks *r, int rank); /* goes to where the rank shall live; NULL: here */
 	const char *algorithm, *dump_dir; /* NULL: none */
 	int sockets;         /* 0: the default */
+	enum comm_integrity integrity;
 	int (*fn)(struct comm *world, void *arg);
 	void *arg;
 	pid_t pid[RANKS_MAX];
@@ -100,7 +101,7 @@ static inline int ranks_open(struct ranks *r, int rank, struct comm **world, str
 	struct comm_options opt = { .host = host, .interface = r->interface ? r->interface : "",
 				    .address_hint = r->address,
 				    .timeout_s = r->timeout_s, .backend = r->backend,
-				    .algorithm = r->algorithm, .sockets = r->sockets, .dump_dir = r->dump_dir };
+				    .algorithm = r->algorithm, .sockets = r->sockets, .integrity = r->integrity, .dump_dir = r->dump_dir };
 	return comm_open(&boot, &opt, world, e);
 }
 

@@ -215,6 +215,7 @@ static int be_different(const struct ranks *r, int rank)
 	mine->algorithm = other->algorithm;
 	mine->backend = other->backend;
 	mine->sockets = other->sockets;
+	mine->integrity = other->integrity;
 	return 0;
 }
 
@@ -223,6 +224,7 @@ static void what_ranks_must_be_given_alike_is_compared(void **state)
 	(void)state;
 	static const struct ranks others[] = {
 		{ .algorithm = "slots" }, { .backend = "tcp" }, { .sockets = 2 },
+		{ .integrity = COMM_INTEGRITY_CHECKSUM },
 	};
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
 		struct ranks other = others[i], r = { .n = 3, .enter = be_different, .arg = &other, .timeout_s = PATIENT_WAIT_S,
