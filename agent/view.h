@@ -23,7 +23,8 @@ struct state_view {
 	const struct ckpt_watch *watch; /* hears of each piece that is loaded into it (agent/ckpt/ckpt.h); NULL: nobody */
 };
 
-/* Collective over the store's groups. The parameters of the job's beginning (model_init), published. */
+/* Collective over the store's groups. The parameters of the job's beginning (model_init, by the kern's number of
+ * threads), published. */
 int state_init(const struct state_view *view, const struct model_shape *s, uint64_t seed, struct err *e);
 
 int state_tensors(const struct state_view *view);

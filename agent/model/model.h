@@ -84,7 +84,8 @@ enum model_pass { BACKWARD_BOTH, BACKWARD_INPUT, BACKWARD_WEIGHT };
 int model_backward(struct model *m, int chunk, int slot, const struct model_batch *b, enum model_pass pass, struct err *e);
 
 /* The initial value of elements [first, first + count) of a parameter's box: Philox normals keyed by (seed, name), counted by
- * the global index, so that whatever the layout the model starts the same to the bit. */
-void model_init(const struct param *p, const struct model_shape *shape, uint64_t seed, int64_t first, int64_t count, float *out);
+ * the global index, so that whatever the layout and the number of threads the model starts the same to the bit. threads: at most so
+ * many, which have ended when this returns. */
+void model_init(const struct param *p, const struct model_shape *shape, uint64_t seed, int64_t first, int64_t count, int threads, float *out);
 
 #endif

@@ -29,6 +29,7 @@
 #include "tests/unit/agent/world.h"
 
 #include <getopt.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,10 +82,20 @@ static void next_batch(struct bench *b)
 	}
 }
 
+/* On a device the host's threads only set the initial weights; all of this process's cores may. */
+static int host_threads(const char *backend)
+{
+	cpu_set_t cores;
+	if (strcmp(backend, "cuda") || sched_getaffinity(0, sizeof cores, &cores))
+		return 1;
+	return CPU_COUNT(&cores) < 64 ? CPU_COUNT(&cores) : 64;
+}
+
 static int open_model(struct bench *b, struct err *e)
 {
 	const struct engine_options opt = {
-		.job = &b->job, .layout = layout_of(&b->job, 1), .world = b->world, .backend = b->backend, .threads = 1, .spill_dir = ".",
+		.job = &b->job, .layout = layout_of(&b->job, 1), .world = b->world, .backend = b->backend, .threads = host_threads(b->backend),
+		.spill_dir = ".",
 	};
 	if (engine_open(&opt, &b->engine, e) || make_batches(b, e))
 		return -1;

@@ -25,8 +25,8 @@ struct shard {
 static void fill(const struct model_shape *m, const struct param *p, float *out)
 {
 	int64_t cut = p->count / 3;
-	model_init(p, m, 7, 0, cut, out);
-	model_init(p, m, 7, cut, p->count - cut, out + cut);
+	model_init(p, m, 7, 0, cut, 1, out);
+	model_init(p, m, 7, cut, p->count - cut, 3, out + cut);
 }
 
 static void shard_open(const struct model_shape *m, int tp, int tp_rank, const struct stage *stage, struct shard *s)
@@ -121,10 +121,59 @@ static void matrices_are_normal_and_residual_ones_narrower(void **state)
 	shard_close(&s);
 }
 
+/* A model whose matrices are large enough for teams, in sizes that no number of threads divides. */
+static const struct tiny wide = { "wide", FAMILY_LLAMA, 1, 276, 6, 3, 46, 1001, 1009, 7, TIE_NO, 1, 1, 0.02 };
+
+/* Elements [first, first + count) of the parameter's box, by so many threads, beside the whole that one thread has set. */
+static void check_team(const struct model_shape *m, const struct param *p, const float *whole, int64_t first, int64_t count, int threads)
+{
+	size_t bytes = (size_t)count * sizeof(float);
+	float *part = malloc(bytes + sizeof(float));
+	assert_non_null(part);
+	memset(part, 0xff, bytes + sizeof(float));
+	float after = part[count];
+	model_init(p, m, 7, first, count, threads, part);
+	assert_memory_equal(part, whole + first, bytes);
+	assert_memory_equal(&part[count], &after, sizeof after);
+	free(part);
+}
+
+static void threads_change_no_bit(void **state)
+{
+	static const int threads[] = { 2, 3, 7, 64, 4096 };
+	(void)state;
+	struct job job;
+	struct model_shape m;
+	struct catalogue c;
+	struct err e = ERR_INIT;
+	tiny_job(&wide, &job);
+	model_shape(&job, &m);
+	/* The second of two shards: its boxes begin in the middle of rows. */
+	const struct stage stage = { 0, (int)m.layers, true, true };
+	const struct share share = { .tp = 2, .tp_rank = 1, .ep = 1, .chunks = &stage, .n_chunks = 1 };
+	assert_int_equal(catalogue_build(&m, &share, &c, &e), 0);
+	int large = 0;
+	for (int i = 0; i < c.n; i++) {
+		const struct param *p = &c.params[i];
+		float *whole = malloc((size_t)p->count * sizeof *whole);
+		assert_non_null(whole);
+		model_init(p, &m, 7, 0, p->count, 1, whole);
+		for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+			check_team(&m, p, whole, 0, p->count, threads[t]);
+			check_team(&m, p, whole, p->count / 7 + 1, p->count - p->count / 7 - 3 > 0 ? p->count - p->count / 7 - 3 : 0, threads[t]);
+		}
+		large += p->count > 1 << 17;
+		free(whole);
+	}
+	assert_true(large > 2);
+	catalogue_free(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_shard_is_a_piece_of_the_same_model),
+		cmocka_unit_test(threads_change_no_bit),
 		cmocka_unit_test(matrices_are_normal_and_residual_ones_narrower),
 	};
 	return cmocka_run_group_tests_name("initial parameters", tests, NULL, NULL);
