@@ -67,6 +67,9 @@ CFLAGS_tests-unit-launcher := $(PMIX_CFLAGS)
 CFLAGS_tests-unit-agent := $(PMIX_CFLAGS)
 CFLAGS_agent          := $(PMIX_CFLAGS)
 CFLAGS_tests-tools    := $(PMIX_CFLAGS)
+# The files that a list of paths, patterns and !exceptions means (tests/gpu/sources.mk).
+files = $(filter-out $(patsubst !%,%,$(filter !%,$(1))),$(wildcard $(filter-out !%,$(1))))
+-include tests/gpu/sources.mk
 -include kernels/kernels.mk
 -include kernels/cuda/cuda.mk
 -include tests/gpu/check.mk

@@ -7,11 +7,9 @@
 
 KERN_MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 
-ifeq ($(KERN_MACHINE),x86_64)
-cpu_isas := v2 v3 v4
-else
-cpu_isas := base
-endif
+# tests/gpu/build.py reads the lines `cpu_… := words` and CPU_OP_FLAGS below.
+cpu_isas_x86_64 := v2 v3 v4
+cpu_isas := $(or $(cpu_isas_$(KERN_MACHINE)),base)
 cpu_isa_base :=
 cpu_isa_v2   := -march=x86-64-v2
 cpu_isa_v3   := -march=x86-64-v3

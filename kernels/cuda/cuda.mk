@@ -21,9 +21,7 @@ ifneq ($(and $(CUDA_HEADERS),$(NVCC)),)
 CUDA_SO := $(BUILD)/libmuster-cuda.so
 endif
 
-CUDA_COMM_SRC := base/err.c base/human.c libcomm/op.c libcomm/reduce.c libcomm/device/cuda/cuda.c \
-	$(if $(NCCL_HEADER),libcomm/device/cuda/nccl.c)
-CUDA_SRC := $(CUDA_COMM_SRC) $(wildcard kernels/cuda/*.c kernels/cuda/*.cu)
+CUDA_SRC := $(call files,$(CUDA_FILES) $(if $(NCCL_HEADER),$(CUDA_NCCL_FILES)))
 CUDA_OBJ  = $(patsubst %.c,$(BUILD)/obj/cuda/%.o,$(filter %.c,$(CUDA_SRC))) \
 	$(patsubst %,$(BUILD)/obj/cuda/%.o,$(filter %.cu,$(CUDA_SRC)))
 
@@ -32,8 +30,10 @@ CUDA_CFLAGS := -isystem $(CUDA_HOME)/include -fPIC -fvisibility=hidden $(if $(NC
 comma := ,
 CUDA_CODE  := $(foreach a,$(CUDA_ARCH),-gencode=arch=compute_$(a)$(comma)code=sm_$(a)) \
 	-gencode=arch=compute_$(lastword $(CUDA_ARCH))$(comma)code=compute_$(lastword $(CUDA_ARCH))
-NVCCFLAGS  := -std=c++17 -O3 -lineinfo $(CUDA_CODE) $(if $(CUDA_HOST_CXX),-ccbin $(CUDA_HOST_CXX)) -Werror all-warnings \
-	-Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-Wextra,-Werror
+# The plain words of these two are read by tests/gpu/build.py as well.
+NVCC_FLAGS := -std=c++17 -O3 -lineinfo
+NVCC_HOST  := -Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-Wextra
+NVCCFLAGS  := $(NVCC_FLAGS) $(CUDA_CODE) $(if $(CUDA_HOST_CXX),-ccbin $(CUDA_HOST_CXX)) -Werror all-warnings $(NVCC_HOST),-Werror
 
 $(BUILD)/obj/cuda/%.o: %.c
 	@mkdir -p $(@D)

@@ -5,14 +5,16 @@ Written from the architectures: torch.compile, scaled_dot_product_attention, fus
 standard input says, line by line, and answers each with a line of JSON, as tests/gpu/bench.c does:
 
     info                          {"torch": ..., "cuda": ..., "device": ...}
-    open MODEL MODE               {"parameters": ..., "tokens": ..., "opened_s": ...}: compiled, and three steps done; ends the model before it
+    open MODEL MODE               {"parameters": ..., "tokens": ..., "opened_s": ..., "chose": ...}: compiled, and three steps done; ends the model before it
                                   MODE autocast: fp32 weights, moments and gradients, bf16 in the passes
                                   MODE pure: bf16 weights, moments and gradients, with no fp32 masters
     turn STEPS                    {"seconds": [...], "loss": ..., "peak_bytes": ...}: each step until the device has finished
     rest                          {}: gives back what it holds of the device's memory and does not use
     close                         {}
     gemm N SECONDS                {"flops": ...}: bf16 products of random matrices
-    attention B T H G D           {"forward_s": ..., "backward_s": ...}: causal, H heads of D over G, in bf16
+    attention B T H G D           {"forward_s": ..., "backward_s": ..., "chose": ...}: causal, H heads of D over G, in bf16
+
+"chose": the attention that PyTorch chose, {"ops": [...], "kernels": [...]}: its ops, and the device's kernels that took longest under them.
 
 A command that fails answers {"error": ...}.
 
@@ -22,6 +24,7 @@ usage: peer.py [--device cuda|cpu] [--toy] [--no-compile] [COMMAND ...]
 import argparse
 import json
 import math
+import re
 import statistics
 import sys
 import time
@@ -198,7 +201,7 @@ class Peer:
         for _ in range(WARMUP):
             self.step()
         self.finish()
-        return {"parameters": sum(p.numel() for p in model.parameters()), "tokens": c["batch"] * c["seq"],
+        return {"parameters": sum(p.numel() for p in model.parameters()), "tokens": c["batch"] * c["seq"], "chose": self.chosen(self.step),
                 "opened_s": time.perf_counter() - since}
 
     def draw(self, c):
@@ -250,6 +253,17 @@ class Peer:
             times.append((time.perf_counter() - since) / calls)
         return statistics.median(times)
 
+    def chosen(self, call):
+        """The attention that a call uses, by PyTorch's own profiler."""
+        try:
+            from torch.profiler import ProfilerActivity, profile
+            with profile(activities=[ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if self.device == "cuda" else [])) as p:
+                call()
+                self.finish()
+            return attention_of(p.events())
+        except Exception as e:  # without it the times still count
+            return {"error": f"{type(e).__name__}: {e}"[:200]}
+
     def gemm(self, size, seconds):
         n = int(size)
         a, b = (torch.randn(n, n, device=self.device, dtype=torch.bfloat16) for _ in range(2))
@@ -273,7 +287,18 @@ class Peer:
         def backward():
             torch.autograd.grad(out, (q, k, v), grad, retain_graph=True)
 
-        return {"forward_s": self.timed(forward), "backward_s": self.timed(backward)}
+        return {"forward_s": self.timed(forward), "backward_s": self.timed(backward), "chose": self.chosen(lambda: (forward(), backward()))}
+
+
+def attention_of(events):
+    """Ops with scaled_dot_product in their names that call no further such op, and kernels whose names are attention's."""
+    ops = {e.name for e in events if "scaled_dot_product" in e.name or "_flash_attention" in e.name or "_cudnn_attention" in e.name}
+    ops = {name for name in ops if re.search("flash|efficient|cudnn|math|overrideable", name)} or ops
+    times = {}
+    for e in events:
+        if "CUDA" in str(e.device_type) and re.search("flash|fmha|attention|cudnn.*sdpa|sdpa", e.name, re.I):
+            times[e.name] = times.get(e.name, 0) + e.device_time
+    return {"ops": sorted(ops), "kernels": [name[:160] for name in sorted(times, key=times.get, reverse=True)[:4]]}
 
 
 def obey(peer, line):

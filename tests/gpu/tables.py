@@ -33,22 +33,38 @@ def limit_of(r):
     return max((r.get("limits", {}).get(side, {}).get("flops", 0) for side in ("muster", "PyTorch")), default=0)
 
 
+def cell(text, most=600):
+    return str(text).replace("|", "/").replace("\n", " ")[:most]
+
+
 def machine(r):
     m = r["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in m.get("versions", {}).items())
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(m.get("libraries", {}).items()))
+    toy = any(p.get("toy") for p in r["parts"])
     return [
-        f"- date {m.get('date')}, commit {m.get('commit')}{' with local changes' if m.get('changed') else ''}",
+        f"- date {m.get('date')}, commit {m.get('commit')}{' with local changes' if m.get('changed') else ''}, sources {m.get('sources')}",
         f"- {m.get('gpus', 0)} × {m.get('gpu', 'no GPU')}, {m.get('memory', '')}, driver {m.get('driver', 'none')}, {m.get('cores')} cores",
-        f"- nvcc: {m.get('nvcc')}; libraries of python3: {libraries or 'none'}",
-        f"- command: `make check-gpu`{' (toy sizes: no figure below is one)' if r['toy'] else ''}; built by `{m.get('build', 'hand')}`; "
-        f"{r['seconds'].get('all', '?')} s in all",
+        f"- versions: {versions or 'unknown'}; nvcc: {m.get('nvcc')}",
+        f"- packages of python3: {libraries or 'none'}",
+        f"- command: `make check-gpu` or `tests/gpu/report`{' (toy sizes: no figure below is one)' if toy else ''}",
         "",
     ]
 
 
+def parts(r):
+    """Every part of the table, run or not; and a word where it was run on other sources than the last one."""
+    rows = []
+    for p in r["parts"]:
+        other = p.get("sources") and p["sources"] != r["machine"].get("sources")
+        rows.append((p["part"], p.get("passed", ""), p.get("failed", ""), p.get("skipped", ""), p.get("seconds", ""), p.get("limit", ""),
+                     cell(p["state"]) + (f", of sources {p['sources']}" if other else ""), p.get("date", "")))
+    return ["## Parts", ""] + table(("part", "passed", "failed", "skipped", "s", "limit, s", "state", "when"), rows)
+
+
 def checks(r):
-    rows = [(c["name"], c["passed"], c["failed"], c["skipped"], r["seconds"].get(c["name"], ""), c["why"].replace("|", "/")) for c in r["checks"]]
-    return ["## Checks", ""] + table(("part", "passed", "failed", "skipped", "s", "what"), rows)
+    rows = [(c["name"], c["passed"], c["failed"], c["skipped"], r["each"].get(c["name"], ""), cell(c["why"])) for c in r["checks"]]
+    return ["## Checks", ""] + table(("what", "passed", "failed", "skipped", "s", "why"), rows) if rows else []
 
 
 def limits(r):
@@ -83,12 +99,25 @@ def steps(r):
                          f"{100 * flops / limit_of(r):.1f} %" if limit_of(r) else "", f"{best / s:.3f}" if best else "", f"{peak / GIB:.2f}"))
         out += [f"### {model}", ""] + table(("side", "step, ms", "turns, ms", "tokens/s", "model TFLOP/s", "of the limit", "× the faster PyTorch",
                                              "peak GiB"), rows)
-    return out if r["step"] else []
+    return out + chosen(r) if r["step"] else []
+
+
+def names_of(chose):
+    """The attention that PyTorch chose, as peer.py names it."""
+    if not chose:
+        return ""
+    return cell(chose.get("error") or ", ".join(chose.get("ops", []) + [f"`{k}`" for k in chose.get("kernels", [])]) or "none that has a name", 400)
+
+
+def chosen(r):
+    rows = [(model, name, names_of(side["opened"].get("chose"))) for model, sides in sorted(r["step"].items()) for name, side in sorted(sides.items())
+            if side["opened"].get("chose")]
+    return ["Attention that PyTorch chose in its step:", ""] + [f"- {model}, {name}: {what}" for model, name, what in rows] + [""] if rows else []
 
 
 def first_error(side):
     errors = [t["error"] for t in [side["opened"]] + side["turns"] if "error" in t]
-    return errors[0].replace("|", "/")[:160] if errors else "no time was left"
+    return cell(errors[0], 160) if errors else "no time was left"
 
 
 def memory(r):
@@ -111,7 +140,7 @@ def kernels(r):
     rows = []
     for k in r["kernels"]:
         if "error" in k:
-            rows.append((k["op"], k["model"], k["what"], "", "", "", k["error"].replace("|", "/")[:80]))
+            rows.append((k["op"], k["model"], k["what"], "", "", "", cell(k["error"], 80)))
             continue
         by = max((k["bytes"] / copy if copy else 0, "copy"), (k["flops"] / limit if limit else 0, "products"))
         rows.append((k["op"], k["model"], k["what"], f"{1e6 * k['seconds']:.1f}", f"{k['bytes'] / 1e6:.1f}", f"{k['flops'] / 1e9:.1f}" if k["flops"] else "",
@@ -130,10 +159,13 @@ def attention(r):
             if k:
                 rows.append((f"{a['what']}, {way}", f"{1e6 * k['seconds']:.1f}", f"{k['flops'] / k['seconds'] / 1e12:.1f}",
                              f"{1e6 * theirs:.1f}" if theirs else a.get("error", "")[:80], f"{theirs / k['seconds']:.3f}" if theirs else ""))
-    return ["## Attention beside scaled_dot_product_attention", ""] + table(
-        ("attention", "muster, µs", "TFLOP/s", "PyTorch, µs", "× PyTorch"), rows) if rows else []
+    if not rows:
+        return []
+    out = ["## Attention beside scaled_dot_product_attention", ""] + table(("attention", "muster, µs", "TFLOP/s", "PyTorch, µs", "× PyTorch"), rows)
+    chose = [f"- PyTorch chose for {a['what']}: {names_of(a['chose'])}" for a in r["attention"] if a.get("chose")]
+    return out + chose + ([""] if chose else [])
 
 
 def markdown(r):
     head = [f"# {r['machine'].get('gpu', 'Toys')}, {r['machine'].get('date', '')}", ""]
-    return "\n".join(head + machine(r) + checks(r) + limits(r) + steps(r) + memory(r) + kernels(r) + attention(r)).rstrip() + "\n"
+    return "\n".join(head + machine(r) + parts(r) + checks(r) + limits(r) + steps(r) + memory(r) + kernels(r) + attention(r)).rstrip() + "\n"

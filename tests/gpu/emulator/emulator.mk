@@ -10,16 +10,18 @@ DOUBLE_SO   := $(DOUBLES)/libcudart-double.so $(DOUBLES)/$(CUBLASLT_SO)
 DOUBLE_NCCL := $(if $(NCCL_HEADER),$(DOUBLES)/libnccl.so.2)
 DOUBLE_LD   := -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN' -Wl,--no-as-needed
 
-EMULATOR_C  := $(wildcard tests/gpu/emulator/*.c) $(patsubst %,tests/gpu/doubles/%.c,device memory stream copy graph)
+EMULATOR_C  := $(call files,$(DOUBLE_CUDART_FILES))
 EMULATED_CU := $(filter %.cu,$(CUDA_SRC))
 EMULATED_O  := $(patsubst %.cu,$(BUILD)/obj/emulated/%.o,$(EMULATED_CU)) \
 	$(patsubst %.c,$(BUILD)/obj/cuda/%.o,$(filter %.c,$(CUDA_SRC)))
 
-# Without SAN: what it adds follows no switch of stacks; every access is reported to check.c instead, as ThreadSanitizer's library would get it. -ffp-contract=off: sums as the source says them.
-CXX_EMULATED := g++ -x c++ -std=c++17 -O2 -g -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -fno-threadsafe-statics -ffp-contract=off \
-	-mtls-dialect=$(if $(filter x86_64,$(KERN_MACHINE)),gnu2,desc) -Wall -Wno-parentheses -Wno-unknown-pragmas -Wno-unused-function -Wno-array-bounds -pthread \
+# Without SAN: what it adds follows no switch of stacks; every access is reported to check.c instead, as ThreadSanitizer's library would get it.
+# -ffp-contract=off: sums as the source says them. tests/gpu/build.py reads EMULATED_FLAGS as well.
+EMULATED_FLAGS := -x c++ -std=c++17 -O2 -g -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -fno-threadsafe-statics -ffp-contract=off \
+	-Wall -Wno-parentheses -Wno-unknown-pragmas -Wno-unused-function -Wno-array-bounds -pthread \
 	-fsanitize=thread,alignment,bounds -fsanitize-undefined-trap-on-error --param tsan-instrument-func-entry-exit=0 \
-	-Itests/gpu/emulator -I. -D_GNU_SOURCE -include tests/gpu/emulator/device.h -isystem $(CUDA_HOME)/include
+	-Itests/gpu/emulator -I. -D_GNU_SOURCE -include tests/gpu/emulator/device.h
+CXX_EMULATED := g++ $(EMULATED_FLAGS) -mtls-dialect=$(if $(filter x86_64,$(KERN_MACHINE)),gnu2,desc) -isystem $(CUDA_HOME)/include
 
 $(BUILD)/obj/emulated/%.o: %.cu
 	@mkdir -p $(@D)
@@ -30,8 +32,8 @@ $(BUILD)/obj/cuda/tests/gpu/doubles/blaslt%.o: CUDA_CFLAGS += -O3
 $(BUILD)/obj/cuda/tests/gpu/emulator/%.o: CUDA_CFLAGS += -O3 -fno-sanitize=all
 
 $(DOUBLES)/libcudart-double.so: $(EMULATOR_C:%.c=$(BUILD)/obj/cuda/%.o)
-$(DOUBLES)/$(CUBLASLT_SO): $(patsubst %.c,$(BUILD)/obj/cuda/%.o,$(wildcard tests/gpu/doubles/blaslt*.c)) $(DOUBLES)/libcudart-double.so
-$(DOUBLES)/libnccl.so.2: $(BUILD)/obj/cuda/tests/gpu/doubles/collectives.o $(BUILD)/obj/cuda/tests/gpu/doubles/reduce.o \
+$(DOUBLES)/$(CUBLASLT_SO): $(patsubst %.c,$(BUILD)/obj/cuda/%.o,$(call files,$(DOUBLE_BLASLT_FILES))) $(DOUBLES)/libcudart-double.so
+$(DOUBLES)/libnccl.so.2: $(DOUBLE_NCCL_FILES:%.c=$(BUILD)/obj/cuda/%.o) \
 	$(DOUBLES)/libcudart-double.so
 $(DOUBLES)/libmuster-cuda.so: $(EMULATED_O) $(DOUBLES)/libcudart-double.so
 $(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so:
@@ -76,6 +78,7 @@ $(DOUBLES)/test_cuda_kern $(DOUBLES)/test_cuda_products: $(DOUBLES)/%: $(BUILD)/
 	@mkdir -p $(@D)
 	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka $(libs_base) $(libs_kernels)
 
-$(DOUBLES)/test_cuda_report: $(BUILD)/obj/tests/gpu/test_cuda_report.o | $(if $(EMULATED_NEED),$(DOUBLES)/bench $(DOUBLES)/kernels)
+# With the programs that tests/cli/gpu_report.bats runs.
+$(DOUBLES)/test_cuda_report: $(BUILD)/obj/tests/gpu/test_cuda_report.o | $(if $(EMULATED_NEED),$(GPU_PARTS:%=$(DOUBLES)/%) $(DOUBLES)/conform)
 	@mkdir -p $(@D)
 	$(link) -lcmocka

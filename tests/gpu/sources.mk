@@ -1,0 +1,30 @@
+# What the programs of make check-gpu are made of: read by make (tests/gpu/check.mk, emulator.mk) and by tests/gpu/build.py, which builds
+# them where there is no make. Only plain words: a path, a pattern of paths, or one with ! in front that is left out of the others.
+
+# A training step on one host, and what is asked about it. It uses no package of Debian's.
+GPU_CHECK_FILES := base/buf.c base/err.c base/file.c base/human.c base/log.c base/meminfo.c base/net.c base/philox.c base/pin.c base/spill.c \
+	plan/job/*.c !plan/job/ini.c plan/model/*.c plan/schedule/check.c plan/schedule/order.c plan/schedule/run.c plan/schedule/schedule.c \
+	plan/schedule/timeline.c plan/batch.c plan/layout.c plan/memory.c plan/speeds.c \
+	libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c !libcomm/flight/diagnose.c \
+	agent/model/*.c agent/parallel/*.c agent/pipeline/*.c agent/optim/*.c agent/server/*.c agent/state_init.c agent/view.c \
+	tests/unit/agent/tiny.c tests/unit/agent/trainee.c tests/unit/agent/world.c tests/gpu/models.c \
+	tests/conform/op_attention.c tests/conform/op_call.c tests/conform/op_check.c tests/conform/op_elements.c tests/conform/op_experts.c \
+	tests/conform/op_fp8.c tests/conform/op_layers.c tests/conform/op_tokens.c tests/conform/op_vary.c tests/conform/storage.c \
+	tests/conform/comm_forms.c tests/conform/comm_reference.c
+
+# The programs tests/gpu/NAME.c on top of that and of the kernels.
+GPU_PARTS := ops edges train bench kernels
+
+# The collectives on a device's memory.
+GPU_COMM_FILES := tests/gpu/conform.c tests/conform/comm_forms.c tests/conform/comm_reference.c base/buf.c base/err.c base/file.c \
+	base/human.c base/meminfo.c base/net.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c !libcomm/flight/diagnose.c
+
+# libmuster-cuda.so; nccl.c only where NCCL's header is.
+CUDA_FILES := base/err.c base/human.c libcomm/op.c libcomm/reduce.c libcomm/device/cuda/cuda.c kernels/cuda/*.c kernels/cuda/*.cu
+CUDA_NCCL_FILES := libcomm/device/cuda/nccl.c
+
+# The libraries that stand for CUDA's on machines without a GPU.
+DOUBLE_CUDART_FILES := tests/gpu/emulator/*.c tests/gpu/doubles/device.c tests/gpu/doubles/memory.c tests/gpu/doubles/stream.c \
+	tests/gpu/doubles/copy.c tests/gpu/doubles/graph.c
+DOUBLE_BLASLT_FILES := tests/gpu/doubles/blaslt*.c
+DOUBLE_NCCL_FILES   := tests/gpu/doubles/collectives.c tests/gpu/doubles/reduce.c
