@@ -31,7 +31,8 @@ decoy() { # file line...
 # PyTorch's side, played.
 decoy_peer() { # file
 	decoy "$1" 'while read -r word rest; do case $word in' \
-		'open) echo "{\"tokens\": 64, \"parameters\": 9, \"opened_s\": 1, \"chose\": {\"ops\": [\"aten::_decoy_attention\"], \"kernels\": []}}" ;;' \
+		'open) echo "{\"tokens\": 64, \"parameters\": 9, \"opened_s\": 1}" ;;' \
+		'chose) echo "{\"ops\": [\"aten::_decoy_step\"], \"kernels\": []}" ;;' \
 		'turn) echo "{\"seconds\": [0.5, 0.5], \"loss\": 1, \"peak_bytes\": 1000}" ;;' \
 		'gemm) echo "{\"flops\": 1e9}" ;;' \
 		'attention) echo "{\"forward_s\": 1, \"backward_s\": 2, \"chose\": {\"ops\": [\"aten::_decoy_attention\"], \"kernels\": [\"sdpa_decoy\"]}}" ;;' \
@@ -69,7 +70,7 @@ archived() { tar tzf "$dir/logs.tar.gz"; }
 		[[ $(archived) == *"parts/$part.json"* ]]
 	done
 	for part in "## Parts" "## Checks" "## Limits" "### gpt2-50304" "### gpt2-50257" "### llama-1b" "## Memory" "## Kernels" "## Attention" "PyTorch, pure" \
-		"aten::_decoy_attention" "sdpa_decoy" "cuBLASLt "; do
+		"aten::_decoy_step" "aten::_decoy_attention" "sdpa_decoy" "cuBLASLt "; do
 		grep -qF -- "$part" "$dir/report.md" || { echo "the report has no $part"; return 1; }
 	done
 	[[ $(archived) == *logs/train-gpt2-dropout.log*  && $(archived) == *logs/bench.log* ]]
@@ -131,6 +132,22 @@ archived() { tar tzf "$dir/logs.tar.gz"; }
 	wait $pid || true
 	report comm --toy --programs "$progs"
 	[[ $status -eq 0 && $(state_of comm) == "done" && $(state_of train) == "under way" ]]
+}
+
+@test "on a machine with a GPU, what cannot be opened has failed; the report names GPU, driver and versions" {
+	decoy "$bin/nvidia-smi" 'echo "Decoy GPU, 580.1, 143771 MiB, 9.0"'
+	decoy "$progs/ops" 'echo "skip   cuda: it cannot be opened"' 'echo "0 passed, 0 failed, 1 skipped"'
+	decoy "$progs/edges" 'echo "2 passed, 0 failed"'
+	decoy "$progs/comm" 'echo "ok     staged"' 'echo "skip   nccl, one rank a GPU: there is no libnccl.so.2"' 'echo "1 passed, 0 failed, 1 skipped"'
+	cp "$(dirname "$built")/doubles/cuda.so" "$progs/libcuda.so.1"
+	cp "$progs/libcuda.so.1" "$progs/libcublasLt.so.13"
+	cp "$progs/libcuda.so.1" "$progs/libnccl.so.2"
+	: >"$progs/libmuster-cuda.so"
+	LD_LIBRARY_PATH=$progs report ops,comm --programs "$progs"
+	rm "$bin/nvidia-smi"
+	[[ $status -eq 1 && ${lines[-1]} == "3 passed, 3 failed, 1 skipped" ]]
+	grep -q '^- 1 × Decoy GPU, 143771 MiB, driver 580.1, ' "$dir/report.md"
+	grep -q '^- versions: CUDA of the driver 13.0, .*cuBLASLt 13.1.0, NCCL 2.28.3' "$dir/report.md"
 }
 
 @test "without compute-sanitizer, PyTorch or time a part is skipped by name" {

@@ -5,7 +5,7 @@ The lists of files are those of tests/gpu/sources.mk; the kernels' and the compi
 tests/gpu/emulator/emulator.mk. Nothing of Debian's is used: tests/gpu/standin stands for libsodium's and libjansson's headers.
 
 What is built is remembered in OUT/build.json: each output's key is a hash of its command and of the contents of what it is made from, without times
-and without OUT's own place. A program whose key holds is not built again, even where its objects are not there any more: programs that were built on
+and without the places of OUT and of CUDA. A program whose key holds is not built again, even where its objects are not there any more: programs that were built on
 another machine can be carried along with that file. What does not compile keeps only those programs from being built that need it.
 
 usage: tests/gpu/build.py OUT [--arch 90 | --emulator] [--list] [TARGET ...]
@@ -217,7 +217,7 @@ class Builder:
         return self.hashes[path]
 
     def key(self, command, paths):
-        return hashlib.sha256("\n".join(command + [self.hash_of(p) for p in paths]).encode()).hexdigest()
+        return hashlib.sha256("\n".join(portable(command) + [self.hash_of(p) for p in paths]).encode()).hexdigest()
 
     def object_key(self, name):
         """None: what it is made from is not known, or has changed."""
@@ -232,7 +232,7 @@ class Builder:
         if None in keys:
             return None
         _, _, flags, libs, needs = self.rules.targets[name]
-        return hashlib.sha256("\n".join([*flags, *libs, *keys, *(self.target_key(n) or "" for n in needs)]).encode()).hexdigest()
+        return hashlib.sha256("\n".join([*flags, *portable(libs), *keys, *(self.target_key(n) or "" for n in needs)]).encode()).hexdigest()
 
     def current(self, name):
         path = os.path.join(self.out, name)
@@ -342,6 +342,11 @@ class Builder:
         if said and time.monotonic() > self.until:
             return f"the build of {name}: {programs.LATE}"
         return said and (f"{', '.join(bad[:3])} does not compile; build.log has why" if bad else said)
+
+
+def portable(command):
+    """Without the places of CUDA's parts, which other machines have elsewhere."""
+    return [w for w in command if not w.startswith("/") and w != "-isystem"]
 
 
 def starts(path):

@@ -5,16 +5,16 @@ Written from the architectures: torch.compile, scaled_dot_product_attention, fus
 standard input says, line by line, and answers each with a line of JSON, as tests/gpu/bench.c does:
 
     info                          {"torch": ..., "cuda": ..., "device": ...}
-    open MODEL MODE               {"parameters": ..., "tokens": ..., "opened_s": ..., "chose": ...}: compiled, and three steps done; ends the model before it
+    open MODEL MODE               {"parameters": ..., "tokens": ..., "opened_s": ...}: compiled, and three steps done; ends the model before it
                                   MODE autocast: fp32 weights, moments and gradients, bf16 in the passes
                                   MODE pure: bf16 weights, moments and gradients, with no fp32 masters
     turn STEPS                    {"seconds": [...], "loss": ..., "peak_bytes": ...}: each step until the device has finished
+    chose                         {"ops": [...], "kernels": [...]}: of one more step, the attention that PyTorch chose: its ops, and the device's kernels with
+                                  such names, longest first. After the turns that count: a profiler may slow what comes behind it
     rest                          {}: gives back what it holds of the device's memory and does not use
     close                         {}
     gemm N SECONDS                {"flops": ...}: bf16 products of random matrices
     attention B T H G D           {"forward_s": ..., "backward_s": ..., "chose": ...}: causal, H heads of D over G, in bf16
-
-"chose": the attention that PyTorch chose, {"ops": [...], "kernels": [...]}: its ops, and the device's kernels that took longest under them.
 
 A command that fails answers {"error": ...}.
 
@@ -201,7 +201,7 @@ class Peer:
         for _ in range(WARMUP):
             self.step()
         self.finish()
-        return {"parameters": sum(p.numel() for p in model.parameters()), "tokens": c["batch"] * c["seq"], "chose": self.chosen(self.step),
+        return {"parameters": sum(p.numel() for p in model.parameters()), "tokens": c["batch"] * c["seq"],
                 "opened_s": time.perf_counter() - since}
 
     def draw(self, c):
@@ -238,6 +238,11 @@ class Peer:
             seconds.append(time.perf_counter() - since)
         peak = torch.cuda.max_memory_allocated() if self.device == "cuda" else 0
         return {"seconds": seconds, "loss": loss.item(), "peak_bytes": peak}
+
+    def chose(self):
+        if self.model is None:
+            raise ValueError("chose needs an open model")
+        return self.chosen(self.step)
 
     def timed(self, call, rounds=20, calls=5):
         """Seconds of a call: the median over rounds of a few calls each, after a warm-up."""
@@ -303,7 +308,7 @@ def attention_of(events):
 
 def obey(peer, line):
     name, *words = line.split()
-    commands = ("info", "open", "turn", "rest", "close", "gemm", "attention")
+    commands = ("info", "open", "turn", "chose", "rest", "close", "gemm", "attention")
     try:
         if name not in commands:
             raise ValueError(f"there is no command {name}")

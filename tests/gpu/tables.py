@@ -110,8 +110,8 @@ def names_of(chose):
 
 
 def chosen(r):
-    rows = [(model, name, names_of(side["opened"].get("chose"))) for model, sides in sorted(r["step"].items()) for name, side in sorted(sides.items())
-            if side["opened"].get("chose")]
+    rows = [(model, name, names_of(side.get("chose"))) for model, sides in sorted(r["step"].items()) for name, side in sorted(sides.items())
+            if side.get("chose")]
     return ["Attention that PyTorch chose in its step:", ""] + [f"- {model}, {name}: {what}" for model, name, what in rows] + [""] if rows else []
 
 
