@@ -314,7 +314,7 @@ help:
 	@echo 'make check-san  the unit tests under AddressSanitizer, UBSan and ThreadSanitizer'
 	@echo 'make check-comm every cell of the collectives conformance: hours; SWEEP=20 deals twenty times what make check does'
 	@echo 'make check-proxy  runs behind a proxy that drops, doubles, delays and changes bytes: PROXY_RUNS=500 of each kind'
-	@echo 'make check-gpu  check and measure the GPU of this machine and write a report; needs CUDA, gcc and python3 alone'
+	@echo 'make check-gpu  check and measure the GPU of this machine and write a report; needs CUDA, gcc and python3 alone (without make: tests/gpu/report)'
 	@echo 'make fuzz       every reader of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each'
 	@echo 'make bench      speed, as shares of what this machine can do'
 	@echo 'make bench-comm the collectives beside those of Open MPI, where it is installed'

@@ -99,7 +99,8 @@ class Record:
                 r[key] += f.get(key, [])
             for key in ("each", "step"):
                 r[key].update(f.get(key, {}))
-            r["limits"] = r["limits"] or f.get("limits", {})
+            if "flops" not in r["limits"].get("muster", {}):
+                r["limits"] = f.get("limits") or r["limits"]
         r["parts"] += [{"part": n, "state": "not run"} for n in self.names if n not in [f["part"] for f in parts]]
         return r
 
