@@ -1,5 +1,6 @@
 #include "agent/hf/config.h"
 
+#include "agent/hf/rope.h"
 #include "plan/job/keys.h"
 #include "plan/model/model.h"
 
@@ -76,19 +77,6 @@ static const struct must {
 	{ MIXTRAL, "sliding_window", { "null" } },
 	{ GPT2 | ROTARY, "quantization_config", { "null" } },
 };
-
-/* The keys of a rope_scaling object, by the types that have them. */
-enum { LINEAR = 1 << ROPE_LINEAR, LLAMA3 = 1 << ROPE_LLAMA3 };
-static const struct {
-	int types;
-	const char *theirs, *ours;
-} rope_rows[] = {
-	{ LINEAR | LLAMA3, "factor", "rope_factor" },
-	{ LLAMA3, "low_freq_factor", "rope_low" },
-	{ LLAMA3, "high_freq_factor", "rope_high" },
-	{ LLAMA3, "original_max_position_embeddings", "rope_original" },
-};
-static const char *const rope_types[] = { [ROPE_PLAIN] = "default", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3" };
 
 #define LENGTH(a) ((int)(sizeof(a) / sizeof *(a)))
 
@@ -228,26 +216,17 @@ static int check_twin(struct reader *r, const struct row *row, const struct row 
 		       "folder (the weights do not depend on them)", r->name, twin->theirs, a, row->theirs, b, row->ours);
 }
 
-/* Where newer versions keep it, and older ones. */
-static const json_t *rope_of(const struct reader *r)
-{
-	const json_t *v = json_object_get(r->root, "rope_parameters");
-	return v && !json_is_null(v) ? v : json_object_get(r->root, "rope_scaling");
-}
-
 static int read_rows(struct reader *r, int64_t seq)
 {
 	for (const struct row *row = rows; row < rows + LENGTH(rows); row++) {
 		const json_t *v = json_object_get(r->root, row->theirs);
-		if (!(row->families & 1 << r->family))
-			continue;
+		if (!(row->families & 1 << r->family) || !strcmp(row->ours, "rope_theta"))
+			continue; /* read_rope's */
 		const struct row *twin = twin_of(row, r->family);
 		if (twin && check_twin(r, row, twin))
 			return -1;
 		if (twin)
 			continue;
-		if (!v && !strcmp(row->ours, "rope_theta"))
-			v = json_object_get(rope_of(r), row->theirs);
 		bool context = seq && !strcmp(row->ours, "seq");
 		if (context && r->family == FAMILY_GPT2 && json_integer_value(v) != seq)
 			return refuse(r, row->theirs, v, "and its positions are learned: no other context can be asked for");
@@ -259,28 +238,27 @@ static int read_rows(struct reader *r, int64_t seq)
 	return 0;
 }
 
+/* The family's default of a key of ours. */
+static double default_of(enum job_family family, const char *ours)
+{
+	for (int i = 0; i < LENGTH(rows); i++)
+		if (rows[i].families & 1 << family && !strcmp(rows[i].ours, ours))
+			return strtod(rows[i].absent, NULL);
+	return 0;
+}
+
 static int read_rope(struct reader *r)
 {
-	const json_t *rope = rope_of(r);
-	char word[80];
-	int type = ROPE_PLAIN;
-	if (r->family == FAMILY_GPT2 || !rope || json_is_null(rope))
+	struct hf_rope rope;
+	if (!(1 << r->family & ROTARY))
 		return 0;
-	if (!json_is_object(rope))
-		return refuse(r, "rope_scaling", rope, "not an object");
-	const json_t *v = json_object_get(rope, "rope_type");
-	v = v ? v : json_object_get(rope, "type");
-	for (type = LENGTH(rope_types) - 1; type >= 0; type--)
-		if (json_is_string(v) && !strcmp(json_string_value(v), rope_types[type]))
-			break;
-	if (type < 0)
-		return err_set(r->e, ERR_UNSUPPORTED, "%s: rope_scaling is of type %s; default, linear and llama3 can be imported", r->name,
-			       word_of(v, word));
-	buf_printf(&r->ini, "rope_scaling = %s\n", type == ROPE_PLAIN ? "none" : rope_types[type]);
-	for (int i = 0; i < LENGTH(rope_rows); i++)
-		if (rope_rows[i].types & 1 << type &&
-		    put(r, rope_rows[i].theirs, json_object_get(rope, rope_rows[i].theirs), rope_rows[i].ours, NULL))
-			return -1;
+	if (hf_rope_read(r->root, r->name, default_of(r->family, "rope_theta"), &rope, r->e))
+		return -1;
+	if (rope.type != ROPE_PLAIN)
+		buf_printf(&r->ini, "rope_scaling = %s\n", hf_rope_word(rope.type));
+	for (int i = 0; i < HF_ROPE_KEYS; i++)
+		if (hf_rope_keys[i].types & 1 << rope.type)
+			buf_printf(&r->ini, key_of(hf_rope_keys[i].ours)->type == JOB_INT ? "%s = %.0f\n" : "%s = %.17g\n", hf_rope_keys[i].ours, rope.value[i]);
 	return 0;
 }
 
@@ -361,14 +339,14 @@ static json_t *rope_json(const struct job *job)
 	enum job_rope_scaling type = job->model.rope_scaling;
 	if (type == ROPE_PLAIN)
 		return json_null();
-	json_t *rope = json_pack("{s:s}", "rope_type", rope_types[type]);
-	for (int i = 0; i < LENGTH(rope_rows); i++)
-		if (rope_rows[i].types & 1 << type)
-			json_object_set_new(rope, rope_rows[i].theirs, value_of(job, rope_rows[i].ours));
+	json_t *rope = json_pack("{s:s}", "rope_type", hf_rope_word(type));
+	for (int i = HF_ROPE_THETA + 1; i < HF_ROPE_KEYS; i++)
+		if (hf_rope_keys[i].types & 1 << type)
+			json_object_set_new(rope, hf_rope_keys[i].theirs, value_of(job, hf_rope_keys[i].ours));
 	return rope;
 }
 
-/* What GPT-2's configuration has no key for. */
+/* What transformers has no model for. */
 static int check_expressible(const struct job *job, struct err *e)
 {
 	if (job->model.family == FAMILY_MIXTRAL && job->model.router != ROUTER_SOFTMAX_AFTER)
@@ -425,7 +403,7 @@ void config_section(const struct job *asked, struct buf *out)
 			put_key(&job, rows[i].ours, out);
 	if (rope != 1 << ROPE_PLAIN)
 		put_key(&job, "rope_scaling", out);
-	for (int i = 0; i < LENGTH(rope_rows); i++)
-		if (rope_rows[i].types & rope)
-			put_key(&job, rope_rows[i].ours, out);
+	for (int i = HF_ROPE_THETA + 1; i < HF_ROPE_KEYS; i++)
+		if (hf_rope_keys[i].types & rope)
+			put_key(&job, hf_rope_keys[i].ours, out);
 }

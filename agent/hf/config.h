@@ -3,7 +3,7 @@
  *
  * One table of keys (config.c) drives both directions; what the table does not know does not concern the model's numbers, or
  * is among the keys that must have the value under which the model is ours (activation, biases, scaling of attention, …) and
- * is refused otherwise, by key and value. RoPE scaling may be linear or llama3. What a file leaves out has
+ * is refused otherwise, by key and value. rope.h says how rotary positions are read. What a file leaves out has
  * transformers' default for the family. Of the dropouts, GPT-2's of embedding and residual must be one. router_aux_loss_coef is
  * taken as it is, though transformers balances all layers of a batch together and muster each sequence and layer: at an even
  * load muster's coefficient c weighs as much as transformers' c × layers / experts per token.

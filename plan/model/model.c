@@ -1,5 +1,7 @@
 #include "plan/model/model.h"
 
+#include <math.h>
+
 static int64_t or_default(int64_t value, int64_t otherwise)
 {
 	return value ? value : otherwise;
@@ -95,4 +97,20 @@ int64_t model_head_rows(int64_t n, int64_t vocab)
 double model_flops_token(const struct model_shape *m)
 {
 	return (double)m->layers * model_cost_layer(m) + model_cost_head(m);
+}
+
+double model_rope_turn(const struct model_shape *m, int64_t i)
+{
+	double f = pow(m->rope_theta, -2.0 * (double)i / (double)m->head_dim);
+	if (m->rope_scaling == ROPE_PLAIN)
+		return f;
+	if (m->rope_scaling == ROPE_LINEAR)
+		return f / m->rope_factor;
+	double wave = 2 * M_PI / f, context = (double)m->rope_original;
+	if (wave < context / m->rope_high)
+		return f;
+	if (wave > context / m->rope_low)
+		return f / m->rope_factor;
+	double smooth = (context / wave - m->rope_low) / (m->rope_high - m->rope_low);
+	return (1 - smooth) * f / m->rope_factor + smooth * f;
 }

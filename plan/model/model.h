@@ -60,6 +60,11 @@ double model_cost_layer(const struct model_shape *m);
 double model_cost_head(const struct model_shape *m);
 double model_cost_embed(const struct model_shape *m);
 
+/* Radians by which a position turns pair i of a head's numbers, i < head_dim / 2: Su et al., arXiv 2104.09864. Longer contexts stretch
+ * it; llama3: the rule of Llama 3.1's configuration in Hugging Face transformers (rope_type "llama3"): long waves are stretched,
+ * short ones are not, those between in proportion. */
+double model_rope_turn(const struct model_shape *m, int64_t i);
+
 /* Rows of logits that are held at once, for n tokens and `vocab` columns of the head. */
 int64_t model_head_rows(int64_t n, int64_t vocab);
 
