@@ -32,6 +32,12 @@ static int64_t peak_bytes(const struct trainer *t)
 static void report(struct trainer *t, struct step_report *r)
 {
 	struct engine_times parts;
+	struct engine_losses losses;
+	engine_losses(t->engine, &losses);
+	r->routed = losses.known;
+	r->cross_entropy = losses.cross_entropy;
+	r->balance_loss = losses.balance;
+	r->z_loss = losses.z;
 	engine_times(t->engine, &parts);
 	r->compute_s = parts.compute;
 	r->recompute_s = parts.recompute;

@@ -34,7 +34,8 @@ enum { MSG_MAX = 1 << 20, MSG_VERSION = 2 };
  *   hello     {rank, world, node, pid, cpus, version}       first message after the handshake; cpus: those it may run on, such as "0-3,8"
  *   ready     {step, samples, phases: {name: seconds}}      communicators are up, state is loaded; training starts at step
  *   metrics   {step, loss, grad_norm, lr, tokens, samples, peak_bytes, seconds: step_s and the parts that it is the sum of, data_s, compute_s,
- *              recompute_s, tp_s, cp_s, ep_s, pp_s, dp_s, optimizer_s, checkpoint_s, other_s; in fp16 loss_scale, skipped: true when the gradients overflowed and nothing was updated}
+ *              recompute_s, tp_s, cp_s, ep_s, pp_s, dp_s, optimizer_s, checkpoint_s, other_s; in fp16 loss_scale, skipped: true when the gradients overflowed and nothing was updated;
+ *              with experts cross_entropy, balance_loss, z_loss: what the loss is the sum of}
  *                                                          one a step, from one of the ranks that have the loss (the last stage, tp 0, cp 0, dp 0); step: finished steps
  *   eval      {step, loss}                                   same rank
  *   progress  {step, phase, count}                           every rank, every heartbeat and soon after it moved: where the trainer is; count grows with each thing it does

@@ -23,6 +23,15 @@ void report_close(struct step_report *r)
 	r->step_s = known + r->other_s;
 }
 
+static const struct {
+	const char *name;
+	size_t at;
+} routers[] = {
+#define FIELD(name) { #name, offsetof(struct step_report, name) }
+	FIELD(cross_entropy), FIELD(balance_loss), FIELD(z_loss),
+#undef FIELD
+};
+
 static json_t *number(double x)
 {
 	return isfinite(x) ? json_real(x) : json_null();
@@ -36,6 +45,8 @@ json_t *report_step(const struct step_report *r)
 				    json_integer(*(const int64_t *)((const char *)r + whole[i].at)));
 	for (size_t i = 0; i < sizeof real / sizeof *real; i++)
 		json_object_set_new(o, real[i].name, number(*(const double *)((const char *)r + real[i].at)));
+	for (size_t i = 0; r->routed && i < sizeof routers / sizeof *routers; i++)
+		json_object_set_new(o, routers[i].name, number(*(const double *)((const char *)r + routers[i].at)));
 	if (r->loss_scale > 0) {
 		json_object_set_new(o, "loss_scale", json_real(r->loss_scale));
 		json_object_set_new(o, "skipped", json_boolean(r->skipped));

@@ -14,7 +14,10 @@ struct step_report {
 	int64_t step;    /* finished steps */
 	int64_t samples; /* consumed since the run began */
 	int64_t tokens;  /* of this step */
-	double loss, grad_norm, lr;
+	double loss, grad_norm, lr; /* loss: what is trained on */
+	/* With experts alone (`routed`): what the loss is the sum of. z_loss: 0 where the job has none. */
+	bool routed;
+	double cross_entropy, balance_loss, z_loss;
 	/* Seconds from the end of the step before (of the first: from its own begin), evaluations apart, and their parts as this rank
 	 * saw them. other_s is what belongs to none of the others (report_close): together they are step_s. */
 	double step_s, data_s, compute_s, recompute_s, tp_s, cp_s, ep_s, pp_s, dp_s, optimizer_s, checkpoint_s, other_s;

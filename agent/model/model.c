@@ -36,12 +36,12 @@ static struct pass pass_of(struct model *m, int chunk, int slot, const struct mo
 
 void model_loss_begin(struct model *m)
 {
-	kern_zero(m->kern, m->loss, sizeof *m->loss);
+	kern_zero(m->kern, m->loss, LOSSES * sizeof *m->loss);
 }
 
-int model_loss(struct model *m, double *loss, struct err *e)
+int model_loss(struct model *m, double *losses, struct err *e)
 {
-	return kern_get(m->kern, loss, m->loss, sizeof *loss, e);
+	return kern_get(m->kern, losses, m->loss, LOSSES * sizeof *losses, e);
 }
 
 static int forward_pass(struct pass *p, struct err *e)
@@ -115,7 +115,7 @@ static int open_chunks(struct model *m, const struct model_options *opt, struct 
 /* What the passes read and add up that is no tensor of theirs. */
 static void open_rest(struct model *m)
 {
-	m->loss = m->d.device ? m->scratch[SCRATCH_LOSS] : &m->loss_here;
+	m->loss = m->d.device ? m->scratch[SCRATCH_LOSS] : m->losses_here;
 	m->positions_at = m->d.device ? m->scratch[SCRATCH_POSITIONS] : m->positions;
 	if (m->d.device)
 		kern_put(m->kern, m->scratch[SCRATCH_POSITIONS], m->positions, (size_t)m->d.n * sizeof *m->positions);

@@ -76,9 +76,12 @@ struct model_batch {
  * losses, in the same unit: times the tokens of the micro-batch.) With backward false nothing is kept for
  * model_backward, no gradient changes, nothing is dropped. The batch's arrays are read before this returns. */
 int model_forward(struct model *m, int chunk, int slot, const struct model_batch *b, bool backward, struct err *e);
-/* The losses that were added up begin at 0 again; and their sum, for which a device is waited. */
+/* What a model adds up: everything that is trained on; and the parts of it that are not cross-entropy. */
+enum model_loss { LOSS_ALL, LOSS_BALANCE, LOSS_Z, LOSSES };
+
+/* The losses that were added up begin at 0 again; and their sums [LOSSES], for which a device is waited. */
 void model_loss_begin(struct model *m);
-int model_loss(struct model *m, double *loss, struct err *e);
+int model_loss(struct model *m, double *losses, struct err *e);
 
 enum model_pass { BACKWARD_BOTH, BACKWARD_INPUT, BACKWARD_WEIGHT };
 int model_backward(struct model *m, int chunk, int slot, const struct model_batch *b, enum model_pass pass, struct err *e);

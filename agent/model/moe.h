@@ -11,7 +11,8 @@
  * Layout changes nothing: capacity is of each sequence (an expert takes at most ceil(capacity × seq × top / experts) of its tokens, the
  * first ones by position), the balancing loss too: aux_loss × experts × Σ_e f_e P_e, f_e the share of the sequence's choices that
  * fall on e, P_e its mean probability (Fedus et al., arXiv 2101.03961, section 2.2, a sequence at a time); the z-loss is z_loss × the mean
- * of the squared log-sum-exp (Zoph et al., arXiv 2202.08906). Both are summed over layers.
+ * of the squared log-sum-exp (Zoph et al., arXiv 2202.08906). Both are summed over layers. They are part of the loss that is trained on, and
+ * are summed apart from it too, so that a run can report its cross-entropy. agent/hf/balance.h relates aux_loss to transformers' coefficient.
  *
  * How many rows come depends on the routing: their memory begins at the balanced number and grows when more come.
  */
@@ -75,7 +76,8 @@ void moe_close(struct model *m);
 /* route.c. Opens what counts choices; close takes what was never opened. */
 int route_open(struct model *m, struct err *e);
 void route_close(struct moe *moe);
-/* Sets chosen, weights, probs, lse, load, at, from and moe->kept_of; adds the router's losses times the rank's tokens. y: [n, c]. */
+/* Sets chosen, weights, probs, lse, load, at, from and moe->kept_of; adds the router's losses times the rank's tokens to loss [LOSSES]
+ * (NULL: nowhere). y: [n, c]. */
 int route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, const void *y, double *loss, struct err *e);
 /* From moe->dweights (this rank's parts). Adds the router's weights' gradient; on tp rank 0 adds to dy [n, c]. dx: [n, c] of scratch. */
 int route_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dy, const void *y, void *dx, struct err *e);

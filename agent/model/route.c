@@ -140,6 +140,16 @@ static int balance(struct pass *p, struct moe_kept *k, struct err *e)
 	return 0;
 }
 
+/* To the sum of all losses, and to the parts that are there. */
+static void add_losses(struct model *m, const struct moe_kept *k, double *loss)
+{
+	double aux = m->job->model.aux_loss * (double)m->moe->experts, z = m->job->model.z_loss;
+	const struct { double *to, aux, z; } sums[] = { { loss + LOSS_ALL, aux, z }, { loss + LOSS_BALANCE, aux, 0 }, { loss + LOSS_Z, 0, z } };
+	for (int i = 0; i < (int)(sizeof sums / sizeof *sums); i++)
+		if (sums[i].aux > 0 || sums[i].z > 0)
+			m->ops->route_loss(m->kern, sums[i].to, k->load, k->probs, k->lse, m->d.n, m->moe->experts, m->d.seq, sums[i].aux, sums[i].z);
+}
+
 int route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, const void *y, double *loss, struct err *e)
 {
 	struct model *m = p->m;
@@ -153,8 +163,7 @@ int route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k
 		return -1;
 	m->ops->route_place(m->kern, moe->counts, k->at, k->from, k->chosen, m->d.n, moe->experts, moe->top);
 	if (loss)
-		m->ops->route_loss(m->kern, loss, k->load, k->probs, k->lse, m->d.n, moe->experts, m->d.seq,
-				   m->job->model.aux_loss * (double)moe->experts, m->job->model.z_loss);
+		add_losses(m, k, loss);
 	return 0;
 }
 

@@ -91,7 +91,7 @@ struct model {
 	int64_t head_first;  /* this shard's first query head */
 	int32_t *local[3];   /* [n] this rank's part of inputs, targets, starts; under cp */
 	const int32_t *positions_at; /* positions, in the kern's memory */
-	double loss_here, *loss;     /* the sum of losses: in the kern's memory, which is `loss_here` on the host */
+	double losses_here[LOSSES], *loss; /* the sums of losses: in the kern's memory, which is `losses_here` on the host */
 	struct tapes *tapes;         /* NULL: passes are not recorded */
 	char *work, *scratch_memory;
 	struct block_kept again;     /* the work home of a recomputing layer */
@@ -110,7 +110,7 @@ struct pass {
 	const struct model_batch *batch;
 	bool keep;             /* forward: a backward pass follows; dropout is on */
 	bool input, weight;    /* backward: which halves */
-	double *loss;          /* forward: what routers add their losses to, in the kern's memory; NULL: nowhere */
+	double *loss;          /* [LOSSES] forward: what routers add their losses to, in the kern's memory; NULL: nowhere */
 };
 
 /* places.c: which tokens a pass is about, where the operations read it: in place on the host; on a device in the slot, where the forward pass

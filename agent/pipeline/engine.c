@@ -165,17 +165,33 @@ struct kern *engine_kern(struct engine *g)
 	return g->kern;
 }
 
-/* Each part of the loss counts once: all tp ranks have it. */
-static int share_loss(struct engine *g, double local, double *loss, struct err *e)
+/* The means over the global batch's tokens of n sums. Each part counts once: all tp ranks have it. */
+static int share(struct engine *g, const double *local, double *means, int n, struct err *e)
 {
-	double sum = g->at.tp == 0 ? local : 0.0;
+	double sums[LOSSES] = { 0 };
+	for (int i = 0; i < n && g->at.tp == 0; i++)
+		sums[i] = local[i];
 	if (g->phase)
 		g->phase("share-loss", g->phase_arg);
 	double start = clock_s();
-	if (layout_world(&g->layout) > 1 && comm_all_reduce(g->groups.world, &sum, &sum, 1, COMM_F64, COMM_SUM, e))
+	if (layout_world(&g->layout) > 1 && comm_all_reduce(g->groups.world, sums, sums, (size_t)n, COMM_F64, COMM_SUM, e))
 		return -1;
 	*(g->layout.pp > 1 ? &g->times.pp : &g->times.dp) += clock_s() - start;
-	*loss = sum / (double)g->global_tokens;
+	for (int i = 0; i < n; i++)
+		means[i] = sums[i] / (double)g->global_tokens;
+	return 0;
+}
+
+/* The parts are summed apart from the whole, whose bits do not depend on who asks for them. */
+static int share_parts(struct engine *g, const double *local, double loss, struct err *e)
+{
+	double parts[LOSSES] = { 0 };
+	if (!g->shape.experts)
+		return 0;
+	if (share(g, local + LOSS_BALANCE, parts + LOSS_BALANCE, LOSSES - LOSS_BALANCE, e))
+		return -1;
+	g->losses = (struct engine_losses){ .known = true, .cross_entropy = loss - parts[LOSS_BALANCE] - parts[LOSS_Z],
+					    .balance = parts[LOSS_BALANCE], .z = parts[LOSS_Z] };
 	return 0;
 }
 
@@ -206,14 +222,14 @@ int engine_passes(struct engine *g, const struct engine_batch *b, struct err *e)
 
 int engine_loss(struct engine *g, double *loss, struct err *e)
 {
-	double local;
-	if (take_loss(g, &local, e))
+	double local[LOSSES];
+	if (take_loss(g, local, e))
 		return -1;
 	if (g->job->parallel.sync == SYNC_SERVER) {
-		*loss = local / (double)g->global_tokens;
+		*loss = local[LOSS_ALL] / (double)g->global_tokens;
 		return 0;
 	}
-	return share_loss(g, local, loss, e);
+	return share(g, local, loss, 1, e) || share_parts(g, local, *loss, e) ? -1 : 0;
 }
 
 int engine_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
@@ -223,15 +239,20 @@ int engine_step(struct engine *g, const struct engine_batch *b, double *loss, st
 
 int engine_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
 {
-	double local;
-	if (walk_or_abort(g, &g->forwards, b, false, e) || take_loss(g, &local, e))
+	double local[LOSSES];
+	if (walk_or_abort(g, &g->forwards, b, false, e) || take_loss(g, local, e))
 		return -1;
-	return share_loss(g, local, loss, e);
+	return share(g, local, loss, 1, e);
 }
 
 const struct timeline *engine_timeline(const struct engine *g)
 {
 	return &g->timeline;
+}
+
+void engine_losses(const struct engine *g, struct engine_losses *out)
+{
+	*out = g->losses;
 }
 
 void engine_times(const struct engine *g, struct engine_times *out)

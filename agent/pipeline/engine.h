@@ -63,6 +63,13 @@ int engine_step(struct engine *g, const struct engine_batch *b, double *loss, st
 /* The same in two halves: on a device the first one queues the work, the second waits for it, so that more can be queued before. */
 int engine_passes(struct engine *g, const struct engine_batch *b, struct err *e);
 int engine_loss(struct engine *g, double *loss, struct err *e);
+
+/* What the last engine_loss is the sum of. */
+struct engine_losses {
+	bool known;                    /* the model has routers, and all replicas' parts are summed (parallel.sync = all-reduce) */
+	double cross_entropy, balance, z;
+};
+void engine_losses(const struct engine *g, struct engine_losses *out);
 /* The same without backward, leaving gradients alone. */
 int engine_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e);
 

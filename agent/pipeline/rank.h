@@ -62,6 +62,7 @@ struct engine {
 	struct inbox inboxes[PIPE_KINDS][PIPE_SIDES];
 	struct timeline timeline;   /* of the last training step */
 	struct engine_times times;
+	struct engine_losses losses; /* of the last training step */
 	void (*phase)(const char *what, void *arg);
 	void *phase_arg;
 };

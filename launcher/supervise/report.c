@@ -181,6 +181,7 @@ void report_metrics(struct supervisor *s, json_t *body)
 	int64_t step = json_integer_value(json_object_get(body, "step"));
 	struct terminal_step t = {
 		.step = step, .loss = number(body, "loss"), .grad_norm = number(body, "grad_norm"), .lr = number(body, "lr"),
+		.cross_entropy = number(body, "cross_entropy"),
 		.tokens_s = step_s > 0 && tokens > 0 ? tokens / step_s : 0, .step_s = step_s,
 		.loss_scale = number(body, "loss_scale"), .skipped = json_is_true(json_object_get(body, "skipped")),
 	};

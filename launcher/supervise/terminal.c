@@ -184,8 +184,10 @@ static void add_step(const struct terminal *t, const struct terminal_step *s, st
 {
 	char digits[24], speed[HUMAN], left[32];
 	int wide = snprintf(digits, sizeof digits, "%lld", (long long)t->o.steps);
-	buf_printf(b, "step %*lld/%s  loss %.4f  %s tok/s  grad %.3g  lr %.2e", wide, (long long)s->step, digits, s->loss,
-		   human_count(s->tokens_s, "", speed), s->grad_norm, s->lr);
+	buf_printf(b, "step %*lld/%s  loss %.4f", wide, (long long)s->step, digits, s->loss);
+	if (s->cross_entropy > 0)
+		buf_printf(b, " (cross-entropy %.4f)", s->cross_entropy);
+	buf_printf(b, "  %s tok/s  grad %.3g  lr %.2e", human_count(s->tokens_s, "", speed), s->grad_norm, s->lr);
 	if (s->loss_scale > 0)
 		buf_printf(b, "  scale %.0f%s", s->loss_scale, s->skipped ? " overflows: skipped" : "");
 	if (s->left_s >= 0)

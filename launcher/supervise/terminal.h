@@ -44,6 +44,7 @@ void terminal_event(struct terminal *t, enum terminal_tone tone, const char *wor
 struct terminal_step {
 	int64_t step;
 	double loss, grad_norm, lr, tokens_s, step_s;
+	double cross_entropy; /* the loss without what routers add; 0 or NAN: they add nothing */
 	double loss_scale; /* fp16; 0: another precision */
 	bool skipped;      /* its gradients overflowed: nothing was updated */
 	double left_s; /* until the run is done, as far as one can tell; negative: unknown */

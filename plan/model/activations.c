@@ -199,7 +199,7 @@ int64_t act_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch 
 	case SCRATCH_POSITIONS:
 		return d->device ? act_lines(d->n * I32) : 0;
 	case SCRATCH_LOSS:
-		return d->device ? act_lines(F64) : 0;
+		return d->device ? act_lines(3 * F64) : 0;
 	case SCRATCH_LOGITS:
 		return last ? act_lines(d->rows * d->vocab * d->width) : 0;
 	case SCRATCH_MAX:

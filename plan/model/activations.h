@@ -120,7 +120,7 @@ enum act_scratch {
 	SCRATCH_NARROW,  /* [n, max(H d, f)] */
 	SCRATCH_ROWS,    /* [s] int64: the stream's rows in the run, with dropout; not a device's (PLACE_ROWS) */
 	SCRATCH_POSITIONS, /* [n] int32: the tokens' positions, a device's */
-	SCRATCH_LOSS,    /* double: the sum of the losses, a device's */
+	SCRATCH_LOSS,    /* [3] double: the sums of the losses, a device's */
 	SCRATCH_LOGITS,  /* [rows, V] rank with the last stage, as are the next two */
 	SCRATCH_MAX,     /* [rows] fp32 */
 	SCRATCH_SUMS,    /* [2 rows] fp32: sums, then the targets' logits, reduced together */

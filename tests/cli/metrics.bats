@@ -71,3 +71,33 @@ parts_are_whole() {
 	run_tiny fp32 parallel.dp=1
 	[[ -z $(grep loss_scale "$(run_folder fp32)/metrics.jsonl") ]]
 }
+
+@test "experts: the loss is cross-entropy, balancing loss and z-loss, told apart under every layout; an evaluation's is cross-entropy" {
+	while read -r name words; do
+		# shellcheck disable=SC2086
+		run_tiny "$name" model.family=mixtral model.experts=4 model.aux_loss=0.3 model.z_loss=0.01 data.eval_every=20 $words
+	done <<-'END'
+		routed-1 parallel.dp=1
+		routed-tp-pp parallel.dp=1 parallel.tp=2 parallel.pp=2
+		routed-ep-cp parallel.dp=2 parallel.ep=2 parallel.cp=2
+	END
+	run_tiny routed-free model.family=mixtral model.experts=4 model.aux_loss=0 parallel.dp=1
+	run_tiny routed-none parallel.dp=1
+	python3 - "$(run_folder routed-1)" "$(run_folder routed-tp-pp)" "$(run_folder routed-ep-cp)" "$(run_folder routed-free)" "$(run_folder routed-none)" <<-'PY'
+		import json, sys
+		runs = [[l for l in map(json.loads, open(run + "/metrics.jsonl")) if "grad_norm" in l] for run in sys.argv[1:]]
+		near = lambda a, b: abs(a - b) <= 1e-5 * abs(b)
+		for run in runs[:3]:
+		    for line, first in zip(run, runs[0], strict=True):
+		        assert abs(line["cross_entropy"] + line["balance_loss"] + line["z_loss"] - line["loss"]) < 1e-12 * line["loss"], line
+		        assert all(near(line[k], first[k]) for k in ("loss", "cross_entropy", "balance_loss", "z_loss")), (line, first)
+		        # aux_loss × layers at an even load, and not much more than that at the beginning
+		        assert 0.9 * 0.3 * 4 < line["balance_loss"] < 2 * 0.3 * 4 and line["z_loss"] > 0, line
+		for line in runs[3]:
+		    assert line["balance_loss"] == 0 and line["z_loss"] == 0 and line["cross_entropy"] == line["loss"], line
+		assert not any("cross_entropy" in line or "balance_loss" in line for line in runs[4])
+		evals = [l["loss"] for l in map(json.loads, open(sys.argv[1] + "/events.jsonl")) if l.get("event") == "eval"]
+		assert evals and abs(evals[-1] / runs[0][-1]["cross_entropy"] - 1) < 0.1, (evals, runs[0][-1])
+	PY
+	grep -qE "loss [0-9.]+ \(cross-entropy [0-9.]+\)" "$BATS_FILE_TMPDIR/routed-1.out"
+}

@@ -31,6 +31,19 @@ static void a_report_keeps_every_bit_of_its_numbers(void **state)
 	json_decref(o);
 }
 
+static void what_routers_add_to_the_loss_is_told_apart(void **state)
+{
+	(void)state;
+	struct step_report r = { .loss = 5.5, .routed = true, .cross_entropy = 4, .balance_loss = 1.25, .z_loss = 0.25 };
+	json_t *o = report_step(&r);
+	assert_true(json_real_value(json_object_get(o, "loss")) == 5.5);
+	assert_true(json_real_value(json_object_get(o, "cross_entropy")) == 4);
+	assert_true(json_real_value(json_object_get(o, "balance_loss")) == 1.25);
+	assert_true(json_real_value(json_object_get(o, "z_loss")) == 0.25);
+	assert_int_equal(json_object_size(o), 22);
+	json_decref(o);
+}
+
 static void what_no_part_claims_is_other_and_all_are_the_step(void **state)
 {
 	(void)state;
@@ -90,6 +103,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_report_keeps_every_bit_of_its_numbers),
+		cmocka_unit_test(what_routers_add_to_the_loss_is_told_apart),
 		cmocka_unit_test(what_no_part_claims_is_other_and_all_are_the_step),
 		cmocka_unit_test(what_json_cannot_hold_is_null),
 		cmocka_unit_test(laps_add_up_under_their_names),
