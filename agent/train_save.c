@@ -14,6 +14,8 @@ static int start_save(struct trainer *t, struct err *e)
 	if (t->scaler.dynamic && (ckpt_number_set(&t->at, "loss_scale", t->scaler.scale, e) ||
 				  ckpt_number_set(&t->at, "loss_scale_good", (double)t->scaler.good, e)))
 		return -1;
+	if (t->shape.experts && ckpt_number_set(&t->at, "aux_loss", t->job->model.aux_loss, e))
+		return -1;
 	return state_save(t->writer, &t->at, &t->view, e);
 }
 

@@ -70,7 +70,7 @@ struct ckpt_state {
 	/* Whose moments it holds: "adamw", "sgd"; "": not told (an older muster's, which is adamw). */
 	char optimizer[CKPT_WORD];
 #define CKPT_NO_OPTIMIZER "none" /* it holds no moments */
-	/* A few more numbers of the run by name, such as a loss scale: see ckpt_number. */
+	/* A few more numbers of the run by name, such as a loss scale, or the weight of the balancing loss, for an export: see ckpt_number. */
 	struct ckpt_number {
 		char name[CKPT_WORD];
 		double value;

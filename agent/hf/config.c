@@ -1,5 +1,6 @@
 #include "agent/hf/config.h"
 
+#include "agent/hf/balance.h"
 #include "agent/hf/rope.h"
 #include "plan/job/keys.h"
 #include "plan/model/model.h"
@@ -57,7 +58,6 @@ static const struct row rows[] = {
 	{ ROTARY, "tie_word_embeddings", "tie_head", "no" },
 	{ MIXTRAL, "num_local_experts", "experts", "8" },
 	{ MIXTRAL, "num_experts_per_tok", "experts_per_token", "2" },
-	{ MIXTRAL, "router_aux_loss_coef", "aux_loss", "0.001" },
 	{ GPT2 | ROTARY, "vocab_size", "vocab", NULL },
 	{ GPT2 | ROTARY, "initializer_range", "init_std", "0.02" },
 };
@@ -75,6 +75,7 @@ static const struct must {
 	{ LLAMA, "attention_bias", { "false" } },
 	{ LLAMA, "mlp_bias", { "false" } },
 	{ MIXTRAL, "sliding_window", { "null" } },
+	{ MIXTRAL, "router_jitter_noise", { "0" } },
 	{ GPT2 | ROTARY, "quantization_config", { "null" } },
 };
 
@@ -262,6 +263,25 @@ static int read_rope(struct reader *r)
 	return 0;
 }
 
+static int64_t whole_of(const struct reader *r, const char *theirs, int64_t absent)
+{
+	const json_t *v = json_object_get(r->root, theirs);
+	return v && !json_is_null(v) ? json_integer_value(v) : absent;
+}
+
+/* After the rows: sizes that are none have been refused as words, or are when the section is parsed. */
+static int read_balance(struct reader *r)
+{
+	int64_t layers = whole_of(r, "num_hidden_layers", 0), top = whole_of(r, "num_experts_per_tok", 2);
+	double aux = 0;
+	if (r->family != FAMILY_MIXTRAL)
+		return 0;
+	if (layers > 0 && top > 0 && balance_read(r->root, r->name, layers, top, &aux, r->e))
+		return -1;
+	buf_printf(&r->ini, "aux_loss = %.17g\n", aux);
+	return 0;
+}
+
 /* The section as a job, with all its checks. */
 static int parse(struct buf *ini, const char *name, struct job *out, struct err *e)
 {
@@ -285,7 +305,7 @@ int config_read(const char *text, size_t n, const char *name, int64_t seq, struc
 		err_set(e, ERR_CORRUPT, "%s: is not JSON: %s at line %d", name, je.text, je.line);
 	else if (!json_is_object(r.root))
 		err_set(e, ERR_CORRUPT, "%s: is no JSON object", name);
-	else if (!read_family(&r) && !check_musts(&r) && !read_rows(&r, seq) && !read_rope(&r))
+	else if (!read_family(&r) && !check_musts(&r) && !read_rows(&r, seq) && !read_rope(&r) && !read_balance(&r))
 		rc = parse(&r.ini, name, out, e);
 	buf_fini(&r.ini);
 	json_decref(r.root);
@@ -330,8 +350,9 @@ static json_t *value_of(const struct job *job, const char *ours)
 
 static json_t *must_of(const struct must *m)
 {
-	return !strcmp(m->words[0], "true") ? json_true() : !strcmp(m->words[0], "false") ? json_false() :
-	       !strcmp(m->words[0], "null") ? json_null() : json_string(m->words[0]);
+	const char *word = m->words[0];
+	return !strcmp(word, "true") ? json_true() : !strcmp(word, "false") ? json_false() : !strcmp(word, "null") ? json_null() :
+	       !strcmp(word, "0") ? json_real(0) : json_string(word);
 }
 
 static json_t *rope_json(const struct job *job)
@@ -378,6 +399,8 @@ json_t *config_write(const struct job *asked, const char *torch, struct err *e)
 			bad |= json_object_set_new(out, musts[i].theirs, must_of(&musts[i]));
 	if (family & ROTARY)
 		bad |= json_object_set_new(out, "rope_scaling", rope_json(&job));
+	if (family & MIXTRAL)
+		bad |= balance_write(&job, out);
 	if (!bad)
 		return out;
 	json_decref(out);
@@ -401,6 +424,8 @@ void config_section(const struct job *asked, struct buf *out)
 	for (int i = 0; i < LENGTH(rows); i++)
 		if (rows[i].families & family && !twin_of(&rows[i], job.model.family))
 			put_key(&job, rows[i].ours, out);
+	if (family & MIXTRAL)
+		put_key(&job, "aux_loss", out);
 	if (rope != 1 << ROPE_PLAIN)
 		put_key(&job, "rope_scaling", out);
 	for (int i = HF_ROPE_THETA + 1; i < HF_ROPE_KEYS; i++)

@@ -4,9 +4,8 @@
  * One table of keys (config.c) drives both directions; what the table does not know does not concern the model's numbers, or
  * is among the keys that must have the value under which the model is ours (activation, biases, scaling of attention, …) and
  * is refused otherwise, by key and value. rope.h says how rotary positions are read. What a file leaves out has
- * transformers' default for the family. Of the dropouts, GPT-2's of embedding and residual must be one. router_aux_loss_coef is
- * taken as it is, though transformers balances all layers of a batch together and muster each sequence and layer: at an even
- * load muster's coefficient c weighs as much as transformers' c × layers / experts per token.
+ * transformers' default for the family. Of the dropouts, GPT-2's of embedding and residual must be one. balance.h says
+ * how Mixtral's balancing loss is scaled.
  *
  * The section is checked as a job file is, so whatever comes out can be trained.
  */

@@ -263,6 +263,7 @@ int hf_export(const char *path, const struct manifest *m, const char *folder, co
 	if (!r)
 		return err_set(e, ERR_NOMEM, "%s: no memory to export it", path);
 	int rc = state_model_job(m->model, &r->job, e);
+	r->job.model.aux_loss = ckpt_number(&m->state, "aux_loss", 0); /* no size of the model: state.h */
 	if (!rc && !(config = config_write(&r->job, type->torch, e)))
 		rc = -1;
 	if (!rc)

@@ -99,6 +99,8 @@ static int bring_all(struct arrival *a, const char *dir, struct hf_report *r, st
 	struct single_options opt = { .dir = dir, .model = a->model, .layout = a->layout, .tensors = a->tensors,
 				      .n = (int)a->names.n_parts,
 				      .state = { .optimizer = CKPT_NO_OPTIMIZER } };
+	if (a->shape.experts && ckpt_number_set(&opt.state, "aux_loss", r->job.model.aux_loss, e))
+		return -1;
 	if (single_open(&opt, &a->out, e))
 		return -1;
 	for (int64_t i = 0; i < a->names.n; i++)
@@ -114,6 +116,9 @@ void hf_job_file(const struct hf_report *r, struct buf *out)
 {
 	char real[PATH_MAX];
 	config_section(&r->job, out);
+	if (r->job.model.family == FAMILY_MIXTRAL && r->job.model.aux_loss == 0)
+		buf_puts(out, "# config.json asks for no balancing loss (output_router_logits is not true). Its own would be\n"
+			      "# aux_loss = router_aux_loss_coef * experts_per_token / layers\n");
 	buf_printf(out, "\n[checkpoint]\nresume = %s\n", realpath(r->path, real) ? real : r->path);
 }
 

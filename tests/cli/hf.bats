@@ -24,7 +24,7 @@ setup() {
 		                  rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
 		                                    original_max_position_embeddings=16)),
 		    "mixtral": dict(ROTARY, model_type="mixtral", num_local_experts=4, num_experts_per_tok=2, sliding_window=None,
-		                    router_aux_loss_coef=0.02),
+		                    router_aux_loss_coef=0.02, output_router_logits=True),
 		}
 
 		def shapes(kind):
@@ -120,7 +120,7 @@ setup() {
 		    for name in x:
 		        assert x[name] == y[name], f"{name}: {x[name][:2]} and {y[name][:2]}"
 		    c, d = json.load(open(f"{a}/config.json")), json.load(open(f"{b}/config.json"))
-		    for key in c.keys() - {"router_aux_loss_coef", "n_inner"}:
+		    for key in c.keys() - {"n_inner"}:
 		        assert c[key] == d.get(key), (key, c[key], d.get(key))
 
 		if __name__ == "__main__":
@@ -232,6 +232,33 @@ tensors["h.0.attn.bias"] = ("U8", [1, 1, 4, 4], bytes(16)); tensors["h.1.attn.ma
 	refused 'config["head_dim"] = 7' "even widths"
 	refused 'config["embd_pdrop"] = 0.5' "resid_pdrop is 0 and embd_pdrop is 0.5" gpt2
 	refused 'config["sliding_window"] = 4096' "sliding_window is 4096" mixtral
+	refused 'config["router_jitter_noise"] = 0.1' "router_jitter_noise is 0.1" mixtral
+	refused 'config["rope_parameters"] = dict(config["rope_scaling"], rope_theta=10000.0)' "rope_parameters.rope_theta is 10000"
+}
+
+# balance FOLDER: the keys of its balancing loss.
+balance() {
+	python3 -c 'import json, sys; c = json.load(open(sys.argv[1] + "/config.json")); print(c["output_router_logits"], c["router_aux_loss_coef"])' "$1"
+}
+
+@test "the balancing loss comes in where transformers adds it, and goes out as the run trained on it" {
+	make_hf in mixtral F32 1
+	python3 hf.py change in 'config["num_experts_per_tok"] = 1'
+	"$MUSTER" ckpt import in -o on
+	grep -qx 'aux_loss = 0.01' on/model.ini
+	"$MUSTER" ckpt export on -o on-hf
+	[[ $(balance on-hf) == "True 0.02" ]]
+	python3 hf.py change in 'config["output_router_logits"] = False'
+	"$MUSTER" ckpt import in -o off
+	grep -qx 'aux_loss = 0' off/model.ini && grep -q '^# .*output_router_logits is not true' off/model.ini
+	"$MUSTER" ckpt export off -o off-hf
+	[[ $(balance off-hf) == "False 0.0" ]]
+	for aux in 0 0.5; do
+		"$MUSTER" run off/model.ini job.name="aux-$aux" job.run_dir="$BATS_TEST_TMPDIR" job.steps=1 data.path="$data" batch.micro=1 batch.global=2 \
+			launch.threads=1 parallel.dp=1 model.aux_loss="$aux" </dev/null
+		"$MUSTER" ckpt export "aux-$aux" -o "hf-$aux"
+	done
+	[[ $(balance hf-0) == "False 0.0" && $(balance hf-0.5) == "True 1.0" ]]
 }
 
 @test "an index that leads out of its folder, or astray, is refused" {

@@ -14,10 +14,12 @@ exact in float32; tensors are stored as float32, losses, norms and rates as floa
     NAME/values.safetensors                  logits of step 0 [batch, seq, vocab]; inputs, targets [STEPS, batch, seq];
                                              losses, norms, rates [STEPS]
 
-mixtral-aux has router_aux_loss_coef. transformers' loss is coefficient × experts × Σ over experts of F × P, where P is the mean
-probability over the tokens of the batch and of all layers together, and F the mean number of times that a token chose the
-expert, so that ΣF = experts per token. muster's is of each sequence and layer, summed over layers, with ΣF = 1 (agent/model/moe.h).
-So here transformers' own function is given one sequence and one layer at a time, and divided by the experts per token.
+mixtral-aux and mixtral-loss have the balancing loss (output_router_logits, router_aux_loss_coef). agent/hf/balance.h relates transformers'
+and muster's. mixtral-loss has one layer, and batches of one sequence four times, where the two are equal: its loss is the sum that
+transformers' model makes. In mixtral-aux they are not: there transformers' own function is given one sequence and one layer at a
+time, and the mean is taken.
+
+    tests/golden/make_golden.py FOLDER NAME...     these alone
 """
 import importlib
 import inspect
@@ -69,10 +71,14 @@ MODELS = {
         router_aux_loss_coef=0.0)),
     "mixtral-aux": (MIXTRAL, transformers.MixtralConfig(
         **rotary, num_hidden_layers=2, vocab_size=31, num_local_experts=4, num_experts_per_tok=2, rope_theta=10000.0,
-        router_aux_loss_coef=0.05)),
+        router_aux_loss_coef=0.05, output_router_logits=True)),
+    "mixtral-loss": (MIXTRAL, transformers.MixtralConfig(
+        **rotary, num_hidden_layers=1, vocab_size=31, num_local_experts=5, num_experts_per_tok=3, rope_theta=10000.0,
+        router_aux_loss_coef=0.2, output_router_logits=True)),
 }
+ALIKE = {"mixtral-loss"}  # all sequences of a batch are the same
 # Such that training does not blow float32's rounding up: it does under some, 1e-5 within twenty steps.
-SEEDS = {"gpt2": 1, "llama": 2, "llama3": 12, "linear": 4, "mixtral": 5, "mixtral-aux": 6}
+SEEDS = {"gpt2": 1, "llama": 2, "llama3": 12, "linear": 4, "mixtral": 5, "mixtral-aux": 6, "mixtral-loss": 7}
 
 
 def build(kind, config):
@@ -111,22 +117,23 @@ def balance(config, router_logits):
     k, experts = config.num_experts_per_tok, config.num_local_experts
     each = [mixtral.load_balancing_loss_func((sequence,), experts, k) for layer in router_logits
             for sequence in layer.view(BATCH, SEQ, experts)]
-    return sum(each) / (BATCH * k)
+    return sum(each) / len(each)
 
 
-def loss_of(model, tokens, targets):
+def loss_of(model, tokens, targets, alike):
     moe = isinstance(model, MIXTRAL)
     out = model(tokens, use_cache=False, **(dict(output_router_logits=True) if moe else {}))
     loss = F.cross_entropy(out.logits.flatten(0, 1), targets.flatten())
     if moe:
         check_margin(model, out)
-        loss = loss + model.config.router_aux_loss_coef * balance(model.config, out.router_logits)
+        loss = loss + model.config.router_aux_loss_coef * (out.aux_loss if alike else balance(model.config, out.router_logits))
     return out.logits, loss
 
 
-def train(model):
+def train(model, alike):
     vocab = model.config.vocab_size
     text = torch.randint(0, vocab, (STEPS, BATCH, SEQ + 1))
+    text = text[:, :1].repeat(1, BATCH, 1) if alike else text
     values = {"inputs": text[..., :-1].int(), "targets": text[..., 1:].int()}
     params = list(model.parameters())
     optimizer = torch.optim.AdamW(
@@ -134,9 +141,11 @@ def train(model):
          {"params": [p for p in params if p.dim() == 1], "weight_decay": 0.0}], betas=BETAS, eps=EPS)
     losses, norms, grads = [], [], None
     for step in range(STEPS):
-        logits, loss = loss_of(model, text[step, :, :-1], text[step, :, 1:])
+        logits, loss = loss_of(model, text[step, :, :-1], text[step, :, 1:], alike)
         optimizer.zero_grad()
         loss.backward()
+        for p in params:  # an expert that no token chose has none
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
         if step == 0:
             values["logits"] = logits.detach()
             grads = stored(model, lambda p: p.grad)
@@ -172,12 +181,12 @@ def write(path, tensors):
         f.write(struct.pack("<Q", len(text)) + text + body)
 
 
-def make(folder, kind, config):
+def make(folder, kind, config, alike):
     model = build(kind, config)
     write(f"{folder}/model.safetensors", stored(model, lambda p: p.data))
     config.torch_dtype = "float32"
     config.save_pretrained(folder)
-    values, grads = train(model)
+    values, grads = train(model, alike)
     write(f"{folder}/gradients/model.safetensors", grads)
     write(f"{folder}/trained/model.safetensors", stored(model, lambda p: p.data))
     write(f"{folder}/values.safetensors", values)
@@ -186,6 +195,7 @@ def make(folder, kind, config):
 if __name__ == "__main__":
     top = sys.argv[1] if len(sys.argv) > 1 else sys.path[0]
     for name, (kind, config) in MODELS.items():
-        torch.manual_seed(SEEDS[name])
-        make(f"{top}/{name}", kind, config)
-        print(name)
+        if name in (sys.argv[2:] or MODELS):
+            torch.manual_seed(SEEDS[name])
+            make(f"{top}/{name}", kind, config, name in ALIKE)
+            print(name)

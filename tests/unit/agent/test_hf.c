@@ -154,7 +154,7 @@ static const struct { const char *what, *file, *lines[6]; } understood[] = {
 	{ "newer rope_parameters", "\"model_type\": \"llama\", \"rope_parameters\": {\"rope_type\": \"llama3\", \"rope_theta\": 123.0, \"factor\": 8, "
 	  "\"low_freq_factor\": 2, \"high_freq_factor\": 3, \"original_max_position_embeddings\": 512}, " ROTARY,
 	  { "rope_theta = 123", "rope_scaling = llama3", "rope_factor = 8", "rope_low = 2", "rope_high = 3", "rope_original = 512" } },
-	{ "Mixtral's defaults", "\"model_type\": \"mixtral\", " ROTARY, { "kv_heads = 8", "experts = 8", "experts_per_token = 2", "aux_loss = 0.001", "rope_theta = 1000000", "norm_eps = 1e-05" } },
+	{ "Mixtral's defaults", "\"model_type\": \"mixtral\", " ROTARY, { "kv_heads = 8", "experts = 8", "experts_per_token = 2", "aux_loss = 0", "rope_theta = 1000000", "norm_eps = 1e-05" } },
 };
 
 static int read_text(const char *members, int64_t seq, struct job *job, struct err *e)

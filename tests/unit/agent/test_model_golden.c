@@ -35,6 +35,7 @@ static const struct golden_case {
 	{ "linear", "plain", 2 }, { "linear", "cpu", 2 },
 	{ "mixtral", "plain", 2 }, { "mixtral", "cpu", 2 },
 	{ "mixtral-aux", "plain", 1 }, { "mixtral-aux", "cpu", BATCH },
+	{ "mixtral-loss", "plain", 1 }, { "mixtral-loss", "cpu", BATCH },
 };
 
 struct run {
