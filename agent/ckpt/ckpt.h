@@ -3,6 +3,7 @@
  *
  * A checkpoint is a folder DIR/step-00000400 with
  *     shard-00003.safetensors   what world rank 3 wrote: its own slices
+ *     tokenizer.json, …         files that came with the model (carry.h), by world rank 0
  *     MANIFEST.json             written last: step and state, model, layout, every file with its
  *                               size, every tensor slice with its global shape, box, file, offset
  *                               and XXH3-128 digest (taken from the snapshot in memory), and a digest of itself
@@ -98,6 +99,7 @@ struct ckpt_gate {
 
 struct ckpt_writer; /* one an agent; its functions are called from one thread */
 struct ckpt_io;
+struct carry;
 
 struct ckpt_options {
 	const char *dir;        /* holds the step- folders */
@@ -110,6 +112,8 @@ struct ckpt_options {
 	 * Without it a tensor that no rank gives is only missed when it is loaded. NULL: whatever is given. Borrowed. */
 	const struct ckpt_tensor *expect;
 	int n_expect;
+	/* Files that go into each checkpoint (carry.h); rank 0's count. May be filled in until the first save. NULL: none. Borrowed. */
+	const struct carry *carry;
 	const struct ckpt_watch *watch; /* NULL: nobody; borrowed */
 	const struct ckpt_gate *gate;   /* NULL: none; borrowed */
 	const struct ckpt_io *io; /* NULL: the system's own calls; the tests give theirs (io.h) */

@@ -1,5 +1,6 @@
 #include "agent/ckpt/commit.h"
 
+#include "agent/ckpt/carry.h"
 #include "agent/ckpt/folder.h"
 
 #include <errno.h>
@@ -228,7 +229,9 @@ static int finish(const struct commit *c, const struct attempt *a, const char *a
 		all += counts[r];
 	}
 	if (!rc)
-		rc = check_expected(c, &m, e) || (c->gate && c->gate->pass(c->gate->arg, c->state.step, e)) || attempt_publish(c->io, c->dir, a, &m, report->path, e);
+		rc = check_expected(c, &m, e) || (c->carry && carry_write(c->carry, c->io, a->path, &m, e)) ||
+		     (c->gate && c->gate->pass(c->gate->arg, c->state.step, e)) ||
+		     attempt_publish(c->io, c->dir, a, &m, report->path, e);
 	report->bytes = manifest_bytes(&m);
 	report->step = c->state.step;
 	manifest_fini(&m);

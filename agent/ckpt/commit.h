@@ -4,7 +4,8 @@
  *  1. rank 0 draws a nonce, makes the attempt's folder and tells its name; every rank makes it too (its client may not see it yet).
  *  2. every rank writes its shard into it (O_EXCL), digests it from memory, fsyncs the file and the folder.
  *  3. sizes and digests go to rank 0 over the group, or the cause of a failure.
- *  4. rank 0 proves that the slices cover every tensor once, passes the gate (ckpt.h) if there is one, writes MANIFEST (temporary, fsync, rename, fsync of the folder),
+ *  4. rank 0 writes and syncs the files that are carried, proves that the slices cover every tensor once, passes the gate
+ *     (ckpt.h) if there is one, writes MANIFEST (temporary, fsync, rename, fsync of the folder),
  *     renames the attempt to step-N, fsyncs DIR. A step-N that is there already is first renamed to step-N.NONCE,
  *     which is as good a checkpoint as before, so that at no moment there is none.
  *  5. rank 0 tells the outcome to all; after a success it removes what is replaced, retired and left by dead writers.
@@ -28,6 +29,7 @@ struct commit {
 	json_t *model, *layout;
 	const struct ckpt_tensor *expect;
 	int n_expect;
+	const struct carry *carry; /* NULL: none */
 	struct ckpt_state state;
 	const struct ckpt_gate *gate; /* NULL: none */
 	const struct snapshot *snapshot; /* one whose take failed fails the commit */

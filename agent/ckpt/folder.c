@@ -81,22 +81,30 @@ int folder_claim(const char *dir, const char *run, struct err *e)
 	return rc;
 }
 
+static int check_size(const char *folder, const char *name, int64_t size, const char *what, struct err *e)
+{
+	char path[PATH_MAX];
+	struct stat st;
+	if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+		return err_set(e, ERR_IO, "%s: the path is too long", folder);
+	if (lstat(path, &st))
+		return err_errno(e, errno == ENOENT ? ERR_CORRUPT : ERR_IO, "%s: a %s of the checkpoint cannot be found", path, what);
+	if (!S_ISREG(st.st_mode))
+		return err_set(e, ERR_CORRUPT, "%s: is no regular file, and a checkpoint holds nothing else; copy it there", path);
+	if (st.st_size != size)
+		return err_set(e, ERR_CORRUPT, "%s: %lld bytes, the manifest says %" PRId64 ": the file was cut or replaced", path,
+			       (long long)st.st_size, size);
+	return 0;
+}
+
 int folder_check_sizes(const char *folder, const struct manifest *m, struct err *e)
 {
-	for (int64_t i = 0; i < m->n_files; i++) {
-		char path[PATH_MAX];
-		struct stat st;
-		const struct manifest_file *f = &m->files[i];
-		if (snprintf(path, sizeof path, "%s/%s", folder, f->name) >= (int)sizeof path)
-			return err_set(e, ERR_IO, "%s: the path is too long", folder);
-		if (lstat(path, &st))
-			return err_errno(e, errno == ENOENT ? ERR_CORRUPT : ERR_IO, "%s: a shard of the checkpoint cannot be found", path);
-		if (!S_ISREG(st.st_mode))
-			return err_set(e, ERR_CORRUPT, "%s: is no regular file, and the shards of a checkpoint are; copy it there", path);
-		if (st.st_size != f->size)
-			return err_set(e, ERR_CORRUPT, "%s: %lld bytes, the manifest says %" PRId64 ": the file was cut or replaced",
-				       path, (long long)st.st_size, f->size);
-	}
+	for (int64_t i = 0; i < m->n_files; i++)
+		if (check_size(folder, m->files[i].name, m->files[i].size, "shard", e))
+			return -1;
+	for (int i = 0; i < m->n_carried; i++)
+		if (check_size(folder, m->carried[i].name, m->carried[i].size, "file", e))
+			return -1;
 	return 0;
 }
 

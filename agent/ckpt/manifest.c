@@ -70,28 +70,63 @@ bool manifest_has_file(const struct manifest *m, const char *name)
 	return json_object_get(m->index, key) != NULL;
 }
 
+static int check_name(const struct manifest *m, const char *name, struct err *e)
+{
+	return safe_name(name, MANIFEST_FILE_NAME, true) ? 0 :
+		err_set(e, ERR_CORRUPT, "file %lld has a name that is empty, too long or not made of [A-Za-z0-9._-]",
+			(long long)m->n_files + m->n_carried);
+}
+
+/* Each name is of one file of the folder, whatever that is for. */
+static int claim_name(struct manifest *m, const char *name, struct err *e)
+{
+	char key[MANIFEST_FILE_NAME + 2];
+	file_key(name, key);
+	if (manifest_has_file(m, name) || !strncmp(name, MANIFEST_NAME, strlen(MANIFEST_NAME)))
+		return err_set(e, ERR_CORRUPT, "file %s is listed twice", name);
+	return json_object_set_new(m->index, key, json_true()) ? err_set(e, ERR_NOMEM, "no memory for %lld files", (long long)m->n_files + 1) : 0;
+}
+
 int manifest_add_file(struct manifest *m, const struct manifest_file *file, struct err *e)
 {
-	if (!safe_name(file->name, sizeof file->name, true))
-		return err_set(e, ERR_CORRUPT, "file %lld has a name that is empty, too long or not made of [A-Za-z0-9._-]",
-			       (long long)m->n_files);
+	if (check_name(m, file->name, e))
+		return -1;
 	if (m->n_files == MANIFEST_FILES_MOST)
 		return err_set(e, ERR_CORRUPT, "more than %d files", MANIFEST_FILES_MOST);
 	if (file->header < 8 || file->size < file->header || file->size > INT64_MAX / MANIFEST_FILES_MOST)
 		return err_set(e, ERR_CORRUPT, "file %s: a header of %" PRId64 " bytes in a file of %" PRId64, file->name,
 			       file->header, file->size);
-	char key[MANIFEST_FILE_NAME + 2];
-	file_key(file->name, key);
-	if (manifest_has_file(m, file->name))
-		return err_set(e, ERR_CORRUPT, "file %s is listed twice", file->name);
 	struct manifest_file *files = grow(m->files, m->n_files, sizeof *files);
-	if (!files || json_object_set_new(m->index, key, json_true())) {
-		m->files = files ? files : m->files;
+	if (!files)
 		return err_set(e, ERR_NOMEM, "no memory for %" PRId64 " files", m->n_files + 1);
-	}
 	m->files = files;
+	if (claim_name(m, file->name, e))
+		return -1;
 	m->files[m->n_files++] = *file;
 	return 0;
+}
+
+int manifest_add_carried(struct manifest *m, const struct manifest_carried *file, struct err *e)
+{
+	if (check_name(m, file->name, e))
+		return -1;
+	if (m->n_carried == MANIFEST_CARRIED_MOST)
+		return err_set(e, ERR_CORRUPT, "more than %d files are carried", MANIFEST_CARRIED_MOST);
+	if (file->size < 0 || file->size > MANIFEST_CARRIED_BYTES)
+		return err_set(e, ERR_CORRUPT, "file %s: has %" PRId64 " bytes; 0 to %d can be carried", file->name, file->size,
+			       MANIFEST_CARRIED_BYTES);
+	if (claim_name(m, file->name, e))
+		return -1;
+	m->carried[m->n_carried++] = *file;
+	return 0;
+}
+
+bool manifest_may_be_from(const char *text)
+{
+	size_t n = text ? strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/") : 0;
+	const char *slash = n ? strchr(text, '/') : NULL;
+	return n > 0 && n < MANIFEST_FROM && text[n] == '\0' && text[0] != '.' && text[0] != '/' && text[n - 1] != '/' &&
+	       (!slash || (!strchr(slash + 1, '/') && slash[1] != '.'));
 }
 
 static int check_slice(const struct manifest *m, const char *name, int dims, const int64_t *shape,
@@ -241,6 +276,19 @@ static void write_options(const struct ckpt_state *s, struct buf *out)
 	json_decref(numbers);
 }
 
+static void write_carried(const struct manifest *m, struct buf *out)
+{
+	for (int i = 0; i < m->n_carried; i++) {
+		char hex[DIGEST_HEX];
+		digest_hex(&m->carried[i].digest, hex);
+		buf_printf(out, "%s\n{\"name\": \"%s\", \"size\": %" PRId64 ", \"digest\": \"%s\"}", i ? "," : "\"carried\": [",
+			   m->carried[i].name, m->carried[i].size, hex);
+	}
+	buf_puts(out, m->n_carried ? "],\n" : "");
+	if (m->from[0])
+		buf_printf(out, "\"from\": \"%s\",\n", m->from);
+}
+
 static void write_fields(const struct manifest *m, struct buf *out)
 {
 	char hex[DIGEST_HEX];
@@ -250,6 +298,7 @@ static void write_fields(const struct manifest *m, struct buf *out)
 	write_json("model", m->model, out);
 	write_json("layout", m->layout, out);
 	write_options(&m->state, out);
+	write_carried(m, out);
 	buf_puts(out, "\"files\": [");
 	for (int64_t i = 0; i < m->n_files; i++) {
 		const struct manifest_file *f = &m->files[i];

@@ -6,7 +6,7 @@
  *     {"digest": "<32 hex digits>",
  *
  * The digest is XXH3-128 of every byte behind that line's newline: so each byte of the file is either compared
- * or digested. The other fields, all of them required but `data`, `optimizer` and `numbers`:
+ * or digested. The other fields, all of them required but `data`, `optimizer`, `numbers`, `carried` and `from`:
  *
  *     format       "muster-checkpoint"
  *     version      1
@@ -17,6 +17,8 @@
  *     data         {path, validation, samples}: what was trained on (struct ckpt_data)
  *     optimizer    whose moments the tensors optim.… are: a word; without it AdamW's
  *     numbers      {name: number, …}: a few more of the run (struct ckpt_number)
+ *     carried      [{name, size, digest}]: files that came with the model, in the same folder (carry.h)
+ *     from         the name that the model had there, such as "openai-community/gpt2"
  *     files        [{name, size, header, digest}]: `header` bytes come before the file's buffer, digest is theirs
  *     tensors      [{name, dtype: "F32", shape: [rows] or [rows, columns], slices: [[file, offset, [lo…], [hi…], digest]]}]:
  *                  the box lo ≤ i < hi of the tensor lies, row-major, at `offset` bytes of the buffer of files[file]
@@ -35,11 +37,18 @@
 
 #define MANIFEST_NAME "MANIFEST.json"
 
+enum { MANIFEST_CARRIED_MOST = 32, MANIFEST_CARRIED_BYTES = 1 << 28, MANIFEST_FROM = 128 };
 enum { MANIFEST_FILE_NAME = 64, MANIFEST_TENSOR_NAME = 96, MANIFEST_MOST = 1 << 30, MANIFEST_FILES_MOST = 1 << 20 };
 
 struct manifest_file {
 	char name[MANIFEST_FILE_NAME];
 	int64_t size, header;
+	struct digest digest;
+};
+
+struct manifest_carried {
+	char name[MANIFEST_FILE_NAME];
+	int64_t size;
 	struct digest digest;
 };
 
@@ -64,6 +73,9 @@ struct manifest {
 	json_t *model, *layout;
 	struct manifest_file *files;
 	int64_t n_files;
+	struct manifest_carried carried[MANIFEST_CARRIED_MOST];
+	int n_carried;
+	char from[MANIFEST_FROM]; /* "": not known */
 	struct manifest_tensor *tensors;
 	int64_t n_tensors;
 	json_t *index; /* name -> place in tensors; "/" and a file's name -> true */
@@ -76,6 +88,7 @@ void manifest_fini(struct manifest *m);
 /* These refuse what a manifest may not hold: unsafe or double names, sizes that overflow, boxes outside their tensor,
  * slices outside their file. Errors name the thing, not the manifest: the caller prefixes it. */
 int manifest_add_file(struct manifest *m, const struct manifest_file *file, struct err *e);
+int manifest_add_carried(struct manifest *m, const struct manifest_carried *file, struct err *e);
 int manifest_add_slice(struct manifest *m, const char *name, int dims, const int64_t *shape,
 		       const struct manifest_slice *slice, struct err *e);
 /* Adds the files and slices of `from`, which must be of the same step and generation. */
@@ -91,11 +104,14 @@ int manifest_load(const char *folder, struct manifest *out, struct err *e);
 
 /* NULL when there is no such tensor. */
 const struct manifest_tensor *manifest_find(const struct manifest *m, const char *name);
+/* Also those carried. */
 bool manifest_has_file(const struct manifest *m, const char *name);
+/* Whether it may be a model's name: letters, digits and "._-", with one slash at most; "" may not. */
+bool manifest_may_be_from(const char *text);
 /* Whether it is a word of [a-z0-9_], shorter than CKPT_WORD; NULL is none. */
 bool ckpt_word(const char *text);
 int64_t slice_bytes(const struct manifest_slice *s);
-int64_t manifest_bytes(const struct manifest *m); /* of all files */
+int64_t manifest_bytes(const struct manifest *m); /* of all files, but for those carried */
 
 /* Fails when the two differ, naming the first field: "model.hidden: the checkpoint has 768, this job 1024". want NULL: anything goes. */
 int manifest_check_model(const struct manifest *m, const json_t *want, struct err *e);

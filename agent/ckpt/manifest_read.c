@@ -89,9 +89,10 @@ static int read_options(json_t *root, struct ckpt_state *s, struct err *e)
 }
 
 /* The fields that not every checkpoint has, of those that there are. */
-static size_t count_options(const struct ckpt_state *s)
+static size_t count_options(const struct manifest *m)
 {
-	return (s->data.samples > 0) + (s->optimizer[0] != '\0') + (s->n_numbers > 0);
+	const struct ckpt_state *s = &m->state;
+	return (s->data.samples > 0) + (s->optimizer[0] != '\0') + (s->n_numbers > 0) + (m->n_carried > 0) + (m->from[0] != '\0');
 }
 
 static int read_state(json_t *root, struct manifest *m, struct err *e)
@@ -127,6 +128,34 @@ static int read_file(json_t *v, struct manifest *m, struct err *e)
 	    get_digest(json_object_get(v, "digest"), &f.digest, e))
 		return err_prefix(e, "file %s", f.name);
 	return manifest_add_file(m, &f, e);
+}
+
+static int read_carried_file(json_t *v, struct manifest *m, struct err *e)
+{
+	struct manifest_carried f;
+	const char *name = json_string_value(json_object_get(v, "name"));
+	if (!name || strlen(name) >= sizeof f.name)
+		return malformed(e, "a carried file has no name or too long a one");
+	strcpy(f.name, name);
+	if (get_int(v, "size", 0, &f.size, e) || get_digest(json_object_get(v, "digest"), &f.digest, e))
+		return err_prefix(e, "file %s", f.name);
+	return manifest_add_carried(m, &f, e);
+}
+
+/* Older ones have none. */
+static int read_carried(json_t *root, struct manifest *m, struct err *e)
+{
+	json_t *list = json_object_get(root, "carried"), *from = json_object_get(root, "from"), *v;
+	size_t i;
+	if (list && json_array_size(list) == 0)
+		return malformed(e, "carried is no list of files, or empty");
+	json_array_foreach(list, i, v)
+		if (read_carried_file(v, m, e))
+			return -1;
+	if (from && !manifest_may_be_from(json_string_value(from)))
+		return malformed(e, "from is no name of a model");
+	snprintf(m->from, sizeof m->from, "%s", from ? json_string_value(from) : "");
+	return 0;
 }
 
 static int read_numbers(json_t *v, int n, int64_t *out, struct err *e)
@@ -191,7 +220,9 @@ static int read_lists(json_t *root, struct manifest *m, struct err *e)
 	json_array_foreach(tensors, i, v)
 		if (read_tensor(v, m, e))
 			return -1;
-	if (json_object_size(root) != FIELDS + count_options(&m->state))
+	if (read_carried(root, m, e))
+		return -1;
+	if (json_object_size(root) != FIELDS + count_options(m))
 		return malformed(e, "it has fields that this muster does not know");
 	return 0;
 }

@@ -1,5 +1,6 @@
 #include "agent/ckpt/read.h"
 
+#include "agent/ckpt/header.h"
 #include "base/file.h"
 
 #include <errno.h>
@@ -21,6 +22,7 @@ struct reader {
 	int *fds; /* -1: not open yet */
 	struct digester *digester;
 	float *chunk;
+	struct places places; /* built when the first file is opened */
 };
 
 int reader_open(const char *path, const struct manifest *m, const struct ckpt_watch *watch, struct reader **out, struct err *e)
@@ -28,7 +30,7 @@ int reader_open(const char *path, const struct manifest *m, const struct ckpt_wa
 	struct reader *r = calloc(1, sizeof *r);
 	if (!r)
 		return err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
-	*r = (struct reader){ path, m, watch, malloc(((size_t)m->n_files + 1) * sizeof *r->fds), digester_open(), malloc(CHUNK) };
+	*r = (struct reader){ path, m, watch, malloc(((size_t)m->n_files + 1) * sizeof *r->fds), digester_open(), malloc(CHUNK), { 0 } };
 	for (int64_t i = 0; r->fds && i < m->n_files; i++)
 		r->fds[i] = -1;
 	if (!r->fds || !r->digester || !r->chunk) {
@@ -48,6 +50,7 @@ void reader_close(struct reader *r)
 			close(r->fds[i]);
 	free(r->fds);
 	digester_close(r->digester);
+	places_free(&r->places);
 	free(r->chunk);
 	free(r);
 }
@@ -72,6 +75,10 @@ int reader_file(struct reader *r, int64_t file, struct err *e)
 		close(fd);
 		return err_set(e, ERR_CORRUPT, "%s: %lld bytes, the manifest says %" PRId64 ": the file was cut or replaced; use an "
 			       "earlier checkpoint", path, (long long)st.st_size, f->size);
+	}
+	if ((!r->places.list && places_build(r->m, &r->places, e)) || header_check(r->path, r->m, file, fd, &r->places, e)) {
+		close(fd);
+		return -1;
 	}
 	r->fds[file] = fd;
 	return fd;

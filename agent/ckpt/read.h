@@ -1,12 +1,14 @@
 /*
  * read — the shards of a checkpoint, read slice by slice, each held against its digest.
+ *
+ * A file is checked when it is first read: its size, and its header against the manifest (header.h).
  */
 #ifndef MUSTER_AGENT_CKPT_READ_H
 #define MUSTER_AGENT_CKPT_READ_H
 
 #include "agent/ckpt/manifest.h"
 
-struct reader; /* borrows path, manifest and watch; files are opened when first read, sizes checked then */
+struct reader; /* borrows path, manifest and watch; files are opened when first read */
 
 /* watch may be NULL. */
 int reader_open(const char *path, const struct manifest *m, const struct ckpt_watch *watch, struct reader **out, struct err *e);

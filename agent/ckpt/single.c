@@ -1,5 +1,6 @@
 #include "agent/ckpt/single.h"
 
+#include "agent/ckpt/carry.h"
 #include "agent/ckpt/commit.h"
 #include "agent/ckpt/safetensors.h"
 #include "base/file.h"
@@ -129,7 +130,8 @@ int single_commit(struct single *s, char path[1024], struct err *e)
 		return err_set(e, ERR_INTERNAL, "%s: %d of %d tensors were given", s->path, s->next, s->opt.n);
 	int fd = s->fd;
 	s->fd = -1;
-	if (io_finish(s->io, fd, s->path, e) || io_sync_dir(s->io, s->attempt.path, e) ||
+	if (io_finish(s->io, fd, s->path, e) ||
+	    (s->opt.carry && carry_write(s->opt.carry, s->io, s->attempt.path, &s->manifest, e)) || io_sync_dir(s->io, s->attempt.path, e) ||
 	    attempt_publish(s->io, s->opt.dir, &s->attempt, &s->manifest, path, e))
 		return -1;
 	s->committed = true;

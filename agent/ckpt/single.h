@@ -9,10 +9,12 @@
 #include "agent/ckpt/ckpt.h"
 
 struct single;
+struct carry;
 
 struct single_options {
 	const char *dir;         /* holds the step- folders; is made */
 	struct ckpt_state state;
+	const struct carry *carry; /* files that go into it (carry.h); NULL: none */
 	json_t *model, *layout;  /* borrowed until single_close, as all here */
 	/* The tensors that will come, in their order: names and shapes; boxes and data are not looked at. */
 	const struct ckpt_tensor *tensors;

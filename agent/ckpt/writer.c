@@ -59,7 +59,7 @@ static struct ckpt_writer *new_writer(struct comm *group, const struct ckpt_opti
 	w->commit = (struct commit){
 		.group = group, .io = opt->io ? opt->io : &ckpt_io_system, .dir = dir, .keep = opt->keep,
 		.generation = opt->generation, .model = json_incref(opt->model), .layout = json_incref(opt->layout),
-		.expect = opt->expect, .n_expect = opt->n_expect, .snapshot = &w->snapshot, .gate = opt->gate,
+		.expect = opt->expect, .n_expect = opt->n_expect, .carry = opt->carry, .snapshot = &w->snapshot, .gate = opt->gate,
 	};
 	return w;
 }
