@@ -1,5 +1,6 @@
 #include "agent/state.h"
 
+#include "agent/ckpt/carry.h"
 #include "base/log.h"
 #include "plan/layout.h"
 
@@ -157,6 +158,18 @@ static int check_optimizer(const char *path, const struct ckpt_state *at, enum j
 		       "from exported weights", path, has, optim_name(kind));
 }
 
+/* What an attempt before this one has read goes. */
+static int load_carried(const char *path, struct carry *c, struct err *e)
+{
+	struct manifest m;
+	carry_fini(c);
+	if (manifest_load(path, &m, e))
+		return -1;
+	int rc = carry_load(path, &m, c, e);
+	manifest_fini(&m);
+	return rc;
+}
+
 static int load(const char *path, json_t *model, const struct state_view *view, struct ckpt_state *at, struct err *e)
 {
 	enum job_optimizer kind = optim_kind(view->optim);
@@ -171,6 +184,8 @@ static int load(const char *path, json_t *model, const struct state_view *view, 
 		rc = check_optimizer(path, &s, kind, e);
 	else if (e->code == ERR_USAGE && !ckpt_load(path, model, &other, NULL, 0, NULL, NULL))
 		check_optimizer(path, &other, kind, e); /* then this is why a tensor is missing */
+	if (!rc && view->carry)
+		rc = load_carried(path, view->carry, e);
 	if (!rc)
 		*at = s;
 	return rc;

@@ -22,10 +22,16 @@
 
 #include <jansson.h>
 
+struct manifest; /* agent/ckpt/manifest.h */
+
 /* What must be equal for a checkpoint to be loaded: family and sizes. A new reference. */
 json_t *state_model(const struct model_shape *s);
 /* The job, of defaults but for [model], whose model it is. ERR_UNSUPPORTED: this muster has no such model; ERR_CORRUPT: a field is missing. */
 int state_model_job(json_t *model, struct job *out, struct err *e);
+
+/* Holds the tensors of a manifest, whose coverage has been proven, against the model and the optimizer that it says it is of: ERR_CORRUPT names the
+ * first that is missing, has another shape, or is none of theirs. */
+int state_check(const struct manifest *m, struct err *e);
 
 /* Where the job's checkpoints are: checkpoint.dir, or ckpt in the run folder. */
 int state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e);

@@ -126,6 +126,7 @@ static int train_step(struct trainer *t, struct err *e)
 	r.checkpoint_s = t->stall_s;
 	r.step_s = t->gap_s + since - begin;
 	t->gap_s = t->stall_s = 0;
+	t->loss = r.loss;
 	t->at.step++;
 	t->at.samples += t->job->batch.global;
 	samples_done(t->samples);

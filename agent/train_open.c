@@ -85,8 +85,9 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 		return err_set(e, ERR_NOMEM, "checkpoints: no memory for the model's description");
 	if (state_whole(&t->shape, t->job->optimizer.kind, &t->whole, &t->n_whole, e))
 		return -1;
+	t->view.carry = comm_rank(t->env->world) == 0 ? &t->carry : NULL;
 	struct ckpt_options opt = {
-		.dir = t->ckpt_dir, .owner = t->job->checkpoint.dir[0] ? t->env->run_dir : NULL, .keep = t->job->checkpoint.keep, .generation = t->env->generation,
+		.carry = t->view.carry, .dir = t->ckpt_dir, .owner = t->job->checkpoint.dir[0] ? t->env->run_dir : NULL, .keep = t->job->checkpoint.keep, .generation = t->env->generation,
 		.model = t->model, .layout = t->layout, .expect = t->whole, .n_expect = t->n_whole, .watch = &t->watch,
 		.gate = &t->gate,
 	};
@@ -114,6 +115,7 @@ static int start_state(struct trainer *t, struct err *e)
 	if (rc < 0)
 		return -1;
 	t->saved = -1;
+	t->loss = NAN;
 	t->at = (struct ckpt_state){ .seed = job->job.seed, .total_steps = job->job.steps };
 	t->at.data = (struct ckpt_data){ .validation = job->data.validation, .samples = dataset_samples(samples_data(t->samples), DATA_TRAIN) };
 	snprintf(t->at.data.path, sizeof t->at.data.path, "%s", job->data.path);
@@ -177,4 +179,5 @@ void trainer_close(struct trainer *t)
 	json_decref(t->model);
 	json_decref(t->layout);
 	free(t->whole);
+	carry_fini(&t->carry);
 }

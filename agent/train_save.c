@@ -11,6 +11,8 @@ enum { ROOM_S = 60, PAUSE_MOST_S = 5 };
 
 static int start_save(struct trainer *t, struct err *e)
 {
+	if (isfinite(t->loss) && ckpt_number_set(&t->at, "loss", t->loss, e))
+		return -1;
 	if (t->scaler.dynamic && (ckpt_number_set(&t->at, "loss_scale", t->scaler.scale, e) ||
 				  ckpt_number_set(&t->at, "loss_scale_good", (double)t->scaler.good, e)))
 		return -1;

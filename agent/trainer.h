@@ -2,6 +2,7 @@
 #ifndef MUSTER_AGENT_TRAINER_H
 #define MUSTER_AGENT_TRAINER_H
 
+#include "agent/ckpt/carry.h"
 #include "agent/optim/optim.h"
 #include "agent/optim/scaler.h"
 #include "agent/pipeline/engine.h"
@@ -27,8 +28,10 @@ struct trainer {
 	json_t *model, *layout; /* for the checkpoints, as is `whole` */
 	struct ckpt_tensor *whole;
 	int n_whole;
+	struct carry carry;     /* on world rank 0: what came with the model, and goes into each checkpoint */
 	char ckpt_dir[JOB_PATH];
 	struct ckpt_state at;   /* where the run stands */
+	double loss;            /* of the last step; NaN before it */
 	int64_t saved;          /* step of the last checkpoint, -1: none */
 	bool reports;           /* this rank tells the supervisor of each step */
 	struct phases spent;    /* in training */

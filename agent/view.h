@@ -16,11 +16,13 @@
 #include <stdint.h>
 
 struct ckpt_watch;
+struct carry;
 
 struct state_view {
 	struct store *store;
 	struct optim *optim;
 	const struct ckpt_watch *watch; /* hears of each piece that is loaded into it (agent/ckpt/ckpt.h); NULL: nobody */
+	struct carry *carry; /* gets the files that lie in the checkpoint that is loaded (agent/ckpt/carry.h); NULL: not on this rank */
 };
 
 /* Collective over the store's groups. The parameters of the job's beginning (model_init, by the kern's number of

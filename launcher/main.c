@@ -2,15 +2,12 @@
 #include "base/process.h"
 #include "launcher/command.h"
 #include "launcher/supervise/supervise.h"
+#include "base/version.h"
 
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-
-#ifndef MUSTER_VERSION
-#define MUSTER_VERSION "0.1"
-#endif
 
 static int cmd_help(int argc, char **argv);
 

@@ -1,10 +1,13 @@
 #include "agent/hf/import.h"
 
+#include "agent/ckpt/carry.h"
 #include "agent/ckpt/io.h"
 #include "agent/ckpt/read.h"
 #include "agent/ckpt/safetensors.h"
+#include "agent/hf/card.h"
 #include "agent/hf/config.h"
 #include "agent/hf/index.h"
+#include "agent/hf/side.h"
 #include "agent/hf/weights.h"
 #include "agent/state.h"
 
@@ -27,6 +30,7 @@ struct departure {
 	struct reader *reader;
 	const struct manifest *manifest;
 	const struct ckpt_io *io;
+	struct carry carry;        /* what goes with it */
 	float *numbers, *turned;   /* of the largest tensor, of the largest transposed one */
 	char folder[PATH_MAX];     /* where it is being made */
 };
@@ -189,6 +193,29 @@ static int write_index(struct departure *d, int64_t bytes, struct err *e)
 	return write_json(d, INDEX_NAME, json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)bytes, "weight_map", map), e);
 }
 
+/* Byte for byte, as they came. */
+static int write_carried(struct departure *d, struct err *e)
+{
+	char path[PATH_MAX];
+	for (int i = 0; i < d->carry.n; i++) {
+		const struct carry_file *f = &d->carry.files[i];
+		if (side_exported(f->name) && (path_in(d, f->name, path, e) || io_write_file(d->io, path, f->data, f->size, e)))
+			return -1;
+	}
+	return 0;
+}
+
+static int write_card(struct departure *d, const struct job *job, int64_t params, struct err *e)
+{
+	char path[PATH_MAX];
+	struct buf text = BUF_INIT;
+	card_write(d->manifest, job, params, d->type, &text);
+	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "README.md: no memory for it") :
+		path_in(d, "README.md", path, e) || io_write_file(d->io, path, text.data, text.len, e);
+	buf_fini(&text);
+	return rc ? -1 : 0;
+}
+
 /* --- the folder ------------------------------------------------------------------- */
 
 /* A neighbour of the folder, which takes its name at the end. */
@@ -236,6 +263,7 @@ static void close_departure(struct departure *d)
 {
 	if (d->folder[0])
 		io_remove_folder(d->io, d->folder, NULL);
+	carry_fini(&d->carry);
 	free(d->turned);
 	free(d->numbers);
 	reader_close(d->reader);
@@ -264,7 +292,8 @@ int hf_export(const char *path, const struct manifest *m, const char *folder, co
 		return err_set(e, ERR_NOMEM, "%s: no memory to export it", path);
 	int rc = state_model_job(m->model, &r->job, e);
 	r->job.model.aux_loss = ckpt_number(&m->state, "aux_loss", 0); /* no size of the model: state.h */
-	if (!rc && !(config = config_write(&r->job, type->torch, e)))
+	if (!rc && (!(config = config_write(&r->job, type->torch, e)) || carry_load(path, m, &d.carry, e) ||
+		    side_add_keys(&d.carry, config, e)))
 		rc = -1;
 	if (!rc)
 		rc = open_departure(&d, path, &r->job, shard_size, e) || make_folder(&d, folder, e);
@@ -273,9 +302,11 @@ int hf_export(const char *path, const struct manifest *m, const char *folder, co
 	r->bytes = r->params * type->size;
 	if (!rc)
 		rc = write_json(&d, "config.json", json_incref(config), e) || write_files(&d, e) ||
-		     (d.n_files > 1 && write_index(&d, r->bytes, e)) || settle(&d, folder, e);
+		     (d.n_files > 1 && write_index(&d, r->bytes, e)) || write_carried(&d, e) ||
+		     write_card(&d, &r->job, r->params, e) || settle(&d, folder, e);
 	r->tensors = d.names.n;
 	r->files = d.n_files;
+	r->carried = d.carry.n;
 	snprintf(r->path, sizeof r->path, "%s", folder);
 	json_decref(config);
 	close_departure(&d);

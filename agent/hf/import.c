@@ -2,11 +2,10 @@
 
 #include "agent/ckpt/single.h"
 #include "agent/hf/config.h"
-#include "agent/hf/weights.h"
+#include "agent/hf/side.h"
 #include "agent/state.h"
 #include "base/file.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,25 +13,14 @@
 
 /* A model on its way in. */
 struct arrival {
-	struct model_shape shape;
-	struct hf_names names;
-	struct weights *weights;
+	struct hf_reader *reader;
+	struct carry carry;          /* what comes with it */
 	struct ckpt_tensor *tensors; /* of ours, in the order of names' parts */
-	float *numbers, *room;       /* of the largest tensor */
 	json_t *model, *layout;
 	struct single *out;
+	struct hf_report *report;
+	const struct hf_listener *listener;
 };
-
-static int read_config(const char *folder, int64_t seq, struct job *job, struct err *e)
-{
-	char path[PATH_MAX];
-	struct buf text = BUF_INIT;
-	if (snprintf(path, sizeof path, "%s/config.json", folder) >= (int)sizeof path)
-		return err_set(e, ERR_USAGE, "%s: the path is too long", folder);
-	int rc = file_slurp(path, CONFIG_MOST, &text, e) || config_read(buf_str(&text), text.len, path, seq, job, e) ? -1 : 0;
-	buf_fini(&text);
-	return rc;
-}
 
 static struct ckpt_tensor *list_parts(const struct hf_names *names)
 {
@@ -46,25 +34,17 @@ static struct ckpt_tensor *list_parts(const struct hf_names *names)
 	return list;
 }
 
-static int open_arrival(struct arrival *a, const char *folder, const struct job *job, struct err *e)
+static int open_arrival(struct arrival *a, const char *folder, int64_t seq, struct err *e)
 {
-	size_t most = 0, most_transposed = 0;
-	model_shape(job, &a->shape);
-	if (names_build(&a->shape, &a->names, e) || weights_open(folder, &a->weights, e) || weights_fit(a->weights, &a->names, e))
+	struct model_shape shape;
+	if (hf_reader_open(folder, seq, &a->reader, e) || side_take(folder, &a->carry, e))
 		return -1;
-	for (int64_t i = 0; i < a->names.n; i++) {
-		const struct hf_tensor *t = &a->names.tensors[i];
-		size_t n = (size_t)hf_elements(t);
-		most = n > most ? n : most;
-		most_transposed = t->transposed && n > most_transposed ? n : most_transposed;
-	}
-	a->tensors = list_parts(&a->names);
-	a->numbers = malloc(most * sizeof(float) + 1);
-	a->room = malloc(most_transposed * sizeof(float) + 1);
-	a->model = state_model(&a->shape);
+	model_shape(hf_reader_job(a->reader), &shape);
+	a->tensors = list_parts(hf_reader_names(a->reader));
+	a->model = state_model(&shape);
 	a->layout = json_pack("{s:s}", "imported", "huggingface");
-	if (!a->tensors || !a->numbers || !a->room || !a->model || !a->layout)
-		return err_set(e, ERR_NOMEM, "%s: no memory for its largest tensor, of %zu numbers", folder, most);
+	if (!a->tensors || !a->model || !a->layout)
+		return err_set(e, ERR_NOMEM, "%s: no memory for a list of its tensors", folder);
 	return 0;
 }
 
@@ -73,42 +53,42 @@ static void close_arrival(struct arrival *a)
 	single_close(a->out);
 	json_decref(a->layout);
 	json_decref(a->model);
-	free(a->room);
-	free(a->numbers);
 	free(a->tensors);
-	weights_close(a->weights);
-	names_free(&a->names);
+	carry_fini(&a->carry);
+	hf_reader_close(a->reader);
 }
 
-static int bring(struct arrival *a, const struct hf_tensor *t, struct hf_report *r, struct err *e)
+static int put_part(void *arg, const struct hf_part *part, int64_t columns, const float *data, struct err *e)
 {
-	const float *at = a->numbers;
-	if (weights_read(a->weights, &a->names, t, a->numbers, a->room, e))
-		return -1;
-	for (int i = 0; i < t->n; i++) {
-		if (single_add(a->out, at, e))
-			return -1;
-		at += t->parts[i].rows * t->shape[1];
-	}
-	r->params += hf_elements(t);
-	return 0;
+	struct arrival *a = arg;
+	a->report->params += part->rows * columns;
+	return single_add(a->out, data, e);
 }
 
-static int bring_all(struct arrival *a, const char *dir, struct hf_report *r, struct err *e)
+static void put_note(void *arg, const char *text)
 {
+	const struct arrival *a = arg;
+	if (a->listener)
+		a->listener->note(a->listener->arg, text);
+}
+
+static int bring_all(struct arrival *a, const char *dir, struct err *e)
+{
+	const struct hf_names *names = hf_reader_names(a->reader);
+	struct hf_report *r = a->report;
 	struct single_options opt = { .dir = dir, .model = a->model, .layout = a->layout, .tensors = a->tensors,
-				      .n = (int)a->names.n_parts,
+				      .n = (int)names->n_parts, .carry = &a->carry,
 				      .state = { .optimizer = CKPT_NO_OPTIMIZER } };
-	if (a->shape.experts && ckpt_number_set(&opt.state, "aux_loss", r->job.model.aux_loss, e))
+	const struct job_model *model = &hf_reader_job(a->reader)->model;
+	if (model->experts && ckpt_number_set(&opt.state, "aux_loss", model->aux_loss, e))
 		return -1;
-	if (single_open(&opt, &a->out, e))
+	if (single_open(&opt, &a->out, e) || hf_reader_read(a->reader, put_part, put_note, a, e))
 		return -1;
-	for (int64_t i = 0; i < a->names.n; i++)
-		if (bring(a, &a->names.tensors[i], r, e))
-			return -1;
-	r->tensors = a->names.n;
+	r->tensors = names->n;
 	r->bytes = r->params * (int64_t)sizeof(float);
 	r->files = 1;
+	r->carried = a->carry.n;
+	r->job = *hf_reader_job(a->reader);
 	return single_commit(a->out, r->path, e);
 }
 
@@ -135,14 +115,13 @@ static int write_job(const struct hf_report *r, const char *dir, struct err *e)
 	return rc;
 }
 
-int hf_import(const char *folder, const char *dir, int64_t seq, struct hf_report *report, struct err *e)
+int hf_import(const char *folder, const char *dir, int64_t seq, const struct hf_listener *listener, struct hf_report *report, struct err *e)
 {
-	struct arrival a = { 0 };
 	struct hf_report *r = calloc(1, sizeof *r); /* too large for a small stack */
 	if (!r)
 		return err_set(e, ERR_NOMEM, "%s: no memory to import it", folder);
-	int rc = read_config(folder, seq, &r->job, e) || open_arrival(&a, folder, &r->job, e) || bring_all(&a, dir, r, e) ||
-		 write_job(r, dir, e) ? -1 : 0;
+	struct arrival a = { .report = r, .listener = listener };
+	int rc = open_arrival(&a, folder, seq, e) || bring_all(&a, dir, e) || write_job(r, dir, e) ? -1 : 0;
 	close_arrival(&a);
 	if (!rc)
 		*report = *r;

@@ -2,6 +2,7 @@
 
 #include "agent/ckpt/safetensors.h"
 #include "agent/hf/index.h"
+#include "agent/hf/kind.h"
 #include "agent/hf/numbers.h"
 #include "base/file.h"
 
@@ -280,6 +281,8 @@ static int check_stranger(struct weights *f, const struct hf_names *names, const
 		return check_tied_head(f, names, entry, e);
 	if (names_may_skip(names, entry->st->name))
 		return 0;
+	if (kind_of_tensor(entry->st->name))
+		return fail(f, entry, e, kind_of_tensor(entry->st->name));
 	return fail(f, entry, e, "the model of config.json has no such tensor, and leaving it out would change what the model computes");
 }
 

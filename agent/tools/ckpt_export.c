@@ -20,7 +20,11 @@ static const char page[] =
 	"  Writes config.json and model.safetensors under the names and in the shapes that transformers' GPT-2, LLaMA and Mixtral\n"
 	"  have, whatever layout wrote the checkpoint. More than SIZE goes to model-00001-of-0000N.safetensors and so on, with\n"
 	"  model.safetensors.index.json. PATH is a checkpoint, or a run's folder or its ckpt folder: then the newest valid one.\n"
-	"  What is read is held against its digests. The folder appears whole or not at all; a tokenizer is not written.\n"
+	"  What is read is held against its digests. The folder appears whole or not at all.\n"
+	"\n"
+	"  What came with an imported model is written again: its tokenizer, chat template, generation_config.json and licence as they\n"
+	"  came, and the ids of its special tokens in config.json, where everything else is muster's own. README.md is a model card\n"
+	"  with the steps, tokens and loss that the checkpoint knows of.\n"
 	"\n"
 	"  A Mixtral that was trained with model.aux_loss > 0 gets output_router_logits = true and the coefficient under which transformers\n"
 	"  adds the same balancing loss; transformers 4 cannot generate with that key, so set it to false in a copy for that. z_loss has no\n"
@@ -31,7 +35,7 @@ static const char page[] =
 	"  --dtype TYPE       fp32 (default), bf16 or fp16: rounded to the nearest; numbers beyond fp16 are refused\n"
 	"  --shard-size SIZE  most bytes of a file's tensors: a number with K, M, G (powers of 1000) or Ki, Mi, Gi\n"
 	"                     (of 1024); default 5G. A larger tensor has a file to itself.\n"
-	"  --json             print {path, step, family, tensors, parameters, bytes, files}\n"
+	"  --json             print {path, step, family, tensors, parameters, bytes, files, carried: how many files came with the model}\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster ckpt export runs/mine -o mine-hf --dtype bf16\n"
@@ -66,9 +70,9 @@ static int print_report(const struct hf_report *r, const struct manifest *m, boo
 	const char *family = json_string_value(json_object_get(m->model, "family"));
 	char params[HUMAN], bytes[HUMAN];
 	if (json)
-		return tool_print_json(&tool_ckpt_export, json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:i}", "path", r->path, "step",
+		return tool_print_json(&tool_ckpt_export, json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:i, s:i}", "path", r->path, "step",
 				       (json_int_t)m->state.step, "family", family, "tensors", (json_int_t)r->tensors, "parameters",
-				       (json_int_t)r->params, "bytes", (json_int_t)r->bytes, "files", r->files));
+				       (json_int_t)r->params, "bytes", (json_int_t)r->bytes, "files", r->files, "carried", r->carried));
 	printf("%s: %s of step %" PRId64 ", %s parameters in %" PRId64 " tensors, %s in %d file%s\n", r->path, family, m->state.step,
 	       human_count((double)r->params, "", params), r->tensors, human_bytes((double)r->bytes, bytes), r->files, human_s(r->files));
 	return TOOL_OK;

@@ -26,13 +26,21 @@ static const char page[] =
 	"  true; otherwise transformers trains without a balancing loss, and so does muster, with aux_loss = 0. Rotary positions are\n"
 	"  those that transformers 5 computes; a file that gives one number twice, and not the same, is refused.\n"
 	"\n"
+	"  What else came with the model is kept in the checkpoint, and every run that goes on from it keeps it in its own, so that\n"
+	"  `muster ckpt export` and `muster generate` find it there: config.json (of which an export keeps the ids of the special\n"
+	"  tokens), generation_config.json, the tokenizer's files, the chat template, and licences. Code is never kept.\n"
+	"\n"
+	"  A folder with weights in pytorch_model.bin, an adapter, a classifier or quantized weights is refused with what to do about\n"
+	"  it. NaNs and infinities are imported as they are, with a note that names the tensor.\n"
+	"\n"
 	"  Training starts at step 0 with the optimizer's moments at zero.\n"
 	"\n"
 	"OPTIONS\n"
 	"  -o CKPT_DIR  what to write; is made; must not hold a step-00000000\n"
 	"  --seq N      tokens of a sequence to train with, in place of max_position_embeddings (LLaMA and Mixtral, whose\n"
 	"               positions are rotary: no weight depends on it)\n"
-	"  --json       print {path, family, tensors, parameters, bytes, model: the section as text}\n"
+	"  --json       print {path, family, tensors, parameters, bytes, carried: how many files came with the model, notes: [text],\n"
+	"               model: the section as text}\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster ckpt import gpt2/ -o gpt2-ckpt\n"
@@ -43,22 +51,56 @@ static const char page[] =
 	"  1  the folder is damaged, or of a model that muster does not have, or CKPT_DIR cannot be written\n"
 	"  2  usage\n";
 
-static int print_report(const struct hf_report *r, bool json)
+/* A note goes to people at once, to programs at the end. */
+struct notes {
+	json_t *list; /* NULL: for people */
+};
+
+static void put_note(void *arg, const char *text)
 {
-	const char *family = job_word(&r->job, offsetof(struct job, model.family));
+	const struct notes *n = arg;
+	if (n->list)
+		json_array_append_new(n->list, json_string(text));
+	else
+		fprintf(stderr, "muster ckpt import: note: %s\n", text);
+}
+
+static int print_json(const struct hf_report *r, const char *family, const char *section, json_t *notes)
+{
+	return tool_print_json(&tool_ckpt_import, json_pack("{s:s, s:s, s:I, s:I, s:I, s:i, s:O, s:s}", "path", r->path, "family", family,
+			       "tensors", (json_int_t)r->tensors, "parameters", (json_int_t)r->params, "bytes", (json_int_t)r->bytes,
+			       "carried", r->carried, "notes", notes, "model", section));
+}
+
+static void print_text(const struct hf_report *r, const char *family, const char *section)
+{
 	char params[HUMAN];
+	printf("%s: %s of %s parameters from %" PRId64 " tensors", r->path, family, human_count((double)r->params, "", params), r->tensors);
+	if (r->carried)
+		printf(", with %d file%s that came with it", r->carried, human_s(r->carried));
+	printf("; its job file:\n\n%s", section);
+}
+
+static int bring_in(const char *folder, const char *dir, int64_t seq, bool json)
+{
+	struct err e = ERR_INIT;
+	struct hf_report report;
+	struct notes notes = { json ? json_array() : NULL };
+	const struct hf_listener listener = { put_note, &notes };
 	struct buf section = BUF_INIT;
 	int rc = TOOL_OK;
-	hf_job_file(r, &section);
-	if (json) {
-		rc = tool_print_json(&tool_ckpt_import, json_pack("{s:s, s:s, s:I, s:I, s:I, s:s}", "path", r->path, "family",
-				     family, "tensors", (json_int_t)r->tensors, "parameters",
-				     (json_int_t)r->params, "bytes", (json_int_t)r->bytes, "model", buf_str(&section)));
-	} else {
-		printf("%s: %s of %s parameters from %" PRId64 " tensors; its job file:\n\n%s", r->path,
-		       family, human_count((double)r->params, "", params), r->tensors, buf_str(&section));
+	if (hf_import(folder, dir, seq, &listener, &report, &e)) {
+		json_decref(notes.list);
+		return tool_fail(&tool_ckpt_import, &e);
 	}
+	const char *family = job_word(&report.job, offsetof(struct job, model.family));
+	hf_job_file(&report, &section);
+	if (json)
+		rc = print_json(&report, family, buf_str(&section), notes.list);
+	else
+		print_text(&report, family, buf_str(&section));
 	buf_fini(&section);
+	json_decref(notes.list);
 	return rc;
 }
 
@@ -94,11 +136,7 @@ static int run(int argc, char **argv)
 		return tool_usage(&tool_ckpt_import, "one HF_FOLDER is needed");
 	if (!dir || !*dir)
 		return tool_usage(&tool_ckpt_import, "-o CKPT_DIR is missing");
-	struct err e = ERR_INIT;
-	struct hf_report report;
-	if (hf_import(argv[optind], dir, seq, &report, &e))
-		return tool_fail(&tool_ckpt_import, &e);
-	return print_report(&report, json);
+	return bring_in(argv[optind], dir, seq, json);
 }
 
 const struct tool tool_ckpt_import = { "ckpt", "import", run, "a Hugging Face folder to a checkpoint", page };

@@ -19,6 +19,7 @@ static const char page[] =
 	"OPTIONS\n"
 	"  --json        print as JSON, with every slice: {path, step, samples, seed, total_steps, generation, model,\n"
 	"                layout, data: {path, validation, samples} or null, bytes, files: [{name, size, digest}],\n"
+	"                carried: [{name, size, digest}] (files that came with the model), from: its name there or null,\n"
 	"                tensors: [{name, shape, slices: [{file, lo, hi}]}]}\n"
 	"\n"
 	"EXAMPLES\n"
@@ -64,6 +65,18 @@ static json_t *files_json(const struct manifest *m)
 	return list;
 }
 
+static json_t *carried_json(const struct manifest *m)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < m->n_carried; i++) {
+		char hex[DIGEST_HEX];
+		digest_hex(&m->carried[i].digest, hex);
+		json_array_append_new(list, json_pack("{s:s, s:I, s:s}", "name", m->carried[i].name, "size",
+						      (json_int_t)m->carried[i].size, "digest", hex));
+	}
+	return list;
+}
+
 /* NULL where the checkpoint does not tell. */
 static json_t *data_json(const struct ckpt_data *d)
 {
@@ -75,11 +88,11 @@ static int show_json(const char *path, const struct manifest *m)
 {
 	char seed[24];
 	snprintf(seed, sizeof seed, "%" PRIu64, m->state.seed);
-	return tool_print_json(&tool_ckpt_show, json_pack("{s:s, s:I, s:I, s:s, s:I, s:I, s:O, s:O, s:o?, s:I, s:o, s:o}", "path", path,
+	return tool_print_json(&tool_ckpt_show, json_pack("{s:s, s:I, s:I, s:s, s:I, s:I, s:O, s:O, s:o?, s:I, s:o, s:o, s:s?, s:o}", "path", path,
 			       "step", (json_int_t)m->state.step, "samples", (json_int_t)m->state.samples, "seed", seed,
 			       "total_steps", (json_int_t)m->state.total_steps, "generation", (json_int_t)m->generation, "model",
 			       m->model, "layout", m->layout, "data", data_json(&m->state.data), "bytes", (json_int_t)manifest_bytes(m), "files", files_json(m),
-			       "tensors", tensors_json(m)));
+			       "carried", carried_json(m), "from", m->from[0] ? m->from : NULL, "tensors", tensors_json(m)));
 }
 
 static void show_object(const char *label, const json_t *v)
@@ -105,6 +118,10 @@ static int show_text(const char *path, const struct manifest *m)
 	printf("%-10s %" PRId64 ", %s\n", "files", m->n_files, human_bytes((double)manifest_bytes(m), bytes));
 	for (int64_t i = 0; i < m->n_files; i++)
 		printf("  %-32s %12" PRId64 "\n", m->files[i].name, m->files[i].size);
+	if (m->n_carried)
+		printf("%-10s %d%s%s\n", "carried", m->n_carried, m->from[0] ? ", from " : "", m->from);
+	for (int i = 0; i < m->n_carried; i++)
+		printf("  %-32s %12" PRId64 "\n", m->carried[i].name, m->carried[i].size);
 	printf("%-10s %" PRId64 "\n", "tensors", m->n_tensors);
 	for (int64_t i = 0; i < m->n_tensors; i++) {
 		const struct manifest_tensor *t = &m->tensors[i];

@@ -1,3 +1,4 @@
+#include "agent/state.h"
 #include "agent/tools/ckpt_dir.h"
 #include "agent/tools/tools.h"
 
@@ -12,7 +13,8 @@ static const char page[] =
 	"DESCRIPTION\n"
 	"  Reads every byte of a checkpoint and compares it with the digests taken when it was written; proves that\n"
 	"  every tensor is there exactly once, and that the files are sound safetensors that say the same as the\n"
-	"  manifest. PATH is a checkpoint, or a run's folder or its ckpt folder: then all of them.\n"
+	"  manifest, and that the tensors are those of the model that the manifest names, each of its shape. The\n"
+	"  files that came with an imported model are compared too. PATH is a checkpoint, or a run's folder or its ckpt folder: then all of them.\n"
 	"\n"
 	"OPTIONS\n"
 	"  --json        print as JSON: {dir, checkpoints: [{step, path, valid, error}]}\n"
@@ -25,6 +27,17 @@ static const char page[] =
 	"  1  one is damaged (its line names the file and the tensor), or there is none\n"
 	"  2  usage\n";
 
+/* Its bytes, and whether they are those of its model. */
+static int verify_one(const char *path, struct err *e)
+{
+	struct manifest m;
+	if (ckpt_verify(path, e) || manifest_load(path, &m, e))
+		return -1;
+	int rc = state_check(&m, e) ? err_prefix(e, "%s", path) : 0;
+	manifest_fini(&m);
+	return rc;
+}
+
 static int verify_all(const struct ckpt_dir *d, bool json, json_t *results)
 {
 	int rc = TOOL_OK;
@@ -33,7 +46,7 @@ static int verify_all(const struct ckpt_dir *d, bool json, json_t *results)
 		struct manifest m;
 		char path[PATH_MAX];
 		ckpt_dir_path(d, i, path);
-		int bad = ckpt_verify(path, &e);
+		int bad = verify_one(path, &e);
 		if (!bad && !d->one && !(bad = folder_check(d->dir, &d->list[i], &m, &e)))
 			manifest_fini(&m); /* of the step that its name says */
 		if (bad)
