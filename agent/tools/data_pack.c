@@ -34,7 +34,7 @@ static const char page[] =
 	"  @LIST         the names in the file LIST, one a line, or with NUL between them\n"
 	"  -             the same from standard input\n"
 	"  -o PREFIX     what to write; its folder must exist\n"
-	"  --tokenizer FILE  a tokenizer.json\n"
+	"  --tokenizer FILE  a tokenizer.json, or a folder that has one\n"
 	"  --begin TOKEN put this token before each document, such as <s>\n"
 	"  --end TOKEN   put this token behind each document, such as <|endoftext|>\n"
 	"  --json        print the counts as JSON\n"

@@ -1,7 +1,7 @@
 #include "agent/tools/pack_tokens.h"
 
 #include "agent/data/tokens.h"
-#include "agent/text/tokenizer.h"
+#include "agent/text/locate.h"
 #include "base/file.h"
 
 #include <errno.h>
@@ -103,7 +103,7 @@ static int find_token(const struct packer *p, const struct pack_tokens_options *
 
 static int packer_open(struct packer *p, const char *prefix, const struct pack_tokens_options *opt, struct err *e)
 {
-	if (tokenizer_open(opt->tokenizer, &p->tokenizer, e) || encoder_open(p->tokenizer, &p->encoder, e) ||
+	if (tokenizer_open_named(opt->tokenizer, &p->tokenizer, e) || encoder_open(p->tokenizer, &p->encoder, e) ||
 	    find_token(p, opt, "--begin", opt->begin, &p->begin, e) || find_token(p, opt, "--end", opt->end, &p->end, e))
 		return -1;
 	p->type = tokenizer_vocab(p->tokenizer) <= UINT16_MAX + 1 ? TOKEN_U16 : TOKEN_I32;

@@ -1,0 +1,22 @@
+/* generate — between the command line of `muster generate` (generate.c) and what it does (generate_run.c). */
+#ifndef MUSTER_AGENT_TOOLS_GENERATE_H
+#define MUSTER_AGENT_TOOLS_GENERATE_H
+
+#include "agent/generate/sample.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What was asked for. */
+struct generate_options {
+	const char *word;                 /* the model */
+	const char *tokenizer, *prompt, *end; /* NULL: not given */
+	int64_t tokens, threads;
+	struct sample_options sample;
+	bool echo, json;
+};
+
+/* Prints the text and the report; the exit status. */
+int generate_run(const struct generate_options *opt);
+
+#endif
