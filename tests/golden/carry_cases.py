@@ -80,7 +80,7 @@ CASES = {
     "gguf": ("llama", lambda f: without_weights(f, "model-q4.gguf"), 1, "holds weights in a GGUF file"),
     "Meta's own": ("llama", lambda f: without_weights(f, "consolidated.00.pth"), 1, "holds weights in Meta's own layout"),
     "TensorFlow": ("gpt2", lambda f: without_weights(f, "tf_model.h5"), 1, "holds weights for TensorFlow"),
-    "no weights": ("llama", lambda f: without_weights(f), 1, "model.safetensors: cannot open"),
+    "no weights": ("llama", lambda f: without_weights(f), 1, "has neither model.safetensors nor model.safetensors.index.json"),
     "adapter": ("llama", adapter, 1, "holds an adapter (PEFT)"),
     "adapter beside a model": ("llama", lambda f: json.dump({"peft_type": "LORA", "base_model_name_or_path": f}, open(f"{f}/adapter_config.json", "w")),
                                1, "holds an adapter (PEFT)"),
