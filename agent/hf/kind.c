@@ -29,6 +29,7 @@ static const struct {
 	const char *is, *remedy;
 	int command;
 } files[] = {
+	{ MANIFEST_NAME, NOTHING, "a checkpoint of muster", "it needs no import, name it in checkpoint.resume", NO_COMMAND },
 	{ "adapter_config.json", NOTHING, "an adapter (PEFT), which changes another model and is none by itself", "merge it into its base first", MERGE },
 	{ "adapter_model.safetensors", NOTHING, "an adapter (PEFT), which changes another model and is none by itself", "merge it into its base first",
 	  MERGE },

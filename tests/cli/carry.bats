@@ -114,7 +114,6 @@ rewrite() {
 			checkpoint.every=2 checkpoint.keep=3 "$@" </dev/null
 	}
 	fine job.steps=4
-	sed -i 's/river/revir/' fine/ckpt/step-00000004/chat_template.jinja
 	printf x | dd of=fine/ckpt/step-00000004/chat_template.jinja bs=1 seek=3 conv=notrunc status=none
 	run "$MUSTER" ckpt verify fine
 	[[ $status -eq 1 && $output == *"step-00000004/chat_template.jinja: the digest differs"* && $output == *"step-00000002: ok"* ]]
@@ -184,10 +183,13 @@ rewrite() {
 	done < <(python3 "$cases" list)
 }
 
-@test "the commands that errors give convert and merge are whole" {
+@test "remedies are whole: a command with the folder in it, where a shell takes it as it is" {
 	mkdir bin && cp "$golden/gpt2/config.json" bin && touch bin/pytorch_model.bin
 	run "$MUSTER" ckpt import bin -o out
 	[[ $output == *": python3 -c \"from transformers import AutoModelForCausalLM as M; M.from_pretrained('bin').save_pretrained('bin')\" writes "* ]]
+	"$MUSTER" ckpt import "$golden/gpt2" -o own
+	run "$MUSTER" ckpt import own/step-00000000 -o out
+	[[ $status -eq 1 && $output == *"own/step-00000000: holds a checkpoint of muster; it needs no import, name it in checkpoint.resume"* ]]
 	mkdir "it's" && touch "it's/adapter_config.json"
 	run "$MUSTER" ckpt import "it's" -o out
 	[[ $output == *"AutoPeftModelForCausalLM as M; M.from_pretrained('FOLDER').merge_and_unload().save_pretrained('FOLDER-merged')"* ]]
