@@ -167,20 +167,21 @@ rewrite() {
 }
 
 @test "each folder that is not what it should be, beside what transformers does with it" {
-	while read -r name; do
-		rm -rf in out
-		python3 "$cases" make "$golden" "$name" in
-		{ read -r want; read -r text; } < <(python3 "$cases" expect "$name")
-		run "$MUSTER" ckpt import in -o out
+	local i want text name theirs n=0
+	python3 "$cases" all "$golden" cases >list
+	while IFS=$'\t' read -r i want text name theirs; do
+		rm -rf out
+		run "$MUSTER" ckpt import "cases/$i" -o out
 		echo "$name: $output"
+		echo "    transformers: $theirs"
 		[[ $status -eq $want && $output == *"$text"* ]]
-		if [[ $want -ne 0 ]]; then # nothing is left behind, and generate says the same
-			[[ ! -e out || -z $(ls -A out) ]]
-			run "$MUSTER" generate in --prompt x --tokens 1
-			[[ $status -eq 1 && $output == *"$text"* ]]
-		fi
-		python3 -c 'import json, sys; print("# transformers:", json.load(open(sys.argv[1]))["cases"][sys.argv[2]])' "$golden/expected.json" "$name"
-	done < <(python3 "$cases" list)
+		n=$((n + 1))
+		[[ $want -ne 0 ]] || continue
+		[[ ! -e out || -z $(ls -A out) ]] # nothing is left behind
+		run "$MUSTER" generate "cases/$i" --prompt x --tokens 1 </dev/null
+		[[ $status -eq 1 && $output == *"$text"* ]]
+	done <list
+	[[ $n -ge 20 ]]
 }
 
 @test "remedies are whole: a command with the folder in it, where a shell takes it as it is" {

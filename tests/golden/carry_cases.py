@@ -1,8 +1,8 @@
 """Folders that are not what they should be, each made from one of carry/ with Python's own library, and what muster says of it.
 
     carry_cases.py make GOLDEN CASE FOLDER     makes one
-    carry_cases.py expect CASE                 prints muster's exit status of `ckpt import` and a piece of what it prints
-    carry_cases.py list
+    carry_cases.py all GOLDEN FOLDER           makes FOLDER/1 and so on, and prints of each, divided by tabs: its number, muster's exit
+                                               status of `ckpt import`, a piece of what it prints, the case, what transformers does
 
 What transformers does with the same folders is in carry/expected.json; make_carry.py put it there.
 """
@@ -112,8 +112,10 @@ def make(golden, name, folder):
 if __name__ == "__main__":
     if sys.argv[1] == "make":
         make(*sys.argv[2:])
-    elif sys.argv[1] == "expect":
-        print(CASES[sys.argv[2]][2])
-        print(CASES[sys.argv[2]][3])
     else:
-        print("\n".join(CASES))
+        golden, folder = sys.argv[2:]
+        os.mkdir(folder)
+        beside = json.load(open(f"{golden}/expected.json"))["cases"]
+        for i, (case, (_, _, status, text)) in enumerate(CASES.items(), 1):
+            make(golden, case, f"{folder}/{i}")
+            print(i, status, text, case, beside[case], sep="\t")
