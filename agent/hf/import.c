@@ -79,8 +79,8 @@ static int bring_all(struct arrival *a, const char *dir, struct err *e)
 	struct single_options opt = { .dir = dir, .model = a->model, .layout = a->layout, .tensors = a->tensors,
 				      .n = (int)names->n_parts, .carry = &a->carry,
 				      .state = { .optimizer = CKPT_NO_OPTIMIZER } };
-	const struct job_model *model = &hf_reader_job(a->reader)->model;
-	if (model->experts && ckpt_number_set(&opt.state, "aux_loss", model->aux_loss, e))
+	const struct job *job = hf_reader_job(a->reader);
+	if (job->model.experts && ckpt_number_set(&opt.state, "aux_loss", job->model.aux_loss, e))
 		return -1;
 	if (single_open(&opt, &a->out, e) || hf_reader_read(a->reader, put_part, put_note, a, e))
 		return -1;

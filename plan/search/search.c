@@ -117,18 +117,15 @@ static void look(void *arg, const struct eval_leaf *leaf)
 
 /* --- The finalists ---------------------------------------------------------------------------------- */
 
-static void build(const struct job *job, const struct cluster *c, struct search_found *f, bool *built)
+/* `mine` is the job with the finalist's configuration. */
+static void build_job(const struct job *mine, const struct cluster *c, struct search_found *f, bool *built)
 {
-	struct job mine = *job;
 	struct machine machine;
 	struct plan p;
-	f->time = f->leaf.time;
-	f->memory = f->leaf.rank.total;
-	config_apply(&f->leaf.config, &mine);
-	*built = !plan_build(&mine, c, &p, NULL);
+	*built = !plan_build(mine, c, &p, NULL);
 	if (!*built)
 		return;
-	machine_of_plan(&mine, c, &p, &machine);
+	machine_of_plan(mine, c, &p, &machine);
 	f->time = p.time;
 	f->crowd = machine.crowd;
 	f->memory = 0;
@@ -138,6 +135,20 @@ static void build(const struct job *job, const struct cluster *c, struct search_
 		f->nodes += i == 0 || p.ranks[i].node != p.ranks[i - 1].node;
 	}
 	plan_free(&p);
+}
+
+static void build(const struct job *job, const struct cluster *c, struct search_found *f, bool *built)
+{
+	struct job *mine = malloc(sizeof *mine); /* too large for a small stack */
+	f->time = f->leaf.time;
+	f->memory = f->leaf.rank.total;
+	*built = false;
+	if (!mine)
+		return;
+	*mine = *job;
+	config_apply(&f->leaf.config, mine);
+	build_job(mine, c, f, built);
+	free(mine);
 }
 
 static bool ahead(const struct search_found *a, const struct search_found *b)
