@@ -301,7 +301,9 @@ static int print_report(const struct generate *g)
 int generate_run(const struct generate_options *opt)
 {
 	struct err e = ERR_INIT;
-	struct generate here = { .opt = opt }, *g = &here;
+	static struct generate here; /* too large for a small stack; a program calls this once */
+	struct generate *g = &here;
+	*g = (struct generate){ .opt = opt };
 	int rc = open_model(g, &e) || load_tokenizer(g, &e) || read_prompt(g, &e) || load_weights(g, &e) || write_text(g, &e) ? -1 : 0;
 	rc = rc ? tool_fail(&tool_generate, &e) : print_report(g);
 	lm_close(g->lm);
