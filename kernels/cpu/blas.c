@@ -18,6 +18,9 @@ enum { LIBRARIES = sizeof libraries / sizeof libraries[0] };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char name[80];
 static char failure[400];
+static void *library;
+
+enum { RESERVE_MOST = 64 }; /* OpenBLAS has room for twice its largest number of threads, 64 or more */
 
 /* Runs before main, when no thread can be reading the environment. */
 __attribute__((constructor)) static void blas_environment(void)
@@ -46,6 +49,7 @@ static void blas_load(void)
 		}
 		blas_sgemm = (blas_sgemm_fn *)dlsym(lib, "cblas_sgemm");
 		if (blas_sgemm) {
+			library = lib;
 			blas_describe(lib, libraries[i]);
 			return;
 		}
@@ -53,9 +57,39 @@ static void blas_load(void)
 	}
 }
 
+/* OpenBLAS keeps the buffers that it has once taken. Another BLAS has no such functions, and needs none. */
+static void blas_reserve(int threads)
+{
+	void *(*take)(int) = (void *(*)(int))dlsym(library, "blas_memory_alloc");
+	void (*give)(void *) = (void (*)(void *))dlsym(library, "blas_memory_free");
+	void *buffers[RESERVE_MOST];
+	int n = 0;
+	while (take && give && n < threads && n < RESERVE_MOST)
+		buffers[n++] = take(0);
+	while (n--)
+		give(buffers[n]);
+}
+
+static int blas_open_limited(int threads, struct err *e)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static int reserved;
+	pthread_mutex_lock(&lock);
+	int missing = threads > reserved ? threads - reserved : 0;
+	int rc = missing ? process_room("BLAS", BLAS_LOAD + missing * BLAS_BUFFER, e) : 0;
+	if (!rc)
+		pthread_once(&once, blas_load);
+	if (!rc && missing && library) {
+		blas_reserve(threads);
+		reserved = threads;
+	}
+	pthread_mutex_unlock(&lock);
+	return rc;
+}
+
 int blas_open(int threads, struct err *e)
 {
-	if (process_room("BLAS", BLAS_LOAD + threads * BLAS_BUFFER, e))
+	if (process_address_limit() && blas_open_limited(threads, e))
 		return -1;
 	pthread_once(&once, blas_load);
 	if (!blas_sgemm)

@@ -17,8 +17,8 @@
 #include <stdint.h>
 
 /* Once a process; later calls return the first one's result. Threads may call it together. For products on `threads` threads at
- * a time: ERR_NOMEM when `ulimit -v` leaves no room for OpenBLAS's buffers, one of BLAS_BUFFER bytes for each thread: OpenBLAS
- * takes them with its first products, and waits for ever when it gets none. */
+ * a time: ERR_NOMEM when `ulimit -v` leaves no room for OpenBLAS's buffers, one of BLAS_BUFFER bytes for each thread. OpenBLAS
+ * takes them with its first products, and waits for ever when it gets none; under such a limit they are therefore taken here. */
 int blas_open(int threads, struct err *e);
 
 #define BLAS_BUFFER (128.0 * (1 << 20)) /* of OpenBLAS 0.3 on x86-64, the largest */

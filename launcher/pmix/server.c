@@ -60,7 +60,7 @@ static int make_dir(struct server *s, const char *run_dir, struct err *e)
 	if (snprintf(s->dir, sizeof s->dir, "%s/" SERVER_FOLDER, run_dir) >= (int)sizeof s->dir)
 		return err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter run_dir or name", run_dir);
 	remove_tree(AT_FDCWD, s->dir); /* of a launcher that was killed */
-	return file_make_dirs(s->dir, e);
+	return file_make_own_dir(s->dir, e);
 }
 
 /* The forked process: it answers, then waits to be killed. */

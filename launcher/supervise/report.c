@@ -276,7 +276,8 @@ static void tell_numbers(struct supervisor *s)
 	if (s->ckpt_step >= 0)
 		terminal_event(t, TONE_PLAIN, "newest", "%s", s->ckpt_path);
 	if (rundir_lost(s->o.run))
-		terminal_event(t, TONE_WARN, "warn", "%d line%s of events or metrics could not be written; is the disk full, or is there a limit of file sizes (ulimit -f)?",
+		terminal_event(t, TONE_WARN, "warn", "%d line%s of events or metrics could not be written; is the disk full, or is there "
+			       "a limit of file sizes (ulimit -f)?",
 			       rundir_lost(s->o.run), human_s(rundir_lost(s->o.run)));
 	terminal_event(t, TONE_PLAIN, "run", "%s", rundir_path(s->o.run));
 }

@@ -60,6 +60,15 @@ untouched() { precious | cmp - decoy; }
 	done
 }
 
+@test "a link in place of the PMIx server's folder is refused, and the folder behind it stays empty" {
+	mkdir empty
+	copy hidden
+	ln -s "$BATS_TEST_TMPDIR/empty" "$(run_folder hidden)/.pmix"
+	brief "$MUSTER" run "$tiny" job.name=hidden job.steps=9
+	echo "$status $output"
+	[[ $status -eq 3 && $output == *"/hidden/.pmix: is a symbolic link"* && -z $(ls -A empty) ]]
+}
+
 @test "a ledger or a log that cannot be used fails the run at once" {
 	local name kind
 	for name in ledger.jsonl "logs/$(hostname)-0.log"; do
@@ -157,7 +166,7 @@ untouched() { precious | cmp - decoy; }
 
 # --- What a parent leaves ------------------------------------------------------------------------------------
 
-@test "a parent that ignores SIGCHLD: the run ends, restarts a lost rank, and uses no core for nothing" {
+@test "a parent that ignores SIGCHLD: the run ends, and goes on after a lost rank" {
 	brief env --ignore-signal=CHLD "$MUSTER" run "$tiny" job.name=childless job.steps=5
 	echo "$output"
 	[[ $status -eq 0 ]]
@@ -220,6 +229,12 @@ gone() { [[ ! -e /proc/$pid/stat || $(sed 's/.*) //' "/proc/$pid/stat") == Z* ]]
 	brief bash -c 'ulimit -v 150000; exec "$@"' bash "$MUSTER" bench gemm --size 256 --threads 1
 	echo "$output"
 	[[ $status -eq 1 && $output == *"ulimit -v"* ]]
+	# Nor is there a limit in between at which the first product waits.
+	for kib in 60000 120000 180000 200000 220000 240000 300000; do
+		brief bash -c 'ulimit -v "$0"; exec "$@"' $kib "$MUSTER" bench gemm --size 1024 --seconds 0.01 --threads 1
+		echo "$kib: $status $output"
+		[[ $status -eq 0 || $status -eq 1 ]]
+	done
 	run bash -c 'ulimit -v 300000; "$1" doctor' bash "$MUSTER"
 	[[ $output == *"address space"*"ulimit -v"* ]]
 }
