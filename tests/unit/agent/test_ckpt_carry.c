@@ -271,6 +271,51 @@ static void one_failing_call_leaves_the_checkpoint_before(void **state)
 	assert_true(k > 30);
 }
 
+static int child_carrying(const struct carry *c, int64_t step)
+{
+	int ws;
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct err e = ERR_INIT;
+		struct saver s;
+		_exit(open_carrying(&s, c, &faulty, &e) || save(&s, step, &e));
+	}
+	assert_int_equal(waitpid(pid, &ws, 0), pid);
+	assert_true(WIFEXITED(ws));
+	return WEXITSTATUS(ws);
+}
+
+/* The latest is the one before, or the new one with all of its files; the next writer tidies up. */
+static void a_writer_that_dies_at_any_call_leaves_no_half_of_it(void **state)
+{
+	(void)state;
+	int rc = 42;
+	for (int k = 1; rc; k++) {
+		struct carry c = { 0 };
+		lay_source();
+		take_all(&c);
+		fix_write(&whole, 5);
+		set_fault(k % 2 ? DIE_BEFORE : DIE_AFTER, (k + 1) / 2, 0);
+		rc = child_carrying(&c, 9);
+		if (rc != 0 && rc != 42)
+			fail_msg("call %d: exit %d", k, rc);
+		int64_t latest = fix_latest(NULL);
+		assert_true(latest == 9 || (rc && latest == 5));
+		verify(latest);
+		if (latest == 9)
+			expect_carried(fix_path(9, NULL));
+		set_fault(NOTHING, 0, 0);
+		assert_int_equal(child_carrying(&c, 10), 0);
+		expect_carried(fix_path(10, NULL));
+		assert_int_equal(fix_count(ATTEMPT_PREFIX), 0);
+		assert_int_equal(fix_count("step-"), 1);
+		carry_fini(&c);
+		fix_teardown(NULL);
+		fix_setup(NULL);
+	}
+}
+
 /* --- manifests ------------------------------------------------------------------------- */
 
 static void a_manifest_holds_no_file_twice_and_no_path(void **state)
@@ -319,6 +364,7 @@ int main(void)
 		TEST(a_carried_file_that_changed_or_is_gone_is_named),
 		TEST(a_folder_may_hold_links_but_no_pipes),
 		TEST(one_failing_call_leaves_the_checkpoint_before),
+		TEST(a_writer_that_dies_at_any_call_leaves_no_half_of_it),
 		TEST(a_manifest_holds_no_file_twice_and_no_path),
 		TEST(names_of_models_are_words_with_a_slash_at_most),
 	};
