@@ -42,11 +42,13 @@ static int read_all(struct carry_file *f, int fd, const char *path, size_t most,
 	return 0;
 }
 
-/* Without waiting for who writes into a pipe. 1, or 0: there is no such file. */
-static int read_file(struct carry_file *f, const char *path, size_t most, struct err *e)
+/* Without waiting for who writes into a pipe. flags: O_NOFOLLOW, or 0. 1, or 0: there is no such file. */
+static int read_file(struct carry_file *f, const char *path, int flags, size_t most, struct err *e)
 {
 	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
+	if (fd < 0 && errno == ELOOP && flags & O_NOFOLLOW)
+		return err_set(e, ERR_CORRUPT, "%s: is a symbolic link, and a checkpoint holds the file itself; put that there", path);
 	if (fd < 0 && errno == ENOENT && !lstat(path, &st))
 		return err_set(e, ERR_CORRUPT, "%s: is a link that leads nowhere; download the file again, or remove the link", path);
 	if (fd < 0)
@@ -56,7 +58,7 @@ static int read_file(struct carry_file *f, const char *path, size_t most, struct
 	return rc ? -1 : 1;
 }
 
-int carry_take(struct carry *c, const char *folder, const char *name, size_t most, struct err *e)
+static int take(struct carry *c, const char *folder, const char *name, int flags, size_t most, struct err *e)
 {
 	char path[PATH_MAX];
 	struct carry_file *f = &c->files[c->n];
@@ -65,9 +67,14 @@ int carry_take(struct carry *c, const char *folder, const char *name, size_t mos
 	if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
 		return err_set(e, ERR_IO, "%s: the path is too long", folder);
 	snprintf(f->name, sizeof f->name, "%s", name);
-	int rc = read_file(f, path, most, e);
+	int rc = read_file(f, path, flags, most, e);
 	c->n += rc > 0;
 	return rc;
+}
+
+int carry_take(struct carry *c, const char *folder, const char *name, size_t most, struct err *e)
+{
+	return take(c, folder, name, 0, most, e);
 }
 
 const struct carry_file *carry_find(const struct carry *c, const char *name)
@@ -80,7 +87,7 @@ const struct carry_file *carry_find(const struct carry *c, const char *name)
 
 static int load_file(const char *path, const struct manifest_carried *want, struct carry *c, struct err *e)
 {
-	int rc = carry_take(c, path, want->name, MANIFEST_CARRIED_BYTES, e);
+	int rc = take(c, path, want->name, O_NOFOLLOW, MANIFEST_CARRIED_BYTES, e);
 	if (rc < 0)
 		return -1;
 	if (rc == 0)

@@ -37,7 +37,7 @@ int carry_take(struct carry *c, const char *folder, const char *name, size_t mos
 const struct carry_file *carry_find(const struct carry *c, const char *name);
 
 /* Reads what the manifest of the checkpoint `path` lists, held against its digests. ERR_CORRUPT: a file is missing or has changed. *out is
- * overwritten, and empty after a failure. */
+ * overwritten, and empty after a failure. Symbolic links are not followed here. */
 int carry_load(const char *path, const struct manifest *m, struct carry *out, struct err *e);
 
 /* Writes the files into the attempt's folder, each new and synced, and lists them in the manifest. The folder is not synced. */

@@ -203,6 +203,10 @@ static void a_carried_file_that_changed_or_is_gone_is_named(void **state)
 	verify(9);
 	assert_int_equal(truncate(fix_path(9, "config.json"), 3), 0);
 	expect_refused("config.json: 3 bytes, the manifest says 19");
+	assert_int_equal(rename(fix_path(9, "config.json"), fix_path(9, "../config.json")), 0);
+	assert_int_equal(file_replace(fix_path(9, "../config.json"), brought[0].text, strlen(brought[0].text), NULL), 0);
+	assert_int_equal(symlink("../config.json", fix_path(9, "config.json")), 0);
+	expect_refused("config.json: is a symbolic link");
 	assert_int_equal(unlink(fix_path(9, "config.json")), 0);
 	expect_refused("config.json: a file of the checkpoint cannot be found");
 	assert_int_equal(mkdir(fix_path(9, "config.json"), 0700), 0);
