@@ -65,7 +65,7 @@ const struct job_key job_keys[] = {
 	INT(model, experts, "8", 1, 4096, "Experts of each layer (mixtral)."),
 	INT(model, experts_per_token, "2", 1, 64, "Experts that a token goes to (mixtral)."),
 	ENUM(model, router, "after", routers, "Whether the router's softmax comes after or before the choice of the experts."),
-	REAL(model, aux_loss, "0.01", 0, 100, "Weight of the loss that balances the experts' load."),
+	REAL(model, aux_loss, "0.01", 0, 100, "Weight of the loss that balances the experts' load, summed over layers."),
 	REAL(model, z_loss, "0", 0, 100, "Weight of the loss that keeps the router's logits small."),
 	REAL(model, capacity, "0", 0, 1000, "Most tokens of an expert, as a multiple of its fair share; those beyond are dropped. 0: none is."),
 	ABOVE(model, init_std, "0.02", 0, 100, "Standard deviation of initial weights."),
