@@ -276,6 +276,12 @@ $(BUILD)/tests/bench/network: $(BUILD)/obj/tests/bench/network.o $(BUILD)/obj/te
 	@mkdir -p $(@D)
 	$(link) $(libs_base) $(libs_libcomm)
 
+# The price of [network] integrity: none, checksum and seal in turn.
+.PHONY: bench-integrity
+bench-integrity: setup
+	@$(MAKE) --no-print-directory all
+	tests/bench/integrity
+
 # Placing ranks: seconds by number of ranks.
 .PHONY: bench-place
 bench-place: setup
@@ -320,6 +326,7 @@ help:
 	@echo 'make bench-comm the collectives beside those of Open MPI, where it is installed'
 	@echo 'make bench-schedules  each pipeline schedule'"'"'s bubble, simulated and measured'
 	@echo 'make bench-search  how long a search takes, exhaustive and bounded, up to 100,000 devices'
+	@echo 'make bench-integrity  what checking and sealing TCP data costs, as ratios in one run'
 	@echo 'make bench-place  how long placement takes, up to 100,000 devices'
 	@echo 'make bench-network  TCP between network namespaces beside a plain stream (root)'
 	@echo 'make install    into PREFIX=/usr/local (DESTDIR is honoured)'
