@@ -100,6 +100,18 @@ archived() { tar tzf "$dir/logs.tar.gz"; }
 	[[ ! -d /proc/$(<"$BATS_TEST_TMPDIR/child") ]]
 	[[ $(archived) == *logs/train-gpt2-dropout.log* && $(archived) == *logs/kernels.log* ]]
 
+	# What is no part's file does not keep the others from the report, nor does an answer of which no table can be made.
+	echo 'cut {' >"$dir/parts/build.json"
+	echo '[]' >"$dir/parts/sanitizer.json"
+	decoy "$progs/kernels" 'echo 5' 'echo "{\"op\": \"adamw\", \"model\": \"m\", \"what\": \"all\", \"seconds\": \"soon\"}"'
+	report kernels --toy --programs "$progs"
+	[[ $(<"$dir/report.md") == *"report.json has all of it"* ]]
+	decoy "$progs/kernels" 'exit 0'
+	report kernels --toy --programs "$progs"
+	[[ $(state_of build) == "its file cannot be read: "* && $(state_of sanitizer) == "its file is another's" ]]
+	run "$top/tests/gpu/report" "$progs/ops" --toy --programs "$progs" --parts comm
+	[[ $status -eq 1 && $output == *"report: [Errno "*"name another folder"* ]]
+
 	# Run again alone, it takes the failed one's place.
 	decoy "$progs/train" 'echo "7 passed, 0 failed, 0 skipped"'
 	report train --toy --programs "$progs"

@@ -203,9 +203,10 @@ class Builder:
         self.compiled = 0
         self.memory = os.path.join(self.out, "build.json")
         try:
-            self.known = json.load(open(self.memory))
+            known = json.load(open(self.memory))
         except (OSError, ValueError):
-            self.known = {}
+            known = {}
+        self.known = known if isinstance(known, dict) else {}
 
     def hash_of(self, path):
         """Of a file's contents; "" where there is none."""
@@ -340,7 +341,7 @@ class Builder:
         bad = [failed[o] for o in self.rules.members(name) if failed.get(o)]
         said = self.link(name, log) if not any(failed.get(o) for o in self.rules.targets[name][0]) else name
         if said and time.monotonic() > self.until:
-            return f"the build of {name}: {programs.LATE}"
+            return f"{sum(map(bool, failed.values()))} of {len(failed)} files are not compiled: {programs.LATE}; the next call goes on"
         return said and (f"{', '.join(bad[:3])} does not compile; build.log has why" if bad else said)
 
 

@@ -279,9 +279,11 @@ def kernels(run, fragment):
         code = run_logged(command, log, run.left(130), env=run.env, cwd=run.dir)
         for line in open(log, errors="replace"):
             try:
-                fragment.found["kernels"].append(json.loads(line))
+                row = json.loads(line)
             except ValueError:
-                pass
+                continue
+            if isinstance(row, dict) and {"op", "model", "what"} <= set(row):
+                fragment.found["kernels"].append(row)
         bad = [r["op"] + ": " + r["error"] for r in fragment.found["kernels"] if "error" in r]
         ok = code == 0 and not bad
         fragment.count("kernels", int(ok), int(not ok), 0, "" if ok else f"ended with {code}; " + "; ".join(bad)[:300])

@@ -78,7 +78,8 @@ class Record:
         found = []
         for name in self.names:
             try:
-                found.append(json.load(open(self.path(name))))
+                f = json.load(open(self.path(name)))
+                found.append(f if isinstance(f, dict) and f.get("part") == name else {"part": name, "state": "its file is another's"})
             except FileNotFoundError:
                 pass
             except (OSError, ValueError) as e:
@@ -119,7 +120,12 @@ class Record:
     def write(self):
         r = self.merged()
         replace(os.path.join(self.dir, "report.json"), json.dumps(r, indent=1).encode())
-        replace(os.path.join(self.dir, "report.md"), tables.markdown(r).encode())
+        try:
+            text = tables.markdown(r)
+        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            text = f"The tables cannot be made of what a program answered: {type(e).__name__}: {e}. report.json has all of it.\n"
+            print("FAILED " + text, end="", flush=True)
+        replace(os.path.join(self.dir, "report.md"), text.encode())
         replace(os.path.join(self.dir, "logs.tar.gz"), self.archive())
         for name in ("report.json", "report.md", "logs.tar.gz") if self.out else ():
             shutil.copyfile(os.path.join(self.dir, name), os.path.join(self.out, name))
