@@ -79,3 +79,17 @@ void decoder_end(struct decoder *d, struct buf *out)
 	d->n_wait = 0;
 	d->begun = false;
 }
+
+int decoder_begin(struct decoder *d, const int32_t *ids, size_t n, struct err *e)
+{
+	struct buf text = BUF_INIT;
+	int rc = 0;
+	decoder_end(d, &text);
+	for (size_t i = 0; i < n && !rc; i++) {
+		buf_clear(&text);
+		rc = decoder_put(d, ids[i], &text, e);
+	}
+	d->n_wait = 0; /* the start of a character belongs to the printed text, too */
+	buf_fini(&text);
+	return rc;
+}

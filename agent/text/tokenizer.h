@@ -56,6 +56,9 @@ int encoder_encode(struct encoder *c, const char *text, size_t n, tokenizer_put 
 struct decoder;
 int decoder_open(const struct tokenizer *t, struct decoder **out, struct err *e);
 void decoder_close(struct decoder *d);
+/* Begins a text with ids that are printed already, such as a prompt's: what decoder_put then appends continues it. Together
+ * both are the text of all the ids, so a blank before the first new word is kept. ERR_USAGE as decoder_put. */
+int decoder_begin(struct decoder *d, const int32_t *ids, size_t n, struct err *e);
 /* ERR_USAGE for an id that the vocabulary lacks. A failed `out` is the caller's to see. */
 int decoder_put(struct decoder *d, int32_t id, struct buf *out, struct err *e);
 /* Appends what waits still, and begins another text. */

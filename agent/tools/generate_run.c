@@ -239,7 +239,8 @@ static int write_text(struct generate *g, struct err *e)
 		return -1;
 	if (g->opt->echo)
 		buf_add(&g->out, g->prompt.data, g->prompt.len);
-	int rc = print_out(g, e) || draw(g, t, e) ? -1 : 0;
+	int rc = g->decoder ? decoder_begin(g->decoder, (const int32_t *)(const void *)g->ids.data, (size_t)g->n_prompt, e) : 0;
+	rc = rc || print_out(g, e) || draw(g, t, e) ? -1 : 0;
 	if (!rc && g->decoder)
 		decoder_end(g->decoder, &g->out);
 	if (!rc && !g->opt->json)

@@ -77,6 +77,22 @@ print(next((k for k in v if v[k] == i and "\u2581" not in k and "<" not in k), "
 	fi
 }
 
+@test "the blank before the first new word is kept" {
+	run_dir=$(run_folder experts)
+	for ((seed = 1; seed <= 60; seed++)); do # until the first token drawn begins a word
+		generate "$run_dir" --tokenizer "$tokenizers/mixtral.json" --prompt 'free software' --tokens 3 --seed $seed --json >out
+		first=$(python3 -c 'import json, sys
+v = json.load(open(sys.argv[1]))["model"]["vocab"]
+print({i: t for t, i in v.items()}[json.load(open("out"))["ids"][0]].replace("\u2581", "_"))' "$tokenizers/mixtral.json")
+		[[ $first != _[a-z]* ]] || break
+	done
+	[[ $first == _[a-z]* ]]
+	text=$(python3 -c 'import json; print(json.load(open("out"))["text"])')
+	[[ $text == "${first//_/ }"* ]]
+	generate "$run_dir" --tokenizer "$tokenizers/mixtral.json" --prompt 'free software' --tokens 3 --seed $seed --echo >out
+	[[ $(<out) == "free software$text" ]]
+}
+
 @test "what cannot be is refused by name" {
 	run_dir=$(run_folder bytes)
 	refused 1 "lost: there is no checkpoint" lost --prompt x

@@ -134,6 +134,19 @@ def byte_letters():
     return out
 
 
+def continuations(t):
+    """What a streamer prints behind a prompt: the text of all ids without the text of the prompt's, cut at each place."""
+    out = []
+    for text in ["The quick brown fox, it's", "  two  three", "Größe 中文 x", "a<s> b </s> c"]:
+        ids = t.encode(text).ids
+        whole = t.decode(ids)
+        for n in range(1, len(ids)):
+            prompt = t.decode(ids[:n])
+            if whole.startswith(prompt):  # no character is cut
+                out.append({"ids": ids, "prompt": n, "text": whole[len(prompt):]})
+    return out
+
+
 def main():
     os.makedirs(OUT, exist_ok=True)
     texts = TEXTS + random_texts(60, 1)
@@ -146,7 +159,7 @@ def main():
         for data in BYTES if name in ("gpt2", "llama3") else []:
             cases.append({"hex": data.hex(), "ids": of_bytes(t, data)})
         with open(os.path.join(OUT, name + ".ids"), "w") as f:
-            json.dump({"before": t.encode("").ids, "cases": cases}, f, separators=(",", ":"), ensure_ascii=True)
+            json.dump({"before": t.encode("").ids, "continuations": continuations(t), "cases": cases}, f, separators=(",", ":"), ensure_ascii=True)
             f.write("\n")
 
 

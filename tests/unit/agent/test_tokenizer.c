@@ -89,6 +89,46 @@ static void check_case(const char *name, struct encoder *c, struct decoder *d, c
 	buf_fini(&back);
 }
 
+/* The ids from number `prompt` on are decoded behind those before it. */
+static void check_continuation(const char *name, struct decoder *d, const json_t *one)
+{
+	struct err e = ERR_INIT;
+	struct buf text = BUF_INIT;
+	const json_t *list = json_object_get(one, "ids"), *want = json_object_get(one, "text");
+	size_t prompt = (size_t)json_integer_value(json_object_get(one, "prompt")), n = json_array_size(list);
+	int32_t ids[n];
+	for (size_t i = 0; i < n; i++)
+		ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
+	assert_int_equal(decoder_begin(d, ids, prompt, &e), 0);
+	for (size_t i = prompt; i < n; i++)
+		assert_int_equal(decoder_put(d, ids[i], &text, &e), 0);
+	decoder_end(d, &text);
+	if (json_string_length(want) != text.len || memcmp(json_string_value(want), buf_str(&text), text.len))
+		fail_msg("%s: behind %zu ids: \"%s\", not \"%s\"", name, prompt, buf_str(&text), json_string_value(want));
+	buf_fini(&text);
+}
+
+static void a_text_goes_on_behind_a_prompt_as_the_library_prints_it(void **state)
+{
+	(void)state;
+	for (int i = 0; i < NAMES; i++) {
+		struct err e = ERR_INIT;
+		struct tokenizer *t = open_tokenizer(names[i]);
+		struct decoder *d;
+		json_t *file = json_load_file(golden(names[i], "ids"), JSON_ALLOW_NUL, NULL), *one;
+		size_t k;
+		assert_int_equal(decoder_open(t, &d, &e), 0);
+		assert_true(json_array_size(json_object_get(file, "continuations")) > 15);
+		json_array_foreach(json_object_get(file, "continuations"), k, one)
+			check_continuation(names[i], d, one);
+		int32_t none = tokenizer_vocab(t);
+		assert_int_equal(decoder_begin(d, &none, 1, &e), -1);
+		json_decref(file);
+		decoder_close(d);
+		tokenizer_close(t);
+	}
+}
+
 static void ids_and_texts_are_those_of_the_library(void **state)
 {
 	(void)state;
@@ -411,6 +451,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ids_and_texts_are_those_of_the_library),
+		cmocka_unit_test(a_text_goes_on_behind_a_prompt_as_the_library_prints_it),
 		cmocka_unit_test(byte_level_vocabularies_give_any_bytes_back),
 		cmocka_unit_test(text_streams_in_whole_characters),
 		cmocka_unit_test(long_words_take_near_linear_time),
