@@ -39,7 +39,7 @@ libs_topo     := -lhwloc -lexpat -ljansson -lm
 libs_plan     := -linih -ljansson -lm
 libs_libcomm  := -lxxhash
 libs_kernels  := -fopenmp -lm -ldl
-libs_agent    := -lpmix -lxxhash -ljansson -lpcre2-8 -lm -ldl
+libs_agent    := -lpmix -lxxhash -ljansson -lpcre2-8 -lutf8proc -lz -lzstd -lm -ldl
 libs_launcher := -lpmix -luv -ljansson
 
 floor = $(firstword $(subst /, ,$(1)))
@@ -159,7 +159,7 @@ unit-bins: $(UNIT_BIN)
 # --- What Debian 12 must have --------------------------------------------------
 
 PACKAGES       := gcc make pkg-config libhwloc-dev libhwloc-plugins libpmix-dev libinih-dev libopenblas0 libjansson-dev \
-                  libxxhash-dev libexpat1-dev libuv1-dev libsodium-dev libpcre2-dev
+                  libxxhash-dev libexpat1-dev libuv1-dev libsodium-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev
 PACKAGES_CHECK := g++ libcmocka-dev bats slurm-wlm munge iproute2 procps python3
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
 
@@ -241,7 +241,7 @@ fuzz-bins: $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_ROOMS := launcher/doctor agent/text agent/ckpt agent/hf agent/data $(COMM_ROOMS) $(PLAN_ROOMS) $(TOPO_ROOMS) base
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZ_ROOMS))
 	@mkdir -p $(@D)
-	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash -lpcre2-8
+	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash -lpcre2-8 -lutf8proc -lz -lzstd
 
 bench: setup
 	@$(MAKE) --no-print-directory all

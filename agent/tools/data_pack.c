@@ -1,7 +1,9 @@
 #include "agent/data/pack.h"
+#include "agent/data/pack_ids.h"
 #include "agent/tools/pack_tokens.h"
 #include "agent/tools/tools.h"
 #include "base/file.h"
+#include "base/human.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -15,38 +17,59 @@ static const char page[] =
 	"muster data pack — text files to packed tokens\n"
 	"\n"
 	"SYNOPSIS\n"
-	"  muster data pack FILE… -o PREFIX [--tokenizer FILE [--begin TOKEN] [--end TOKEN]]\n"
-	"  muster data pack @LIST -o PREFIX\n"
-	"  find … -print0 | muster data pack - -o PREFIX\n"
+	"  muster data pack FILE… -o PREFIX [--field NAME] [--skip-bad] [--raw] [--tokenizer FILE [--begin TOKEN] [--end TOKEN]]\n"
+	"  muster data pack FILE… -o PREFIX --dtype TYPE [--end-id ID] [--vocab N]\n"
+	"  muster data pack @LIST -o PREFIX …\n"
+	"  find … -print0 | muster data pack - -o PREFIX …\n"
 	"\n"
 	"DESCRIPTION\n"
 	"  Writes PREFIX.bin and PREFIX.idx in Megatron's format: each byte is a token (u8, a vocabulary of 256), each\n"
-	"  file a document, in the order given. Empty files are left out. Files are streamed, so their size does not\n"
-	"  matter. Both files appear whole or not at all. data.path=PREFIX trains on them.\n"
+	"  document follows the one before, in the order given. Empty documents are left out. Files are streamed, so their size\n"
+	"  does not matter. Both files appear whole or not at all. data.path=PREFIX trains on them.\n"
+	"\n"
+	"  A text file is one document. In .jsonl, .ndjson and .json files each line is an object of JSON, and the string in its\n"
+	"  field --field is a document. Either may be compressed by gzip or zstd (.txt.gz, .jsonl.zst, …): the first bytes decide.\n"
+	"  A line that is no object, or has no string in the field, is refused with its file and number. Files of other kinds\n"
+	"  (Parquet, Arrow, NumPy, xz, zip, PDF, UTF-16, …) are refused by name with the command that converts them, and so is a\n"
+	"  file with 16 NULs or more in its first 64 KiB: it is no text.\n"
 	"\n"
 	"  With --tokenizer the tokens are those of a Hugging Face tokenizer.json with byte-level BPE (GPT-2, LLaMA-3) or BPE of\n"
 	"  characters with byte fallback (LLaMA-2, Mixtral): u16 where the vocabulary fits, else i32. model.vocab must be at\n"
 	"  least the vocabulary's largest id + 1. What of a tokenizer.json is not supported is refused by name. Bytes that are no\n"
 	"  UTF-8 become the tokens of single bytes.\n"
 	"\n"
+	"  With --dtype the files are arrays of token ids without a header, such as the train.bin of nanoGPT (u16): each file\n"
+	"  begins a document. The largest id is printed: model.vocab must be larger.\n"
+	"\n"
 	"OPTIONS\n"
 	"  FILE          a file; folders are refused\n"
 	"  @LIST         the names in the file LIST, one a line, or with NUL between them\n"
 	"  -             the same from standard input\n"
 	"  -o PREFIX     what to write; its folder must exist\n"
+	"  --field NAME  the field with the text (default text), or a path of names with dots between. When it is given, files of\n"
+	"                every name but .txt are lines of JSON, such as /dev/stdin\n"
+	"  --skip-bad    leave out lines that are no JSON object or have no string in the field; they are counted, and the first\n"
+	"                one is printed\n"
+	"  --raw         pack the bytes of each file as they are, whatever they hold: no unpacking, no JSON\n"
 	"  --tokenizer FILE  a tokenizer.json, or a folder that has one\n"
 	"  --begin TOKEN put this token before each document, such as <s>\n"
 	"  --end TOKEN   put this token behind each document, such as <|endoftext|>\n"
-	"  --json        print the counts as JSON\n"
+	"  --dtype TYPE  the files hold token ids: u16, u32, i32 or i64, little-endian\n"
+	"  --end-id ID   with --dtype: a document ends behind each ID (GPT-2's <|endoftext|> is 50256)\n"
+	"  --vocab N     with --dtype: refuse ids of N and above\n"
+	"  --json        print the counts as JSON: {prefix, documents, empty, tokens, type}; skipped with --skip-bad, with_nuls:\n"
+	"                files that hold NULs, largest with --dtype\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster data pack /usr/share/common-licenses/GPL-3 -o gpl\n"
 	"  find /usr/share/doc -name '*.txt' -print0 | muster data pack - -o docs\n"
 	"  muster data pack *.txt -o corpus --tokenizer gpt2/tokenizer.json --end '<|endoftext|>'\n"
+	"  muster data pack c4-*.json.gz -o c4 --field text --tokenizer gpt2/tokenizer.json --end '<|endoftext|>'\n"
+	"  muster data pack openwebtext/train.bin -o train --dtype u16 --end-id 50256 --vocab 50257\n"
 	"\n"
 	"EXIT STATUS\n"
 	"  0  packed\n"
-	"  1  a file cannot be read, or PREFIX cannot be written\n"
+	"  1  a file cannot be read or is not of a kind that is packed, or PREFIX cannot be written\n"
 	"  2  usage\n";
 
 enum { LIST_MOST = 1 << 30 };
@@ -99,70 +122,153 @@ static int add_word(struct names *names, const char *word, struct err *e)
 	return add_name(names, word, strlen(word), e);
 }
 
-static int print_report(const char *prefix, const struct pack_report *r, enum token_type type, bool json)
+struct pack_words {
+	const char *prefix;
+	struct document_options read;
+	struct pack_tokens_options tokens; /* .tokenizer NULL: bytes */
+	struct pack_ids_options ids;       /* .type NULL: files are text */
+	bool json;
+};
+
+/* Fields of what is seldom there are there only then. */
+static int print_json(const struct pack_words *w, const struct pack_report *r, enum token_type type)
 {
-	if (json)
-		return tool_print_json(&tool_data_pack, json_pack("{s:s, s:I, s:I, s:I, s:s}", "prefix", prefix, "documents",
-				       (json_int_t)(r->files - r->empty), "empty", (json_int_t)r->empty, "tokens",
-				       (json_int_t)r->tokens, "type", token_word(type)));
-	printf("%s: %" PRId64 " documents, %" PRId64 " tokens (%s)", prefix, r->files - r->empty, r->tokens, token_word(type));
-	if (r->empty)
-		printf("; empty files left out: %" PRId64, r->empty);
+	const struct document_counts *c = &r->read;
+	json_t *o = json_pack("{s:s, s:I, s:I, s:I}", "prefix", w->prefix, "documents", (json_int_t)c->documents, "empty", (json_int_t)c->empty,
+			      "tokens", (json_int_t)r->tokens);
+	if (w->read.skip_bad)
+		json_object_set_new(o, "skipped", json_integer(c->skipped));
+	if (c->nuls)
+		json_object_set_new(o, "with_nuls", json_integer(c->nuls));
+	json_object_set_new(o, "type", json_string(token_word(type)));
+	return tool_print_json(&tool_data_pack, o);
+}
+
+static int print_report(const struct pack_words *w, const struct pack_report *r, enum token_type type)
+{
+	const struct document_counts *c = &r->read;
+	if (w->json)
+		return print_json(w, r, type);
+	if (c->skipped)
+		fprintf(stderr, "muster data pack: %" PRId64 " line%s left out; the first: %s\n", c->skipped, human_s(c->skipped), c->first_skipped);
+	if (c->nuls)
+		fprintf(stderr, "muster data pack: %" PRId64 " file%s with NULs, packed as text (the first: %s); --raw packs them without "
+			"this line\n", c->nuls, human_s(c->nuls), c->first_nul);
+	printf("%s: %" PRId64 " documents, %" PRId64 " tokens (%s)", w->prefix, c->documents, r->tokens, token_word(type));
+	if (c->empty)
+		printf("; empty ones left out: %" PRId64, c->empty);
 	printf("\n");
 	return TOOL_OK;
 }
 
-/* opt->tokenizer NULL: bytes. */
-static int pack(const char *prefix, char **words, int n, const struct pack_tokens_options *opt, bool json)
+static int print_ids_report(const struct pack_words *w, const struct pack_ids_report *r)
+{
+	if (w->json)
+		return tool_print_json(&tool_data_pack, json_pack("{s:s, s:I, s:I, s:I, s:i, s:s}", "prefix", w->prefix, "documents",
+				       (json_int_t)r->documents, "empty", (json_int_t)r->empty, "tokens", (json_int_t)r->tokens, "largest",
+				       (int)r->largest, "type", token_word(r->type)));
+	printf("%s: %" PRId64 " documents, %" PRId64 " tokens (%s); the largest id is %" PRId32 "\n", w->prefix, r->documents, r->tokens,
+	       token_word(r->type), r->largest);
+	return TOOL_OK;
+}
+
+static int pack_names(const struct pack_words *w, const struct names *names)
+{
+	struct err e = ERR_INIT;
+	struct pack_report report;
+	struct pack_ids_report ids;
+	enum token_type type = TOKEN_U8;
+	if (w->ids.type)
+		return pack_ids(w->prefix, names->list, names->n, &w->ids, &ids, &e) ? tool_fail(&tool_data_pack, &e) : print_ids_report(w, &ids);
+	int rc = w->tokens.tokenizer ? pack_tokens(w->prefix, names->list, names->n, &w->read, &w->tokens, &report, &type, &e) :
+				       pack_files(w->prefix, names->list, names->n, &w->read, &report, &e);
+	return rc ? tool_fail(&tool_data_pack, &e) : print_report(w, &report, type);
+}
+
+static int pack(const struct pack_words *w, char **words, int n)
 {
 	struct err e = ERR_INIT;
 	struct names names = { 0 };
-	struct pack_report report;
-	enum token_type type = TOKEN_U8;
 	int rc = 0;
 	for (int i = 0; i < n && !rc; i++)
 		rc = add_word(&names, words[i], &e);
-	if (!rc)
-		rc = opt->tokenizer ? pack_tokens(prefix, names.list, names.n, opt, &report, &type, &e) :
-				      pack_files(prefix, names.list, names.n, &report, &e);
+	rc = rc ? tool_fail(&tool_data_pack, &e) : pack_names(w, &names);
 	for (int64_t i = 0; i < names.n; i++)
 		free(names.list[i]);
 	free(names.list);
-	return rc ? tool_fail(&tool_data_pack, &e) : print_report(prefix, &report, type, json);
+	return rc;
+}
+
+/* -1: set; else the exit status. */
+static int take_number(const char *name, const char *text, int64_t least, int64_t *out)
+{
+	char *end;
+	errno = 0;
+	long long v = strtoll(text, &end, 10);
+	if (!*text || *end || errno || v < least || v > INT32_MAX)
+		return tool_usage(&tool_data_pack, "%s %s: a whole number from %" PRId64 " to %d is needed", name, text, least, INT32_MAX);
+	*out = v;
+	return -1;
+}
+
+static int take_option(struct pack_words *w, int c, char **argv)
+{
+	switch (c) {
+	case 'o': w->prefix = optarg; return -1;
+	case 'f': w->read.field = optarg; return -1;
+	case 's': w->read.skip_bad = true; return -1;
+	case 'r': w->read.raw = true; return -1;
+	case 't': w->tokens.tokenizer = optarg; return -1;
+	case 'b': w->tokens.begin = optarg; return -1;
+	case 'e': w->tokens.end = optarg; return -1;
+	case 'd': w->ids.type = optarg; return -1;
+	case 'i': return take_number("--end-id", optarg, 0, &w->ids.end);
+	case 'v': return take_number("--vocab", optarg, 1, &w->ids.vocab);
+	case 'j': w->json = true; return -1;
+	default: return tool_option(&tool_data_pack, c, argv);
+	}
+}
+
+/* What does not go together; NULL: all does. */
+static const char *contradiction(const struct pack_words *w)
+{
+	bool text = w->tokens.tokenizer || w->read.field || w->read.skip_bad || w->read.raw;
+	if (!w->prefix || !*w->prefix)
+		return "-o PREFIX is missing";
+	if (!w->tokens.tokenizer && (w->tokens.begin || w->tokens.end))
+		return "--begin and --end name tokens of a --tokenizer, and there is none";
+	if (w->ids.type && text)
+		return "--dtype is for files of token ids, --tokenizer, --field, --skip-bad and --raw are for text; give one or the other";
+	if (!w->ids.type && (w->ids.end >= 0 || w->ids.vocab))
+		return "--end-id and --vocab are for token ids; name their type with --dtype";
+	if (w->read.raw && (w->read.field || w->read.skip_bad))
+		return "--raw packs bytes as they are, --field and --skip-bad read JSON; give one or the other";
+	return NULL;
 }
 
 static int run(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "output", required_argument, NULL, 'o' }, { "tokenizer", required_argument, NULL, 't' },
-		{ "begin", required_argument, NULL, 'b' }, { "end", required_argument, NULL, 'e' },
+		{ "output", required_argument, NULL, 'o' }, { "field", required_argument, NULL, 'f' },
+		{ "skip-bad", no_argument, NULL, 's' }, { "raw", no_argument, NULL, 'r' },
+		{ "tokenizer", required_argument, NULL, 't' }, { "begin", required_argument, NULL, 'b' },
+		{ "end", required_argument, NULL, 'e' }, { "dtype", required_argument, NULL, 'd' },
+		{ "end-id", required_argument, NULL, 'i' }, { "vocab", required_argument, NULL, 'v' },
 		{ "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, TOOL_HELP }, { 0 },
 	};
-	struct pack_tokens_options opt = { 0 };
-	const char *prefix = NULL;
-	bool json = false;
+	struct pack_words w = { .ids = { .end = -1 } };
 	opterr = 0;
 	for (int c; (c = getopt_long(argc, argv, ":o:h", options, NULL)) != -1;) {
-		if (c == 'o')
-			prefix = optarg;
-		else if (c == 't')
-			opt.tokenizer = optarg;
-		else if (c == 'b')
-			opt.begin = optarg;
-		else if (c == 'e')
-			opt.end = optarg;
-		else if (c == 'j')
-			json = true;
-		else
-			return tool_option(&tool_data_pack, c, argv);
+		int rc = take_option(&w, c, argv);
+		if (rc >= 0)
+			return rc;
 	}
-	if (!prefix || !*prefix)
-		return tool_usage(&tool_data_pack, "-o PREFIX is missing");
+	const char *why = contradiction(&w);
+	if (why)
+		return tool_usage(&tool_data_pack, "%s", why);
 	if (optind == argc)
 		return tool_usage(&tool_data_pack, "no files");
-	if (!opt.tokenizer && (opt.begin || opt.end))
-		return tool_usage(&tool_data_pack, "--begin and --end name tokens of a --tokenizer, and there is none");
-	return pack(prefix, argv + optind, argc - optind, &opt, json);
+	return pack(&w, argv + optind, argc - optind);
 }
 
 const struct tool tool_data_pack = { "data", "pack", run, "text files to packed tokens", page };

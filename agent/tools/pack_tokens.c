@@ -2,17 +2,11 @@
 
 #include "agent/data/tokens.h"
 #include "agent/text/locate.h"
-#include "base/file.h"
+#include "agent/text/tokenizer.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-enum { NONE = -1, PIPE_MOST = 1 << 30 };
+enum { NONE = -1, TEXT_MOST = 1 << 30 };
 
 struct packer {
 	struct tokenizer *tokenizer;
@@ -20,6 +14,7 @@ struct packer {
 	struct token_writer *writer;
 	enum token_type type;
 	int32_t begin, end; /* NONE: none */
+	struct buf text;    /* the pieces of a document */
 };
 
 static int put_ids(void *arg, const int32_t *ids, size_t n, struct err *e)
@@ -39,56 +34,31 @@ static int put_ids(void *arg, const int32_t *ids, size_t n, struct err *e)
 	return 0;
 }
 
-/* An empty text is no document: its tokens would stand for nothing. */
-static int put_document(struct packer *p, const char *file, const char *text, size_t n, struct err *e)
+static int put_whole(struct packer *p, const char *text, size_t n, struct err *e)
 {
 	if (!n)
 		return 0;
-	if ((p->begin != NONE && put_ids(p, &p->begin, 1, e)) ||
-	    encoder_encode(p->encoder, text, n, put_ids, p, e) ||
+	if ((p->begin != NONE && put_ids(p, &p->begin, 1, e)) || encoder_encode(p->encoder, text, n, put_ids, p, e) ||
 	    (p->end != NONE && put_ids(p, &p->end, 1, e)) || token_writer_end(p->writer, e))
-		return err_prefix(e, "%s", file);
+		return -1;
 	return 0;
 }
 
-static int pack_pipe(struct packer *p, const char *file, struct err *e)
+/* Pieces of a document are put together; one that comes in one piece is taken where it is. */
+static int put_text(void *arg, const char *text, size_t n, bool last, struct err *e)
 {
-	struct buf text = BUF_INIT;
-	int rc = file_slurp(file, PIPE_MOST, &text, e);
-	if (!rc)
-		rc = put_document(p, file, buf_str(&text), text.len, e);
-	buf_fini(&text);
-	return rc;
-}
-
-static int pack_mapped(struct packer *p, const char *file, int fd, size_t n, struct err *e)
-{
-	void *text = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (text == MAP_FAILED)
-		return err_errno(e, ERR_NOMEM, "%s: cannot map %zu bytes", file, n);
-	madvise(text, n, MADV_SEQUENTIAL);
-	int rc = put_document(p, file, text, n, e);
-	munmap(text, n);
-	return rc;
-}
-
-static int pack_file(struct packer *p, const char *file, struct err *e)
-{
-	struct stat st;
-	int fd = open(file, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return err_errno(e, errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open", file);
-	int rc = 0;
-	if (fstat(fd, &st))
-		rc = err_errno(e, ERR_IO, "%s: cannot stat", file);
-	else if (S_ISDIR(st.st_mode))
-		rc = err_set(e, ERR_USAGE, "%s: is a folder; name files, for instance with `find %s -type f | "
-			     "muster data pack - -o PREFIX`", file, file);
-	else if (!S_ISREG(st.st_mode) || !st.st_size)
-		rc = pack_pipe(p, file, e); /* files under /proc have no size either */
-	else
-		rc = pack_mapped(p, file, fd, (size_t)st.st_size, e);
-	close(fd);
+	struct packer *p = arg;
+	if (!p->text.len && last)
+		return put_whole(p, text, n, e);
+	if (p->text.len + n > TEXT_MOST)
+		return err_set(e, ERR_UNSUPPORTED, "a text larger than %d MiB out of a pipe or a compressed file; unpack it into a file, or "
+			       "divide it", TEXT_MOST >> 20);
+	buf_add(&p->text, text, n);
+	if (buf_failed(&p->text))
+		return err_set(e, ERR_NOMEM, "no memory for a text of %zu bytes", p->text.len + n);
+	int rc = last ? put_whole(p, buf_str(&p->text), p->text.len, e) : 0;
+	if (last)
+		buf_clear(&p->text);
 	return rc;
 }
 
@@ -115,27 +85,33 @@ static void packer_close(struct packer *p)
 	token_writer_close(p->writer);
 	encoder_close(p->encoder);
 	tokenizer_close(p->tokenizer);
+	buf_fini(&p->text);
 }
 
-static int pack_all(struct packer *p, const char *prefix, char *const *files, int64_t n, struct pack_report *out, struct err *e)
+static int pack_all(struct packer *p, const char *prefix, char *const *files, int64_t n, const struct document_options *opt,
+		    struct pack_report *out, struct err *e)
 {
+	struct document_options whole = *opt;
+	const struct document_sink sink = { put_text, p };
+	struct pack_report report = { 0 };
+	whole.whole = true;
 	for (int64_t i = 0; i < n; i++)
-		if (pack_file(p, files[i], e))
+		if (documents_read(files[i], &whole, &sink, &report.read, e))
 			return -1;
-	int64_t documents = token_writer_documents(p->writer), tokens = token_writer_tokens(p->writer);
-	if (!tokens)
+	report.tokens = token_writer_tokens(p->writer);
+	if (!report.tokens)
 		return err_set(e, ERR_USAGE, "%s: the %" PRId64 " files hold no byte; nothing was packed", prefix, n);
 	if (token_writer_commit(p->writer, e))
 		return -1;
-	*out = (struct pack_report){ .files = n, .empty = n - documents, .tokens = tokens };
+	*out = report;
 	return 0;
 }
 
-int pack_tokens(const char *prefix, char *const *files, int64_t n, const struct pack_tokens_options *opt,
+int pack_tokens(const char *prefix, char *const *files, int64_t n, const struct document_options *read, const struct pack_tokens_options *opt,
 		struct pack_report *out, enum token_type *type, struct err *e)
 {
 	struct packer p = { 0 };
-	int rc = packer_open(&p, prefix, opt, e) || pack_all(&p, prefix, files, n, out, e) ? -1 : 0;
+	int rc = packer_open(&p, prefix, opt, e) || pack_all(&p, prefix, files, n, read, out, e) ? -1 : 0;
 	if (!rc)
 		*type = p.type;
 	packer_close(&p);

@@ -1,7 +1,8 @@
 /*
- * pack_tokens — text files to the ids of a tokenizer.json, one document a file: u16 where the vocabulary fits, else i32.
+ * pack_tokens — the documents of files (pack_documents.h) as the ids of a tokenizer.json: u16 where the vocabulary fits, else i32.
  *
- * Files are mapped, and ids are written as they come: memory does not grow with the files of a byte-level vocabulary.
+ * Text files are mapped, and ids are written as they come: memory does not grow with the files of a byte-level vocabulary. A
+ * text out of a pipe or a compressed file is held whole, and is at most 1 GiB.
  */
 #ifndef MUSTER_AGENT_TOOLS_PACK_TOKENS_H
 #define MUSTER_AGENT_TOOLS_PACK_TOKENS_H
@@ -16,7 +17,7 @@ struct pack_tokens_options {
 };
 
 /* As pack_files. *type is what was written. */
-int pack_tokens(const char *prefix, char *const *files, int64_t n, const struct pack_tokens_options *opt,
+int pack_tokens(const char *prefix, char *const *files, int64_t n, const struct document_options *read, const struct pack_tokens_options *opt,
 		struct pack_report *out, enum token_type *type, struct err *e);
 
 #endif

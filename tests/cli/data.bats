@@ -170,3 +170,108 @@ sys.stdout.buffer.write(struct.pack("<3i", magic, version, count) + bytes(1012) 
 	refused 2 "the 1 files hold no byte" data pack /dev/null -o text --tokenizer "$tokenizers/gpt2.json"
 	[[ $(ls -A) == $'a\nerr\nout\nunigram.json' ]]
 }
+
+packs=$BATS_TEST_DIRNAME/../golden/packs
+
+@test "lines of JSON become documents, compressed or not" {
+	for file in lines.jsonl lines.json escaped.ndjson lines.json.gz lines.jsonl.zst; do
+		run "$MUSTER" data pack "$packs/$file" -o "${file//./-}"
+		[[ $status -eq 0 && $output == "${file//./-}: 5 documents, 85 tokens (u8); empty ones left out: 1" ]]
+		cmp lines-jsonl.bin "${file//./-}.bin"
+		cmp lines-jsonl.idx "${file//./-}.idx"
+	done
+	[[ $(head -c 13 lines-jsonl.bin) == 'Hello, world!' ]]
+	"$MUSTER" data pack "$packs/lines.jsonl" -o bodies --field meta.body
+	[[ $(head -c 13 bodies.bin) == 'HELLO, WORLD!' ]]
+	"$MUSTER" data pack /dev/stdin -o piped --field text <"$packs/lines.json.gz"
+	cmp lines-jsonl.bin piped.bin
+	tokenizer=$BATS_TEST_DIRNAME/../golden/text/gpt2.json
+	"$MUSTER" data pack "$packs/lines.jsonl.zst" -o ids --tokenizer "$tokenizer" --end '<|endoftext|>'
+	run "$MUSTER" data show ids
+	[[ $output == "ids: 5 documents, "* ]]
+	end=$(grep -oP '"id":\K[0-9]+(?=,"content":"<\|endoftext\|>")' "$tokenizer")
+	[[ $(od -An -v -tu2 -w2 ids.bin | grep -cx " *$end") -eq 5 ]]
+	run "$MUSTER" data pack "$packs/text.txt.gz" "$packs/text.zst" -o text --json
+	[[ $(grep -oP '"documents": \K[0-9]+' <<<"$output") -eq 2 ]]
+	[[ $(grep -oP '"with_nuls": \K[0-9]+' <<<"$output") -eq 2 ]]
+	"$MUSTER" data pack "$packs/text.txt.gz" -o text 2>err
+	[[ $(<err) == "muster data pack: 1 file with NULs, packed as text (the first: $packs/text.txt.gz)"* ]]
+	[[ $(head -c 5 text.bin) == Hello ]]
+}
+
+@test "a line that is no document is refused with its number, or left out and counted" {
+	printf '{"text": "a"}\n{"text": "b"\n{"body": "c"}\n{"text": "d"}\n' >some.jsonl
+	refused 1 "some.jsonl:2: " data pack some.jsonl -o text
+	refused 1 'some.jsonl:1: there is no field "body"; the object has "text": name the one to pack with --field' \
+		data pack some.jsonl -o text --field body
+	[[ $(ls -A) == $'err\nout\nsome.jsonl' ]]
+	run "$MUSTER" data pack some.jsonl -o text --skip-bad --json
+	[[ $status -eq 0 && $output == *'"skipped": 2'* ]]
+	run "$MUSTER" data pack some.jsonl -o text --skip-bad
+	[[ $status -eq 0 && $output == *"2 lines left out; the first: some.jsonl:2: "* ]]
+	[[ $(<text.bin) == ad ]]
+	head -c 300 "$packs/lines.json.gz" >cut.json.gz
+	refused 1 "cut.json.gz: the gzip file ends too early, at byte 300: it was cut" data pack cut.json.gz -o text --skip-bad
+	refused 1 "list.json:1: a list of JSON begins here" data pack "$packs/list.json" -o text
+	printf '{\n  "text": "a"\n}\n' >pretty.json
+	refused 1 "jq -c . 'pretty.json'" data pack pretty.json -o text
+	"$MUSTER" data pack pretty.json -o raw --raw
+	cmp pretty.json raw.bin
+}
+
+@test "files of other kinds are refused by name with the command that converts them" {
+	for row in 'table.parquet:a Parquet file:pyarrow.parquet' 'stream.arrow:an Arrow stream:open_stream' 'file.arrow:an Arrow file:open_file' \
+		'ids.npy:a NumPy array:--dtype i32' 'text.xz:compressed by xz:xz -dk' 'text.tar.gz:a tar archive:tar -xf' \
+		'train.i64:no text (59 NULs:--raw'; do
+		IFS=: read -r file kind command <<<"$row"
+		refused 1 "$file: is $kind" data pack "$packs/$file" -o text
+		grep -qF -- "$command" err
+		refused 1 "$file: is $kind" data pack "$packs/$file" -o text --tokenizer "$BATS_TEST_DIRNAME/../golden/text/gpt2.json"
+	done
+	"$MUSTER" data pack "$packs/table.parquet" -o raw --raw
+	cmp "$packs/table.parquet" raw.bin
+}
+
+@test "the commands that convert do" {
+	python3 -c 'import numpy, pyarrow' 2>/dev/null || skip "python3 has no numpy and pyarrow"
+	"$MUSTER" data pack "$packs/lines.jsonl" -o want
+	muster() { "$MUSTER" "$@"; }
+	for file in table.parquet file.arrow stream.arrow table.feather; do
+		cp "$packs/$file" .
+		rc=0
+		"$MUSTER" data pack $file -o text 2>err || rc=$?
+		[[ $rc -eq 1 ]]
+		eval "$(sed 's/.*convert it: //' err)"
+		"$MUSTER" data pack $file.jsonl -o text
+		cmp want.bin text.bin
+		cmp want.idx text.idx
+	done
+	for file in ids.npy ids.npz; do
+		cp "$packs/$file" .
+		"$MUSTER" data pack $file -o text 2>err || rc=$?
+		eval "$(sed 's/.*convert it: //; s/PREFIX/text/' err)"
+		[[ $(od -An -v -td4 -w4 text.bin | tr -d ' ' | tr '\n' ' ') == "15496 11 995 50256 1 2 50256 65535 0 " ]]
+	done
+}
+
+@test "arrays of token ids without a header, such as nanoGPT's train.bin" {
+	run "$MUSTER" data pack "$packs/train.bin" -o ids --dtype u16 --end-id 50256
+	[[ $status -eq 0 && $output == "ids: 3 documents, 9 tokens (u16); the largest id is 65535" ]]
+	cmp "$packs/train.bin" ids.bin
+	run "$MUSTER" data show ids
+	[[ $status -eq 0 && $output == "ids: 3 documents, 9 tokens (u16)" ]]
+	run "$MUSTER" data pack "$packs/train.u32" "$packs/train.u32" -o two --dtype u32 --json
+	[[ $(tr -d ' \n' <<<"$output") == '{"prefix":"two","documents":2,"empty":0,"tokens":18,"largest":65535,"type":"i32"}' ]]
+	gzip -c "$packs/train.bin" >train.bin.gz
+	"$MUSTER" data pack train.bin.gz -o unpacked --dtype u16
+	cmp "$packs/train.bin" unpacked.bin
+	refused 1 "train.bin: token 7 is 65535, and ids are 0 to 50256" data pack "$packs/train.bin" -o no --dtype u16 --vocab 50257
+	refused 1 "train.bin: 18 bytes are no whole number of ids of 4 bytes (u32)" data pack "$packs/train.bin" -o no --dtype u32
+	refused 1 "ids.npy: is a NumPy array" data pack "$packs/ids.npy" -o no --dtype u16
+	refused 2 "--dtype f32: no such type of token ids; known: u16, u32, i32, i64" data pack "$packs/train.bin" -o no --dtype f32
+	refused 2 "--dtype is for files of token ids" data pack "$packs/train.bin" -o no --dtype u16 --field text
+	refused 2 "--end-id and --vocab are for token ids" data pack "$packs/train.bin" -o no --end-id 1
+	refused 2 "--vocab 0: a whole number from 1" data pack "$packs/train.bin" -o no --dtype u16 --vocab 0
+	refused 2 "--raw packs bytes as they are" data pack "$packs/train.bin" -o no --raw --skip-bad
+	[[ ! -e no.bin && ! -e no.idx ]]
+}

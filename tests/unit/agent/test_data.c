@@ -325,9 +325,9 @@ static void packing_makes_one_document_a_file(void **state)
 	write_file(b, "", 0);
 	write_file(c, "w\xc3\xb6rld\0!", 8);
 	char *files[] = { a, b, c };
-	assert_int_equal(pack_files(prefix, files, 3, &r, &e), 0);
-	assert_int_equal(r.files, 3);
-	assert_int_equal(r.empty, 1);
+	assert_int_equal(pack_files(prefix, files, 3, &(struct document_options){ 0 }, &r, &e), 0);
+	assert_int_equal(r.read.files, 3);
+	assert_int_equal(r.read.empty, 1);
 	assert_int_equal(r.tokens, 14);
 	assert_int_equal(file_slurp(in_dir("d.bin"), 100, &bin, &e), 0);
 	assert_int_equal(bin.len, 14);
@@ -353,13 +353,13 @@ static void a_failed_pack_leaves_the_old_files_and_nothing_else(void **state)
 	snprintf(missing, sizeof missing, "%s/missing", dir);
 	write_tokens(TOKEN_U8, 4, 120);
 	write_file(a, "new text", 8);
-	assert_int_equal(pack_files(prefix, files, 2, &r, &e), -1);
+	assert_int_equal(pack_files(prefix, files, 2, &(struct document_options){ 0 }, &r, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	assert_non_null(strstr(e.text, "missing"));
 	files[1] = dir;
-	assert_int_equal(pack_files(prefix, files, 2, &r, &e), -1);
+	assert_int_equal(pack_files(prefix, files, 2, &(struct document_options){ 0 }, &r, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
-	assert_int_equal(pack_files(prefix, files, 0, &r, &e), -1);
+	assert_int_equal(pack_files(prefix, files, 0, &(struct document_options){ 0 }, &r, &e), -1);
 	assert_int_equal(files_in_dir(false), 3);
 	struct dataset *d;
 	assert_int_equal(dataset_open(prefix, 10, 0, &d, &e), 0);
@@ -397,7 +397,7 @@ static void a_full_disk_fails_the_pack(void **state)
 	small.rlim_cur = 50000;
 	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-	int rc = pack_files(prefix, files, 1, &r, &e);
+	int rc = pack_files(prefix, files, 1, &(struct document_options){ .raw = true }, &r, &e);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
 	assert_int_equal(rc, -1);
 	assert_int_equal(e.code, ERR_IO);

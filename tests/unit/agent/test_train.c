@@ -413,7 +413,7 @@ static void make_text(void)
 	char *files[] = { path };
 	struct pack_report report;
 	if (file_replace(folder("base.ini"), base, sizeof base - 1, NULL) || file_replace(path, text.data, text.len, NULL) ||
-	    pack_files(folder("text"), files, 1, &report, NULL))
+	    pack_files(folder("text"), files, 1, &(struct document_options){ 0 }, &report, NULL))
 		abort();
 	buf_fini(&text);
 }
