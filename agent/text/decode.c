@@ -9,7 +9,7 @@ enum { WAIT_MOST = 3 }; /* bytes of a character that lacks its last */
 
 struct decoder {
 	const struct tokenizer *t;
-	bool *special;       /* [vocab] */
+	const struct added_token **added; /* [vocab] NULL: it is none */
 	char wait[WAIT_MOST];
 	size_t n_wait;
 	bool begun;          /* the text has its first token */
@@ -19,14 +19,14 @@ int decoder_open(const struct tokenizer *t, struct decoder **out, struct err *e)
 {
 	struct decoder *d = calloc(1, sizeof *d);
 	if (d)
-		d->special = calloc((size_t)t->vocab.n + 1, sizeof *d->special);
-	if (!d || !d->special) {
+		d->added = calloc((size_t)t->vocab.n + 1, sizeof *d->added);
+	if (!d || !d->added) {
 		decoder_close(d);
 		return err_set(e, ERR_NOMEM, "no memory to decode text");
 	}
 	d->t = t;
 	for (int32_t i = 0; i < t->n_added; i++)
-		d->special[t->added[i].id] = t->added[i].special;
+		d->added[t->added[i].id] = &t->added[i];
 	*out = d;
 	return 0;
 }
@@ -35,7 +35,7 @@ void decoder_close(struct decoder *d)
 {
 	if (!d)
 		return;
-	free(d->special);
+	free(d->added);
 	free(d);
 }
 
@@ -54,9 +54,14 @@ int decoder_put(struct decoder *d, int32_t id, struct buf *out, struct err *e)
 	if (!vocab_has(&d->t->vocab, id))
 		return err_set(e, ERR_USAGE, "id %" PRId32 " is not in the vocabulary of %" PRId32 " tokens; does the tokenizer belong to this "
 			       "model?", id, d->t->vocab.n);
-	if (d->special[id])
+	const struct added_token *added = d->added[id];
+	if (added && added->special)
 		return 0;
 	const char *text = vocab_text(&d->t->vocab, id, &len);
+	if (added && added->normalized && added->len) { /* the text that it was found as */
+		text = added->text;
+		len = added->len;
+	}
 	if (!d->begun && d->t->strip_lead && len && *text == ' ') {
 		text++;
 		len--;

@@ -23,7 +23,8 @@ struct encoder {
 	struct cached *cache;
 	int32_t *symbols;       /* of one word */
 	size_t cap;
-	struct buf blanks;      /* a normalized piece */
+	struct normalize_work normal;
+	struct buf blanks;      /* a piece with its blanks and lead */
 	int32_t out[OUT_IDS];
 	size_t n_out;
 	tokenizer_put *put;
@@ -54,6 +55,7 @@ void encoder_close(struct encoder *c)
 		return;
 	split_matcher_close(c->matcher);
 	merges_work_fini(&c->work);
+	normalize_work_fini(&c->normal);
 	buf_fini(&c->blanks);
 	free(c->cache);
 	free(c->symbols);
@@ -250,27 +252,6 @@ static int encode_words(struct encoder *c, const char *text, size_t n, struct er
 /* Takes what lies between added tokens. first: the piece starts where the text does. */
 typedef int piece_fn(struct encoder *c, const char *text, size_t n, bool first, struct err *e);
 
-static size_t spaces_at_start(const char *text, size_t n)
-{
-	size_t at = 0, len;
-	while ((len = utf8_char(text + at, n - at)) && utf8_space(utf8_value(text + at, len)))
-		at += len;
-	return at;
-}
-
-/* Where the white space at the end of the first n bytes begins, not before `least`. */
-static size_t spaces_at_end(const char *text, size_t least, size_t n)
-{
-	for (size_t at = n; at > least; n = at) {
-		do
-			at--;
-		while (at > least && ((unsigned char)text[at] & 0xc0) == 0x80);
-		if (utf8_char(text + at, n - at) != n - at || !utf8_space(utf8_value(text + at, n - at)))
-			return n;
-	}
-	return n;
-}
-
 static int cut_added(struct encoder *c, const struct added_set *set, const char *text, size_t n, bool first, piece_fn *piece, struct err *e)
 {
 	size_t done = 0;
@@ -279,9 +260,9 @@ static int cut_added(struct encoder *c, const struct added_set *set, const char 
 		const struct added_token *a = &c->t->added[m.index];
 		size_t lo = m.lo, hi = m.hi;
 		if (a->lstrip && lo > done)
-			lo = spaces_at_end(text, done, lo);
+			lo = utf8_spaces_at_end(text, done, lo);
 		if (a->rstrip)
-			hi += spaces_at_start(text + hi, n - hi);
+			hi += utf8_spaces_at_start(text + hi, n - hi);
 		if ((lo > done && piece(c, text + done, lo - done, first && !done, e)) || emit(c, &a->id, 1, e))
 			return -1;
 		done = hi;
@@ -325,6 +306,10 @@ static int encode_normalized(struct encoder *c, const char *text, size_t n, bool
 
 static int encode_raw(struct encoder *c, const char *text, size_t n, bool first, struct err *e)
 {
+	if (normalize(&c->t->normalizer, &c->normal, &text, &n, e))
+		return -1;
+	if (!n) /* Strip has left nothing */
+		return 0;
 	if (c->t->normalizes && put_blanks(c, &text, &n, first, e))
 		return -1;
 	return cut_added(c, &c->t->normalized, text, n, first, encode_normalized, e);

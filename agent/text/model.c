@@ -222,22 +222,31 @@ int read_model(struct tokenizer *t, const json_t *o, struct err *e)
 /* --- added_tokens ----------------------------------------------------------------------- */
 
 /* What is looked for in a normalized text is normalized itself. */
-static char *text_of(const struct tokenizer *t, const struct added_token *a, const char *content, size_t *len)
+static char *text_of(const struct tokenizer *t, const struct added_token *a, const char *content, size_t *len, struct err *e)
 {
 	struct buf text = BUF_INIT;
-	if (a->normalized && t->normalizes) {
-		if (t->lead == LEAD_ALWAYS)
-			buf_add(&text, " ", 1);
-		for (const char *at = content; *at;) {
-			bool blank = !strncmp(at, BLANK_MARK, sizeof BLANK_MARK - 1);
-			buf_add(&text, blank ? " " : at, 1);
-			at += blank ? sizeof BLANK_MARK - 1 : 1;
-		}
-	} else {
-		buf_puts(&text, content);
+	struct normalize_work work = { 0 };
+	size_t n = strlen(content);
+	if (a->normalized && normalize(&t->normalizer, &work, &content, &n, e)) {
+		normalize_work_fini(&work);
+		return NULL;
 	}
+	bool blanks = a->normalized && t->normalizes;
+	if (blanks && n && t->lead == LEAD_ALWAYS)
+		buf_add(&text, " ", 1);
+	for (const char *at = content, *end = content + n; at < end;) {
+		bool blank = blanks && !strncmp(at, BLANK_MARK, sizeof BLANK_MARK - 1);
+		buf_add(&text, blank ? " " : at, 1);
+		at += blank ? sizeof BLANK_MARK - 1 : 1;
+	}
+	normalize_work_fini(&work);
 	*len = text.len;
-	return buf_take(&text);
+	buf_str(&text);
+	char *out = buf_failed(&text) ? NULL : strdup(buf_str(&text));
+	if (!out)
+		err_set(e, ERR_NOMEM, "no memory for the added tokens");
+	buf_fini(&text);
+	return out;
 }
 
 static int read_added(struct tokenizer *t, const json_t *o, const json_t *vocab, struct err *e)
@@ -257,11 +266,11 @@ static int read_added(struct tokenizer *t, const json_t *o, const json_t *vocab,
 	*a = (struct added_token){ .id = (int32_t)json_integer_value(id), .special = part_flag(o, "special", false),
 				   .lstrip = part_flag(o, "lstrip", false), .rstrip = part_flag(o, "rstrip", false),
 				   .normalized = part_flag(o, "normalized", !part_flag(o, "special", false)) };
-	a->text = text_of(t, a, content, &a->len);
+	a->text = text_of(t, a, content, &a->len, e);
 	t->n_added++; /* from here on its text is freed with the others' */
 	if (!a->text)
-		return err_set(e, ERR_NOMEM, "no memory for the added tokens");
-	return added_set_put(a->normalized ? &t->normalized : &t->raw, a, t->n_added - 1, e);
+		return -1;
+	return !a->len ? 0 : added_set_put(a->normalized ? &t->normalized : &t->raw, a, t->n_added - 1, e);
 }
 
 int read_added_tokens(struct tokenizer *t, const json_t *list, const json_t *vocab, struct err *e)

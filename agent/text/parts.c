@@ -54,15 +54,19 @@ static bool replaces(const json_t *o, const char *text, const char *by)
 	       !strcmp(part_text(o, "content"), by);
 }
 
+/* A blank's replacement and the lead come last, whatever comes behind them in the file, if that makes no difference. */
 static int one_normalizer(struct tokenizer *t, const json_t *o, struct err *e)
 {
+	bool blanks = replaces(o, " ", BLANK_MARK), lead = part_is(o, "Prepend") && !strcmp(part_text(o, "prepend"), BLANK_MARK);
+	if (!blanks && !lead && t->normalizes && !normalizer_commutes(o))
+		return err_set(e, ERR_UNSUPPORTED, "normalizer %.60s: not supported behind what puts \"" BLANK_MARK "\"", part_text(o, "type"));
+	if (!blanks && !lead)
+		return normalizer_has(o) ? normalizer_add(&t->normalizer, o, e) : refuse_part("normalizer", o, normalizer_known(), e);
 	t->normalizes = true;
-	if (replaces(o, " ", BLANK_MARK))
+	if (blanks)
 		t->blanks = true;
-	else if (part_is(o, "Prepend") && !strcmp(part_text(o, "prepend"), BLANK_MARK))
-		t->lead = LEAD_ALWAYS;
 	else
-		return refuse_part("normalizer", o, "Replace of \" \" by \"" BLANK_MARK "\", Prepend of \"" BLANK_MARK "\", Sequence", e);
+		t->lead = LEAD_ALWAYS;
 	return 0;
 }
 

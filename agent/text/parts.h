@@ -6,6 +6,7 @@
 
 #include "agent/text/added.h"
 #include "agent/text/merges.h"
+#include "agent/text/normalize.h"
 #include "agent/text/split.h"
 #include "agent/text/tokenizer.h"
 #include "agent/text/vocab.h"
@@ -32,6 +33,7 @@ struct tokenizer {
 	int32_t unk;             /* -1: none */
 	bool byte_level, byte_fallback, fuse_unk, ignore_merges;
 	bool blanks;             /* "▁" stands for " " */
+	struct normalizer normalizer; /* the rest of it, before its blanks and lead */
 	bool normalizes;         /* the normalizer does that, and puts the lead: before normalized added tokens are looked for */
 	bool cut_blanks;         /* no merge reaches over the place before a blank: a text may be cut there */
 	enum tokenizer_lead lead;
@@ -54,7 +56,7 @@ int read_added_tokens(struct tokenizer *t, const json_t *list, const json_t *voc
 int read_post_processor(struct tokenizer *t, const json_t *o, struct err *e);
 int read_decoder(struct tokenizer *t, const json_t *o, struct err *e);
 
-/* Refuses an object by its type: "normalizer NFC: not supported; known …". */
+/* Refuses an object by its type: "normalizer Nmt: not supported; known …". */
 int refuse_part(const char *what, const json_t *o, const char *known, struct err *e);
 bool part_is(const json_t *o, const char *type);
 /* A boolean field; without it, or when it is null, what stands for it. */

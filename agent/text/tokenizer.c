@@ -68,6 +68,7 @@ void tokenizer_close(struct tokenizer *t)
 	if (!t)
 		return;
 	vocab_fini(&t->vocab);
+	normalizer_fini(&t->normalizer);
 	merges_fini(&t->merges);
 	for (int i = 0; i < t->n_splits; i++)
 		split_close(t->splits[i]);
@@ -84,11 +85,19 @@ int32_t tokenizer_vocab(const struct tokenizer *t)
 	return t->vocab.n;
 }
 
+static bool has_text(const struct tokenizer *t, int32_t id, const char *text, size_t len)
+{
+	size_t n;
+	const char *own = vocab_text(&t->vocab, id, &n);
+	return n == len && !memcmp(own, text, len);
+}
+
+/* An added token's text is looked for as the file writes it, and as it is found in a normalized text. */
 int32_t tokenizer_id(const struct tokenizer *t, const char *text)
 {
 	size_t len = strlen(text);
 	for (int32_t i = 0; i < t->n_added; i++)
-		if (t->added[i].len == len && !memcmp(t->added[i].text, text, len))
+		if ((t->added[i].len == len && !memcmp(t->added[i].text, text, len)) || has_text(t, t->added[i].id, text, len))
 			return t->added[i].id;
 	return vocab_find(&t->vocab, text, len);
 }

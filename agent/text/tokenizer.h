@@ -5,7 +5,8 @@
  *
  *     model           type BPE: vocab, merges ("a b" or ["a", "b"]), unk_token, fuse_unk, byte_fallback, ignore_merges
  *     added_tokens    content, id, special, lstrip, rstrip, normalized
- *     normalizer      null; Prepend and Replace of " " by "▁", alone or in a Sequence
+ *     normalizer      null; NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace, Prepend (normalize.h), alone or in a
+ *                     Sequence; behind Prepend and Replace of " " by "▁" only those that such blanks are nothing to
  *     pre_tokenizer   null; ByteLevel, Split (Isolated, or Removed inverted), Digits, in Sequences; Metaspace that does not split
  *     post_processor  null; ByteLevel, TemplateProcessing, in Sequences
  *     decoder         null; ByteLevel; Replace of "▁", ByteFallback, Fuse, Strip, in Sequences

@@ -83,3 +83,23 @@ bool utf8_space(uint32_t c)
 	return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
 	       (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
+
+size_t utf8_spaces_at_start(const char *text, size_t n)
+{
+	size_t at = 0, len;
+	while ((len = utf8_char(text + at, n - at)) && utf8_space(utf8_value(text + at, len)))
+		at += len;
+	return at;
+}
+
+size_t utf8_spaces_at_end(const char *text, size_t least, size_t n)
+{
+	for (size_t at = n; at > least; n = at) {
+		do
+			at--;
+		while (at > least && ((unsigned char)text[at] & 0xc0) == 0x80);
+		if (utf8_char(text + at, n - at) != n - at || !utf8_space(utf8_value(text + at, n - at)))
+			return n;
+	}
+	return n;
+}

@@ -19,5 +19,9 @@ bool utf8_begun(const char *text, size_t n);
 uint32_t utf8_value(const char *text, size_t bytes);
 /* Unicode's White_Space. */
 bool utf8_space(uint32_t c);
+/* Bytes of white space at the start. */
+size_t utf8_spaces_at_start(const char *text, size_t n);
+/* Where the white space at the end of the first n bytes begins, not before `least`. */
+size_t utf8_spaces_at_end(const char *text, size_t least, size_t n);
 
 #endif

@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char *const files[] = { "gpt2", "llama3", "sequence", "added", "mixtral", "metaspace" };
+static const char *const files[] = { "gpt2", "llama3", "sequence", "added", "mixtral", "metaspace", "nfc", "folded", "nfkc", "nfkd" };
 enum { FILES = sizeof files / sizeof *files, LOSSLESS = 3 };
 
 struct open_file {

@@ -14,7 +14,8 @@
 
 #include <cmocka.h>
 
-static const char *const names[] = { "gpt2", "llama3", "added", "sequence", "mixtral", "metaspace" };
+static const char *const names[] = { "gpt2", "llama3", "added", "sequence", "mixtral", "metaspace", "nfc", "folded", "nfkc",
+				     "nfkd" };
 enum { NAMES = sizeof names / sizeof *names };
 
 static const char *golden(const char *name, const char *ending)
@@ -398,7 +399,15 @@ static void what_is_not_known_is_refused_by_name(void **state)
 		{ "{\"model\": {\"merges\": [[\"a\", \"b\"]]}}", NULL },
 		{ "{\"model\": {\"merges\": [[\"a\"]]}}", "number 0 is neither" },
 		{ "{\"model\": {\"merges\": {}}}", "model.merges: is no list" },
-		{ "{\"normalizer\": {\"type\": \"NFC\"}}", "normalizer NFC: not supported" },
+		{ "{\"normalizer\": {\"type\": \"NFC\"}}", NULL },
+		{ "{\"normalizer\": {\"type\": \"Nmt\"}}", "normalizer Nmt: not supported; known: NFC, NFD, NFKC, NFKD," },
+		{ "{\"normalizer\": {\"type\": \"Precompiled\"}}", "normalizer Precompiled: not supported" },
+		{ "{\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"▁\"},"
+		  " {\"type\": \"NFKC\"}]}}", "normalizer NFKC: not supported behind what puts" },
+		{ "{\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"Regex\": \"(\"}, \"content\": \"\"}}", "normalizer Replace: the pattern \"(\" is not read" },
+		{ "{\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \"\"}, \"content\": \"\"}}", "normalizer Replace: the pattern is empty" },
+		{ "{\"normalizer\": {\"type\": \"Replace\", \"pattern\": {}, \"content\": \"\"}}", "normalizer Replace: has no text" },
+		{ "{\"normalizer\": {\"type\": \"Prepend\"}}", "normalizer Prepend: has no text" },
 		{ "{\"normalizer\": {\"type\": \"Prepend\", \"prepend\": \"▁\"}}", "normalizer Prepend: not supported without" },
 		{ "{\"normalizer\": {\"type\": \"Sequence\"}}", "normalizer Sequence: has no list" },
 		{ "{\"pre_tokenizer\": {\"type\": \"BertPreTokenizer\"}}", "pre_tokenizer BertPreTokenizer: not supported" },
@@ -423,6 +432,52 @@ static void what_is_not_known_is_refused_by_name(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 		check_refusal(rows[i].patch, rows[i].why);
+}
+
+/* Steps that each make a text longer could fill any memory. */
+static void a_normalizer_that_blows_up_is_refused(void **state)
+{
+	static const char head[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}, \"normalizer\": {\"type\": \"Sequence\", "
+				   "\"normalizers\": [";
+	static const char step[] = "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"aaaaaaaaaaaaaaaa\"}";
+	struct err e = ERR_INIT;
+	struct buf text = BUF_INIT, ids = BUF_INIT;
+	struct tokenizer *t;
+	struct encoder *c;
+	(void)state;
+	buf_puts(&text, head);
+	for (int i = 0; i < 12; i++)
+		buf_printf(&text, "%s%s", i ? ", " : "", step);
+	buf_puts(&text, "]}}");
+	assert_int_equal(tokenizer_parse(buf_str(&text), text.len, "t.json", &t, &e), 0);
+	assert_int_equal(encoder_open(t, &c, &e), 0);
+	assert_int_equal(encoder_encode(c, "a", 1, collect, &ids, &e), -1);
+	assert_non_null(strstr(e.text, "normalizer Replace makes a text more than 32 times as long"));
+	encoder_close(c);
+	tokenizer_close(t);
+	buf_fini(&text);
+	buf_fini(&ids);
+}
+
+/* A million marks on one letter: sorted in steady time. */
+static void many_marks_take_linear_time(void **state)
+{
+	enum { MARKS = 1000000 };
+	struct err e = ERR_INIT;
+	struct tokenizer *t = open_tokenizer("nfc");
+	struct encoder *c;
+	struct buf text = BUF_INIT, ids = BUF_INIT;
+	(void)state;
+	buf_puts(&text, "x");
+	for (int i = 0; i < MARKS; i++)
+		buf_puts(&text, i % 2 ? "\u0301" : "\u0323");
+	assert_int_equal(encoder_open(t, &c, &e), 0);
+	encode(c, text.data, text.len, &ids);
+	assert_true(ids.len > MARKS);
+	encoder_close(c);
+	tokenizer_close(t);
+	buf_fini(&text);
+	buf_fini(&ids);
 }
 
 static void a_text_that_the_vocabulary_lacks_is_refused(void **state)
@@ -458,6 +513,8 @@ int main(void)
 		cmocka_unit_test(the_lowest_rank_merges_first_in_short_and_long_words),
 		cmocka_unit_test(what_takes_the_ids_may_fail),
 		cmocka_unit_test(what_is_not_known_is_refused_by_name),
+		cmocka_unit_test(a_normalizer_that_blows_up_is_refused),
+		cmocka_unit_test(many_marks_take_linear_time),
 		cmocka_unit_test(a_text_that_the_vocabulary_lacks_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
