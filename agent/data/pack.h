@@ -14,6 +14,8 @@
 struct pack_report {
 	struct document_counts read;
 	int64_t tokens;
+	int64_t newer;       /* characters that the tokenizer's classes do not know, */
+	char note[320];      /* and what to print of them; "" without any */
 };
 
 /* Packs the files into PREFIX.bin and PREFIX.idx. A file that cannot be read, or a folder,

@@ -1,9 +1,12 @@
 /*
  * Text to ids: added tokens are cut out, blanks normalized, the rest split into words, each word's symbols merged.
  */
+#include "agent/text/newer.h"
 #include "agent/text/parts.h"
 #include "agent/text/utf8.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +27,7 @@ struct encoder {
 	int32_t *symbols;       /* of one word */
 	size_t cap;
 	struct normalize_work normal;
+	struct newer *newer;    /* NULL: words do not go by classes of characters */
 	struct buf blanks;      /* a piece with its blanks and lead */
 	int32_t out[OUT_IDS];
 	size_t n_out;
@@ -41,7 +45,7 @@ int encoder_open(const struct tokenizer *t, struct encoder **out, struct err *e)
 		return err_set(e, ERR_NOMEM, "no memory to encode text");
 	}
 	c->t = t;
-	if (split_matcher_open(&c->matcher, e)) {
+	if (split_matcher_open(&c->matcher, e) || (t->classes && newer_open(&c->newer, e))) {
 		encoder_close(c);
 		return -1;
 	}
@@ -54,6 +58,7 @@ void encoder_close(struct encoder *c)
 	if (!c)
 		return;
 	split_matcher_close(c->matcher);
+	newer_close(c->newer);
 	merges_work_fini(&c->work);
 	normalize_work_fini(&c->normal);
 	buf_fini(&c->blanks);
@@ -238,7 +243,7 @@ static int encode_words(struct encoder *c, const char *text, size_t n, struct er
 		return encode_blanks(c, text, n, e);
 	for (size_t at = 0; at < n;) {
 		size_t run = utf8_run(text + at, n - at);
-		if (run && encode_splits(c, 0, text + at, run, e))
+		if (run && ((c->newer && newer_scan(c->newer, text + at, run, e)) || encode_splits(c, 0, text + at, run, e)))
 			return -1;
 		at += run;
 		if (at < n && encode_word(c, text + at++, 1, e))
@@ -321,4 +326,16 @@ int encoder_encode(struct encoder *c, const char *text, size_t n, tokenizer_put 
 	c->arg = arg;
 	c->n_out = 0;
 	return cut_added(c, &c->t->raw, text, n, true, encode_raw, e) || flush(c, e) ? -1 : 0;
+}
+
+int64_t encoder_newer(const struct encoder *c, char note[ENCODER_NOTE])
+{
+	uint32_t first = 0;
+	int64_t n = c->newer ? newer_count(c->newer, &first) : 0;
+	*note = '\0';
+	if (n)
+		snprintf(note, ENCODER_NOTE, "%" PRId64 " character%s newer than Unicode %s, whose classes cut the text into words (the first: "
+			 "U+%04" PRIX32 "); Hugging Face's library may know %s, and its ids differ there", n, n == 1 ? " is" : "s are", split_unicode(),
+			 first, n == 1 ? "it" : "them");
+	return n;
 }

@@ -91,6 +91,7 @@ static int add_split(struct tokenizer *t, const char *pattern, size_t len, bool 
 	if (split_open(pattern, len, literal, drop_rest, &t->splits[t->n_splits], e))
 		return err_prefix(e, "pre_tokenizer Split");
 	t->n_splits++;
+	t->classes = t->classes || !literal;
 	return 0;
 }
 

@@ -40,6 +40,7 @@ struct tokenizer {
 	bool strip_lead;         /* decoding drops one blank at the start of a text */
 	struct split *splits[TOKENIZER_SPLITS];
 	int n_splits;
+	bool classes;            /* some of them go by the classes of characters */
 	struct added_token *added;
 	int32_t n_added;
 	struct added_set raw, normalized;

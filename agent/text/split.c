@@ -169,3 +169,11 @@ int split_next(const struct split *s, struct split_matcher *m, const char *text,
 	*left_out = gap && s->drop_rest;
 	return 0;
 }
+
+const char *split_unicode(void)
+{
+	static _Thread_local char version[64];
+	if (pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, NULL) > (int)sizeof version || pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, version) < 0)
+		return "unknown";
+	return version;
+}

@@ -33,4 +33,7 @@ struct split_ahead {
 int split_next(const struct split *s, struct split_matcher *m, const char *text, size_t n, size_t from,
 	       struct split_ahead *ahead, size_t *end, bool *left_out, struct err *e);
 
+/* The version of Unicode whose classes these are: "14.0.0". */
+const char *split_unicode(void);
+
 #endif

@@ -37,7 +37,8 @@ static const char page[] =
 	"  characters with byte fallback (LLaMA-2, Mixtral): u16 where the vocabulary fits, else i32. model.vocab must be at\n"
 	"  least the vocabulary's largest id + 1. Normalizers are NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace\n"
 	"  and Prepend. What of a tokenizer.json is not supported is refused by name. Bytes that are no\n"
-	"  UTF-8 become the tokens of single bytes.\n"
+	"  UTF-8 become the tokens of single bytes. Words are cut by the classes of Unicode that PCRE2 has (14 in Debian 12): the\n"
+	"  number of newer characters, and the first one, are printed at the end.\n"
 	"\n"
 	"  With --dtype the files are arrays of token ids without a header, such as the train.bin of nanoGPT (u16): each file\n"
 	"  begins a document. The largest id is printed: model.vocab must be larger.\n"
@@ -59,7 +60,7 @@ static const char page[] =
 	"  --end-id ID   with --dtype: a document ends behind each ID (GPT-2's <|endoftext|> is 50256)\n"
 	"  --vocab N     with --dtype: refuse ids of N and above\n"
 	"  --json        print the counts as JSON: {prefix, documents, empty, tokens, type}; skipped with --skip-bad, with_nuls:\n"
-	"                files that hold NULs, largest with --dtype\n"
+	"                files that hold NULs, newer_characters (above), largest with --dtype\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster data pack /usr/share/common-licenses/GPL-3 -o gpl\n"
@@ -141,6 +142,8 @@ static int print_json(const struct pack_words *w, const struct pack_report *r, e
 		json_object_set_new(o, "skipped", json_integer(c->skipped));
 	if (c->nuls)
 		json_object_set_new(o, "with_nuls", json_integer(c->nuls));
+	if (r->newer)
+		json_object_set_new(o, "newer_characters", json_integer(r->newer));
 	json_object_set_new(o, "type", json_string(token_word(type)));
 	return tool_print_json(&tool_data_pack, o);
 }
@@ -155,6 +158,8 @@ static int print_report(const struct pack_words *w, const struct pack_report *r,
 	if (c->nuls)
 		fprintf(stderr, "muster data pack: %" PRId64 " file%s with NULs, packed as text (the first: %s); --raw packs them without "
 			"this line\n", c->nuls, human_s(c->nuls), c->first_nul);
+	if (r->newer)
+		fprintf(stderr, "muster data pack: %s\n", r->note);
 	printf("%s: %" PRId64 " documents, %" PRId64 " tokens (%s)", w->prefix, c->documents, r->tokens, token_word(type));
 	if (c->empty)
 		printf("; empty ones left out: %" PRId64, c->empty);

@@ -141,7 +141,10 @@ static int encode_text(struct generate *g, struct err *e)
 	buf_add(&g->ids, before, n * sizeof *before);
 	if (encoder_open(g->tokenizer, &c, e))
 		return -1;
+	char note[ENCODER_NOTE];
 	int rc = encoder_encode(c, buf_str(&g->prompt), g->prompt.len, add_ids, &g->ids, e);
+	if (encoder_newer(c, note) && !g->opt->json)
+		fprintf(stderr, "muster generate: the prompt: %s\n", note);
 	encoder_close(c);
 	return rc ? err_prefix(e, "the prompt") : 0;
 }

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 
+_Static_assert(sizeof ((struct pack_report *)0)->note == ENCODER_NOTE, "a note fits");
 enum { NONE = -1, TEXT_MOST = 1 << 30 };
 
 struct packer {
@@ -99,6 +100,7 @@ static int pack_all(struct packer *p, const char *prefix, char *const *files, in
 		if (documents_read(files[i], &whole, &sink, &report.read, e))
 			return -1;
 	report.tokens = token_writer_tokens(p->writer);
+	report.newer = encoder_newer(p->encoder, report.note);
 	if (!report.tokens)
 		return err_set(e, ERR_USAGE, "%s: the %" PRId64 " files hold no byte; nothing was packed", prefix, n);
 	if (token_writer_commit(p->writer, e))

@@ -275,3 +275,19 @@ packs=$BATS_TEST_DIRNAME/../golden/packs
 	refused 2 "--raw packs bytes as they are" data pack "$packs/train.bin" -o no --raw --skip-bad
 	[[ ! -e no.bin && ! -e no.idx ]]
 }
+
+@test "characters newer than the classes of Unicode that cut words are named once" {
+	tokenizers=$BATS_TEST_DIRNAME/../golden/text
+	printf 'a \xf0\x9e\x80\xb1b \xef\xbf\xbf' >a # U+1E031 is a letter since Unicode 15; U+FFFF will never be any character
+	printf 'c \xf0\x9e\x80\xb0 \xf0\x9e\x80\xb0' >b
+	"$MUSTER" data pack a b -o text --tokenizer "$tokenizers/gpt2.json" >out 2>err
+	[[ $(<err) == "muster data pack: 3 characters are newer than Unicode "*", whose classes cut the text into words (the first: U+1E031); "* ]]
+	[[ $(wc -l <err) -eq 1 ]]
+	run "$MUSTER" data pack a b -o text --tokenizer "$tokenizers/gpt2.json" --json
+	[[ $output == *'"newer_characters": 3'* ]]
+	"$MUSTER" data pack a b -o text --tokenizer "$tokenizers/mixtral.json" 2>err # it cuts at blanks
+	[[ ! -s err ]]
+	printf 'na\xc3\xafve \xe4\xb8\xad' >c
+	"$MUSTER" data pack c -o text --tokenizer "$tokenizers/gpt2.json" 2>err
+	[[ ! -s err ]]
+}

@@ -1,5 +1,7 @@
 /* Tokenizers give the ids that Hugging Face's library gave (tests/golden/make_tokenizers.py), and refuse by name what they do not know. */
 #include "agent/text/merges.h"
+#include "agent/text/newer.h"
+#include "agent/text/split.h"
 #include "agent/text/tokenizer.h"
 #include "base/file.h"
 #include "base/philox.h"
@@ -343,6 +345,38 @@ static int refuse(void *arg, const int32_t *ids, size_t n, struct err *e)
 	return err_set(e, ERR_IO, "no room for %zu", n);
 }
 
+/* Each character once: as many are unassigned as Unicode 14 leaves, without its 66 noncharacters. */
+static void characters_newer_than_the_classes_are_counted(void **state)
+{
+	enum { UNASSIGNED_IN_14 = 829768 };
+	struct err e = ERR_INIT;
+	struct newer *w;
+	struct buf all = BUF_INIT;
+	uint32_t first;
+	(void)state;
+	for (uint32_t c = 1; c < 0x110000; c++) {
+		char bytes[4] = { (char)(0xf0 | c >> 18), (char)(0x80 | (c >> 12 & 63)), (char)(0x80 | (c >> 6 & 63)), (char)(0x80 | (c & 63)) };
+		size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+		bytes[3] = n == 1 ? (char)c : bytes[3];
+		bytes[2] = n == 2 ? (char)(0xc0 | c >> 6) : bytes[2];
+		bytes[1] = n == 3 ? (char)(0xe0 | c >> 12) : bytes[1];
+		if (c < 0xd800 || c > 0xdfff)
+			buf_add(&all, bytes + 4 - n, n);
+	}
+	assert_int_equal(newer_open(&w, &e), 0);
+	assert_int_equal(newer_scan(w, "plain, na\xc3\xafve \xe4\xb8\xad", 16, &e), 0);
+	assert_int_equal(newer_count(w, &first), 0);
+	assert_int_equal(newer_scan(w, all.data, all.len, &e), 0);
+	int64_t n = newer_count(w, &first);
+	if (strcmp(split_unicode(), "14.0.0"))
+		assert_in_range(n, 100000, UNASSIGNED_IN_14);
+	else
+		assert_int_equal(n, UNASSIGNED_IN_14);
+	assert_int_equal(first, 0x378);
+	newer_close(w);
+	buf_fini(&all);
+}
+
 static void what_takes_the_ids_may_fail(void **state)
 {
 	struct err e = ERR_INIT;
@@ -511,6 +545,7 @@ int main(void)
 		cmocka_unit_test(text_streams_in_whole_characters),
 		cmocka_unit_test(long_words_take_near_linear_time),
 		cmocka_unit_test(the_lowest_rank_merges_first_in_short_and_long_words),
+		cmocka_unit_test(characters_newer_than_the_classes_are_counted),
 		cmocka_unit_test(what_takes_the_ids_may_fail),
 		cmocka_unit_test(what_is_not_known_is_refused_by_name),
 		cmocka_unit_test(a_normalizer_that_blows_up_is_refused),
