@@ -93,7 +93,7 @@ static int put_ids(struct job *j, const int32_t *ids, size_t n, struct err *e)
 
 static int put_chunk(struct job *j, const char *bytes, size_t n, struct err *e)
 {
-	enum { PART = 4096 };
+	enum { PART = 2048 };
 	int32_t ids[PART];
 	size_t held = 0;
 	for (size_t i = 0; i < n; i++) {
@@ -123,15 +123,14 @@ static int check_size(const struct job *j, long long bytes, struct err *e)
 		       "type", j->file, bytes, j->type->width, j->type->word);
 }
 
-static int put_file(struct job *j, struct stream *s, struct err *e)
+static int put_all(struct job *j, struct stream *s, char *chunk, struct err *e)
 {
-	char chunk[CHUNK];
 	int fd;
 	size_t held = 0, got = 1, width = j->type->width;
 	if (check_size(j, (long long)stream_plain(s, &fd), e))
 		return -1;
 	while (got) {
-		if (stream_read(s, chunk + held, sizeof chunk - held, &got, e))
+		if (stream_read(s, chunk + held, CHUNK - held, &got, e))
 			return -1;
 		held += got;
 		size_t whole = held / width;
@@ -145,6 +144,16 @@ static int put_file(struct job *j, struct stream *s, struct err *e)
 	if (!j->at)
 		j->report->empty++;
 	return token_writer_end(j->writer, e);
+}
+
+static int put_file(struct job *j, struct stream *s, struct err *e)
+{
+	char *chunk = malloc(CHUNK);
+	if (!chunk)
+		return err_set(e, ERR_NOMEM, "%s: no memory to read it", j->file);
+	int rc = put_all(j, s, chunk, e);
+	free(chunk);
+	return rc;
 }
 
 static int pack_file(struct job *j, const char *file, struct err *e)

@@ -1,5 +1,7 @@
 #include "agent/data/pack_stream.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -101,14 +103,14 @@ int stream_read(struct stream *s, char *to, size_t most, size_t *got, struct err
 static int open_file(struct stream *s, const char *file, struct err *e)
 {
 	struct stat st;
-	s->fd = open(file, O_RDONLY | O_CLOEXEC);
-	if (s->fd < 0)
-		return err_errno(e, errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open", file);
-	if (fstat(s->fd, &st))
-		return err_errno(e, ERR_IO, "%s: cannot stat", file);
-	if (S_ISDIR(st.st_mode))
+	if (!stat(file, &st) && S_ISDIR(st.st_mode))
 		return err_set(e, ERR_USAGE, "%s: is a folder; name files, for instance with `find %s -type f | "
 			       "muster data pack - -o PREFIX`", file, file);
+	s->fd = file_open(file, O_RDONLY, FILE_TEXT, e);
+	if (s->fd < 0)
+		return -1;
+	if (fstat(s->fd, &st))
+		return err_errno(e, ERR_IO, "%s: cannot stat", file);
 	s->size = S_ISREG(st.st_mode) ? st.st_size : 0;
 	return 0;
 }
@@ -130,12 +132,10 @@ static int read_magic(struct stream *s, struct err *e)
 
 static int read_head(struct stream *s, struct err *e)
 {
-	char head[STREAM_HEAD];
 	size_t n = 0;
 	for (size_t got = 1; n < STREAM_HEAD && got; n += got)
-		if (stream_read(s, head + n, STREAM_HEAD - n, &got, e))
+		if (stream_read(s, s->first + n, STREAM_HEAD - n, &got, e))
 			return -1;
-	memcpy(s->first, head, n);
 	s->head = n;
 	return 0;
 }
