@@ -93,6 +93,9 @@ wait_for() {
 	done
 }
 
+# The process has ended, though perhaps nobody has taken its exit status yet.
+has_ended() { [[ ! -e /proc/$1/stat || $(sed 's/.*) //' "/proc/$1/stat") == Z* ]]; }
+
 # A figure that the test runner shows.
 figure() { echo "# figure: $*" >&3; }
 

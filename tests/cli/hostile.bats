@@ -189,12 +189,11 @@ restarted() { [[ $(event "$1" first-step | wc -l) -eq 2 ]]; }
 # Ends within 30 seconds with this status, or is killed.
 ended() {
 	local rc=0
-	wait_for 30 gone || kill -KILL "$pid"
+	wait_for 30 has_ended "$pid" || kill -KILL "$pid"
 	wait "$pid" || rc=$?
 	echo "exit status $rc"
 	[[ $rc -eq $1 ]]
 }
-gone() { [[ ! -e /proc/$pid/stat || $(sed 's/.*) //' "/proc/$pid/stat") == Z* ]]; }
 
 @test "a parent that blocks every signal: SIGTERM stops the run" {
 	start blocked --block-signal

@@ -2,10 +2,11 @@
 # them where there is no make. Only plain words: a path, a pattern of paths, or one with ! in front that is left out of the others.
 
 # A training step on one host, and what is asked about it. It uses no package of Debian's.
-GPU_CHECK_FILES := base/buf.c base/err.c base/file.c base/human.c base/log.c base/meminfo.c base/net.c base/philox.c base/pin.c base/spill.c \
+GPU_CHECK_FILES := base/buf.c base/err.c base/file.c base/human.c base/log.c base/meminfo.c base/net.c base/owner.c base/philox.c base/pin.c \
+	base/process.c base/spill.c \
 	plan/job/*.c !plan/job/ini.c plan/model/*.c plan/schedule/check.c plan/schedule/order.c plan/schedule/run.c plan/schedule/schedule.c \
 	plan/schedule/timeline.c plan/batch.c plan/layout.c plan/memory.c plan/speeds.c \
-	libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c !libcomm/flight/diagnose.c \
+	libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c !libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c \
 	agent/model/*.c agent/parallel/*.c agent/pipeline/*.c agent/optim/*.c agent/server/*.c agent/state_init.c agent/view.c \
 	tests/unit/agent/tiny.c tests/unit/agent/trainee.c tests/unit/agent/world.c tests/gpu/models.c \
 	tests/conform/op_attention.c tests/conform/op_call.c tests/conform/op_check.c tests/conform/op_elements.c tests/conform/op_experts.c \
@@ -17,7 +18,8 @@ GPU_PARTS := ops edges train bench kernels
 
 # The collectives on a device's memory.
 GPU_COMM_FILES := tests/gpu/conform.c tests/conform/comm_forms.c tests/conform/comm_reference.c base/buf.c base/err.c base/file.c \
-	base/human.c base/meminfo.c base/net.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c !libcomm/flight/diagnose.c
+	base/human.c base/meminfo.c base/net.c base/owner.c base/process.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c \
+	!libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c
 
 # libmuster-cuda.so; nccl.c only where NCCL's header is.
 CUDA_FILES := base/err.c base/human.c libcomm/op.c libcomm/reduce.c libcomm/device/cuda/cuda.c kernels/cuda/*.c kernels/cuda/*.cu
