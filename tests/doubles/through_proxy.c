@@ -6,7 +6,6 @@
  * address first: where nobody listens it answers with port 0, and the original call is made, which then fails as it
  * would have. IPv4 alone, which is what one host uses.
  */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <netinet/in.h>
 #include <stdlib.h>
