@@ -90,7 +90,8 @@ static int check_size(const char *folder, const char *name, int64_t size, const 
 	if (lstat(path, &st))
 		return err_errno(e, errno == ENOENT ? ERR_CORRUPT : ERR_IO, "%s: a %s of the checkpoint cannot be found", path, what);
 	if (!S_ISREG(st.st_mode))
-		return err_set(e, ERR_CORRUPT, "%s: is no regular file, and a checkpoint holds nothing else; copy it there", path);
+		return err_set(e, ERR_CORRUPT, "%s: is %s; a checkpoint holds regular files only: copy the %s itself there", path,
+			       S_ISLNK(st.st_mode) ? "a symbolic link" : "no regular file", what);
 	if (st.st_size != size)
 		return err_set(e, ERR_CORRUPT, "%s: %lld bytes, the manifest says %" PRId64 ": the file was cut or replaced", path,
 			       (long long)st.st_size, size);
