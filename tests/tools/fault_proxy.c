@@ -4,7 +4,7 @@
  *     fault_proxy SOCKET SEED CLASS SPAN FAULTS ACTIONS
  *
  * The processes of the run have tests/doubles/through_proxy.so preloaded, which asks at the Unix socket SOCKET for a
- * way to each address. What a connection is shows in its first bytes: "MUSTER1" begins one of the control channel,
+ * way to each address. What a connection is shows in its first bytes: "MUSTER2" begins one of the control channel,
  * "MUSTCOM" one of libcomm (data, and the side connections' notes); any other one passes undisturbed.
  *
  *     CLASS    control, data or both: the connections that are disturbed
@@ -261,7 +261,7 @@ static void learn(struct connection *c, const char *data, size_t n)
 	size_t take = n < MAGIC - c->known ? n : MAGIC - c->known;
 	memcpy(c->magic + c->known, data, take);
 	c->known += take;
-	c->class = c->known < MAGIC ? UNKNOWN : !memcmp(c->magic, "MUSTER1", MAGIC) ? CONTROL
+	c->class = c->known < MAGIC ? UNKNOWN : !memcmp(c->magic, "MUSTER2", MAGIC) ? CONTROL
 		   : !memcmp(c->magic, "MUSTCOM", MAGIC) ? DATA : OTHER;
 }
 
