@@ -54,7 +54,8 @@ enum { MSG_MAX = 1 << 20, MSG_VERSION = 2 };
  *             group_secret: 64 hex digits that the generation's ranks alone know: the key of what they publish through PMIx
  *             resume: "none", the folder of a checkpoint, or "auto": the agent looks for the newest valid one itself (world rank 0, which tells the others)
  *   recorded  {step}                                         to world rank 0: the run folder holds the series up to this step, so that the checkpoint may be
- *                                                          committed. No run goes on behind a step that its series lacks, whatever the control channel lost
+ *                                                          committed. No run goes on behind a step that its series lacks, whatever the control channel lost;
+ *                                                          lines that a full disk has lost hold no checkpoint up
  *   stop      {reason, checkpoint: true|false}               stop at the next step boundary, all ranks at the same one
  *   abort     {reason}                                       leave at once
  *   dump      {}                                             write the flight recorder (libcomm/flight/recorder.h) into RUN/trace/gen-<generation>

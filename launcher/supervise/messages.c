@@ -195,7 +195,8 @@ static bool on_ckpt(struct supervisor *s, struct link *l, const json_t *body)
 	return true;
 }
 
-/* The lines before it came over the same connection in order, so they are in the run folder. */
+/* The lines before it came over the same connection in order, so they are in the run folder, but for those that it had no room
+ * for: these are counted and told (rundir_lost), and hold no checkpoint up. */
 static bool on_series(struct supervisor *s, struct link *l, const json_t *body)
 {
 	int64_t step;
