@@ -407,7 +407,7 @@ int control_await_recorded(struct control *c, int64_t step, double seconds, stru
 	if (recorded)
 		return 0;
 	return over ? err_set(e, ERR_ABORTED, "this rank leaves")
-		    : err_set(e, ERR_PROTO, "muster has not recorded the metrics up to step %lld within %g s; without them no checkpoint of the "
+		    : err_set(e, ERR_IO, "muster has not recorded the metrics up to step %lld within %g s; without them no checkpoint of the "
 			      "step is committed: see that the host muster runs on is up, and not out of memory or stopped",
 			      (long long)step, seconds);
 }

@@ -83,15 +83,14 @@ static int await_room(struct trainer *t, double pause, double left, bool *more, 
 	return 0;
 }
 
-/* Nothing trains on behind the last checkpoint, so a disk that is full gets a while to be given room before all that it would
- * hold is lost. Each rank sees the same failure (ckpt.h); one that does not has lost the world. */
+/* Nothing trains on behind the last checkpoint, so a disk that is full gets a while to be given room, and a stopped muster to
+ * go on, before all that it would hold is lost. Each rank sees the same failure (ckpt.h); one that does not has lost the world. */
 static int commit_last(struct trainer *t, struct err *e)
 {
 	double begun = clock_s(), pause = 1;
 	int rc = await_commit(t, e);
 	if (rc && e->code == ERR_IO)
-		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN, "%s; it is tried again for %d s: free space on %s", e->text,
-			 ROOM_S, t->ckpt_dir);
+		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN, "%s; the last checkpoint is tried again for %d s", e->text, ROOM_S);
 	for (bool more = true; rc && e->code == ERR_IO; pause = fmin(2 * pause, PAUSE_MOST_S)) {
 		struct err why = ERR_INIT;
 		if (await_room(t, pause, begun + ROOM_S - clock_s(), &more, &why)) {

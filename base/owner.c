@@ -5,6 +5,7 @@
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -103,6 +104,8 @@ static enum owner owner_of_tcp(int fd)
 	unmap(&here);
 	unmap(&there);
 	int found = look_up(&there, &here, &peer);
+	if (found == 1 && peer.idiag_state == TCP_LISTEN) /* the peer is gone, and somebody listens on its port */
+		return OWNER_OTHER;
 	if (found == 1) /* a socket that no process has any more has no inode */
 		return peer.idiag_inode ? owner_of_uid(peer.idiag_uid) : OWNER_OTHER;
 	return found == 0 && is_loopback(&there) && owner_known_for_tcp() ? OWNER_OTHER : OWNER_UNKNOWN;

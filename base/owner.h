@@ -5,6 +5,8 @@
  * of a Unix socket, and netlink's sock_diag of a TCP one (sock_diag(7)). It cannot be forged,
  * unlike a user id that the peer sends.
  *
+ * Processes in another user namespace than ours, on a network namespace that both share, count as another user's.
+ *
  * Both calls may come from any thread and take about 20 µs.
  */
 #ifndef MUSTER_BASE_OWNER_H

@@ -41,7 +41,8 @@ struct supervisor {
 	atomic_bool stop_now; /* tells it at the next word from it, once */
 	/* heard */
 	double *loss;       /* by step */
-	bool records_nothing; /* the metrics do not reach the run folder */
+	bool records_nothing; /* the metrics do not reach the run folder, */
+	atomic_bool record_now; /* or do so late: at the next word from the agent */
 	int64_t ready, last, finished, ckpt, evals, series;
 	double eval_loss;
 };
@@ -54,6 +55,12 @@ static void hear(struct supervisor *v, struct channel *c, const struct msg *m)
 	if (atomic_exchange(&v->stop_now, false)) {
 		answer = json_pack("{s:b}", "checkpoint", 0);
 		channel_send(c, MSG_STOP, answer, NULL);
+		json_decref(answer);
+		answer = NULL;
+	}
+	if (atomic_exchange(&v->record_now, false)) {
+		answer = json_pack("{s:I}", "step", (json_int_t)v->series);
+		channel_send(c, MSG_RECORDED, answer, NULL);
 		json_decref(answer);
 		answer = NULL;
 	}
@@ -200,17 +207,51 @@ static int run(const char *name, const char *changes, const char *resume, struct
 }
 
 /* Whoever goes on from a checkpoint must find the metrics of all steps before it, though the control channel may have lost some. */
+static void call_it_off(enum log_level level, const char *text, void *arg)
+{
+	struct supervisor *v = arg;
+	(void)level;
+	if (strstr(text, "tried again for"))
+		atomic_store(&v->stop_now, true);
+}
+
 static void no_checkpoint_is_committed_before_its_metrics_are_recorded(void **state)
 {
 	(void)state;
 	struct supervisor v = { .records_nothing = true };
 	struct err e = ERR_INIT;
-	assert_int_equal(run("unrecorded", "checkpoint.every=4 network.timeout=0.2", "auto", &v, &e), -1);
+	log_hook(LOG_WARN, call_it_off, &v);
+	int rc = run("unrecorded", "checkpoint.every=4 network.timeout=0.2", "auto", &v, &e);
+	log_hook(LOG_WARN, NULL, NULL);
+	assert_int_equal(rc, -1);
 	assert_int_equal(v.series, 6); /* the failure of the first one was told, and training went on */
 	assert_int_equal(v.ckpt, -1);
 	assert_non_null(strstr(e.text, "has not recorded the metrics up to step"));
 	assert_int_not_equal(access(folder("unrecorded/ckpt/step-00000004"), F_OK), 0);
 	assert_int_not_equal(access(folder("unrecorded/ckpt/step-00000006"), F_OK), 0);
+	supervisor_fini(&v);
+}
+
+static void record_late(enum log_level level, const char *text, void *arg)
+{
+	struct supervisor *v = arg;
+	(void)level;
+	if (strstr(text, "tried again for"))
+		atomic_store(&v->record_now, true);
+}
+
+/* Such as one that was stopped with Ctrl-Z for a while. */
+static void the_last_checkpoint_waits_for_a_supervisor_that_is_late(void **state)
+{
+	(void)state;
+	struct supervisor v = { .records_nothing = true };
+	struct err e = ERR_INIT;
+	log_hook(LOG_WARN, record_late, &v);
+	int rc = run("late", "network.timeout=0.2", "auto", &v, &e);
+	log_hook(LOG_WARN, NULL, NULL);
+	assert_int_equal(rc, 0);
+	assert_int_equal(v.ckpt, 6);
+	assert_int_equal(access(folder("late/ckpt/step-00000006/MANIFEST.json"), F_OK), 0);
 	supervisor_fini(&v);
 }
 
@@ -354,7 +395,7 @@ static void make_room(enum log_level level, const char *text, void *arg)
 {
 	(void)level;
 	(void)arg;
-	if (!strstr(text, "free space on"))
+	if (!strstr(text, "tried again for"))
 		return;
 	warnings++;
 	limit_files(RLIM_INFINITY);
@@ -377,14 +418,6 @@ static void a_full_disk_at_the_end_is_waited_for(void **state)
 	assert_int_equal(v.finished, 6);
 	assert_int_equal(v.ckpt, 6);
 	supervisor_fini(&v);
-}
-
-static void call_it_off(enum log_level level, const char *text, void *arg)
-{
-	struct supervisor *v = arg;
-	(void)level;
-	if (strstr(text, "free space on"))
-		atomic_store(&v->stop_now, true);
 }
 
 static void a_stop_without_a_checkpoint_ends_the_wait_for_room(void **state)
@@ -422,6 +455,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_checkpoint_is_committed_before_its_metrics_are_recorded),
+		cmocka_unit_test(the_last_checkpoint_waits_for_a_supervisor_that_is_late),
 		cmocka_unit_test(a_run_goes_to_its_last_step_and_saves_it),
 		cmocka_unit_test(a_run_that_goes_on_gives_the_same_bits),
 		cmocka_unit_test(a_finished_run_has_nothing_to_do),
