@@ -1,7 +1,6 @@
 #include "agent/data/pack_kind.h"
 
 #include "agent/text/utf8.h"
-#include "base/buf.h"
 
 #include <string.h>
 #include <strings.h>
@@ -131,8 +130,7 @@ static const struct kind *by_name(const char *file)
 	return found;
 }
 
-/* A word of a command line: quoted, unless each of its characters stands for itself. */
-static void put_word(struct buf *out, const char *word)
+void kind_put_word(struct buf *out, const char *word)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+,/:@%=";
 	if (!word[strspn(word, plain)]) {
@@ -169,7 +167,7 @@ static int refuse(const struct kind *k, const char *file, const char *field, str
 	bool words = k->convert[strlen(k->convert) - 1] == '.';
 	for (const char *at = k->convert; *at;) {
 		if (!strncmp(at, "{}", 2)) {
-			put_word(&command, file);
+			kind_put_word(&command, file);
 			at += 2;
 		} else if (!strncmp(at, "{field}", 7)) {
 			buf_puts(&command, safe_field(field));

@@ -10,6 +10,7 @@
 #ifndef MUSTER_AGENT_DATA_PACK_KIND_H
 #define MUSTER_AGENT_DATA_PACK_KIND_H
 
+#include "base/buf.h"
 #include "base/err.h"
 
 #include <stdbool.h>
@@ -26,6 +27,8 @@ size_t kind_nuls(const char *head, size_t n);
 
 /* Whether each line is an object of JSON: by the ending .jsonl, .ndjson or .json; asked: by any but .txt. */
 bool kind_is_lines(const char *file, bool asked);
+/* Appends a file's name as a word of a command line: quoted, unless each of its characters stands for itself. */
+void kind_put_word(struct buf *out, const char *word);
 /* Whether it ends in .gz or .zst. */
 bool kind_is_packed(const char *file);
 

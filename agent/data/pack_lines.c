@@ -1,4 +1,5 @@
 #include "agent/data/pack_documents.h"
+#include "agent/data/pack_kind.h"
 #include "agent/data/pack_stream.h"
 #include "base/buf.h"
 #include "base/human.h"
@@ -50,6 +51,16 @@ static int refuse_field(const json_t *o, const json_t *v, const char *field, str
 	return -1;
 }
 
+static int refuse_list(const struct lines *l, struct err *e)
+{
+	struct buf file = BUF_INIT;
+	kind_put_word(&file, l->file);
+	err_set(e, ERR_UNSUPPORTED, "a list of JSON begins here, and each line must be one object; convert it: "
+		"jq -c '.[]' %s >%s.jsonl", buf_str(&file), buf_str(&file));
+	buf_fini(&file);
+	return -1;
+}
+
 static int refuse_line(const struct lines *l, const char *text, size_t n, const json_error_t *where, struct err *e)
 {
 	while (n && (*text == ' ' || *text == '\t' || *text == '\r')) {
@@ -57,13 +68,16 @@ static int refuse_line(const struct lines *l, const char *text, size_t n, const 
 		n--;
 	}
 	if (l->number == 1 && n && *text == '[')
-		return err_set(e, ERR_UNSUPPORTED, "a list of JSON begins here, and each line must be one object; convert it: "
-			       "jq -c '.[]' '%s' >'%s.jsonl'", l->file, l->file);
+		return refuse_list(l, e);
 	if (strstr(where->text, "Unicode"))
 		return err_set(e, ERR_CORRUPT, "%s: half of a surrogate pair is no character; write the line again without it, or leave such "
 			       "lines out with --skip-bad", where->text);
-	return err_set(e, ERR_CORRUPT, "%s (column %d): each line must be one JSON object; `jq -c . '%s'` writes them so, --raw packs "
-		       "the file as plain text, --skip-bad leaves such lines out", where->text, where->column, l->file);
+	struct buf file = BUF_INIT;
+	kind_put_word(&file, l->file);
+	err_set(e, ERR_CORRUPT, "%s (column %d): each line must be one JSON object; `jq -c . %s` writes them so, --raw packs "
+		"the file as plain text, --skip-bad leaves such lines out", where->text, where->column, buf_str(&file));
+	buf_fini(&file);
+	return -1;
 }
 
 /* *text is part of *root, which is to be dropped. */

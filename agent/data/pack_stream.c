@@ -146,6 +146,7 @@ int stream_open(const char *file, bool raw, struct stream **out, struct err *e)
 	if (!s)
 		return err_set(e, ERR_NOMEM, "%s: no memory to read it", file);
 	s->file = file;
+	s->fd = -1;
 	if (open_file(s, file, e) || read_magic(s, e))
 		goto fail;
 	s->container = raw ? NULL : container_of((const unsigned char *)s->bytes, s->in.n);

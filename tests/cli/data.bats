@@ -214,7 +214,7 @@ packs=$BATS_TEST_DIRNAME/../golden/packs
 	refused 1 "cut.json.gz: the gzip file ends too early, at byte 300: it was cut" data pack cut.json.gz -o text --skip-bad
 	refused 1 "list.json:1: a list of JSON begins here" data pack "$packs/list.json" -o text
 	printf '{\n  "text": "a"\n}\n' >pretty.json
-	refused 1 "jq -c . 'pretty.json'" data pack pretty.json -o text
+	refused 1 "jq -c . pretty.json" data pack pretty.json -o text
 	"$MUSTER" data pack pretty.json -o raw --raw
 	cmp pretty.json raw.bin
 }

@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <endian.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -301,6 +302,49 @@ static void other_kinds_are_refused_by_name(void **state)
 	}
 }
 
+/* Nothing was opened, so nothing is closed. */
+static void a_folder_is_refused_and_standard_input_stays_open(void **state)
+{
+	struct err e = ERR_INIT;
+	struct document_options opt = { 0 };
+	struct document_counts counts = { 0 };
+	json_t *list;
+	(void)state;
+	assert_int_not_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
+	assert_int_equal(read_file("tests/golden/packs", &opt, &counts, &list, &e), -1);
+	assert_non_null(strstr(e.text, "is a folder"));
+	json_decref(list);
+	assert_int_not_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
+}
+
+static void commands_for_lines_quote_the_file(void **state)
+{
+	static const struct {
+		const char *text, *command;
+	} rows[] = {
+		{ "[{}]\n", "jq -c '.[]' 'it'\\''s.json' >'it'\\''s.json'.jsonl" },
+		{ "{\n", "`jq -c . 'it'\\''s.json'`" },
+	};
+	char *dir = tmp_dir();
+	int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	(void)state;
+	assert_true(here >= 0 && !chdir(dir));
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct err e = ERR_INIT;
+		struct document_options opt = { 0 };
+		struct document_counts counts = { 0 };
+		json_t *list;
+		assert_int_equal(file_replace("it's.json", rows[i].text, strlen(rows[i].text), &e), 0);
+		assert_int_equal(read_file("it's.json", &opt, &counts, &list, &e), -1);
+		if (!strstr(e.text, rows[i].command))
+			fail_msg("%s", e.text);
+		json_decref(list);
+	}
+	assert_int_equal(fchdir(here), 0);
+	close(here);
+	tmp_dir_remove(dir);
+}
+
 static void names_decide_where_bytes_cannot(void **state)
 {
 	struct err e = ERR_INIT;
@@ -401,6 +445,8 @@ int main(void)
 		cmocka_unit_test(lines_that_cannot_be_are_refused_with_their_number),
 		cmocka_unit_test(long_lines_are_whole),
 		cmocka_unit_test(other_kinds_are_refused_by_name),
+		cmocka_unit_test(a_folder_is_refused_and_standard_input_stays_open),
+		cmocka_unit_test(commands_for_lines_quote_the_file),
 		cmocka_unit_test(names_decide_where_bytes_cannot),
 		cmocka_unit_test(arrays_of_ids_keep_their_ids),
 		cmocka_unit_test(arrays_that_are_not_of_the_type_are_refused),
