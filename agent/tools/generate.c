@@ -145,7 +145,7 @@ static int run(int argc, char **argv)
 			return rc;
 	}
 	if (argc - optind != 1)
-		return tool_usage(&tool_generate, "one CHECKPOINT is needed: a checkpoint, a run, or a Hugging Face folder");
+		return tool_usage(&tool_generate, "one MODEL is needed: a checkpoint, a run's folder, or a Hugging Face folder");
 	o.word = argv[optind];
 	if (!o.threads)
 		o.threads = processors();

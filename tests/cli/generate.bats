@@ -98,7 +98,7 @@ print({i: t for t, i in v.items()}[json.load(open("out"))["ids"][0]].replace("\u
 	refused 1 "lost: there is no checkpoint" lost --prompt x
 	mkdir empty
 	refused 1 "empty: no checkpoints" empty --prompt x
-	refused 2 "one CHECKPOINT is needed" --prompt x
+	refused 2 "one MODEL is needed" --prompt x
 	refused 2 "the prompt is empty" "$run_dir"
 	refused 2 "a vocabulary of 1024 tokens is not one of bytes; name its tokenizer.json" "$(run_folder experts)" --prompt x
 	refused 2 "has 700 tokens, the model of" "$run_dir" --prompt x --tokenizer "$tokenizers/gpt2.json"
