@@ -144,7 +144,8 @@ static bool text_of(const struct job_key *key, const json_t *v, char out[80])
 static int refuse(struct reader *r, const char *theirs, const json_t *v, const char *why)
 {
 	char word[80];
-	return err_set(r->e, ERR_CORRUPT, "%s: %s is %s, %s", r->name, theirs, word_of(v, word), why);
+	const char *quote = json_is_string(v) ? "\"" : ""; /* a number between quotes is none */
+	return err_set(r->e, ERR_CORRUPT, "%s: %s is %s%s%s, %s", r->name, theirs, quote, word_of(v, word), quote, why);
 }
 
 static int put(struct reader *r, const char *theirs, const json_t *v, const char *ours, const char *absent)

@@ -45,7 +45,8 @@ static const char *word_as(const json_t *v, const char *quote, char out[64])
 	else if (json_is_number(v))
 		snprintf(out, 64, "%.17g", json_number_value(v));
 	else
-		snprintf(out, 64, "%s", !v || json_is_null(v) ? "null" : json_is_boolean(v) ? "a boolean" : "an object or array");
+		snprintf(out, 64, "%s", !v || json_is_null(v) ? "null" : json_is_boolean(v) ? "a boolean" :
+			 json_is_array(v) ? "a list" : "an object");
 	for (char *c = out; *c; c++)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			*c = '?';

@@ -155,11 +155,13 @@ static void the_loss_is_trained_on_where_transformers_trains_on_it(void **state)
 	}
 }
 
-static void what_is_no_loss_of_ours_is_refused(void **state)
+static void values_that_cannot_be_are_refused(void **state)
 {
 	(void)state;
 	static const struct { const char *more, *why; } files[] = {
 		{ ", \"router_jitter_noise\": 0.1", "router_jitter_noise is 0.1" },
+		{ ", \"rms_norm_eps\": \"1e-6\"", "rms_norm_eps is \"1e-6\", not a number" },
+		{ ", \"rope_parameters\": [1]", "rope_parameters is a list, not an object" },
 		{ ", \"output_router_logits\": 1", "output_router_logits is neither true nor false" },
 		{ ", \"router_aux_loss_coef\": \"much\"", "router_aux_loss_coef is not a number" },
 		{ ", \"router_aux_loss_coef\": -1, \"output_router_logits\": true", "aux_loss" },
@@ -204,7 +206,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_loss_is_transformers_and_the_covariance),
 		cmocka_unit_test(the_loss_is_trained_on_where_transformers_trains_on_it),
-		cmocka_unit_test(what_is_no_loss_of_ours_is_refused),
+		cmocka_unit_test(values_that_cannot_be_are_refused),
 		cmocka_unit_test(export_inverts_import_to_the_bit),
 	};
 	return cmocka_run_group_tests_name("Mixtral's balancing loss", tests, open_golden, close_golden);
