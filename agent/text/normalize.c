@@ -308,13 +308,15 @@ static int run_prepend(const struct normalize_step *s, struct normalize_work *w,
 
 /* --- reading -------------------------------------------------------------------------------- */
 
-static int keep_text(const json_t *o, char **text, size_t *n, struct err *e)
+/* The string that is the member `key` of o. */
+static int keep_text(const json_t *o, const char *key, char **text, size_t *n, struct err *e)
 {
-	const char *value = json_string_value(o);
-	*n = json_string_length(o);
+	const json_t *v = json_object_get(o, key);
+	const char *value = json_string_value(v);
+	*n = json_string_length(v);
 	*text = value ? calloc(1, *n + 1) : NULL;
 	if (!*text)
-		return value ? err_set(e, ERR_NOMEM, "no memory for a normalizer") : err_set(e, ERR_CORRUPT, "has no text");
+		return value ? err_set(e, ERR_NOMEM, "no memory for a normalizer") : err_set(e, ERR_CORRUPT, "has no string \"%s\"", key);
 	memcpy(*text, value, *n);
 	return 0;
 }
@@ -322,18 +324,18 @@ static int keep_text(const json_t *o, char **text, size_t *n, struct err *e)
 static int read_replace(struct normalize_step *s, const json_t *o, struct err *e)
 {
 	const json_t *pattern = json_object_get(o, "pattern"), *regex = json_object_get(pattern, "Regex");
-	if (keep_text(json_object_get(o, "content"), &s->to, &s->n_to, e))
+	if (keep_text(o, "content", &s->to, &s->n_to, e))
 		return -1;
 	if (json_is_string(regex))
 		return split_open(json_string_value(regex), json_string_length(regex), false, true, &s->regex, e);
-	if (keep_text(json_object_get(pattern, "String"), &s->from, &s->n_from, e))
+	if (keep_text(pattern, "String", &s->from, &s->n_from, e))
 		return -1;
 	return s->n_from ? 0 : err_set(e, ERR_UNSUPPORTED, "the pattern is empty");
 }
 
 static int read_prepend(struct normalize_step *s, const json_t *o, struct err *e)
 {
-	return keep_text(json_object_get(o, "prepend"), &s->to, &s->n_to, e);
+	return keep_text(o, "prepend", &s->to, &s->n_to, e);
 }
 
 static int read_strip(struct normalize_step *s, const json_t *o, struct err *e)

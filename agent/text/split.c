@@ -150,12 +150,12 @@ static int find(const struct split *s, struct split_matcher *m, const char *text
 	if (rc < 0) {
 		PCRE2_UCHAR why[200] = "";
 		pcre2_get_error_message(rc, why, sizeof why);
-		return err_set(e, ERR_UNSUPPORTED, "a pre-tokenizer's pattern, at byte %zu of a piece of %zu: %s", from, n, (const char *)why);
+		return err_set(e, ERR_UNSUPPORTED, "a pattern of the tokenizer, at byte %zu of a piece of %zu: %s", from, n, (const char *)why);
 	}
 	const PCRE2_SIZE *found = pcre2_get_ovector_pointer(m->data);
 	*ahead = (struct split_ahead){ found[0], found[1] };
 	if (ahead->lo < from || ahead->hi <= ahead->lo || ahead->hi > n) /* \K in a lookaround could */
-		return err_set(e, ERR_UNSUPPORTED, "a pre-tokenizer's pattern matches nothing, or what lies before it, at byte %zu", from);
+		return err_set(e, ERR_UNSUPPORTED, "a pattern of the tokenizer matches nothing, or what lies before it, at byte %zu", from);
 	return 0;
 }
 
