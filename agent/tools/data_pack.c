@@ -8,9 +8,11 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char page[] =
@@ -47,7 +49,7 @@ static const char page[] =
 	"  FILE          a file; folders are refused\n"
 	"  @LIST         the names in the file LIST, one a line, or with NUL between them\n"
 	"  -             the same from standard input\n"
-	"  -o PREFIX     what to write; its folder must exist\n"
+	"  -o PREFIX     what to write; its folder must exist, and neither PREFIX.bin nor PREFIX.idx may be one of the files\n"
 	"  --field NAME  the field with the text (default text), or a path of names with dots between. When it is given, files of\n"
 	"                every name but .txt are lines of JSON, such as /dev/stdin\n"
 	"  --skip-bad    leave out lines that are no JSON object or have no string in the field; they are counted, and the first\n"
@@ -191,6 +193,23 @@ static int pack_names(const struct pack_words *w, const struct names *names)
 	return rc ? tool_fail(&tool_data_pack, &e) : print_report(w, &report, type);
 }
 
+/* What is written replaces PREFIX.bin and PREFIX.idx, so neither may be one of the files. */
+static int check_outputs(const char *prefix, const struct names *names, struct err *e)
+{
+	static const char *const endings[] = { "bin", "idx" };
+	for (int i = 0; i < 2; i++) {
+		char path[PATH_MAX];
+		struct stat out, in;
+		if (snprintf(path, sizeof path, "%s.%s", prefix, endings[i]) >= (int)sizeof path || stat(path, &out))
+			continue;
+		for (int64_t j = 0; j < names->n; j++)
+			if (!stat(names->list[j], &in) && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+				return err_set(e, ERR_USAGE, "%s: is to be packed, and -o %s would replace it; name another PREFIX",
+					       names->list[j], prefix);
+	}
+	return 0;
+}
+
 static int pack(const struct pack_words *w, char **words, int n)
 {
 	struct err e = ERR_INIT;
@@ -198,7 +217,7 @@ static int pack(const struct pack_words *w, char **words, int n)
 	int rc = 0;
 	for (int i = 0; i < n && !rc; i++)
 		rc = add_word(&names, words[i], &e);
-	rc = rc ? tool_fail(&tool_data_pack, &e) : pack_names(w, &names);
+	rc = rc || check_outputs(w->prefix, &names, &e) ? tool_fail(&tool_data_pack, &e) : pack_names(w, &names);
 	for (int64_t i = 0; i < names.n; i++)
 		free(names.list[i]);
 	free(names.list);

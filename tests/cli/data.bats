@@ -90,6 +90,18 @@ sys.stdout.buffer.write(struct.pack("<3i", magic, version, count) + bytes(1012) 
 	[[ $(ls -A) == $'a\nempty\nerr\nout' ]]
 }
 
+@test "a file that the packed one would replace is refused, and stays" {
+	printf '\1\0\2\0' >train.bin
+	printf '\3\0\4\0' >val.bin
+	ln -s train.bin other
+	cp train.bin before
+	refused 2 "train.bin: is to be packed, and -o train would replace it" data pack train.bin val.bin -o train --dtype u16
+	refused 2 "other: is to be packed" data pack val.bin other -o ./train --raw
+	cmp train.bin before
+	run "$MUSTER" data pack train.bin val.bin -o both --dtype u16
+	[[ $status -eq 0 ]]
+}
+
 @test "wrong words say what is wrong and exit 2" {
 	refused 2 "-o PREFIX is missing" data pack a
 	refused 2 "no files" data pack -o text
