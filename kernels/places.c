@@ -6,7 +6,8 @@
 static void route_count(struct kern *k, int64_t *choices, const int32_t *chosen, int64_t n, int64_t e, int64_t top, int64_t length)
 {
 	(void)k;
-	memset(choices, 0, (size_t)(n / length * e) * sizeof *choices);
+	if (n) /* the arrays of nothing may be NULL */
+		memset(choices, 0, (size_t)(n / length * e) * sizeof *choices);
 	for (int64_t i = 0; i < n * top; i++)
 		choices[i / top / length * e + chosen[i]]++;
 }

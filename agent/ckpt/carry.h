@@ -29,8 +29,9 @@ struct carry {
 
 void carry_fini(struct carry *c);
 
-/* Reads FOLDER/NAME, at most `most` bytes. 1: taken, 0: there is no such file. A symbolic link is followed; what is no regular file
- * is refused without being waited for (ERR_UNSUPPORTED), and so is a link that leads nowhere (ERR_CORRUPT). */
+/* Reads FOLDER/NAME, at most `most` bytes. 1: taken, 0: there is no such file. A symbolic link is followed inside the
+ * folder, and inside the Hugging Face cache that the folder belongs to. A link out of it and what is no regular file are
+ * refused without waiting (ERR_UNSUPPORTED), and so is a link that leads nowhere (ERR_CORRUPT). */
 int carry_take(struct carry *c, const char *folder, const char *name, size_t most, struct err *e);
 
 /* NULL: there is none. */

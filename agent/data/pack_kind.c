@@ -207,5 +207,7 @@ int kind_check(const char *file, const char *head, size_t n, const char *field, 
 int kind_check_ids(const char *file, const char *head, size_t n, struct err *e)
 {
 	const struct kind *k = by_magic(head, n, KIND_MAGIC_LEAST);
-	return k ? refuse(k, file, NULL, e) : 0;
+	/* Two ids of 65535, or one of -1: an id like any other, though Arrow's streams begin so, too. */
+	bool ids = k && n >= 4 && !memcmp(head, "\xff\xff\xff\xff", 4);
+	return k && !ids ? refuse(k, file, NULL, e) : 0;
 }

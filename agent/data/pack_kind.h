@@ -20,7 +20,8 @@ enum { KIND_MAGIC_LEAST = 4, KIND_NULS_MOST = 16 };
 
 /* Refuses (ERR_UNSUPPORTED) what is of a kind that cannot be packed, by its name and the command that converts it. */
 int kind_check(const char *file, const char *head, size_t n, const char *field, struct err *e);
-/* The same for token ids, which may begin with any bytes: only first bytes of KIND_MAGIC_LEAST or more count. */
+/* The same for token ids, which may begin with any bytes: only first bytes of KIND_MAGIC_LEAST or more count, and
+ * not those of an Arrow stream, which are ids of all ones. */
 int kind_check_ids(const char *file, const char *head, size_t n, struct err *e);
 
 size_t kind_nuls(const char *head, size_t n);

@@ -218,7 +218,7 @@ static void a_folder_may_hold_links_but_no_pipes(void **state)
 {
 	struct err e = ERR_INIT;
 	struct carry c = { 0 };
-	char path[PATH_MAX];
+	char path[PATH_MAX], outside[PATH_MAX];
 	(void)state;
 	lay_source();
 	snprintf(path, sizeof path, "%s/blob", source);
@@ -228,6 +228,15 @@ static void a_folder_may_hold_links_but_no_pipes(void **state)
 	assert_int_equal(carry_take(&c, source, "nothing", 1000, &e), 0);
 	assert_int_equal(carry_take(&c, source, "config.json", 3, &e), -1);
 	assert_non_null(strstr(e.text, "config.json: has 19 bytes, and such a file has at most 3"));
+	snprintf(path, sizeof path, "%s/LICENSE", source);
+	snprintf(outside, sizeof outside, "%s/mine", fix_dir);
+	assert_int_equal(symlink(outside, path), 0);
+	assert_int_equal(file_replace(outside, "mine", 4, NULL), 0);
+	assert_int_equal(carry_take(&c, source, "LICENSE", 1000, &e), -1);
+	assert_int_equal(e.code, ERR_UNSUPPORTED);
+	assert_non_null(strstr(e.text, "LICENSE: is a symbolic link out of its folder"));
+	unlink(path);
+	unlink(outside);
 	snprintf(path, sizeof path, "%s/pipe", source);
 	assert_int_equal(mkfifo(path, 0600), 0);
 	assert_int_equal(carry_take(&c, source, "pipe", 1000, &e), -1);
