@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size > 65536 || send(fd[1], data, size, MSG_NOSIGNAL) != (ssize_t)size)
 		size = 0;
 	sides[1].asked = sides[1].sent = 3;
-	side_adopt(lines, fd[0], 1);
+	side_adopt(lines, fd[0], NULL, 1);
 	side_work(lines);
 	if (sides[1].waits_for < -1 || sides[1].waits_for >= w.size || sides[1].answered > sides[1].asked)
 		abort();

@@ -55,8 +55,8 @@ static void a_report_has_all_its_tables(void **state)
 	static const char *const parts[] = { "## Checks", "## Limits", "### gpt2-50304", "### llama-1b", "## Memory", "## Kernels", "| adamw |" };
 	static char said[100000];
 	(void)state;
-	if (run(said, sizeof said, "d=$(mktemp -d) && PYTHONPATH= python3 -S '%s/../../../tests/gpu/report' $d --toy --programs '%s' --parts step,kernels 2>&1 && "
-		"cat $d/report.md && python3 -m json.tool $d/report.json >/dev/null; rc=$?; rm -rf $d; exit $rc", DOUBLES, DOUBLES))
+	if (run(said, sizeof said, "d=$(mktemp -d) && PYTHONPATH= python3 -S '%s/tests/gpu/report' $d --toy --programs '%s' --parts step,kernels 2>&1 && "
+		"cat $d/report.md && python3 -m json.tool $d/report.json >/dev/null; rc=$?; rm -rf $d; exit $rc", SOURCES, DOUBLES))
 		fail_msg("report:\n%s", said);
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
 		if (!strstr(said, parts[i]))
@@ -68,7 +68,7 @@ static void without_a_gpu_each_part_is_skipped_by_name(void **state)
 	char said[8000];
 	(void)state;
 	int rc = run(said, sizeof said, "d=$(mktemp -d); printf '#!/bin/sh\\nexit 9\\n' >$d/nvidia-smi; chmod +x $d/nvidia-smi; "
-		     "PATH=$d:$PATH python3 '%s/../../../tests/gpu/report' $d/x 2>&1; rc=$?; rm -rf $d; exit $rc", DOUBLES);
+		     "PATH=$d:$PATH python3 '%s/tests/gpu/report' $d/x 2>&1; rc=$?; rm -rf $d; exit $rc", SOURCES);
 	if (rc || !strstr(said, "\n0 passed, 0 failed, 9 skipped\n") || !strstr(said, "skip   train: "))
 		fail_msg("report without a GPU: %d\n%s", rc, said);
 }

@@ -52,7 +52,7 @@ $(DOUBLES)/conform: $(GPU_DEPS) $(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster
 # Without the headers tests are built to skip. Each kind of test says which rooms it stands on.
 EMULATED_NEED := $(and $(CUDA_HEADERS),$(shell command -v g++))
 DOUBLES_NEED  := $(if $(EMULATED_NEED),$(NCCL_HEADER))
-$(BUILD)/obj/tests/gpu/%.o: CPPFLAGS += $(if $(EMULATED_NEED),-DHAVE_CUDA -DDOUBLES='"$(abspath $(DOUBLES))"' -isystem $(CUDA_HOME)/include)
+$(BUILD)/obj/tests/gpu/%.o: CPPFLAGS += $(if $(EMULATED_NEED),-DHAVE_CUDA -DDOUBLES='"$(abspath $(DOUBLES))"' -DSOURCES='"$(CURDIR)"' -isystem $(CUDA_HOME)/include)
 $(BUILD)/obj/tests/gpu/test_nccl.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
 $(DOUBLES)/test_nccl: $(BUILD)/obj/tests/gpu/test_nccl.o $(call archives,$(COMM_ROOMS) base) \
 		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so $(DOUBLES)/conform)
