@@ -93,24 +93,18 @@ static bool cut_to_cache(char *folder)
 	return *folder != '\0';
 }
 
-/* What is carried gets published with the model, so a link may not bring in a file from elsewhere. */
-static int check_link(const char *folder, const char *name, struct err *e)
+bool carry_leads_out(const char *folder, const char *name)
 {
 	char path[PATH_MAX], here[PATH_MAX], target[PATH_MAX];
 	struct stat st;
 	if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path || lstat(path, &st) || !S_ISLNK(st.st_mode) ||
 	    !realpath(path, target) || !realpath(folder, here))
-		return 0; /* the reader reports the rest */
-	if (is_below(target, here) || (cut_to_cache(here) && is_below(target, here)))
-		return 0;
-	return err_set(e, ERR_UNSUPPORTED, "%s: is a symbolic link out of its folder, to %s, and would be published with the model; put the "
-		       "file itself there, or remove the link", path, target);
+		return false;
+	return !is_below(target, here) && !(cut_to_cache(here) && is_below(target, here));
 }
 
 int carry_take(struct carry *c, const char *folder, const char *name, size_t most, struct err *e)
 {
-	if (check_link(folder, name, e))
-		return -1;
 	return take(c, folder, name, 0, most, e);
 }
 

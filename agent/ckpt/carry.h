@@ -13,6 +13,7 @@
 #include "agent/ckpt/io.h"
 #include "agent/ckpt/manifest.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct carry_file {
@@ -29,10 +30,14 @@ struct carry {
 
 void carry_fini(struct carry *c);
 
-/* Reads FOLDER/NAME, at most `most` bytes. 1: taken, 0: there is no such file. A symbolic link is followed inside the
- * folder, and inside the Hugging Face cache that the folder belongs to. A link out of it and what is no regular file are
- * refused without waiting (ERR_UNSUPPORTED), and so is a link that leads nowhere (ERR_CORRUPT). */
+/* Reads FOLDER/NAME, at most `most` bytes. 1: taken, 0: there is no such file. A symbolic link is followed; what is no regular file
+ * is refused without being waited for (ERR_UNSUPPORTED), and so is a link that leads nowhere (ERR_CORRUPT). */
 int carry_take(struct carry *c, const char *folder, const char *name, size_t most, struct err *e);
+
+/* Whether FOLDER/NAME is a symbolic link to a file outside of the folder, and outside of the Hugging Face cache that the folder
+ * belongs to, whose files are links into models--NAME/blobs. What is carried gets published with the model, so such a
+ * link could publish a private file. */
+bool carry_leads_out(const char *folder, const char *name);
 
 /* NULL: there is none. */
 const struct carry_file *carry_find(const struct carry *c, const char *name);

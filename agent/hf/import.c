@@ -34,10 +34,17 @@ static struct ckpt_tensor *list_parts(const struct hf_names *names)
 	return list;
 }
 
+static void put_note(void *arg, const char *text)
+{
+	const struct arrival *a = arg;
+	if (a->listener)
+		a->listener->note(a->listener->arg, text);
+}
+
 static int open_arrival(struct arrival *a, const char *folder, int64_t seq, struct err *e)
 {
 	struct model_shape shape;
-	if (hf_reader_open(folder, seq, &a->reader, e) || side_take(folder, &a->carry, e))
+	if (hf_reader_open(folder, seq, &a->reader, e) || side_take(folder, put_note, a, &a->carry, e))
 		return -1;
 	model_shape(hf_reader_job(a->reader), &shape);
 	a->tensors = list_parts(hf_reader_names(a->reader));
@@ -63,13 +70,6 @@ static int put_part(void *arg, const struct hf_part *part, int64_t columns, cons
 	struct arrival *a = arg;
 	a->report->params += part->rows * columns;
 	return single_add(a->out, data, e);
-}
-
-static void put_note(void *arg, const char *text)
-{
-	const struct arrival *a = arg;
-	if (a->listener)
-		a->listener->note(a->listener->arg, text);
 }
 
 static int bring_all(struct arrival *a, const char *dir, struct err *e)

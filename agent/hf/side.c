@@ -85,14 +85,20 @@ static void find_name(const char *folder, struct carry *c)
 	json_decref(config);
 }
 
-int side_take(const char *folder, struct carry *out, struct err *e)
+int side_take(const char *folder, void (*left_out)(void *arg, const char *text), void *arg, struct carry *out, struct err *e)
 {
 	*out = (struct carry){ 0 };
-	for (int i = 0; i < FILES; i++)
-		if (carry_take(out, folder, files[i].name, files[i].most, e) < 0) {
+	for (int i = 0; i < FILES; i++) {
+		if (left_out && carry_leads_out(folder, files[i].name)) {
+			char text[PATH_MAX + 160];
+			snprintf(text, sizeof text, "%s/%s is a link out of the folder and does not go along with the model; to take it along, put the "
+				 "file itself there", folder, files[i].name);
+			left_out(arg, text);
+		} else if (carry_take(out, folder, files[i].name, files[i].most, e) < 0) {
 			carry_fini(out);
 			return -1;
 		}
+	}
 	find_name(folder, out);
 	return 0;
 }

@@ -16,8 +16,9 @@
 #include <stdint.h>
 
 /* Reads what is there of the table; finds the model's name: _name_or_path of config.json, or that of the cache's folder that it lies in
- * (models--ORG--NAME/snapshots/…). *out is empty after a failure. */
-int side_take(const char *folder, struct carry *out, struct err *e);
+ * (models--ORG--NAME/snapshots/…). *out is empty after a failure. left_out is called with a sentence for each link out of the
+ * folder, which is not taken along; NULL: such links are followed, for who reads the files only. */
+int side_take(const char *folder, void (*left_out)(void *arg, const char *text), void *arg, struct carry *out, struct err *e);
 
 /* Whether an export writes this file as it is: of the table, and not config.json. */
 bool side_exported(const char *name);

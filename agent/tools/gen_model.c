@@ -67,7 +67,7 @@ static int open_folder(const char *word, struct gen_model *g, struct err *e)
 {
 	if (snprintf(g->path, sizeof g->path, "%s", word) >= (int)sizeof g->path)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", word);
-	if (hf_reader_open(word, 0, &g->folder, e) || side_take(word, &g->carry, e))
+	if (hf_reader_open(word, 0, &g->folder, e) || side_take(word, NULL, NULL, &g->carry, e))
 		return -1;
 	model_shape(hf_reader_job(g->folder), &g->shape);
 	return 0;

@@ -206,6 +206,16 @@ rewrite() {
 	python3 -c 'import json; o = json.load(open("said")); assert o["notes"] == ["tensor model.norm.weight: 1 NaN and 0 infinite of its 16 numbers"] and o["carried"] == 5, o'
 }
 
+@test "a link out of a model's folder does not take a private file along" {
+	cp -r "$golden/llama" model
+	echo mine >private
+	ln -s ../private model/LICENSE
+	run "$MUSTER" ckpt import model -o linked
+	echo "$output"
+	[[ $status -eq 0 && $output == *"note: model/LICENSE is a link out of the folder and does not go along"* ]]
+	[[ ! -e linked/step-00000000/LICENSE && -e linked/step-00000000/config.json ]]
+}
+
 @test "the name of the model in the Hub's cache is the card's base model" {
 	mkdir -p models--an-org--a-model/blobs models--an-org--a-model/snapshots/0123
 	for file in "$golden"/llama/*; do
