@@ -100,14 +100,14 @@ static void round_key(char key[PMIX_MAX_KEYLEN], int round)
 	snprintf(key, PMIX_MAX_KEYLEN, "muster.%d", round);
 }
 
-/* What a published text is bound to: another rank's, an earlier fence's and another launch's do not open. */
+/* A published text is bound to this: that of another rank, of an earlier fence or of another launch does not open. */
 static void about_round(const struct boot *b, int rank, int round, char out[96])
 {
 	snprintf(out, 96, "muster endpoints, generation %" PRIu32 ", rank %d of %d, fence %d", b->generation, rank, b->bootstrap.size,
 		 round);
 }
 
-/* What was put since the last fence, sealed; to be freed. */
+/* Seals all that was put since the last fence. The caller frees it. */
 static char *seal_pending(const struct boot *b, struct err *e)
 {
 	char about[96], *sealed = NULL, *plain = json_dumps(b->pending, JSON_COMPACT);

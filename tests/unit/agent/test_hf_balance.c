@@ -3,8 +3,8 @@
  * beside what transformers computes with its own. make_balance_cases.py wrote that file and describes its rows.
  */
 #include "agent/hf/config.h"
-#include "base/file.h"
 #include "kernels/ops.h"
+#include "tests/unit/agent/golden_json.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -22,13 +22,8 @@ static json_t *golden;
 
 static int open_golden(void **state)
 {
-	struct buf text = BUF_INIT;
-	struct err e = ERR_INIT;
 	(void)state;
-	if (file_slurp("tests/golden/balance_cases.json", CONFIG_MOST, &text, &e))
-		print_error("%s (tests run in the top folder of the sources)\n", e.text);
-	golden = json_loads(buf_str(&text), 0, NULL);
-	buf_fini(&text);
+	golden = golden_json("tests/golden/balance_cases.json");
 	return golden ? 0 : -1;
 }
 

@@ -5,6 +5,7 @@
 #include "agent/hf/config.h"
 #include "base/file.h"
 #include "plan/model/model.h"
+#include "tests/unit/agent/golden_json.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -23,13 +24,8 @@ static json_t *golden;
 
 static int open_golden(void **state)
 {
-	struct buf text = BUF_INIT;
-	struct err e = ERR_INIT;
 	(void)state;
-	if (file_slurp("tests/golden/rope_cases.json", CONFIG_MOST, &text, &e))
-		print_error("%s (tests run in the top folder of the sources)\n", e.text);
-	golden = json_loads(buf_str(&text), 0, NULL);
-	buf_fini(&text);
+	golden = golden_json("tests/golden/rope_cases.json");
 	return golden ? 0 : -1;
 }
 
