@@ -202,14 +202,15 @@ check-unit: unit-bins
 	@tests/run tests/floors $(UNIT_BIN)
 
 # Everything under AddressSanitizer and UBSan; what has threads of its own under ThreadSanitizer
-# too (not the kernels: libgomp's barriers are unknown to it).
+# too (not the kernels: libgomp's barriers are unknown to it). The emulator's threads have signal stacks of their own, which
+# AddressSanitizer would take for its own when they end.
 ASAN_BIN := $(UNIT_BIN:$(BUILD)/%=build/asan/%)
 TSAN_BIN := $(patsubst $(BUILD)/%,build/tsan/%,$(filter $(foreach f,base libcomm launcher,$(BUILD)/tests/unit/$(f)/%) \
 	$(BUILD)/tests/conform/test_comm% $(BUILD)/tests/fault/% $(BUILD)/tests/unit/agent/test_data_feed $(BUILD)/tests/unit/agent/test_server,$(UNIT_BIN)))
 check-san: setup-check
 	@$(MAKE) --no-print-directory BUILD=build/asan SAN='-fsanitize=address,undefined -fno-sanitize-recover=all' unit-bins
 	@$(MAKE) --no-print-directory BUILD=build/tsan SAN=-fsanitize=thread $(TSAN_BIN)
-	@tests/run $(ASAN_BIN) $(TSAN_BIN)
+	@ASAN_OPTIONS=use_sigaltstack=0:$$ASAN_OPTIONS tests/run $(ASAN_BIN) $(TSAN_BIN)
 
 # Every cell of the collectives' conformance, large ones too: hours. SWEEP=20: twenty times what make check deals.
 .PHONY: check-comm
