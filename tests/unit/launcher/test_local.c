@@ -73,6 +73,7 @@ static int run_agents(const char *agent, const char *words)
 	char host[NET_ADDR_MAX], address[NET_ADDR_MAX];
 	json_t *doc = json_pack("{s:i}", "world", WORLD);
 	setenv("FAKE_AGENT", words, 1);
+	setenv("FAKE_AGENT_RUN", rundir_path(t.run), 1);
 	assert_int_equal(uv_loop_init(&loop), 0);
 	assert_int_equal(terminal_open(&look, &term, NULL), 0);
 	struct supervise_options o = {
