@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "libcomm/group.h"
+#include "libcomm/shm/futex.h"
 #include "libcomm/flight/recorder.h"
 
 #include <errno.h>
@@ -186,10 +187,10 @@ int comm_dump(struct comm *c, const char *path, struct err *e)
 
 enum { WRITING, WRITTEN, LEFT_ALONE };
 
-struct writing { /* freed by whoever of the two ends last */
+struct writing { /* freed by who started the writer; by the writer when it was left alone */
 	struct buf text;
 	char dir[PATH_MAX], path[PATH_MAX + 32];
-	atomic_int state;
+	_Atomic uint32_t state;
 	struct err err;
 };
 
@@ -206,6 +207,8 @@ static void *writer_main(void *arg)
 		write_file(job->path, &job->text, &job->err);
 	if (atomic_exchange(&job->state, WRITTEN) == LEFT_ALONE)
 		writing_free(job);
+	else
+		futex_wake_all(&job->state); /* it is there until this thread is joined */
 	return NULL;
 }
 
@@ -229,15 +232,16 @@ static int start_writer(struct writing *job, pthread_t *thread)
 /* Waits for it, but not for ever. */
 static void await_writer(struct world *w, struct writing *job, pthread_t thread)
 {
-	int64_t end = clock_ns() + DUMP_WAIT_MS * 1000000LL;
-	struct timespec until = { end / 1000000000, end % 1000000000 };
-	if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until)) {
+	int64_t end = clock_ns() + DUMP_WAIT_MS * 1000000LL, left;
+	while (atomic_load(&job->state) == WRITING && (left = end - clock_ns()) > 0)
+		futex_wait(&job->state, WRITING, left);
+	uint32_t writing = WRITING;
+	if (atomic_compare_exchange_strong(&job->state, &writing, LEFT_ALONE)) {
 		pthread_detach(thread);
 		keep_note(w, "the flight recorder could not be written in time");
-		if (atomic_exchange(&job->state, LEFT_ALONE) == WRITTEN)
-			writing_free(job);
 		return;
 	}
+	pthread_join(thread, NULL);
 	if (job->err.code)
 		keep_note(w, job->err.text);
 	writing_free(job);
