@@ -47,7 +47,7 @@ void records_free(struct records *r);
 /* This processor has instructions for AES-256-GCM. */
 bool records_have_aes(void);
 
-/* As sendmsg and recvmsg without waiting: the bytes of v[n] that were moved, 0: none for now, RECORDS_END with errno, 0 at the
+/* As sendmsg and recvmsg without waiting: the bytes of v[n] that were moved, 0: none yet, RECORDS_END with errno, 0 at the
  * end of the stream. Whoever got 0 or fewer bytes than he asked for comes back with v from where it stopped, and
  * has not changed what it holds. records_get: RECORDS_BROKEN for good after a broken record. */
 ssize_t records_put(struct records *r, int fd, const struct iovec *v, int n);
