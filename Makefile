@@ -16,23 +16,22 @@ CFLAGS   += -std=c11 $(OPT) $(WARN) $(SAN) -pthread
 LDFLAGS  += $(SAN) -pthread -Wl,--as-needed
 PREFIX   ?= /usr/local
 
-# --- The floors: a room is a folder, built into one archive. -----------------
-# A room may include from the rooms it lists and from nothing else (tests/floors checks it).
+# --- The rooms: each row of the table `rooms` is built into one archive. -----------------
 
-TOPO_ROOMS     := topo/discover topo/read topo/draw topo
-PLAN_ROOMS     := plan/job plan/model plan/schedule plan/place plan/cost plan/search plan/show plan
-COMM_ROOMS     := libcomm/shm libcomm/link libcomm/tcp libcomm/algo libcomm/flight libcomm/device libcomm
-AGENT_ROOMS    := agent/text agent/data agent/ckpt agent/hf agent/parallel agent/model agent/pipeline agent/optim agent/server agent/metrics agent/generate agent/tools agent
-LAUNCHER_ROOMS := launcher/pmix launcher/slurm launcher/supervise launcher/doctor launcher
-ROOMS          := base $(TOPO_ROOMS) $(PLAN_ROOMS) $(COMM_ROOMS) kernels $(AGENT_ROOMS) $(LAUNCHER_ROOMS)
+# Each line "room | may include" becomes "room+room+…": the room, then what it may include.
+ROOM_ROWS := $(shell sed -n 's/^\([a-z][^ ]*\) *|/\1/p' rooms | tr -s ' ' '+')
+ROOMS     := $(foreach row,$(ROOM_ROWS),$(firstword $(subst +, ,$(row))))
+# stands_on_ROOM: the room itself and all that it reaches. Rows name rows above them only, so one pass is enough.
+$(foreach row,$(ROOM_ROWS),$(eval room := $(firstword $(subst +, ,$(row))))$(eval stands_on_$(room) := \
+	$(sort $(room) $(foreach below,$(wordlist 2,99,$(subst +, ,$(row))),$(stands_on_$(below))))))
+# Every room of the folder $(1) and all that they reach.
+stands_on = $(sort $(foreach r,$(filter $(1) $(1)/%,$(ROOMS)),$(stands_on_$(r))))
 
-below_base     :=
-below_topo     := $(TOPO_ROOMS) base
-below_plan     := $(PLAN_ROOMS) $(TOPO_ROOMS) base
-below_libcomm  := base
-below_kernels  := base
-below_agent    := $(AGENT_ROOMS) $(COMM_ROOMS) kernels $(PLAN_ROOMS) $(TOPO_ROOMS) base
-below_launcher := $(LAUNCHER_ROOMS) $(PLAN_ROOMS) $(TOPO_ROOMS) base
+ROOM_SRC := $(shell find $(sort $(foreach r,$(ROOMS),$(firstword $(subst /, ,$(r))))) -name '*.c')
+# The sources of the room $(1): those of its folder that are of no room inside it, nor built by a makefile of their own.
+room_src = $(filter-out $(foreach r,$(filter $(1)/%,$(ROOMS)) $(apart_$(1)),$(r)/% $(r)) %/main.c,$(filter $(1)/%,$(ROOM_SRC)))
+apart_kernels := $(patsubst %/,%,$(wildcard kernels/*/))
+apart_libcomm := libcomm/device/cuda
 
 libs_base     := -lsodium -ljansson -lm -ldl
 libs_topo     := -lhwloc -lexpat -ljansson -lm
@@ -44,9 +43,8 @@ libs_launcher := -lpmix -luv -ljansson
 
 floor = $(firstword $(subst /, ,$(1)))
 flat  = $(subst /,-,$(1))
-below = $(below_$(call floor,$(1)))
-archives = $(foreach r,$(1),$(BUILD)/lib/$(call flat,$(r)).a)
-# Libraries of the floors that the rooms $(1) stand on.
+archives = $(foreach r,$(filter-out %/main.c,$(1)),$(BUILD)/lib/$(call flat,$(r)).a)
+# The libraries of the floors of the rooms $(1).
 syslibs = $(foreach f,$(sort $(foreach r,$(1),$(call floor,$(r)))),$(libs_$(f)))
 
 .DEFAULT_GOAL := all
@@ -60,7 +58,7 @@ $(BUILD)/obj/%.o: %.c
 
 $(BUILD)/obj/tests/%: FRAME :=
 
-$(foreach r,$(COMM_ROOMS),$(eval CFLAGS_$(call flat,$(r)) := -O3))
+$(foreach d,$(sort $(dir $(filter libcomm/%,$(ROOM_SRC)))),$(eval CFLAGS_$(call flat,$(d:%/=%)) := -O3))
 PMIX_CFLAGS           := $(shell pkg-config --cflags pmix 2>/dev/null)
 CFLAGS_launcher-pmix  := $(PMIX_CFLAGS)
 CFLAGS_tests-unit-launcher := $(PMIX_CFLAGS)
@@ -76,12 +74,12 @@ files = $(filter-out $(patsubst !%,%,$(filter !%,$(1))),$(wildcard $(filter-out 
 -include tests/gpu/emulator/emulator.mk
 
 define room_rule
-$(BUILD)/lib/$(call flat,$(1)).a: $$(patsubst %.c,$(BUILD)/obj/%.o,$$(filter-out %/main.c,$$(wildcard $(1)/*.c))) $$(objs_$(call flat,$(1)))
+$(BUILD)/lib/$(call flat,$(1)).a: $$(patsubst %.c,$(BUILD)/obj/%.o,$$(call room_src,$(1))) $$(objs_$(call flat,$(1)))
 	@mkdir -p $$(@D)
 	@rm -f $$@
-	ar rcsD $$@ $$^
+	ar qcsD $$@ $$^
 endef
-$(foreach r,$(ROOMS),$(eval $(call room_rule,$(r))))
+$(foreach r,$(filter-out %/main.c,$(ROOMS)),$(eval $(call room_rule,$(r))))
 
 link = $(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
 
@@ -92,11 +90,11 @@ PROGRAMS := $(BUILD)/muster $(BUILD)/muster-agent
 .PHONY: all
 all: $(PROGRAMS) $(CUDA_SO)
 
-$(BUILD)/muster: $(BUILD)/obj/launcher/main.o $(call archives,$(below_launcher))
-	$(link) $(call syslibs,$(below_launcher))
+$(BUILD)/muster: $(BUILD)/obj/launcher/cli/main.o $(call archives,$(call stands_on,launcher))
+	$(link) $(call syslibs,$(call stands_on,launcher))
 
-$(BUILD)/muster-agent: $(BUILD)/obj/agent/main.o $(call archives,$(below_agent))
-	$(link) $(call syslibs,$(below_agent))
+$(BUILD)/muster-agent: $(BUILD)/obj/agent/main.o $(call archives,$(call stands_on,agent))
+	$(link) $(call syslibs,$(call stands_on,agent))
 
 # --- Unit tests: tests/unit/<floor>/test_*.c links the archives of its floor and of those below ---
 
@@ -113,15 +111,15 @@ define unit_rule
 $(BUILD)/lib/$(call flat,$(1)).a: $(call shared,$(1))
 	@mkdir -p $$(@D)
 	@rm -f $$@
-	ar rcsD $$@ $$^
+	ar qcsD $$@ $$^
 $(BUILD)/$(1)/%: $(BUILD)/obj/$(1)/%.o $(BUILD)/lib/$(call flat,$(1)).a $(call archives,$(2))
 	@mkdir -p $$(@D)
 	$$(link) -lcmocka $(call syslibs,$(2))
 endef
 $(foreach f,base topo plan libcomm kernels agent launcher,\
-	$(eval $(call unit_rule,tests/unit/$(f),$(sort $(filter $(f) $(f)/%,$(ROOMS)) $(below_$(f))))))
-$(eval $(call unit_rule,tests/conform,kernels $(COMM_ROOMS) base))
-$(eval $(call unit_rule,tests/fault,$(COMM_ROOMS) base))
+	$(eval $(call unit_rule,tests/unit/$(f),$(call stands_on,$(f)))))
+$(eval $(call unit_rule,tests/conform,kernels libcomm base))
+$(eval $(call unit_rule,tests/fault,libcomm base))
 
 # NVIDIA's management library as tests play it.
 NVML_DOUBLE := $(BUILD)/tests/doubles/libnvidia-ml.so.1
@@ -239,7 +237,7 @@ fuzz: setup-fuzz
 .PHONY: fuzz-bins
 fuzz-bins: $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-FUZZ_ROOMS := launcher/doctor agent/text agent/ckpt agent/hf agent/data $(COMM_ROOMS) $(PLAN_ROOMS) $(TOPO_ROOMS) base
+FUZZ_ROOMS := launcher/doctor launcher agent/engine/text agent/engine/ckpt agent/engine/hf agent/engine/train agent/engine/data libcomm plan plan/spec topo base
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZ_ROOMS))
 	@mkdir -p $(@D)
 	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash -lpcre2-8 -lutf8proc -lz -lzstd
@@ -273,7 +271,7 @@ bench-network: setup
 	$(BUILD)/tests/bench/network $(BENCH_SOCKETS)
 
 $(BUILD)/tests/bench/network: $(BUILD)/obj/tests/bench/network.o $(BUILD)/obj/tests/unit/libcomm/network.o \
-		$(call archives,$(COMM_ROOMS) base)
+		$(call archives,libcomm base)
 	@mkdir -p $(@D)
 	$(link) $(libs_base) $(libs_libcomm)
 
@@ -289,9 +287,9 @@ bench-place: setup
 	@$(MAKE) --no-print-directory $(BUILD)/tests/bench/place
 	$(BUILD)/tests/bench/place
 
-$(BUILD)/tests/bench/place: $(BUILD)/obj/tests/bench/place.o $(call archives,$(PLAN_ROOMS) $(TOPO_ROOMS) base)
+$(BUILD)/tests/bench/place: $(BUILD)/obj/tests/bench/place.o $(call archives,plan plan/spec topo base)
 	@mkdir -p $(@D)
-	$(link) $(call syslibs,$(PLAN_ROOMS) $(TOPO_ROOMS) base)
+	$(link) $(call syslibs,plan plan/spec topo base)
 
 # Searching layouts: every configuration, and branch and bound; seconds and counts.
 .PHONY: bench-search
@@ -299,9 +297,9 @@ bench-search: setup
 	@$(MAKE) --no-print-directory $(BUILD)/tests/bench/search
 	$(BUILD)/tests/bench/search
 
-$(BUILD)/tests/bench/search: $(BUILD)/obj/tests/bench/search.o $(call archives,$(PLAN_ROOMS) $(TOPO_ROOMS) base)
+$(BUILD)/tests/bench/search: $(BUILD)/obj/tests/bench/search.o $(call archives,plan plan/spec topo base)
 	@mkdir -p $(@D)
-	$(link) $(call syslibs,$(PLAN_ROOMS) $(TOPO_ROOMS) base)
+	$(link) $(call syslibs,plan plan/spec topo base)
 
 # --- Install ----------------------------------------------------------------------
 

@@ -1,11 +1,12 @@
 /* muster-agent: a tool when it is given words, else one rank of a job. */
 #include "agent/boot.h"
 #include "agent/control.h"
-#include "agent/metrics/phases.h"
-#include "agent/parallel/device.h"
+#include "agent/engine/train/phases.h"
+#include "agent/engine/parallel/device.h"
+#include "agent/metrics/report.h"
 #include "agent/preflight.h"
 #include "agent/tools/tools.h"
-#include "agent/train.h"
+#include "agent/engine/train/train.h"
 #include "base/agent_env.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -261,8 +262,9 @@ static int work(struct agent *a, struct err *e)
 	log_info("rank %d of %d: tp %d/%d, cp %d/%d, dp %d/%d, pp %d/%d, %d threads, %s, generation %" PRIu32, a->rank, a->size,
 		 a->at.tp, a->layout.tp, a->at.cp, a->layout.cp, a->at.dp, a->layout.dp, a->at.pp, a->layout.pp, a->threads,
 		 comm_backend(a->world), a->generation);
+	struct train_hooks hooks = report_hooks(a->control);
 	struct train_env env = {
-		.job = &a->job, .layout = a->layout, .at = a->at, .world = a->world, .control = a->control,
+		.job = &a->job, .layout = a->layout, .at = a->at, .world = a->world, .hooks = &hooks,
 		.run_dir = a->run_dir, .resume = a->resume, .generation = a->generation,
 		.threads = a->threads, .node = a->node_index, .phases = &a->phases,
 		.device = a->job.job.device == DEVICE_CUDA ? device_of_slot(a->device) : 0,

@@ -9,7 +9,7 @@
  *   - muster's own files (in a run folder, its logs/ and trace/, a checkpoint) are regular files, and their last name is
  *     no symbolic link. The folders logs/ and trace/ are real folders, too (file_make_own_dir). The folders above may be
  *     links: people link runs/ or ckpt/ to a scratch disk, and move a checkpoint and leave a link. This is safe because a run
- *     folder belongs to its user and nobody else may write to it (launcher/supervise/rundir.h).
+ *     folder belongs to its user and nobody else may write to it (launcher/rundir/rundir.h).
  *   - a file that a person names may be reached through links (the folders of the Hugging Face cache consist of links), but
  *     must be regular in the end;
  *   - text that a person names may also come through a pipe: /dev/stdin, or <(command).

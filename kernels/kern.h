@@ -5,7 +5,7 @@
  * ops (and loads what it needs), and the size of its storage type. Scratch is
  * address space reserved at kern_open, one stretch a thread, of which only the
  * touched pages cost memory: an op never allocates and never fails. A storage
- * type of 2 bytes is put over a backend by narrow_open (kernels/narrow/).
+ * type of 2 bytes is put over a backend by narrow_open (kernels/low_precision/).
  */
 #ifndef MUSTER_KERNELS_KERN_H
 #define MUSTER_KERNELS_KERN_H

@@ -1,9 +1,9 @@
 # The backends inside kernels.a.
 #
-# plain is built twice, with float and with double (plain64). The ops of cpu
+# reference is built twice, with float and with double (reference64). The ops of cpu
 # are built once for each instruction set that has a line in cpu_isas; cpu.c
 # chooses one when the backend is opened, so that one binary serves any node. So
-# are the conversions of narrow, and once more for any processor ("base").
+# are the conversions of low_precision, and once more for any processor ("base").
 
 KERN_MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 
@@ -21,23 +21,23 @@ CPU_OP_FLAGS := -fopenmp -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-ma
 
 cpu_once := cpu blas
 cpu_ops  := $(filter-out $(cpu_once),$(basename $(notdir $(wildcard kernels/cpu/*.c))))
-narrow_c := $(filter-out convert,$(basename $(notdir $(wildcard kernels/narrow/*.c))))
-plain_c  := $(basename $(notdir $(wildcard kernels/plain/*.c)))
+low_precision_c := $(filter-out convert,$(basename $(notdir $(wildcard kernels/low_precision/*.c))))
+reference_c  := $(basename $(notdir $(wildcard kernels/reference/*.c)))
 
 # Members of one archive need names of their own, hence the prefixes.
-objs_kernels := $(plain_c:%=$(BUILD)/obj/kernels/plain/%.o) \
-	$(plain_c:%=$(BUILD)/obj/kernels/plain64-%.o) \
+objs_kernels := $(reference_c:%=$(BUILD)/obj/kernels/reference/%.o) \
+	$(reference_c:%=$(BUILD)/obj/kernels/reference64-%.o) \
 	$(cpu_once:%=$(BUILD)/obj/kernels/cpu/%.o) \
 	$(foreach i,$(cpu_isas),$(cpu_ops:%=$(BUILD)/obj/kernels/cpu-$(i)-%.o)) \
-	$(narrow_c:%=$(BUILD)/obj/kernels/narrow/%.o) \
-	$(foreach i,$(sort base $(cpu_isas)),$(BUILD)/obj/kernels/narrow-$(i)-convert.o)
+	$(low_precision_c:%=$(BUILD)/obj/kernels/low_precision/%.o) \
+	$(foreach i,$(sort base $(cpu_isas)),$(BUILD)/obj/kernels/low_precision-$(i)-convert.o)
 
 CFLAGS_kernels-cpu := $(patsubst %,-DCPU_HAVE_%,$(cpu_isas))
-CFLAGS_kernels-narrow := -fopenmp
+CFLAGS_kernels-low_precision := -fopenmp
 
-$(BUILD)/obj/kernels/plain64-%.o: kernels/plain/%.c
+$(BUILD)/obj/kernels/reference64-%.o: kernels/reference/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(FRAME) -DPLAIN64 -MMD -MP -c $< -o $@
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(FRAME) -DREFERENCE64 -MMD -MP -c $< -o $@
 
 define cpu_isa_rule
 $(BUILD)/obj/kernels/cpu-$(1)-%.o: kernels/cpu/%.c
@@ -46,9 +46,9 @@ $(BUILD)/obj/kernels/cpu-$(1)-%.o: kernels/cpu/%.c
 endef
 $(foreach i,$(cpu_isas),$(eval $(call cpu_isa_rule,$(i))))
 
-define narrow_isa_rule
-$(BUILD)/obj/kernels/narrow-$(1)-%.o: kernels/narrow/%.c
+define low_precision_isa_rule
+$(BUILD)/obj/kernels/low_precision-$(1)-%.o: kernels/low_precision/%.c
 	@mkdir -p $$(@D)
-	$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(FRAME) $$(CPU_OP_FLAGS) $$(cpu_isa_$(1)) -DNARROW_ISA=$(1) -MMD -MP -c $$< -o $$@
+	$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(FRAME) $$(CPU_OP_FLAGS) $$(cpu_isa_$(1)) -DLOW_PRECISION_ISA=$(1) -MMD -MP -c $$< -o $$@
 endef
-$(foreach i,$(sort base $(cpu_isas)),$(eval $(call narrow_isa_rule,$(i))))
+$(foreach i,$(sort base $(cpu_isas)),$(eval $(call low_precision_isa_rule,$(i))))

@@ -9,14 +9,14 @@
  * device's, unless "host" is said. On a device a call queues the op and returns. No op allocates
  * or fails: scratch belongs to the kern. A row (a token's logits, its ffn, what its experts give) has at most 512 Ki elements.
  *
- * The plain backend ("plain", kernels/plain/) is the specification: loops one
+ * The plain backend ("plain", kernels/reference/) is the specification: loops one
  * can read, sums in double. Every other backend is held against it by
  * tests/conform.
  *
  * Each op gives the same bits for the same inputs, the same alignment of its arrays and the same number of threads.
  *
  * To add an op: (1) a line here with its shapes, (2) its loops in
- * kernels/plain/, (3) its fast form in the other backends, (4) its row in
+ * kernels/reference/, (3) its fast form in the other backends, (4) its row in
  * tests/conform/.
  */
 #ifndef MUSTER_KERNELS_OPS_H

@@ -4,7 +4,7 @@
  * local: a PMIx server of our own and fork, one agent a slot (launcher/pmix/).
  * slurm: one srun step with --mpi=pmix (launcher/slurm/).
  *
- * To add a way: a `const struct launch_ops`, a row in launch.c's table.
+ * To add a way: a `const struct launch_ops` in a room of its own, and a row in launcher/cli/launch_choose.c's table.
  */
 #ifndef MUSTER_LAUNCHER_LAUNCH_H
 #define MUSTER_LAUNCHER_LAUNCH_H
@@ -55,10 +55,5 @@ struct launch_ops {
 	/* After all_gone. */
 	void (*close)(struct launch *l);
 };
-
-extern const struct launch_ops launch_local, launch_slurm;
-
-/* The way that the job asks for; auto: slurm inside an allocation, else local. */
-const struct launch_ops *launch_choose(enum job_launcher wanted);
 
 #endif

@@ -1,8 +1,8 @@
 #include "launcher/machine.h"
 
 #include "plan/cost/calibration.h"
-#include "plan/layout.h"
-#include "plan/speeds.h"
+#include "plan/spec/layout.h"
+#include "plan/spec/speeds.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #define MUSTER_LAUNCHER_MACHINE_H
 
 #include "base/err.h"
-#include "plan/job/job.h"
+#include "plan/spec/job/job.h"
 #include "topo/cluster.h"
 
 /* cluster_open(spec) with the slots that the job asks of this host: [launch] devices, or as many as

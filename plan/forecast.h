@@ -5,8 +5,8 @@
 #define MUSTER_PLAN_FORECAST_H
 
 #include "base/err.h"
-#include "plan/job/job.h"
-#include "plan/time.h"
+#include "plan/spec/job/job.h"
+#include "plan/spec/time.h"
 
 struct forecast {
 	int world;

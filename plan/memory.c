@@ -1,6 +1,6 @@
 #include "plan/memory.h"
 
-#include "plan/speeds.h"
+#include "plan/spec/speeds.h"
 
 #include <math.h>
 

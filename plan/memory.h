@@ -7,8 +7,8 @@
 #ifndef MUSTER_PLAN_MEMORY_H
 #define MUSTER_PLAN_MEMORY_H
 
-#include "plan/model/activations.h"
-#include "plan/model/zero.h"
+#include "plan/spec/model/activations.h"
+#include "plan/spec/model/zero.h"
 #include "plan/plan.h"
 
 /* Of the passes, on one tp rank. Read of the job: batch.micro, parallel.sp, precision, recompute, offload.activations, dropout; of

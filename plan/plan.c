@@ -4,7 +4,7 @@
 #include "plan/ragged.h"
 #include "plan/search/fit.h"
 #include "plan/seats.h"
-#include "plan/speeds.h"
+#include "plan/spec/speeds.h"
 
 #include <stdarg.h>
 #include <stdio.h>

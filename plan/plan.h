@@ -6,13 +6,13 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "plan/batch.h"
-#include "plan/job/job.h"
-#include "plan/layout.h"
-#include "plan/model/model.h"
+#include "plan/spec/batch.h"
+#include "plan/spec/job/job.h"
+#include "plan/spec/layout.h"
+#include "plan/spec/model/model.h"
 #include "plan/place/place.h"
-#include "plan/schedule/schedule.h"
-#include "plan/time.h"
+#include "plan/spec/schedule/schedule.h"
+#include "plan/spec/time.h"
 #include "topo/cluster.h"
 
 #include <jansson.h>

@@ -8,9 +8,9 @@
 #define MUSTER_PLAN_RAGGED_H
 
 #include "base/buf.h"
-#include "plan/job/job.h"
-#include "plan/layout.h"
-#include "plan/model/model.h"
+#include "plan/spec/job/job.h"
+#include "plan/spec/layout.h"
+#include "plan/spec/model/model.h"
 
 /* Appends what of the model is ragged on some tp rank, each with the next good value: "…; …". Nothing where all is well, or the
  * device is a CPU. */

@@ -3,7 +3,7 @@
 #include "plan/place/place.h"
 #include "plan/place/traffic.h"
 #include "plan/search/fit.h"
-#include "plan/speeds.h"
+#include "plan/spec/speeds.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,8 @@
 #include "agent/metrics/report.h"
 
+#include "agent/control.h"
+#include "agent/engine/ckpt/ckpt.h"
+
 #include <math.h>
 #include <stddef.h>
 
@@ -15,13 +18,6 @@ static const struct {
 	FIELD(checkpoint_s), FIELD(other_s),
 #undef FIELD
 };
-
-void report_close(struct step_report *r)
-{
-	double known = r->data_s + r->compute_s + r->recompute_s + r->tp_s + r->cp_s + r->ep_s + r->pp_s + r->dp_s + r->optimizer_s + r->checkpoint_s;
-	r->other_s = fmax(0, r->step_s - known);
-	r->step_s = known + r->other_s;
-}
 
 static const struct {
 	const char *name;
@@ -57,4 +53,73 @@ json_t *report_step(const struct step_report *r)
 json_t *report_eval(int64_t step, double loss)
 {
 	return json_pack("{s:I, s:o}", "step", (json_int_t)step, "loss", number(loss));
+}
+
+static void progress(void *arg, int64_t step, const char *phase)
+{
+	control_progress(arg, step, phase);
+}
+
+static void moved(void *arg)
+{
+	control_moved(arg);
+}
+
+static bool stopping(void *arg, bool *checkpoint)
+{
+	return control_stopping(arg, checkpoint);
+}
+
+static int await_recorded(void *arg, int64_t step, double seconds, struct err *e)
+{
+	return control_await_recorded(arg, step, seconds, e);
+}
+
+static void give_up(void *arg)
+{
+	control_give_up(arg);
+}
+
+static void send_ready(void *arg, int64_t step, int64_t samples, const struct phases *start)
+{
+	control_send(arg, MSG_READY, json_pack("{s:I, s:I, s:o}", "step", (json_int_t)step, "samples", (json_int_t)samples, "phases",
+					       phases_json(start)));
+}
+
+static void send_step(void *arg, const struct step_report *r)
+{
+	control_send(arg, MSG_METRICS, report_step(r));
+}
+
+static void send_eval(void *arg, int64_t step, double loss)
+{
+	control_send(arg, MSG_EVAL, report_eval(step, loss));
+}
+
+static void send_series(void *arg, int64_t step)
+{
+	control_send(arg, MSG_SERIES, json_pack("{s:I}", "step", (json_int_t)step));
+}
+
+static void send_committed(void *arg, const struct ckpt_report *c)
+{
+	control_send(arg, MSG_CKPT,
+		     json_pack("{s:I, s:s, s:I, s:f, s:f}", "step", (json_int_t)c->step, "path", c->path, "bytes",
+			       (json_int_t)c->bytes, "seconds", c->seconds, "stall_s", c->stall_s));
+}
+
+static void send_finished(void *arg, int64_t step, int64_t peak_bytes, const struct phases *spent)
+{
+	control_send(arg, MSG_FINISHED,
+		     json_pack("{s:I, s:I, s:o}", "step", (json_int_t)step, "peak_bytes", (json_int_t)peak_bytes, "phases",
+			       phases_json(spent)));
+}
+
+struct train_hooks report_hooks(struct control *control)
+{
+	return (struct train_hooks){
+		.arg = control, .progress = progress, .moved = moved, .stopping = stopping, .await_recorded = await_recorded,
+		.give_up = give_up, .ready = send_ready, .step = send_step, .eval = send_eval, .series = send_series,
+		.committed = send_committed, .finished = send_finished,
+	};
 }

@@ -2,9 +2,9 @@
 #include "agent/tools/tools.h"
 #include "base/human.h"
 #include "kernels/ops.h"
-#include "plan/layout.h"
-#include "plan/model/model.h"
-#include "plan/speeds.h"
+#include "plan/spec/layout.h"
+#include "plan/spec/model/model.h"
+#include "plan/spec/speeds.h"
 
 #include <getopt.h>
 #include <inttypes.h>

@@ -1,15 +1,15 @@
 #include "agent/tools/bench_train.h"
 
-#include "agent/optim/optim.h"
-#include "agent/parallel/device.h"
-#include "agent/pipeline/engine.h"
-#include "agent/server/server.h"
-#include "agent/state.h"
+#include "agent/engine/optim/optim.h"
+#include "agent/engine/parallel/device.h"
+#include "agent/engine/pipeline/engine.h"
+#include "agent/engine/server/server.h"
+#include "agent/engine/train/state.h"
 #include "agent/tools/crew.h"
 #include "base/clock.h"
 #include "base/philox.h"
-#include "plan/batch.h"
-#include "plan/speeds.h"
+#include "plan/spec/batch.h"
+#include "plan/spec/speeds.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

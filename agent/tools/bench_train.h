@@ -5,8 +5,8 @@
 #define MUSTER_AGENT_TOOLS_BENCH_TRAIN_H
 
 #include "base/err.h"
-#include "plan/job/job.h"
-#include "plan/time.h"
+#include "plan/spec/job/job.h"
+#include "plan/spec/time.h"
 
 #include <stdint.h>
 

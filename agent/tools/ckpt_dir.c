@@ -1,6 +1,6 @@
 #include "agent/tools/ckpt_dir.h"
 
-#include "plan/job/job.h"
+#include "plan/spec/job/job.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef MUSTER_AGENT_TOOLS_CKPT_DIR_H
 #define MUSTER_AGENT_TOOLS_CKPT_DIR_H
 
-#include "agent/ckpt/folder.h"
+#include "agent/engine/ckpt/folder.h"
 
 #include <limits.h>
 

@@ -1,4 +1,4 @@
-#include "agent/hf/import.h"
+#include "agent/engine/hf/import.h"
 #include "agent/tools/tools.h"
 #include "base/human.h"
 

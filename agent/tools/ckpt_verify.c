@@ -1,4 +1,4 @@
-#include "agent/state.h"
+#include "agent/engine/train/state.h"
 #include "agent/tools/ckpt_dir.h"
 #include "agent/tools/tools.h"
 

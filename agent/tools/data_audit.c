@@ -1,4 +1,4 @@
-#include "agent/data/audit.h"
+#include "agent/engine/data/audit.h"
 #include "agent/tools/ckpt_dir.h"
 #include "agent/tools/tools.h"
 #include "base/file.h"

@@ -1,5 +1,5 @@
-#include "agent/data/pack.h"
-#include "agent/data/pack_ids.h"
+#include "agent/engine/data/pack.h"
+#include "agent/engine/data/pack_ids.h"
 #include "agent/tools/pack_tokens.h"
 #include "agent/tools/tools.h"
 #include "base/file.h"

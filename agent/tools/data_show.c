@@ -1,4 +1,4 @@
-#include "agent/data/data.h"
+#include "agent/engine/data/data.h"
 #include "agent/tools/tools.h"
 
 #include <inttypes.h>

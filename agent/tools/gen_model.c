@@ -1,11 +1,11 @@
 #include "agent/tools/gen_model.h"
 
-#include "agent/ckpt/manifest.h"
-#include "agent/hf/kind.h"
-#include "agent/hf/side.h"
-#include "agent/state.h"
+#include "agent/engine/ckpt/manifest.h"
+#include "agent/engine/hf/kind.h"
+#include "agent/engine/hf/side.h"
+#include "agent/engine/train/state.h"
 #include "agent/tools/ckpt_dir.h"
-#include "plan/model/model.h"
+#include "plan/spec/model/model.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -7,9 +7,9 @@
 #ifndef MUSTER_AGENT_TOOLS_GEN_MODEL_H
 #define MUSTER_AGENT_TOOLS_GEN_MODEL_H
 
-#include "agent/ckpt/carry.h"
-#include "agent/generate/lm.h"
-#include "agent/hf/reader.h"
+#include "agent/engine/ckpt/carry.h"
+#include "agent/engine/generate/lm.h"
+#include "agent/engine/hf/reader.h"
 
 #include <limits.h>
 

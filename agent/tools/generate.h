@@ -2,7 +2,7 @@
 #ifndef MUSTER_AGENT_TOOLS_GENERATE_H
 #define MUSTER_AGENT_TOOLS_GENERATE_H
 
-#include "agent/generate/sample.h"
+#include "agent/engine/generate/sample.h"
 
 #include <stdbool.h>
 #include <stdint.h>

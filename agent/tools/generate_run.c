@@ -1,9 +1,9 @@
 #include "agent/tools/generate.h"
 
-#include "agent/generate/text.h"
-#include "agent/hf/side.h"
-#include "agent/text/locate.h"
-#include "agent/text/utf8.h"
+#include "agent/engine/generate/text.h"
+#include "agent/engine/hf/side.h"
+#include "agent/engine/text/locate.h"
+#include "agent/engine/text/utf8.h"
 #include "agent/tools/gen_model.h"
 #include "agent/tools/tools.h"
 #include "base/clock.h"

@@ -1,8 +1,8 @@
 #include "agent/tools/pack_tokens.h"
 
-#include "agent/data/tokens.h"
-#include "agent/text/locate.h"
-#include "agent/text/tokenizer.h"
+#include "agent/engine/data/tokens.h"
+#include "agent/engine/text/locate.h"
+#include "agent/engine/text/tokenizer.h"
 
 #include <inttypes.h>
 

@@ -7,8 +7,8 @@
 #ifndef MUSTER_AGENT_TOOLS_PACK_TOKENS_H
 #define MUSTER_AGENT_TOOLS_PACK_TOKENS_H
 
-#include "agent/data/idx.h"
-#include "agent/data/pack.h"
+#include "agent/engine/data/idx.h"
+#include "agent/engine/data/pack.h"
 #include "base/err.h"
 
 struct pack_tokens_options {

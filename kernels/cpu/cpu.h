@@ -12,8 +12,8 @@
  * thread no OpenMP team is made. How a waiting team waits is read by the OpenMP
  * runtime from OMP_WAIT_POLICY when the program starts; "passive" is right for ranks that share cores.
  */
-#ifndef MUSTER_KERNELS_CPU_H
-#define MUSTER_KERNELS_CPU_H
+#ifndef MUSTER_KERNELS_CPU_CPU_H
+#define MUSTER_KERNELS_CPU_CPU_H
 
 #include "kernels/kern.h"
 

@@ -2,7 +2,7 @@
  * attention — what the kernels of attention share: their argument, which keys a query sees, which weights dropout keeps.
  *
  * o = softmax(q·kᵀ / sqrt(dim)) · v is computed tile by tile with a running maximum and sum, and the backward pass computes
- * the scores again (Dao, arXiv 2307.08691, algorithms 1 and 2). kernels/plain/attention.c is the specification.
+ * the scores again (Dao, arXiv 2307.08691, algorithms 1 and 2). kernels/reference/attention.c is the specification.
  *
  * A pair is a head of a sequence: number b * heads + h. A launch takes `pairs` of them from `first` on, whole groups of
  * heads that share a k/v head.

@@ -1,5 +1,5 @@
 /*
- * convert — rounding to storage of 2 bytes at random, with the bits of kernels/narrow/convert.c.
+ * convert — rounding to storage of 2 bytes at random, with the bits of kernels/low_precision/convert.c.
  *
  * The numbers become what storing them rounds to: exactly representable, so that store() keeps them.
  */

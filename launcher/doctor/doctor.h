@@ -17,7 +17,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "plan/job/job.h"
+#include "plan/spec/job/job.h"
 #include "topo/hostlist.h"
 
 #include <jansson.h>

@@ -1,7 +1,7 @@
 #include "launcher/doctor/doctor.h"
 
 #include "base/human.h"
-#include "plan/job/keys.h"
+#include "plan/spec/job/keys.h"
 
 #include <stdarg.h>
 #include <stdio.h>

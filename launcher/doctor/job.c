@@ -1,9 +1,9 @@
 /* What concerns a job alone. */
+#include "launcher/agent_path.h"
 #include "launcher/doctor/doctor.h"
 
 #include "base/human.h"
 #include "launcher/child.h"
-#include "launcher/command.h"
 
 #include <limits.h>
 #include <string.h>
@@ -41,7 +41,7 @@ void check_data(const struct needs *n, struct findings *f)
 			found_ok(f, "data", "no job, no data");
 		return;
 	}
-	if (command_agent(path, sizeof path, &e)) {
+	if (agent_path(path, sizeof path, &e)) {
 		found_bad(f, FINDING_FAIL, "data", "see muster-agent above", "cannot be looked at");
 		return;
 	}

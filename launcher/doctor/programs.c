@@ -1,8 +1,8 @@
 /* Programs and libraries that muster loads. */
+#include "launcher/agent_path.h"
 #include "launcher/doctor/doctor.h"
 
 #include "launcher/child.h"
-#include "launcher/command.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -19,7 +19,7 @@ void check_agent(const struct needs *n, struct findings *f)
 	struct err e = ERR_INIT;
 	struct buf out = BUF_INIT;
 	(void)n;
-	if (command_agent(path, sizeof path, &e)) {
+	if (agent_path(path, sizeof path, &e)) {
 		found_bad(f, FINDING_FAIL, "muster-agent", "make builds it beside muster; MUSTER_AGENT names another place", "%s",
 			  e.text);
 		return;
@@ -94,7 +94,7 @@ static const char *load_error(void)
 static void *cuda_agent(char path[PATH_MAX], struct err *e)
 {
 	char named[PATH_MAX], agent[PATH_MAX];
-	if (command_agent(named, sizeof named, e))
+	if (agent_path(named, sizeof named, e))
 		return NULL;
 	if (!realpath(named, agent)) {
 		err_errno(e, ERR_NOTFOUND, "%.600s", named);

@@ -2,6 +2,7 @@
 #include "base/auth.h"
 #include "base/file.h"
 #include "launcher/launch.h"
+#include "launcher/pmix/local.h"
 #include "launcher/pmix/server.h"
 #include "launcher/pmix/spawn.h"
 #include "topo/bind.h"

@@ -1,8 +1,8 @@
 #include "launcher/slurm/script.h"
 
 #include "base/file.h"
-#include "plan/layout.h"
-#include "plan/speeds.h"
+#include "plan/spec/layout.h"
+#include "plan/spec/speeds.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -11,7 +11,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "plan/job/job.h"
+#include "plan/spec/job/job.h"
 
 struct script_value {
 	const char *name, *text;

@@ -17,6 +17,10 @@
 #include "base/err.h"
 #include "base/munge.h"
 #include "base/net.h"
+#include "launcher/launch.h"
+
+/* The launch backend of an allocation: one srun step per generation. */
+extern const struct launch_ops launch_slurm;
 
 /* What to do when one of Slurm's commands cannot be executed; for child.h. */
 #define SLURM_ABSENT "; are Slurm's commands in PATH?"

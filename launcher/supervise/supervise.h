@@ -17,18 +17,14 @@
 
 #include "base/err.h"
 #include "launcher/launch.h"
-#include "launcher/supervise/rundir.h"
+#include "launcher/status.h"
+#include "launcher/rundir/rundir.h"
 #include "launcher/supervise/terminal.h"
 #include "plan/plan.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <uv.h>
-
-/* muster's exit statuses. */
-enum {
-	STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_CANNOT_START = 3, STATUS_GAVE_UP = 4, STATUS_STOPPED = 75,
-};
 
 struct supervise_limits { /* seconds, but for strangers */
 	double heartbeat; /* asked of the agents */

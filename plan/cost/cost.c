@@ -1,7 +1,7 @@
 #include "plan/cost/devices.h"
 #include "plan/cost/step.h"
 
-#include "plan/speeds.h"
+#include "plan/spec/speeds.h"
 
 #include <math.h>
 #include <stdlib.h>

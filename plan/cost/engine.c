@@ -3,7 +3,7 @@
 #define END { .times = 0 }
 
 /* --- muster ------------------------------------------------------------------------
- * agent/model/: norms take the residual sum along (reads x, r; writes sum, y), their backward the stream's gradient (reads dy,
+ * agent/engine/model/: norms take the residual sum along (reads x, r; writes sum, y), their backward the stream's gradient (reads dy,
  * dres, x; writes dx); biases come with the products, their gradients read dy again. */
 
 static const struct engine_pass muster[] = {

@@ -242,7 +242,7 @@ static void add_layers(const struct cost_case *c, const struct shard *h, const s
 }
 
 /* Layers' activations go to the host behind each layer's forward pass and come back before its backward's; one whose backward pass has
- * two halves goes and comes once more (agent/model/offload.c). Nothing is computed meanwhile. */
+ * two halves goes and comes once more (agent/engine/model/offload.c). Nothing is computed meanwhile. */
 static void add_offload(const struct cost_case *c, const struct stage *stage, struct cost_pass *t)
 {
 	struct memory_sizes sizes;

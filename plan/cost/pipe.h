@@ -8,7 +8,7 @@
 #ifndef MUSTER_PLAN_COST_PIPE_H
 #define MUSTER_PLAN_COST_PIPE_H
 
-#include "plan/job/job.h"
+#include "plan/spec/job/job.h"
 
 /* Seconds of one micro-batch on a pipeline rank: of all its chunks, and of its first and its last one. */
 struct pipe_rank {

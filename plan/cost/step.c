@@ -1,7 +1,7 @@
 #include "plan/cost/step.h"
 
 #include "plan/cost/pipe.h"
-#include "plan/model/zero.h"
+#include "plan/spec/model/zero.h"
 #include "plan/place/traffic.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /*
  * step — a whole step's time from the passes of its stages.
  *
- *   - The pipeline's time is the schedule table's own. A plan simulates the table (plan/schedule/schedule.h); cost_step has a closed
+ *   - The pipeline's time is the schedule table's own. A plan simulates the table (plan/spec/schedule/schedule.h); cost_step has a closed
  *     form of it, for searching: no table, no memory. Both share all else, here.
  *   - Messages between stages travel while their ranks compute; an engine that waits for them is busy meanwhile.
  *   - The gradients' ring over the replicas (for ZeRO, half of it: a reduce-scatter) hides, if the engine does so and the job lets it

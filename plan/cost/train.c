@@ -1,7 +1,7 @@
 #include "plan/cost/train.h"
 
 #include "plan/cost/devices.h"
-#include "plan/model/zero.h"
+#include "plan/spec/model/zero.h"
 #include "plan/plan.h"
 
 #include <math.h>

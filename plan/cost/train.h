@@ -43,7 +43,7 @@ struct cluster;
 struct plan;
 /*
  * A plan's, from the job's own figures of its cluster: restart.node_mtbf and respawn, checkpoint.node_bandwidth and bandwidth. Every rank
- * saves an equal part of the parameters in fp32 and of the optimizer's moments, whatever the ZeRO stage (plan/model/zero.h); after a
+ * saves an equal part of the parameters in fp32 and of the optimizer's moments, whatever the ZeRO stage (plan/spec/model/zero.h); after a
  * failure each reads what it holds of them.
  *
  * The defaults: Grattafiori et al., "The Llama 3 Herd of Models", arXiv 2407.21783. Section 3.3.4: 419 unexpected interruptions in 54

@@ -7,7 +7,7 @@
 #ifndef MUSTER_PLAN_PLACE_GROUPS_H
 #define MUSTER_PLAN_PLACE_GROUPS_H
 
-#include "plan/layout.h"
+#include "plan/spec/layout.h"
 
 #include <stdbool.h>
 

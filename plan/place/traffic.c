@@ -1,6 +1,6 @@
 #include "plan/place/traffic.h"
 
-#include "plan/model/zero.h"
+#include "plan/spec/model/zero.h"
 
 #include <math.h>
 

@@ -16,8 +16,8 @@
 #ifndef MUSTER_PLAN_PLACE_TRAFFIC_H
 #define MUSTER_PLAN_PLACE_TRAFFIC_H
 
-#include "plan/job/job.h"
-#include "plan/model/model.h"
+#include "plan/spec/job/job.h"
+#include "plan/spec/model/model.h"
 #include "plan/place/span.h"
 
 /* Bytes of one transfer for a micro-batch. */

@@ -1,7 +1,7 @@
 #include "plan/search/config.h"
 
-#include "plan/job/keys.h"
-#include "plan/schedule/schedule.h"
+#include "plan/spec/job/keys.h"
+#include "plan/spec/schedule/schedule.h"
 
 #include <string.h>
 

@@ -5,8 +5,8 @@
 #define MUSTER_PLAN_SEARCH_CONFIG_H
 
 #include "base/buf.h"
-#include "plan/job/job.h"
-#include "plan/layout.h"
+#include "plan/spec/job/job.h"
+#include "plan/spec/layout.h"
 
 #include <stdbool.h>
 

@@ -1,10 +1,10 @@
 #include "plan/search/eval_in.h"
 
-#include "plan/batch.h"
+#include "plan/spec/batch.h"
 #include "plan/cost/devices.h"
 #include "plan/cost/engine.h"
 #include "plan/search/fit.h"
-#include "plan/speeds.h"
+#include "plan/spec/speeds.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* The pipeline's ranks and its time. */
 #include "plan/search/eval_in.h"
 
-#include "plan/batch.h"
-#include "plan/speeds.h"
+#include "plan/spec/batch.h"
+#include "plan/spec/speeds.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The rank that needs most memory: over the pipeline's ranks and both ends of a tensor-parallel group, of the first replica. */
 #include "plan/search/eval_in.h"
 
-#include "plan/speeds.h"
+#include "plan/spec/speeds.h"
 
 #include <math.h>
 

@@ -7,8 +7,8 @@
 #ifndef MUSTER_PLAN_SEARCH_LIVE_H
 #define MUSTER_PLAN_SEARCH_LIVE_H
 
-#include "plan/layout.h"
-#include "plan/schedule/schedule.h"
+#include "plan/spec/layout.h"
+#include "plan/spec/schedule/schedule.h"
 
 struct live;
 

@@ -1,8 +1,8 @@
 #include "plan/search/space.h"
 
-#include "plan/schedule/schedule.h"
+#include "plan/spec/schedule/schedule.h"
 #include "plan/search/fit.h"
-#include "plan/speeds.h"
+#include "plan/spec/speeds.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * space — every configuration that a search may choose from: for each key that the job leaves open the values that are worth a look, for
  * the others the job's own.
  *
- * All of them keep to the rules of plan/job/check*.c. Left out is what cannot win: tensor parallelism that leaves more than a quarter of
+ * All of them keep to the rules of plan/spec/job/check*.c. Left out is what cannot win: tensor parallelism that leaves more than a quarter of
  * the devices idle, replicas on less than three quarters of those that could be had where more are possible (where more agents
  * than a node's cores could be had: of the cores), ZeRO without replicas, schedules without a pipeline, naive and gpipe.
  */
@@ -10,7 +10,7 @@
 #define MUSTER_PLAN_SEARCH_SPACE_H
 
 #include "base/err.h"
-#include "plan/model/model.h"
+#include "plan/spec/model/model.h"
 #include "plan/search/config.h"
 #include "topo/cluster.h"
 

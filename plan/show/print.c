@@ -234,7 +234,7 @@ static void print_memory(const struct job *job, const struct plan *p, struct buf
 	}
 	if (p->memory > 0)
 		print_fullest(p, out);
-	/* How many rows come to a rank is the router's choice (agent/model/moe.h). */
+	/* How many rows come to a rank is the router's choice (agent/engine/model/moe.h). */
 	if (p->shape.experts && job->model.capacity > 0)
 		buf_printf(out, "  for equal loads of the experts; those of unequal ones are at most %g times as much\n", job->model.capacity);
 	else if (p->shape.experts)

@@ -1,5 +1,5 @@
 /* Any text as data.path: refused, or sources whose samples are dealt one by one, anywhere in the order. */
-#include "agent/data/blend.h"
+#include "agent/engine/data/blend.h"
 
 #include <stdlib.h>
 #include <string.h>

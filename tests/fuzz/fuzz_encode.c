@@ -1,5 +1,5 @@
 /* Any bytes as a text: a byte-level vocabulary gives them back. Started where the source tree is. */
-#include "agent/text/tokenizer.h"
+#include "agent/engine/text/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Any bytes as a config.json: refused in one line that begins with the file's name, or a model whose [model] section and
  * whose own config.json read back as the same, and whose tensors all have names. */
-#include "agent/hf/config.h"
-#include "agent/hf/names.h"
+#include "agent/engine/hf/config.h"
+#include "agent/engine/hf/names.h"
 
 #include <stdint.h>
 #include <stdlib.h>

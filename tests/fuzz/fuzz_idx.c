@@ -1,5 +1,5 @@
 /* Any bytes as an index of tokens: refused, or counts that hold together. */
-#include "agent/data/idx.h"
+#include "agent/engine/data/idx.h"
 
 #include <stdlib.h>
 

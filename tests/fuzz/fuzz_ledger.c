@@ -1,5 +1,5 @@
 /* Any bytes as a ledger: refused, or an audit whose lines and findings hold together. */
-#include "agent/data/audit.h"
+#include "agent/engine/data/audit.h"
 
 #include <stdlib.h>
 

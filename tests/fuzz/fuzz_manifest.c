@@ -1,6 +1,6 @@
 /* Any bytes as a manifest: refused, or what is written again reads as the same. The digest in the first
  * line is put right first, or the fuzzer would never come behind it. */
-#include "agent/ckpt/manifest.h"
+#include "agent/engine/ckpt/manifest.h"
 
 #include <stdlib.h>
 #include <string.h>

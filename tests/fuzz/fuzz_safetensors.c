@@ -1,5 +1,5 @@
 /* Any bytes as a safetensors file: refused, or tensors that tile the buffer. */
-#include "agent/ckpt/safetensors.h"
+#include "agent/engine/ckpt/safetensors.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* Any bytes as a rank's timeline: refused, or drawn. */
-#include "plan/schedule/draw.h"
+#include "plan/show/draw.h"
 
 #include <stdint.h>
 

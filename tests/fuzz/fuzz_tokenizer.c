@@ -1,5 +1,5 @@
 /* Any bytes as a tokenizer.json: refused, or a tokenizer that encodes and decodes without harm. */
-#include "agent/text/tokenizer.h"
+#include "agent/engine/text/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,7 @@ exact in float32; tensors are stored as float32, losses, norms and rates as floa
     NAME/values.safetensors                  logits of step 0 [batch, seq, vocab]; inputs, targets [STEPS, batch, seq];
                                              losses, norms, rates [STEPS]
 
-mixtral-aux and mixtral-loss have the balancing loss (output_router_logits, router_aux_loss_coef). agent/hf/balance.h relates transformers'
+mixtral-aux and mixtral-loss have the balancing loss (output_router_logits, router_aux_loss_coef). agent/engine/hf/balance.h relates transformers'
 and muster's. mixtral-loss has one layer, and batches of one sequence four times, where the two are equal: its loss is the sum that
 transformers' model makes. In mixtral-aux they are not: there transformers' own function is given one sequence and one layer at a
 time, and the mean is taken.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes tests/golden/text: tokenizers trained by Hugging Face's `tokenizers`, and the ids that it gives for texts of all
-sorts, which agent/text/ must give, too.
+sorts, which agent/engine/text/ must give, too.
 
 usage: pip install tokenizers && tests/golden/make_tokenizers.py [DIR]
 """

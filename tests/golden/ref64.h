@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct ref64_tensor {
-	const char *name; /* as in plan/model/model.h */
+	const char *name; /* as in plan/spec/model/model.h */
 	double *data;
 };
 

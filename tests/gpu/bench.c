@@ -16,15 +16,15 @@
  *   COMMAND         instead of the standard input's lines
  *
  * A step is forward, backward, the gradient's norm, AdamW and the weights' publication, on batches of random tokens of which
- * low ones come more often; FLOPs are the model's (plan/model/model.h).
+ * low ones come more often; FLOPs are the model's (plan/spec/model/model.h).
  */
-#include "agent/optim/optim.h"
-#include "agent/pipeline/engine.h"
-#include "agent/state.h"
+#include "agent/engine/optim/optim.h"
+#include "agent/engine/pipeline/engine.h"
+#include "agent/engine/train/state.h"
 #include "base/clock.h"
 #include "base/philox.h"
 #include "plan/plan.h"
-#include "plan/speeds.h"
+#include "plan/spec/speeds.h"
 #include "tests/gpu/models.h"
 #include "tests/unit/agent/world.h"
 

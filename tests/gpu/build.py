@@ -121,20 +121,20 @@ class Rules:
         isas = self.v.get("cpu_isas_" + platform.machine(), ["base"])
         ops = self.v["CPU_OP_FLAGS"]
         flags = {isa: self.v.get("cpu_isa_" + isa, []) for isa in ["base", *isas]}
-        members = [self.plain(s) for s in files_of(["kernels/*.c", "kernels/plain/*.c"])]
-        members += [self.object(f"obj/plain64-{os.path.basename(s)}.o", s, ["-DPLAIN64"]) for s in files_of(["kernels/plain/*.c"])]
+        members = [self.plain(s) for s in files_of(["kernels/*.c", "kernels/reference/*.c"])]
+        members += [self.object(f"obj/reference64-{os.path.basename(s)}.o", s, ["-DREFERENCE64"]) for s in files_of(["kernels/reference/*.c"])]
         for source in files_of(["kernels/cpu/*.c"]):
             name = os.path.basename(source)
             if name[:-2] in self.v["cpu_once"]:
                 members.append(self.object(f"obj/cpu-{name}.o", source, [f"-DCPU_HAVE_{i}" for i in isas]))
             else:
                 members += [self.object(f"obj/cpu-{i}-{name}.o", source, [*ops, *flags[i], f"-DCPU_ISA={i}"]) for i in isas]
-        for source in files_of(["kernels/narrow/*.c"]):
+        for source in files_of(["kernels/low_precision/*.c"]):
             name = os.path.basename(source)
             if name == "convert.c":
-                members += [self.object(f"obj/narrow-{i}-{name}.o", source, [*ops, *flags[i], f"-DNARROW_ISA={i}"]) for i in flags]
+                members += [self.object(f"obj/low_precision-{i}-{name}.o", source, [*ops, *flags[i], f"-DLOW_PRECISION_ISA={i}"]) for i in flags]
             else:
-                members.append(self.object(f"obj/narrow-{name}.o", source, ["-fopenmp"]))
+                members.append(self.object(f"obj/low_precision-{name}.o", source, ["-fopenmp"]))
         self.archives["kernels"] = members
 
     def cuda_object(self, source, *flags):

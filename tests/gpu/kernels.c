@@ -9,7 +9,7 @@
  */
 #include "base/clock.h"
 #include "base/philox.h"
-#include "plan/model/model.h"
+#include "plan/spec/model/model.h"
 #include "tests/conform/op_check.h"
 #include "tests/conform/storage.h"
 

@@ -12,7 +12,7 @@
 #define MUSTER_TESTS_GPU_MODELS_H
 
 #include "base/err.h"
-#include "plan/job/job.h"
+#include "plan/spec/job/job.h"
 
 #include <stdbool.h>
 

@@ -4,10 +4,10 @@
 # A training step on one host, and what is asked about it. It uses no package of Debian's.
 GPU_CHECK_FILES := base/buf.c base/err.c base/file.c base/human.c base/log.c base/meminfo.c base/net.c base/owner.c base/philox.c base/pin.c \
 	base/process.c base/spill.c \
-	plan/job/*.c !plan/job/ini.c plan/model/*.c plan/schedule/check.c plan/schedule/order.c plan/schedule/run.c plan/schedule/schedule.c \
-	plan/schedule/timeline.c plan/batch.c plan/layout.c plan/memory.c plan/speeds.c \
+	plan/spec/job/*.c !plan/spec/job/ini.c plan/spec/model/*.c plan/spec/schedule/check.c plan/spec/schedule/order.c plan/spec/schedule/run.c plan/spec/schedule/schedule.c \
+	plan/spec/schedule/timeline.c plan/spec/batch.c plan/spec/layout.c plan/memory.c plan/spec/speeds.c \
 	libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c !libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c \
-	agent/model/*.c agent/parallel/*.c agent/pipeline/*.c agent/optim/*.c agent/server/*.c agent/state_init.c agent/view.c \
+	agent/engine/model/*.c agent/engine/parallel/*.c agent/engine/pipeline/*.c agent/engine/optim/*.c agent/engine/server/*.c agent/engine/train/state_init.c agent/engine/train/view.c \
 	tests/unit/agent/tiny.c tests/unit/agent/trainee.c tests/unit/agent/world.c tests/gpu/models.c \
 	tests/conform/op_attention.c tests/conform/op_call.c tests/conform/op_check.c tests/conform/op_elements.c tests/conform/op_experts.c \
 	tests/conform/op_fp8.c tests/conform/op_layers.c tests/conform/op_tokens.c tests/conform/op_vary.c tests/conform/storage.c \

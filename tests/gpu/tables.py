@@ -81,7 +81,7 @@ def limits(r):
 def steps(r):
     out = ["## A step", "",
            "Sides took turns, five rounds; a turn's steps each end when the device has finished. Step: the median over turns of a turn's median. "
-           "Model FLOPs a token: 6 × the weights of matrix products + causal attention counted as half (`plan/model/model.h`), the same for every side. "
+           "Model FLOPs a token: 6 × the weights of matrix products + causal attention counted as half (`plan/spec/model/model.h`), the same for every side. "
            "Limit: the faster of the two sides' matrix products above.", ""]
     for model, sides in sorted(r["step"].items()):
         per_token = sides.get("muster", {}).get("opened", {}).get("flops_token")

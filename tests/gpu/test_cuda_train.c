@@ -5,7 +5,7 @@
  * Few cells, as the emulator is slow; make check-gpu has more of them on a GPU (tests/gpu/train.c).
  */
 #include "plan/plan.h"
-#include "plan/speeds.h"
+#include "plan/spec/speeds.h"
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
 

@@ -54,7 +54,7 @@ EMULATED_NEED := $(and $(CUDA_HEADERS),$(shell command -v g++))
 DOUBLES_NEED  := $(if $(EMULATED_NEED),$(NCCL_HEADER))
 $(BUILD)/obj/tests/gpu/%.o: CPPFLAGS += $(if $(EMULATED_NEED),-DHAVE_CUDA -DDOUBLES='"$(abspath $(DOUBLES))"' -DSOURCES='"$(CURDIR)"' -isystem $(CUDA_HOME)/include)
 $(BUILD)/obj/tests/gpu/test_nccl.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
-$(DOUBLES)/test_nccl: $(BUILD)/obj/tests/gpu/test_nccl.o $(call archives,$(COMM_ROOMS) base) \
+$(DOUBLES)/test_nccl: $(BUILD)/obj/tests/gpu/test_nccl.o $(call archives,libcomm base) \
 		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so $(DOUBLES)/conform)
 	@mkdir -p $(@D)
 	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(filter %.so %.so.2 %.so.12 %.so.13,$^)) -lcmocka $(libs_base) $(libs_libcomm)
@@ -64,10 +64,10 @@ $(DOUBLES)/test_emulator: $(BUILD)/obj/tests/gpu/test_emulator.o $(if $(EMULATED
 	@mkdir -p $(@D)
 	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka
 
-$(DOUBLES)/test_cuda_train: $(BUILD)/obj/tests/gpu/test_cuda_train.o $(BUILD)/lib/tests-unit-agent.a $(call archives,$(below_agent)) \
+$(DOUBLES)/test_cuda_train: $(BUILD)/obj/tests/gpu/test_cuda_train.o $(BUILD)/lib/tests-unit-agent.a $(call archives,$(call stands_on,agent)) \
 		$(if $(EMULATED_NEED),$(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so)
 	@mkdir -p $(@D)
-	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka $(call syslibs,$(below_agent))
+	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka $(call syslibs,$(call stands_on,agent))
 
 $(DOUBLES)/test_cuda_ops: $(BUILD)/obj/tests/gpu/test_cuda_ops.o | $(if $(EMULATED_NEED),$(DOUBLES)/ops $(DOUBLES)/edges)
 	@mkdir -p $(@D)

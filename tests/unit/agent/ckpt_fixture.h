@@ -7,9 +7,9 @@
 #ifndef MUSTER_TESTS_CKPT_FIXTURE_H
 #define MUSTER_TESTS_CKPT_FIXTURE_H
 
-#include "agent/ckpt/ckpt.h"
-#include "agent/ckpt/folder.h"
-#include "agent/ckpt/snapshot.h"
+#include "agent/engine/ckpt/ckpt.h"
+#include "agent/engine/ckpt/folder.h"
+#include "agent/engine/ckpt/snapshot.h"
 #include "base/file.h"
 #include "base/philox.h"
 #include "tests/unit/tmpdir.h"

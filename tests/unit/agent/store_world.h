@@ -8,9 +8,9 @@
 #ifndef MUSTER_TESTS_UNIT_AGENT_STORE_WORLD_H
 #define MUSTER_TESTS_UNIT_AGENT_STORE_WORLD_H
 
-#include "agent/parallel/store.h"
-#include "plan/layout.h"
-#include "plan/model/zero.h"
+#include "agent/engine/parallel/store.h"
+#include "plan/spec/layout.h"
+#include "plan/spec/model/zero.h"
 #include "tests/unit/agent/world.h"
 
 /* Ranks are tp × ep × shards × copies × pp, tp fastest. Of an expert there are shards × copies replicas, of everything else ep times as

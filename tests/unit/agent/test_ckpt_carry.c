@@ -1,5 +1,5 @@
 /* What lies in a checkpoint beside its tensors' bytes: the headers of its shards, and the files that are carried along. */
-#include "agent/ckpt/carry.h"
+#include "agent/engine/ckpt/carry.h"
 #include "tests/unit/agent/ckpt_saver.h"
 
 #include <sys/wait.h>

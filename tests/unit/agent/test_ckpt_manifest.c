@@ -1,5 +1,5 @@
 /* Manifests: what is written reads back, no byte may change, and the boxes must cover each tensor exactly once. */
-#include "agent/ckpt/manifest.h"
+#include "agent/engine/ckpt/manifest.h"
 #include "base/philox.h"
 
 #include <math.h>

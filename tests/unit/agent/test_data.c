@@ -1,8 +1,8 @@
 /* Packing, reading, and every way in which token files can be wrong. */
-#include "agent/data/data.h"
-#include "agent/data/idx.h"
-#include "agent/data/pack.h"
-#include "agent/data/tokens.h"
+#include "agent/engine/data/data.h"
+#include "agent/engine/data/idx.h"
+#include "agent/engine/data/pack.h"
+#include "agent/engine/data/tokens.h"
 #include "base/file.h"
 #include "tests/unit/tmpdir.h"
 

@@ -1,5 +1,5 @@
 /* Who gets which sample: the words of data.path, shares over every prefix, and a walk that starts anywhere. */
-#include "agent/data/blend.h"
+#include "agent/engine/data/blend.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* The feed: the same batches whether read ahead or not, shares that tile the batch, errors at their step, and an end at any time. */
-#include "agent/data/feed.h"
-#include "agent/data/tokens.h"
+#include "agent/engine/data/feed.h"
+#include "agent/engine/data/tokens.h"
 #include "tests/unit/tmpdir.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* The ledger, and what an audit makes of it: restarts, layouts, cut lines, full disks, and every way not to be proven. */
-#include "agent/data/audit.h"
-#include "agent/data/feed.h"
-#include "agent/data/tokens.h"
+#include "agent/engine/data/audit.h"
+#include "agent/engine/data/feed.h"
+#include "agent/engine/data/tokens.h"
 #include "base/file.h"
 #include "tests/unit/agent/world.h"
 #include "tests/unit/tmpdir.h"

@@ -1,5 +1,5 @@
 /* The order of samples: a bijection for every size, another one each epoch, and the same for ever. */
-#include "agent/data/permute.h"
+#include "agent/engine/data/permute.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

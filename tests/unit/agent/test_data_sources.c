@@ -1,7 +1,7 @@
 /* llm.c's files, blends read through, and where documents start. */
-#include "agent/data/data.h"
-#include "agent/data/llmc.h"
-#include "agent/data/tokens.h"
+#include "agent/engine/data/data.h"
+#include "agent/engine/data/llmc.h"
+#include "agent/engine/data/tokens.h"
 #include "tests/unit/tmpdir.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
 /* The engine's edges: what it refuses, what it reports, and what a rank sees when another one is gone. */
-#include "agent/pipeline/engine.h"
+#include "agent/engine/pipeline/engine.h"
 #include "tests/unit/agent/tiny.h"
 #include "tests/unit/agent/world.h"
 

@@ -1,11 +1,11 @@
 /* The model for inference beside the one that trains, its cache beside none, and what is drawn from its logits. */
-#include "agent/generate/lm.h"
-#include "agent/generate/sample.h"
-#include "agent/generate/text.h"
-#include "agent/state.h"
+#include "agent/engine/generate/lm.h"
+#include "agent/engine/generate/sample.h"
+#include "agent/engine/generate/text.h"
+#include "agent/engine/train/state.h"
 #include "base/philox.h"
 #include "kernels/ops.h"
-#include "plan/layout.h"
+#include "plan/spec/layout.h"
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
 

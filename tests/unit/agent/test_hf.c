@@ -2,9 +2,9 @@
  * Numbers, names and configurations of Hugging Face folders. Whole folders are tests/cli/hf.bats's, models that
  * transformers made test_model_golden.c's.
  */
-#include "agent/hf/config.h"
-#include "agent/hf/names.h"
-#include "agent/hf/numbers.h"
+#include "agent/engine/hf/config.h"
+#include "agent/engine/hf/names.h"
+#include "agent/engine/hf/numbers.h"
 
 #include <math.h>
 #include <setjmp.h>

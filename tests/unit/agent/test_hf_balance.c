@@ -2,7 +2,7 @@
  * Mixtral's balancing loss: what muster computes of the router logits of tests/golden/balance_cases.json with the coefficient as it is imported,
  * beside what transformers computes with its own. make_balance_cases.py wrote that file and describes its rows.
  */
-#include "agent/hf/config.h"
+#include "agent/engine/hf/config.h"
 #include "kernels/ops.h"
 #include "tests/unit/agent/golden_json.h"
 
@@ -111,7 +111,7 @@ static double loss_of(const json_t *row)
 	return loss / (double)n;
 }
 
-/* agent/hf/balance.h: muster's is transformers' and the covariance; where all layers and sequences are alike there is none. */
+/* agent/engine/hf/balance.h: muster's is transformers' and the covariance; where all layers and sequences are alike there is none. */
 static void the_loss_is_transformers_and_the_covariance(void **state)
 {
 	size_t i;

@@ -2,9 +2,9 @@
  * Rotary positions of a config.json: what muster makes of each file of tests/golden/rope_cases.json, beside what transformers 4
  * and 5 make of it. make_rope_cases.py wrote that file and describes its rows.
  */
-#include "agent/hf/config.h"
+#include "agent/engine/hf/config.h"
 #include "base/file.h"
-#include "plan/model/model.h"
+#include "plan/spec/model/model.h"
 #include "tests/unit/agent/golden_json.h"
 
 #include <math.h>

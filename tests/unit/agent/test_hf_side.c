@@ -1,7 +1,7 @@
 /* The files beside a Hugging Face folder's weights, and folders that cannot be read: what is taken of them, and what is said. */
-#include "agent/hf/card.h"
-#include "agent/hf/kind.h"
-#include "agent/hf/side.h"
+#include "agent/engine/hf/card.h"
+#include "agent/engine/hf/kind.h"
+#include "agent/engine/hf/side.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,11 +3,11 @@
  * what the engine and the optimizer then allocate, to the byte, and a step allocates no more. (The snapshot is checked where it is saved,
  * test_train_state.c.)
  */
-#include "agent/optim/optim.h"
-#include "agent/pipeline/engine.h"
-#include "agent/server/server.h"
+#include "agent/engine/optim/optim.h"
+#include "agent/engine/pipeline/engine.h"
+#include "agent/engine/server/server.h"
 #include "plan/plan.h"
-#include "plan/speeds.h"
+#include "plan/spec/speeds.h"
 #include "tests/unit/agent/world.h"
 
 #include <math.h>

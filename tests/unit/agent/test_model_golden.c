@@ -3,11 +3,11 @@
  * AdamW steps with decay groups, clipping, warm-up and cosine. Configuration, weights, gradients and what they
  * become come through agent/hf, as a person's folder does.
  */
-#include "agent/hf/config.h"
-#include "agent/hf/weights.h"
-#include "agent/model/stage.h"
-#include "agent/optim/optim.h"
-#include "agent/pipeline/rank.h"
+#include "agent/engine/hf/config.h"
+#include "agent/engine/hf/weights.h"
+#include "agent/engine/model/stage.h"
+#include "agent/engine/optim/optim.h"
+#include "agent/engine/pipeline/rank.h"
 #include "base/file.h"
 #include "tests/unit/agent/golden.h"
 #include "tests/unit/agent/trainee.h"

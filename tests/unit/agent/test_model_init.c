@@ -1,5 +1,5 @@
 /* The model starts the same to the bit, whatever the layout. */
-#include "agent/model/model.h"
+#include "agent/engine/model/model.h"
 #include "tests/unit/agent/tiny.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* AdamW and SGD over a store's pieces against their formulas in double; rates against their definitions; moments in a file. */
-#include "agent/optim/optim.h"
+#include "agent/engine/optim/optim.h"
 #include "base/philox.h"
 #include "tests/unit/agent/store_world.h"
 

@@ -1,7 +1,7 @@
 /* What `data pack` reads of a file is what the libraries that made the file read of it (tests/golden/make_packs.py). */
-#include "agent/data/pack.h"
-#include "agent/data/pack_ids.h"
-#include "agent/data/pack_kind.h"
+#include "agent/engine/data/pack.h"
+#include "agent/engine/data/pack_ids.h"
+#include "agent/engine/data/pack_kind.h"
 #include "base/file.h"
 #include "tests/unit/tmpdir.h"
 

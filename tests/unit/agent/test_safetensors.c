@@ -1,5 +1,5 @@
 /* The container: what is written reads back; every rule of the format refuses, with its own sentence. */
-#include "agent/ckpt/safetensors.h"
+#include "agent/engine/ckpt/safetensors.h"
 
 #include <endian.h>
 #include <fcntl.h>

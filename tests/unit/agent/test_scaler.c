@@ -1,5 +1,5 @@
 /* The loss scale: halves and skips on overflow, doubles after a window of good steps, survives a checkpoint. */
-#include "agent/optim/scaler.h"
+#include "agent/engine/optim/scaler.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -2,7 +2,7 @@
  * A checkpoint written by ranks of one layout and ZeRO stage, read by those of another: every master and every moment is the same to the
  * bit, and so are the parameters that are published. The proof that each element was saved once is the commit's own.
  */
-#include "agent/state.h"
+#include "agent/engine/train/state.h"
 #include "base/log.h"
 #include "tests/unit/agent/ckpt_fixture.h"
 #include "tests/unit/agent/store_world.h"

@@ -1,5 +1,5 @@
 /* What a checkpoint says of its model: every model comes back from it, and what is none is refused. */
-#include "agent/state.h"
+#include "agent/engine/train/state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

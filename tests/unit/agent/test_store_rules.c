@@ -3,7 +3,7 @@
  * gathers go ahead of their use in the order of the first step, wrong uses are named, random rounding does not depend on the layout, and a
  * rank that dies ends the others.
  */
-#include "agent/parallel/store_inner.h"
+#include "agent/engine/parallel/store_inner.h"
 #include "base/philox.h"
 #include "tests/unit/agent/store_world.h"
 

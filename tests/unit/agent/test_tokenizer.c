@@ -1,8 +1,8 @@
 /* Tokenizers give the ids that Hugging Face's library gave (tests/golden/make_tokenizers.py), and refuse by name what they do not know. */
-#include "agent/text/merges.h"
-#include "agent/text/newer.h"
-#include "agent/text/split.h"
-#include "agent/text/tokenizer.h"
+#include "agent/engine/text/merges.h"
+#include "agent/engine/text/newer.h"
+#include "agent/engine/text/split.h"
+#include "agent/engine/text/tokenizer.h"
 #include "base/file.h"
 #include "base/philox.h"
 

@@ -1,7 +1,8 @@
 /* The loop, as a world of one: a thread plays the supervisor. Layouts of many ranks are tested from outside (tests/cli). */
 #include "agent/control.h"
-#include "agent/data/pack.h"
-#include "agent/train.h"
+#include "agent/engine/data/pack.h"
+#include "agent/engine/train/train.h"
+#include "agent/metrics/report.h"
 #include "base/auth.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -193,9 +194,10 @@ static int run(const char *name, const char *changes, const char *resume, struct
 	json_t *welcome;
 	assert_int_equal(control_open(&opt, &control, &welcome, NULL), 0);
 	struct phases phases = { 0 };
+	struct train_hooks hooks = report_hooks(control);
 	struct comm *world = world_alone();
 	struct train_env env = {
-		.job = &job, .layout = { .tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 }, .world = world, .control = control, .run_dir = folder(name),
+		.job = &job, .layout = { .tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 }, .world = world, .hooks = &hooks, .run_dir = folder(name),
 		.resume = resume, .generation = 1, .threads = 1, .phases = &phases,
 	};
 	int rc = train_run(&env, e);

@@ -1,5 +1,5 @@
 /* What the agent tells of a step. */
-#include "agent/metrics/phases.h"
+#include "agent/engine/train/phases.h"
 #include "agent/metrics/report.h"
 #include "base/clock.h"
 
@@ -48,10 +48,10 @@ static void what_no_part_claims_is_other_and_all_are_the_step(void **state)
 {
 	(void)state;
 	struct step_report r = { .step_s = 10, .data_s = 1, .compute_s = 2, .recompute_s = 0.5, .tp_s = 0.25, .dp_s = 1, .optimizer_s = 2, .checkpoint_s = 1 };
-	report_close(&r);
+	step_report_close(&r);
 	assert_true(r.other_s == 2.25 && r.step_s == 10);
 	r = (struct step_report){ .step_s = 1, .cp_s = 0.5, .ep_s = 0.25, .pp_s = 0.5 };
-	report_close(&r);
+	step_report_close(&r);
 	assert_true(r.other_s == 0 && r.step_s == 1.25);
 }
 

@@ -1,7 +1,7 @@
 #include "tests/unit/agent/tiny.h"
 
 #include "base/philox.h"
-#include "plan/model/model.h"
+#include "plan/spec/model/model.h"
 
 #include <stdlib.h>
 #include <string.h>

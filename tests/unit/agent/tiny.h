@@ -2,7 +2,7 @@
 #ifndef MUSTER_TESTS_UNIT_AGENT_TINY_H
 #define MUSTER_TESTS_UNIT_AGENT_TINY_H
 
-#include "plan/job/job.h"
+#include "plan/spec/job/job.h"
 
 #include <stdint.h>
 

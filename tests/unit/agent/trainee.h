@@ -2,10 +2,10 @@
 #ifndef MUSTER_TESTS_UNIT_AGENT_TRAINEE_H
 #define MUSTER_TESTS_UNIT_AGENT_TRAINEE_H
 
-#include "agent/optim/optim.h"
-#include "agent/pipeline/engine.h"
-#include "agent/server/server.h"
-#include "agent/state.h"
+#include "agent/engine/optim/optim.h"
+#include "agent/engine/pipeline/engine.h"
+#include "agent/engine/server/server.h"
+#include "agent/engine/train/state.h"
 #include "tests/unit/agent/tiny.h"
 
 #include <stdint.h>

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/net.h"
+#include "launcher/pmix/local.h"
 #include "launcher/supervise/supervise.h"
 #include "tests/unit/launcher/fake_agent.h"
 #include "tests/unit/launcher/told.h"

@@ -1,6 +1,6 @@
 /* The run folder: one muster at a time, private, counted on, and no line cut in two. */
 #include "base/file.h"
-#include "launcher/supervise/rundir.h"
+#include "launcher/rundir/rundir.h"
 #include "tests/unit/tmpdir.h"
 
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #ifndef MUSTER_TESTS_UNIT_PLAN_TABLES_H
 #define MUSTER_TESTS_UNIT_PLAN_TABLES_H
 
-#include "plan/schedule/schedule.h"
+#include "plan/spec/schedule/schedule.h"
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* Unequal devices: speeds, threads, stages, and the replicas' shares of the global batch. */
-#include "plan/batch.h"
-#include "plan/speeds.h"
+#include "plan/spec/batch.h"
+#include "plan/spec/speeds.h"
 
 #include <math.h>
 #include <setjmp.h>

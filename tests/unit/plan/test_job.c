@@ -2,8 +2,8 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/philox.h"
-#include "plan/job/job.h"
-#include "plan/job/keys.h"
+#include "plan/spec/job/job.h"
+#include "plan/spec/job/keys.h"
 #include "tests/unit/tmpdir.h"
 
 #include <dirent.h>

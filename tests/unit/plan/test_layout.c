@@ -1,6 +1,6 @@
 /* Who is who, and how sizes are cut. */
-#include "plan/layout.h"
-#include "plan/model/model.h"
+#include "plan/spec/layout.h"
+#include "plan/spec/model/model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

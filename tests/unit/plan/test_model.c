@@ -1,6 +1,6 @@
 /* Shapes, the parameter catalogue, and which rank holds what. */
-#include "plan/layout.h"
-#include "plan/model/model.h"
+#include "plan/spec/layout.h"
+#include "plan/spec/model/model.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* What time the pipeline's tables take, by the textbooks' formulas. */
 #include "tests/unit/plan/tables.h"
 
-#include "plan/schedule/timeline.h"
+#include "plan/spec/schedule/timeline.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -4,7 +4,7 @@
 #include "plan/search/near.h"
 #include "plan/search/search.h"
 #include "plan/search/walk.h"
-#include "plan/job/keys.h"
+#include "plan/spec/job/keys.h"
 
 #include "tests/unit/plan/scene.h"
 

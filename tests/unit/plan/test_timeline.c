@@ -1,5 +1,5 @@
 /* Timelines: their times, their JSON, and what the drawings show of them. */
-#include "plan/schedule/draw.h"
+#include "plan/show/draw.h"
 #include "tests/unit/plan/tables.h"
 
 #include <setjmp.h>

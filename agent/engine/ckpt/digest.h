@@ -1,0 +1,31 @@
+/*
+ * digest — XXH3-128 in its canonical (big-endian) form: finds what a disk or a
+ * network changed. It is no signature: who can write the files can write the digests.
+ */
+#ifndef MUSTER_AGENT_ENGINE_CKPT_DIGEST_H
+#define MUSTER_AGENT_ENGINE_CKPT_DIGEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { DIGEST_BYTES = 16, DIGEST_HEX = 33 };
+
+struct digest {
+	unsigned char bytes[DIGEST_BYTES];
+};
+
+struct digest digest_of(const void *data, size_t n);
+bool digest_equal(const struct digest *a, const struct digest *b);
+void digest_hex(const struct digest *d, char out[DIGEST_HEX]);
+/* 32 lower-case hex digits, nothing else. */
+bool digest_parse(const char *hex, struct digest *out);
+
+/* Bytes that come in pieces. */
+struct digester;
+struct digester *digester_open(void); /* NULL without memory */
+void digester_close(struct digester *d);
+void digester_start(struct digester *d);
+void digester_add(struct digester *d, const void *data, size_t n);
+struct digest digester_end(struct digester *d);
+
+#endif

@@ -1,0 +1,126 @@
+#include "agent/engine/ckpt/io.h"
+
+#include "agent/engine/ckpt/manifest.h"
+#include "base/process.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int create(const char *path)
+{
+	return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+}
+
+const struct ckpt_io ckpt_io_system = {
+	.mkdir = mkdir, .create = create, .write = write, .fsync = fsync,
+	.close = close, .rename = rename, .unlink = unlink, .rmdir = rmdir,
+};
+
+/* A full disk, or the limit of file sizes, is the one failure that a person can mend at once. */
+static int fail(struct err *e, const char *path, const char *what)
+{
+	const char *remedy = process_full(errno);
+	bool keep = errno == ENOSPC || errno == EDQUOT;
+	err_errno(e, ERR_IO, "%s: cannot %s", path, what);
+	if (e && *remedy) {
+		size_t used = strlen(e->text);
+		snprintf(e->text + used, sizeof e->text - used, "%s%s", remedy, keep ? ", or lower checkpoint.keep" : "");
+	}
+	return -1;
+}
+
+int io_write_full(const struct ckpt_io *io, int fd, const char *path, const void *data, size_t n, struct err *e)
+{
+	const char *at = data;
+	while (n) {
+		ssize_t put = io->write(fd, at, n);
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put < 0)
+			return fail(e, path, "write");
+		if (put == 0)
+			return err_set(e, ERR_IO, "%s: cannot write: the system took no byte", path);
+		at += put;
+		n -= (size_t)put;
+	}
+	return 0;
+}
+
+int io_finish(const struct ckpt_io *io, int fd, const char *path, struct err *e)
+{
+	int rc = 0;
+	if (io->fsync(fd))
+		rc = fail(e, path, "sync");
+	if (io->close(fd) && !rc)
+		rc = fail(e, path, "close");
+	return rc;
+}
+
+int io_write_file(const struct ckpt_io *io, const char *path, const void *data, size_t n, struct err *e)
+{
+	int fd = io->create(path);
+	if (fd < 0)
+		return fail(e, path, "create");
+	if (io_write_full(io, fd, path, data, n, e)) {
+		io->close(fd);
+		return -1;
+	}
+	return io_finish(io, fd, path, e);
+}
+
+int io_rename(const struct ckpt_io *io, const char *from, const char *to)
+{
+	struct stat st;
+	if (!io->rename(from, to))
+		return 0;
+	int saved = errno;
+	if (saved == ENOENT && lstat(from, &st) && !lstat(to, &st))
+		return 0;
+	errno = saved;
+	return -1;
+}
+
+int io_sync_dir(const struct ckpt_io *io, const char *path, struct err *e)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return err_errno(e, ERR_IO, "%s: cannot open the folder", path);
+	return io_finish(io, fd, path, e);
+}
+
+static int unlink_in(const struct ckpt_io *io, const char *folder, const char *name, struct err *e)
+{
+	char path[PATH_MAX];
+	if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+		return err_set(e, ERR_IO, "%s: the path is too long", folder);
+	if (io->unlink(path) && errno != ENOENT)
+		return err_errno(e, ERR_IO, "%s: cannot remove", path);
+	return 0;
+}
+
+int io_remove_folder(const struct ckpt_io *io, const char *path, struct err *e)
+{
+	struct dirent *f;
+	struct stat st;
+	if (!lstat(path, &st) && !S_ISDIR(st.st_mode))
+		return io->unlink(path) && errno != ENOENT ? err_errno(e, ERR_IO, "%s: cannot remove", path) : 0;
+	if (unlink_in(io, path, MANIFEST_NAME, e))
+		return -1;
+	DIR *d = opendir(path);
+	if (!d)
+		return errno == ENOENT ? 0 : err_errno(e, ERR_IO, "%s: cannot open the folder", path);
+	int rc = 0;
+	while (!rc && (f = readdir(d)))
+		if (strcmp(f->d_name, ".") && strcmp(f->d_name, ".."))
+			rc = unlink_in(io, path, f->d_name, e);
+	closedir(d);
+	if (!rc && io->rmdir(path) && errno != ENOENT)
+		rc = err_errno(e, ERR_IO, "%s: cannot remove the folder", path);
+	return rc;
+}

@@ -1,0 +1,71 @@
+#include "agent/engine/ckpt/ckpt.h"
+
+#include "agent/engine/ckpt/folder.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct search {
+	const char *dir;
+	json_t *model;
+	void (*note)(const char *text, void *arg);
+	void *arg;
+	struct err other_model; /* the first valid one that is of another model */
+};
+
+static void tell(const struct search *s, const struct folder_entry *entry, const char *why)
+{
+	char text[1200];
+	snprintf(text, sizeof text, "checkpoint %s is passed over: %s", entry->name, why);
+	if (s->note)
+		s->note(text, s->arg);
+}
+
+static bool fits(struct search *s, const struct folder_entry *entry)
+{
+	struct err e = ERR_INIT;
+	struct manifest m;
+	if (folder_check(s->dir, entry, &m, &e)) {
+		tell(s, entry, e.text);
+		return false;
+	}
+	int rc = manifest_check_model(&m, s->model, &e);
+	manifest_fini(&m);
+	if (!rc)
+		return true;
+	tell(s, entry, e.text);
+	if (s->other_model.code == ERR_NONE) {
+		s->other_model = e;
+		err_prefix(&s->other_model, "%s/%s", s->dir, entry->name);
+	}
+	return false;
+}
+
+int ckpt_latest(const char *dir, json_t *model, char **path, void (*note)(const char *text, void *arg), void *arg, struct err *e)
+{
+	struct search s = { .dir = dir, .model = model, .note = note, .arg = arg };
+	struct folder_entry *list;
+	char found[PATH_MAX] = "", *copy = NULL;
+	int64_t n;
+	if (folder_list(dir, &list, &n, e))
+		return -1;
+	for (int64_t i = 0; i < n && !found[0]; i++)
+		if (fits(&s, &list[i]))
+			snprintf(found, sizeof found, "%s/%s", dir, list[i].name);
+	free(list);
+	if (!found[0] && s.other_model.code != ERR_NONE) {
+		if (e)
+			*e = s.other_model;
+		return -1;
+	}
+	if (!found[0] && n > 0)
+		return err_set(e, ERR_CORRUPT, "%s: holds checkpoints, and none of them is whole; `muster ckpt verify` tells what each lacks: "
+			       "mend one, or move them away to start anew", dir);
+	if (found[0] && !(copy = strdup(found)))
+		return err_set(e, ERR_NOMEM, "%s: no memory for a path", dir);
+	*path = copy;
+	return 0;
+}

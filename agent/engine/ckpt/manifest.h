@@ -1,0 +1,119 @@
+/*
+ * manifest — what a checkpoint consists of, and the proof that it is whole.
+ *
+ * MANIFEST.json is a JSON object in UTF-8 whose first line is exactly
+ *
+ *     {"digest": "<32 hex digits>",
+ *
+ * The digest is XXH3-128 of every byte behind that line's newline: so each byte of the file is either compared
+ * or digested. The other fields, all of them required but `data`, `optimizer`, `numbers`, `carried` and `from`:
+ *
+ *     format       "muster-checkpoint"
+ *     version      1
+ *     step, samples, total_steps, generation    whole numbers
+ *     seed         a decimal number in a string (64 bits do not fit JSON's numbers everywhere)
+ *     model        object: what must be equal to load it
+ *     layout       object: for people
+ *     data         {path, validation, samples}: what was trained on (struct ckpt_data)
+ *     optimizer    whose moments the tensors optim.… are: a word; without it AdamW's
+ *     numbers      {name: number, …}: a few more of the run (struct ckpt_number)
+ *     carried      [{name, size, digest}]: files that came with the model, in the same folder (carry.h)
+ *     from         the name that the model had there, such as "openai-community/gpt2"
+ *     files        [{name, size, header, digest}]: `header` bytes come before the file's buffer, digest is theirs
+ *     tensors      [{name, dtype: "F32", shape: [rows] or [rows, columns], slices: [[file, offset, [lo…], [hi…], digest]]}]:
+ *                  the box lo ≤ i < hi of the tensor lies, row-major, at `offset` bytes of the buffer of files[file]
+ *
+ * Proven (manifest_prove): the boxes of each tensor cover it exactly once, and the slices of each
+ * file tile its buffer. With the digests, no byte of a checkpoint can change unseen.
+ *
+ * Each rank describes its own shard as a manifest of one file; world rank 0 merges them.
+ */
+#ifndef MUSTER_AGENT_ENGINE_CKPT_MANIFEST_H
+#define MUSTER_AGENT_ENGINE_CKPT_MANIFEST_H
+
+#include "agent/engine/ckpt/ckpt.h"
+#include "agent/engine/ckpt/digest.h"
+#include "base/buf.h"
+
+#define MANIFEST_NAME "MANIFEST.json"
+
+enum { MANIFEST_CARRIED_MOST = 32, MANIFEST_CARRIED_BYTES = 1 << 28, MANIFEST_FROM = 128 };
+enum { MANIFEST_FILE_NAME = 64, MANIFEST_TENSOR_NAME = 96, MANIFEST_MOST = 1 << 30, MANIFEST_FILES_MOST = 1 << 20 };
+
+struct manifest_file {
+	char name[MANIFEST_FILE_NAME];
+	int64_t size, header;
+	struct digest digest;
+};
+
+struct manifest_carried {
+	char name[MANIFEST_FILE_NAME];
+	int64_t size;
+	struct digest digest;
+};
+
+/* Vectors have one column: lo[1] = 0, hi[1] = 1. */
+struct manifest_slice {
+	int64_t file, offset;
+	int64_t lo[2], hi[2];
+	struct digest digest;
+};
+
+struct manifest_tensor {
+	char name[MANIFEST_TENSOR_NAME];
+	int dims;
+	int64_t shape[2];
+	struct manifest_slice *slices;
+	int64_t n;
+};
+
+struct manifest {
+	struct ckpt_state state;
+	uint32_t generation;
+	json_t *model, *layout;
+	struct manifest_file *files;
+	int64_t n_files;
+	struct manifest_carried carried[MANIFEST_CARRIED_MOST];
+	int n_carried;
+	char from[MANIFEST_FROM]; /* "": not known */
+	struct manifest_tensor *tensors;
+	int64_t n_tensors;
+	json_t *index; /* name -> place in tensors; "/" and a file's name -> true */
+};
+
+/* Takes references of model and layout. */
+void manifest_init(struct manifest *m, const struct ckpt_state *state, uint32_t generation, json_t *model, json_t *layout);
+void manifest_fini(struct manifest *m);
+
+/* These refuse what a manifest may not hold: unsafe or double names, sizes that overflow, boxes outside their tensor,
+ * slices outside their file. Errors name the thing, not the manifest: the caller prefixes it. */
+int manifest_add_file(struct manifest *m, const struct manifest_file *file, struct err *e);
+int manifest_add_carried(struct manifest *m, const struct manifest_carried *file, struct err *e);
+int manifest_add_slice(struct manifest *m, const char *name, int dims, const int64_t *shape,
+		       const struct manifest_slice *slice, struct err *e);
+/* Adds the files and slices of `from`, which must be of the same step and generation. */
+int manifest_merge(struct manifest *m, const struct manifest *from, struct err *e);
+
+int manifest_prove(const struct manifest *m, struct err *e);
+
+void manifest_write(const struct manifest *m, struct buf *out);
+/* Reads one; not proven yet. `name` stands for the file in errors. */
+int manifest_parse(const char *text, size_t n, const char *name, struct manifest *out, struct err *e);
+/* Reads and proves the manifest in a checkpoint's folder. */
+int manifest_load(const char *folder, struct manifest *out, struct err *e);
+
+/* NULL when there is no such tensor. */
+const struct manifest_tensor *manifest_find(const struct manifest *m, const char *name);
+/* Also those carried. */
+bool manifest_has_file(const struct manifest *m, const char *name);
+/* Whether it may be a model's name: letters, digits and "._-", with one slash at most; "" may not. */
+bool manifest_may_be_from(const char *text);
+/* Whether it is a word of [a-z0-9_], shorter than CKPT_WORD; NULL is none. */
+bool ckpt_word(const char *text);
+int64_t slice_bytes(const struct manifest_slice *s);
+int64_t manifest_bytes(const struct manifest *m); /* of all files, but for those carried */
+
+/* Fails when the two differ, naming the first field: "model.hidden: the checkpoint has 768, this job 1024". want NULL: anything goes. */
+int manifest_check_model(const struct manifest *m, const json_t *want, struct err *e);
+
+#endif

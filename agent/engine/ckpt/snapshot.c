@@ -1,0 +1,252 @@
+#include "agent/engine/ckpt/snapshot.h"
+
+#include "agent/engine/ckpt/safetensors.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 1 << 20 };
+
+/* --- the copy ------------------------------------------------------------------ */
+
+static int count_elements(const struct ckpt_tensor *t, int64_t *count, struct err *e)
+{
+	int64_t n = 1, whole = sizeof(float);
+	if (t->dims < 1 || t->dims > 2)
+		return err_set(e, ERR_INTERNAL, "tensor %.95s has %d dimensions; 1 or 2 are stored", t->name, t->dims);
+	for (int i = 0; i < t->dims; i++) {
+		if (t->lo[i] < 0 || t->lo[i] > t->hi[i] || t->hi[i] > t->shape[i])
+			return err_set(e, ERR_INTERNAL, "tensor %.95s: the box [%" PRId64 ", %" PRId64 ") is outside its %" PRId64,
+				       t->name, t->lo[i], t->hi[i], t->shape[i]);
+		if (__builtin_mul_overflow(whole, t->shape[i], &whole))
+			return err_set(e, ERR_INTERNAL, "tensor %.95s: the product of its shape overflows", t->name);
+		n *= t->hi[i] - t->lo[i];
+	}
+	*count = n;
+	return 0;
+}
+
+static void free_buffer(struct snapshot *s)
+{
+	if (s->memory.give_back)
+		s->memory.give_back(s->memory.arg, s->buffer);
+	else
+		free(s->buffer);
+	s->memory = (struct ckpt_memory){ 0 };
+	s->buffer = NULL;
+	s->cap = 0;
+}
+
+static void take_buffer(struct snapshot *s, size_t bytes, const struct ckpt_memory *there)
+{
+	s->buffer = there && there->take ? there->take(there->arg, bytes) : NULL;
+	if (s->buffer)
+		s->memory = *there;
+	else
+		s->buffer = malloc(bytes);
+}
+
+static const struct ckpt_memory *memory_of(const struct ckpt_tensor *tensors, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (tensors[i].there)
+			return tensors[i].there;
+	return NULL;
+}
+
+static int make_room(struct snapshot *s, size_t bytes, const struct ckpt_tensor *from, int n, struct err *e)
+{
+	struct ckpt_tensor *tensors = realloc(s->tensors, ((size_t)n + 1) * sizeof *tensors);
+	if (!tensors)
+		return err_set(e, ERR_NOMEM, "no memory for a snapshot of %d tensors", n);
+	s->tensors = tensors;
+	if (bytes <= s->cap)
+		return 0;
+	free_buffer(s);
+	take_buffer(s, bytes, memory_of(from, n));
+	if (!s->buffer)
+		return err_set(e, ERR_NOMEM, "no memory for a snapshot of %zu bytes; give the node more, or save less often on "
+			       "fewer ranks a node", bytes);
+	s->cap = bytes;
+	return 0;
+}
+
+static int copy_out(const struct ckpt_tensor *t, float *to, size_t bytes, struct err *e)
+{
+	if (t->there)
+		return t->there->get(t->there->arg, to, t->data, bytes, e);
+	memcpy(to, t->data, bytes);
+	return 0;
+}
+
+static int take(struct snapshot *s, const struct ckpt_tensor *tensors, int n, struct err *e)
+{
+	int64_t total = 0, count;
+	for (int i = 0; i < n; i++) {
+		if (count_elements(&tensors[i], &count, e))
+			return -1;
+		total += count;
+	}
+	if (make_room(s, (size_t)total * sizeof(float), tensors, n, e))
+		return -1;
+	float *at = s->buffer;
+	for (int i = 0; i < n; i++) {
+		count_elements(&tensors[i], &count, e);
+		if (!count)
+			continue;
+		if (copy_out(&tensors[i], at, (size_t)count * sizeof(float), e))
+			return -1;
+		s->tensors[s->n] = tensors[i];
+		s->tensors[s->n].there = NULL;
+		s->tensors[s->n++].data = at;
+		at += count;
+	}
+	s->bytes = (size_t)total * sizeof(float);
+	return 0;
+}
+
+int snapshot_take(struct snapshot *s, const struct ckpt_tensor *tensors, int n)
+{
+	s->n = 0;
+	s->bytes = 0;
+	s->err = (struct err)ERR_INIT;
+	return take(s, tensors, n, &s->err);
+}
+
+void snapshot_fini(struct snapshot *s)
+{
+	free(s->tensors);
+	free_buffer(s);
+	*s = (struct snapshot){ 0 };
+}
+
+/* --- the shard ----------------------------------------------------------------- */
+
+void slice_name(const char *name, int dims, const int64_t *shape, const int64_t *lo, const int64_t *hi, char out[SLICE_NAME])
+{
+	bool whole = true;
+	for (int i = 0; i < dims; i++)
+		whole &= lo[i] == 0 && hi[i] == shape[i];
+	if (whole)
+		snprintf(out, SLICE_NAME, "%.95s", name);
+	else if (dims == 1)
+		snprintf(out, SLICE_NAME, "%.95s[%" PRId64 ":%" PRId64 "]", name, lo[0], hi[0]);
+	else
+		snprintf(out, SLICE_NAME, "%.95s[%" PRId64 ":%" PRId64 ",%" PRId64 ":%" PRId64 "]", name, lo[0], hi[0], lo[1], hi[1]);
+}
+
+static int64_t box_bytes(const struct ckpt_tensor *t)
+{
+	int64_t n = sizeof(float);
+	for (int i = 0; i < t->dims; i++)
+		n *= t->hi[i] - t->lo[i];
+	return n;
+}
+
+static int write_header(const struct snapshot *s, const struct manifest *part, struct buf *out, struct err *e)
+{
+	int rc = -1;
+	int64_t at = 0;
+	char step[24];
+	snprintf(step, sizeof step, "%" PRId64, part->state.step);
+	struct st_tensor *list = calloc((size_t)s->n, sizeof *list);
+	char (*names)[SLICE_NAME] = calloc((size_t)s->n, sizeof *names);
+	json_t *metadata = json_pack("{s:s, s:s, s:s}", "format", "pt", "muster.step", step, "muster.manifest", MANIFEST_NAME);
+	if (!list || !names || !metadata) {
+		err_set(e, ERR_NOMEM, "no memory for the header of a shard of %d tensors", s->n);
+		goto done;
+	}
+	for (int i = 0; i < s->n; i++) {
+		const struct ckpt_tensor *t = &s->tensors[i];
+		slice_name(t->name, t->dims, t->shape, t->lo, t->hi, names[i]);
+		list[i] = (struct st_tensor){ .name = names[i], .dtype = "F32", .dims = t->dims, .begin = at, .end = at + box_bytes(t) };
+		for (int j = 0; j < t->dims; j++)
+			list[i].shape[j] = t->hi[j] - t->lo[j];
+		at = list[i].end;
+	}
+	rc = st_write_header(list, s->n, metadata, out, e);
+done:
+	json_decref(metadata);
+	free(names);
+	free(list);
+	return rc;
+}
+
+/* Each chunk is digested, then written while it is still in the cache. */
+static int write_tensor(const struct ckpt_tensor *t, const struct ckpt_watch *watch, const struct ckpt_io *io, int fd,
+			const char *path, struct digester *d, struct digest *out, struct err *e)
+{
+	const char *at = (const char *)t->data;
+	digester_start(d);
+	for (int64_t left = box_bytes(t); left > 0;) {
+		size_t n = left < CHUNK ? (size_t)left : CHUNK;
+		digester_add(d, at, n);
+		if (io_write_full(io, fd, path, at, n, e))
+			return -1;
+		if (watch)
+			watch->moved(watch->arg);
+		at += n;
+		left -= (int64_t)n;
+	}
+	*out = digester_end(d);
+	return 0;
+}
+
+static int write_tensors(const struct snapshot *s, const struct ckpt_io *io, int fd, const char *path,
+			 struct manifest *part, struct err *e)
+{
+	int rc = 0;
+	int64_t at = 0;
+	struct digester *d = digester_open();
+	if (!d)
+		return err_set(e, ERR_NOMEM, "%s: no memory to digest it", path);
+	for (int i = 0; i < s->n && !rc; i++) {
+		const struct ckpt_tensor *t = &s->tensors[i];
+		struct manifest_slice slice = { .file = 0, .offset = at, .lo = { t->lo[0], t->lo[1] }, .hi = { t->hi[0], t->hi[1] } };
+		rc = write_tensor(t, s->watch, io, fd, path, d, &slice.digest, e) ||
+		     manifest_add_slice(part, t->name, t->dims, t->shape, &slice, e);
+		at += box_bytes(t);
+	}
+	digester_close(d);
+	return rc ? -1 : 0;
+}
+
+static int write_shard(const struct snapshot *s, const struct ckpt_io *io, const char *path, const struct buf *header,
+		       struct manifest *part, struct err *e)
+{
+	int fd = io->create(path);
+	if (fd < 0)
+		return err_errno(e, ERR_IO, "%s: cannot create", path);
+	if (io_write_full(io, fd, path, header->data, header->len, e) || write_tensors(s, io, fd, path, part, e)) {
+		io->close(fd);
+		return -1;
+	}
+	return io_finish(io, fd, path, e);
+}
+
+int snapshot_write(const struct snapshot *s, const struct ckpt_io *io, const char *folder, int rank,
+		   struct manifest *part, struct err *e)
+{
+	char path[PATH_MAX];
+	struct manifest_file file = { 0 };
+	struct buf header = BUF_INIT;
+	if (s->n == 0)
+		return 0;
+	snprintf(file.name, sizeof file.name, "shard-%05d.safetensors", rank);
+	if (snprintf(path, sizeof path, "%s/%s", folder, file.name) >= (int)sizeof path)
+		return err_set(e, ERR_IO, "%s: the path is too long", folder);
+	int rc = write_header(s, part, &header, e);
+	if (!rc) {
+		file.header = (int64_t)header.len;
+		file.size = file.header + (int64_t)s->bytes;
+		file.digest = digest_of(header.data, header.len);
+		rc = manifest_add_file(part, &file, e);
+	}
+	if (!rc)
+		rc = write_shard(s, io, path, &header, part, e);
+	buf_fini(&header);
+	return rc ? -1 : 0;
+}

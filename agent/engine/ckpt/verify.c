@@ -1,0 +1,78 @@
+#include "agent/engine/ckpt/ckpt.h"
+
+#include "agent/engine/ckpt/carry.h"
+#include "agent/engine/ckpt/folder.h"
+#include "agent/engine/ckpt/header.h"
+#include "agent/engine/ckpt/read.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+
+/* Opening a file checks its header. */
+static int verify_file(const struct place *from, const struct place *to, int64_t file, struct reader *r, struct err *e)
+{
+	if (reader_file(r, file, e) < 0)
+		return -1;
+	for (const struct place *p = from; p < to; p++)
+		if (reader_slice(r, p->tensor, p->slice, NULL, 0, e))
+			return -1;
+	return 0;
+}
+
+static int verify_files(const char *path, const struct manifest *m, struct err *e)
+{
+	struct reader *r;
+	struct places places;
+	int rc = 0;
+	if (places_build(m, &places, e))
+		return err_prefix(e, "%s", path);
+	if (reader_open(path, m, NULL, &r, e)) {
+		places_free(&places);
+		return -1;
+	}
+	for (int64_t f = 0; f < m->n_files && !rc; f++)
+		rc = verify_file(places.list + places.first[f], places.list + places.first[f + 1], f, r, e);
+	reader_close(r);
+	places_free(&places);
+	return rc;
+}
+
+static int verify_carried(const char *path, const struct manifest *m, struct err *e)
+{
+	struct carry c;
+	if (carry_load(path, m, &c, e))
+		return -1;
+	carry_fini(&c);
+	return 0;
+}
+
+static bool is_listed(const struct manifest *m, const char *name)
+{
+	return !strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, MANIFEST_NAME) || manifest_has_file(m, name);
+}
+
+static int check_strangers(const char *path, const struct manifest *m, struct err *e)
+{
+	struct dirent *f;
+	int rc = 0;
+	DIR *d = opendir(path);
+	if (!d)
+		return err_errno(e, ERR_IO, "%s: cannot open the folder", path);
+	while (!rc && (f = readdir(d)))
+		if (!is_listed(m, f->d_name))
+			rc = err_set(e, ERR_CORRUPT, "%s/%s: the manifest knows no such file; take it out of the checkpoint", path, f->d_name);
+	closedir(d);
+	return rc;
+}
+
+int ckpt_verify(const char *path, struct err *e)
+{
+	struct manifest m;
+	if (manifest_load(path, &m, e))
+		return -1;
+	int rc = folder_check_sizes(path, &m, e) || check_strangers(path, &m, e) || verify_files(path, &m, e) ||
+		 verify_carried(path, &m, e) ? -1 : 0;
+	manifest_fini(&m);
+	return rc;
+}

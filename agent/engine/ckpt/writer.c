@@ -1,0 +1,190 @@
+#include "agent/engine/ckpt/ckpt.h"
+
+#include "agent/engine/ckpt/commit.h"
+#include "agent/engine/ckpt/folder.h"
+#include "base/clock.h"
+#include "base/file.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct report_node {
+	struct ckpt_report report;
+	struct report_node *next;
+};
+
+struct ckpt_writer {
+	struct commit commit;
+	char *dir;
+	struct snapshot snapshot;
+	pthread_t thread;
+	bool busy;             /* the thread is to be joined */
+	int rc;                /* of the last commit; read after the join */
+	struct err err;
+	double started, stall_s;
+	pthread_mutex_t lock;  /* reports, stall_s */
+	struct report_node *reports, **last;
+};
+
+/* What dead writers left is only a waste of room: it does not stop a run. A folder that cannot be written to does, before training starts. */
+static int prepare_dir(const struct commit *c, const char *owner, struct err *e)
+{
+	if (file_make_dirs(c->dir, e))
+		return -1;
+	if (access(c->dir, R_OK | W_OK | X_OK))
+		return err_errno(e, ERR_IO, "%s: checkpoints cannot be written here; set checkpoint.dir to a folder of yours", c->dir);
+	if (owner && folder_claim(c->dir, owner, e))
+		return -1;
+	folder_remove_attempts(c->io, c->dir, c->generation, NULL);
+	return 0;
+}
+
+/* Takes over the group. */
+static struct ckpt_writer *new_writer(struct comm *group, const struct ckpt_options *opt)
+{
+	struct ckpt_writer *w = calloc(1, sizeof *w);
+	char *dir = strdup(opt->dir);
+	if (!w || !dir) {
+		free(w);
+		free(dir);
+		return NULL;
+	}
+	w->dir = dir;
+	w->snapshot.watch = opt->watch;
+	w->last = &w->reports;
+	pthread_mutex_init(&w->lock, NULL);
+	w->commit = (struct commit){
+		.group = group, .io = opt->io ? opt->io : &ckpt_io_system, .dir = dir, .keep = opt->keep,
+		.generation = opt->generation, .model = json_incref(opt->model), .layout = json_incref(opt->layout),
+		.expect = opt->expect, .n_expect = opt->n_expect, .carry = opt->carry, .snapshot = &w->snapshot, .gate = opt->gate,
+	};
+	return w;
+}
+
+int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct ckpt_writer **out, struct err *e)
+{
+	struct comm *group;
+	struct err told = ERR_INIT;
+	if (comm_split(world, 0, comm_rank(world), "ckpt", &group, e))
+		return -1;
+	struct ckpt_writer *w = new_writer(group, opt);
+	if (!w) {
+		comm_close(group);
+		return err_set(e, ERR_NOMEM, "no memory for a checkpoint writer");
+	}
+	int rc = comm_rank(group) == 0 ? prepare_dir(&w->commit, opt->owner, &told) : 0;
+	if (commit_share(group, rc, &told)) {
+		ckpt_writer_close(w);
+		if (e)
+			*e = told;
+		return -1;
+	}
+	*out = w;
+	return 0;
+}
+
+static void join(struct ckpt_writer *w)
+{
+	if (w->busy)
+		pthread_join(w->thread, NULL);
+	w->busy = false;
+}
+
+void ckpt_writer_close(struct ckpt_writer *w)
+{
+	if (!w)
+		return;
+	join(w);
+	while (w->reports) {
+		struct report_node *next = w->reports->next;
+		free(w->reports);
+		w->reports = next;
+	}
+	pthread_mutex_destroy(&w->lock);
+	snapshot_fini(&w->snapshot);
+	json_decref(w->commit.model);
+	json_decref(w->commit.layout);
+	comm_close(w->commit.group);
+	free(w->dir);
+	free(w);
+}
+
+static void add_report(struct ckpt_writer *w, const struct ckpt_report *report)
+{
+	struct report_node *node = calloc(1, sizeof *node);
+	if (!node)
+		return;
+	node->report = *report;
+	pthread_mutex_lock(&w->lock);
+	node->report.stall_s = w->stall_s;
+	*w->last = node;
+	w->last = &node->next;
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void *run(void *arg)
+{
+	struct ckpt_writer *w = arg;
+	struct ckpt_report report = { 0 };
+	w->rc = commit_run(&w->commit, &report, &w->err);
+	report.seconds = clock_s() - w->started;
+	if (!w->rc && comm_rank(w->commit.group) == 0)
+		add_report(w, &report);
+	return NULL;
+}
+
+/* Signals are for the threads that wait for them. Without a thread the commit is made here: slower, but made. */
+static void start(struct ckpt_writer *w)
+{
+	sigset_t all, was;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &was);
+	w->busy = pthread_create(&w->thread, NULL, run, w) == 0;
+	pthread_sigmask(SIG_SETMASK, &was, NULL);
+	if (!w->busy)
+		run(w);
+}
+
+int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state, const struct ckpt_tensor *tensors, int n, struct err *e)
+{
+	double begun = clock_s();
+	if (ckpt_wait(w, e))
+		return -1;
+	w->commit.state = *state;
+	w->started = begun;
+	snapshot_take(&w->snapshot, tensors, n);
+	pthread_mutex_lock(&w->lock);
+	w->stall_s = clock_s() - begun;
+	pthread_mutex_unlock(&w->lock);
+	start(w);
+	return 0;
+}
+
+int ckpt_wait(struct ckpt_writer *w, struct err *e)
+{
+	join(w);
+	int rc = w->rc;
+	if (rc && e)
+		*e = w->err;
+	w->rc = 0;
+	w->err = (struct err)ERR_INIT;
+	return rc;
+}
+
+int ckpt_committed(struct ckpt_writer *w, struct ckpt_report *out)
+{
+	pthread_mutex_lock(&w->lock);
+	struct report_node *node = w->reports;
+	if (node) {
+		w->reports = node->next;
+		if (!w->reports)
+			w->last = &w->reports;
+		*out = node->report;
+	}
+	pthread_mutex_unlock(&w->lock);
+	free(node);
+	return node != NULL;
+}

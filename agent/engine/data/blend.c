@@ -1,0 +1,237 @@
+#include "agent/engine/data/blend.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLEND_MOST = 1024 };
+
+/* A child: >= 0 a node, else source ~child. */
+struct blend_node {
+	uint64_t weight[2]; /* heavier, lighter */
+	int child[2];
+};
+
+/* Whether the word that begins here is a number; its value, and where the next word begins. */
+static bool number(const char *word, double *value, const char **rest)
+{
+	char *end;
+	if (!isdigit((unsigned char)*word) && !strchr("+-.", *word))
+		return false;
+	if (word[0] && tolower((unsigned char)word[1]) == 'x')
+		return false;
+	*value = strtod(word, &end);
+	if (end == word || (*end && *end != ' '))
+		return false;
+	while (*end == ' ')
+		end++;
+	*rest = end;
+	return true;
+}
+
+/* The next word that begins a weight, or the end of the text. */
+static const char *next_weight(const char *at)
+{
+	double value;
+	const char *rest;
+	while ((at = strchr(at, ' '))) {
+		while (*at == ' ')
+			at++;
+		if (number(at, &value, &rest))
+			return at;
+	}
+	return NULL;
+}
+
+static int add(struct blend *b, double weight, const char *path, size_t len, struct err *e)
+{
+	while (len && path[len - 1] == ' ')
+		len--;
+	if (!(weight > 0) || !isfinite(weight))
+		return err_set(e, ERR_USAGE, "data.path: the weight %g of %.*s is not above 0; give it one, or leave the source out",
+			       weight, (int)len, path);
+	if (b->n == BLEND_MOST)
+		return err_set(e, ERR_USAGE, "data.path: more than %d sources; pack some of them together", BLEND_MOST);
+	for (int i = 0; i < b->n; i++)
+		if (strlen(b->sources[i].path) == len && !memcmp(b->sources[i].path, path, len))
+			return err_set(e, ERR_USAGE, "data.path: %.*s comes twice: its samples would come twice an epoch; name it "
+				       "once, with the sum of the weights", (int)len, path);
+	struct blend_source *list = realloc(b->sources, (size_t)(b->n + 1) * sizeof *list);
+	if (list)
+		b->sources = list;
+	char *copy = list ? strndup(path, len) : NULL;
+	if (!copy)
+		return err_set(e, ERR_NOMEM, "data.path: no memory for %d sources", b->n + 1);
+	b->sources[b->n++] = (struct blend_source){ .path = copy, .weight = weight };
+	return 0;
+}
+
+static int read_words(struct blend *b, const char *words, struct err *e)
+{
+	double weight;
+	const char *path;
+	if (!number(words, &weight, &path) || !*path)
+		return add(b, 1, words, strlen(words), e);
+	for (const char *at = words; at;) {
+		number(at, &weight, &path);
+		const char *next = next_weight(path);
+		if (!*path || number(path, &(double){ 0 }, &(const char *){ NULL }))
+			return err_set(e, ERR_USAGE, "data.path: the weight %g has no path behind it; write WEIGHT PATH WEIGHT PATH …",
+				       weight);
+		if (add(b, weight, path, next ? (size_t)(next - path) : strlen(path), e))
+			return -1;
+		at = next;
+	}
+	return 0;
+}
+
+/* Weights as integers, the greatest 2^52: what follows is exact, the same on every machine. */
+static uint64_t whole_weight(const struct blend *b, int i)
+{
+	double most = 0;
+	for (int k = 0; k < b->n; k++)
+		most = fmax(most, b->sources[k].weight);
+	uint64_t w = (uint64_t)llround(b->sources[i].weight / most * 0x1p52);
+	return w ? w : 1;
+}
+
+struct tree { /* while it grows: the roots so far */
+	uint64_t weight[BLEND_MOST];
+	int child[BLEND_MOST];
+	int n;
+};
+
+/* Takes the lightest root; of equal ones the one that has been there longest. */
+static void take_lightest(struct tree *t, uint64_t *weight, int *child)
+{
+	int at = 0;
+	for (int i = 1; i < t->n; i++)
+		if (t->weight[i] < t->weight[at])
+			at = i;
+	*weight = t->weight[at];
+	*child = t->child[at];
+	t->n--;
+	memmove(t->weight + at, t->weight + at + 1, (size_t)(t->n - at) * sizeof *t->weight);
+	memmove(t->child + at, t->child + at + 1, (size_t)(t->n - at) * sizeof *t->child);
+}
+
+/* Parents are kept of nodes [0, n - 1), then of sources. */
+static int *parent_of(const struct blend *b, int child)
+{
+	return &b->parents[child >= 0 ? child : b->n - 1 + ~child];
+}
+
+static int grow_tree(struct blend *b, struct err *e)
+{
+	struct tree *t = malloc(sizeof *t);
+	b->nodes = calloc((size_t)b->n, sizeof *b->nodes);
+	b->parents = calloc(2 * (size_t)b->n, sizeof *b->parents);
+	if (!t || !b->nodes || !b->parents) {
+		free(t);
+		return err_set(e, ERR_NOMEM, "data.path: no memory for %d sources", b->n);
+	}
+	double sum = 0;
+	for (t->n = 0; t->n < b->n; t->n++) {
+		t->weight[t->n] = whole_weight(b, t->n);
+		t->child[t->n] = ~t->n;
+		sum += (double)t->weight[t->n];
+	}
+	for (int i = 0; i < b->n; i++)
+		b->sources[i].share = (double)t->weight[i] / sum;
+	for (int at = 0; at < b->n - 1; at++) {
+		struct blend_node *node = &b->nodes[at];
+		take_lightest(t, &node->weight[1], &node->child[1]);
+		take_lightest(t, &node->weight[0], &node->child[0]);
+		*parent_of(b, node->child[0]) = *parent_of(b, node->child[1]) = at;
+		t->weight[t->n] = node->weight[0] + node->weight[1];
+		t->child[t->n++] = at;
+	}
+	free(t);
+	return 0;
+}
+
+static int finish(struct blend *b, int rc, struct blend *out, struct err *e)
+{
+	if (rc || grow_tree(b, e)) {
+		blend_fini(b);
+		return -1;
+	}
+	*out = *b;
+	return 0;
+}
+
+int blend_open(const char *words, struct blend *out, struct err *e)
+{
+	struct blend b = { 0 };
+	while (*words == ' ')
+		words++;
+	return finish(&b, read_words(&b, words, e), out, e);
+}
+
+int blend_of(const struct blend_source *list, int n, struct blend *out, struct err *e)
+{
+	struct blend b = { 0 };
+	int rc = n > 0 ? 0 : err_set(e, ERR_USAGE, "data.path: no sources");
+	for (int i = 0; i < n && !rc; i++)
+		rc = add(&b, list[i].weight, list[i].path, strlen(list[i].path), e);
+	return finish(&b, rc, out, e);
+}
+
+void blend_fini(struct blend *b)
+{
+	for (int i = 0; i < b->n; i++)
+		free(b->sources[i].path);
+	free(b->sources);
+	free(b->nodes);
+	free(b->parents);
+	*b = (struct blend){ 0 };
+}
+
+bool blend_alike(const char *words, const char *others)
+{
+	struct blend a = { 0 }, b = { 0 };
+	bool same = !blend_open(words, &a, NULL) && !blend_open(others, &b, NULL) && a.n == b.n;
+	for (int i = 0; same && i < a.n; i++)
+		same = whole_weight(&a, i) == whole_weight(&b, i);
+	blend_fini(&a);
+	blend_fini(&b);
+	return same;
+}
+
+/* How many of the first k samples of a node go to its heavier child: round(k a / (a + b)). */
+static int64_t heavier(const struct blend_node *node, int64_t k)
+{
+	unsigned __int128 sum = (unsigned __int128)node->weight[0] + node->weight[1];
+	return (int64_t)(((unsigned __int128)k * node->weight[0] + sum / 2) / sum);
+}
+
+void blend_place(const struct blend *b, int64_t k, int *source, int64_t *index)
+{
+	int at = b->n > 1 ? b->n - 2 : ~0; /* the root is the node made last */
+	while (at >= 0) {
+		const struct blend_node *node = &b->nodes[at];
+		int64_t before = heavier(node, k);
+		bool light = heavier(node, k + 1) == before;
+		k = light ? k - before : before;
+		at = node->child[light];
+	}
+	*source = ~at;
+	*index = k;
+}
+
+/* How many of the first k samples of the run reach a node or source. */
+static int64_t reach(const struct blend *b, int child, int64_t k)
+{
+	if (child == b->n - 2 || b->n == 1)
+		return k;
+	const struct blend_node *parent = &b->nodes[*parent_of(b, child)];
+	int64_t all = reach(b, *parent_of(b, child), k), first = heavier(parent, all);
+	return parent->child[0] == child ? first : all - first;
+}
+
+int64_t blend_count(const struct blend *b, int64_t k, int source)
+{
+	return reach(b, ~source, k);
+}

@@ -1,0 +1,45 @@
+/*
+ * idx — Megatron's index file, read and written.
+ *
+ * PREFIX.idx: "MMIDIDX\0\0", u64 version 1, u8 type code, u64 sequences, u64 document boundaries, int32 lengths, int64 byte
+ * pointers, int64 document boundaries (as sequences). PREFIX.bin: the raw tokens.
+ *
+ * What is checked: the magic and version, the type code, that the file's size is exactly what
+ * its two counts say (an overflow of the sum included), lengths >= 0, each
+ * byte pointer where the sequences before it end, document boundaries that start at 0, never
+ * go back and end at the last sequence. Documents are counted as Megatron does: boundaries,
+ * one more than there are documents.
+ */
+#ifndef MUSTER_AGENT_ENGINE_DATA_IDX_H
+#define MUSTER_AGENT_ENGINE_DATA_IDX_H
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum token_type { TOKEN_U8 = 1, TOKEN_I8 = 2, TOKEN_I16 = 3, TOKEN_I32 = 4, TOKEN_I64 = 5, TOKEN_U16 = 8 };
+
+/* Bytes of a token; 0 for a code that holds no tokens. */
+size_t token_size(enum token_type type);
+const char *token_word(enum token_type type);
+
+struct idx {
+	enum token_type type;
+	int64_t sequences, documents; /* documents without the extra boundary */
+	int64_t tokens;
+};
+
+/* Reads the bytes of an index; `name` stands for the file in errors. */
+int idx_parse(const void *data, size_t size, const char *name, struct idx *out, struct err *e);
+
+/* The first token of a document, 0 <= document < documents, from the same bytes as idx_parse saw: they stay mapped. What a
+ * hostile hand has changed since gives another number, and no read outside of the bytes. */
+int64_t idx_document(const struct idx *x, const void *data, int64_t document);
+
+/* Appends the index of consecutive sequences. bounds: `documents` + 1 of them. */
+void idx_write(enum token_type type, const int32_t *lengths, int64_t sequences,
+	       const int64_t *bounds, int64_t documents, struct buf *out);
+
+#endif

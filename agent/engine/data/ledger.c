@@ -1,0 +1,226 @@
+#include "agent/engine/data/ledger.h"
+
+#include "base/file.h"
+#include "base/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct ledger {
+	struct ledger_options o;
+	char path[PATH_MAX];
+	int fd;              /* rank 0's */
+	int64_t from, to;    /* the steps since the last flush */
+	int64_t first;       /* sample position of `from` */
+	struct digest chain; /* of those steps */
+	struct buf pending;  /* lines that are not on disk */
+	bool torn;           /* the file ends within a line */
+	bool named;          /* the folder is synced: the file's name lasts */
+	char note[256], told[256];
+};
+
+struct entry { /* what a rank says of itself */
+	int64_t replica, offset, share;
+	struct digest chain;
+};
+
+void ledger_chain(struct digest *chain, const struct digest *step)
+{
+	struct digest pair[2] = { *chain, *step };
+	*chain = digest_of(pair, sizeof pair);
+}
+
+/* Where the file is found again, whatever the folder that audits. */
+static json_t *absolute(const char *path)
+{
+	char here[PATH_MAX], full[2 * PATH_MAX];
+	if (path[0] == '/' || !getcwd(here, sizeof here))
+		return json_string(path);
+	snprintf(full, sizeof full, "%s/%s", here, path);
+	return json_string(full);
+}
+
+static json_t *order_json(const struct ledger_options *o)
+{
+	char seed[32];
+	json_t *sources = json_array();
+	for (int i = 0; i < dataset_sources(o->data); i++) {
+		struct dataset_source s = dataset_source(o->data, i);
+		json_array_append_new(sources, json_pack("{s:o, s:f, s:I, s:I}", "path", absolute(s.path), "weight", s.weight, "tokens",
+							 (json_int_t)s.tokens, "samples", (json_int_t)s.samples[DATA_TRAIN]));
+	}
+	snprintf(seed, sizeof seed, "%llu", (unsigned long long)o->seed);
+	return json_pack("{s:s, s:I, s:f, s:o}", "seed", seed, "seq", (json_int_t)dataset_seq(o->data), "validation",
+			 dataset_validation(o->data), "sources", sources);
+}
+
+static int add_start(struct ledger *l, struct err *e)
+{
+	json_t *line = json_pack("{s:s, s:I, s:I, s:I, s:o, s:O}", "event", "start", "generation", (json_int_t)l->o.generation, "step",
+				 (json_int_t)l->o.step, "samples", (json_int_t)l->o.samples, "order", order_json(&l->o), "layout",
+				 l->o.layout);
+	char *text = line ? json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
+	if (text)
+		buf_printf(&l->pending, "%s\n", text);
+	json_decref(line);
+	int rc = text && !buf_failed(&l->pending) ? 0 : err_set(e, ERR_NOMEM, "%s: no memory for a line", l->path);
+	free(text);
+	return rc;
+}
+
+/* Writes what is pending; what stays pending is written whole the next time, behind the torn line. */
+static void write_pending(struct ledger *l)
+{
+	struct err e = ERR_INIT;
+	if (l->pending.len && l->torn && file_write_full(l->fd, "\n", 1) == 0)
+		l->torn = false;
+	ssize_t n = !l->pending.len ? 0 : l->torn ? -1 : write(l->fd, l->pending.data, l->pending.len);
+	if (n == (ssize_t)l->pending.len) {
+		buf_clear(&l->pending);
+	} else {
+		l->torn = l->torn || n > 0;
+		snprintf(l->note, sizeof l->note, "%.100s: cannot write what was consumed: %s%s; it is tried again at the next checkpoint",
+			 l->path, n < 0 ? strerror(errno) : "no room", n < 0 ? process_full(errno) : "");
+	}
+	if (fdatasync(l->fd))
+		snprintf(l->note, sizeof l->note, "%.100s: cannot sync: %s", l->path, strerror(errno));
+	else if (!l->named && !file_sync_dir(l->o.dir, &e))
+		l->named = true;
+}
+
+/* The file may end within a line that its writer was killed in. */
+static int open_file(struct ledger *l, struct err *e)
+{
+	char last = '\n';
+	l->fd = file_open(l->path, O_RDWR | O_CREAT | O_APPEND, FILE_OWN, e);
+	if (l->fd < 0)
+		return err_prefix(e, "the ledger of what is consumed");
+	off_t end = lseek(l->fd, 0, SEEK_END);
+	if (end > 0 && pread(l->fd, &last, 1, end - 1) != 1)
+		return err_errno(e, ERR_IO, "%s: cannot read", l->path);
+	l->torn = last != '\n';
+	return 0;
+}
+
+int ledger_open(const struct ledger_options *opt, struct ledger **out, struct err *e)
+{
+	struct ledger *l = calloc(1, sizeof *l);
+	if (!l)
+		return err_set(e, ERR_NOMEM, "no memory for the ledger");
+	l->o = *opt;
+	l->fd = -1;
+	l->from = l->to = opt->step;
+	l->first = opt->samples;
+	int rc = 0;
+	if (snprintf(l->path, sizeof l->path, "%s/" LEDGER_NAME, opt->dir) >= (int)sizeof l->path)
+		rc = err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter one", opt->dir);
+	if (!rc && comm_rank(opt->world) == 0)
+		rc = open_file(l, e) || add_start(l, e) ? -1 : 0;
+	if (rc) {
+		ledger_close(l);
+		return -1;
+	}
+	if (l->fd >= 0)
+		write_pending(l);
+	*out = l;
+	return 0;
+}
+
+void ledger_close(struct ledger *l)
+{
+	if (!l)
+		return;
+	if (l->fd >= 0 && l->pending.len)
+		write_pending(l); /* there may be room by now */
+	if (l->fd >= 0)
+		close(l->fd);
+	buf_fini(&l->pending);
+	free(l);
+}
+
+void ledger_add(struct ledger *l, const struct digest *share)
+{
+	ledger_chain(&l->chain, share);
+	l->to++;
+}
+
+/* The ranks' words become one a replica, in the order of the batch. */
+static int join(struct ledger *l, struct entry *all, int n, int *replicas, struct err *e)
+{
+	int kept = 0;
+	for (int i = 0; i < n; i++) {
+		int at = 0;
+		while (at < kept && all[at].replica != all[i].replica)
+			at++;
+		if (all[i].replica < 0)
+			continue;
+		if (at == kept)
+			all[kept++] = all[i];
+		else if (memcmp(&all[at], &all[i], sizeof all[i]))
+			return err_set(e, ERR_CORRUPT, "steps %lld to %lld: rank %d was not fed what another rank of replica %lld was; do "
+				       "their hosts see the same files under data.path?", (long long)l->from + 1, (long long)l->to, i,
+				       (long long)all[i].replica);
+	}
+	*replicas = kept;
+	return 0;
+}
+
+static void add_steps(struct ledger *l, const struct entry *replicas, int n)
+{
+	char hex[DIGEST_HEX];
+	buf_printf(&l->pending, "{\"event\":\"steps\",\"generation\":%u,\"from\":%lld,\"to\":%lld,\"first\":%lld,\"global\":%lld,"
+		   "\"replicas\":[", l->o.generation, (long long)l->from, (long long)l->to, (long long)l->first, (long long)l->o.global);
+	for (int i = 0; i < n; i++) {
+		digest_hex(&replicas[i].chain, hex);
+		buf_printf(&l->pending, "%s[%lld,%lld,\"%s\"]", i ? "," : "", (long long)replicas[i].offset,
+			   (long long)replicas[i].share, hex);
+	}
+	buf_puts(&l->pending, "]}\n");
+}
+
+static int write_steps(struct ledger *l, struct entry *all, struct err *e)
+{
+	int n = 0;
+	if (join(l, all, comm_size(l->o.world), &n, e))
+		return -1;
+	add_steps(l, all, n);
+	if (buf_failed(&l->pending))
+		return err_set(e, ERR_NOMEM, "%s: no memory for a line", l->path);
+	write_pending(l);
+	return 0;
+}
+
+int ledger_flush(struct ledger *l, struct err *e)
+{
+	struct entry mine = { .replica = l->o.replica, .offset = l->o.offset, .share = l->o.share, .chain = l->chain };
+	bool writes = comm_rank(l->o.world) == 0;
+	if (l->from == l->to)
+		return 0;
+	struct entry *all = writes ? malloc((size_t)comm_size(l->o.world) * sizeof *all) : NULL;
+	if (writes && !all)
+		return err_set(e, ERR_NOMEM, "no memory for the ledger");
+	int rc = comm_gather(l->o.world, &mine, all, sizeof mine, COMM_U8, 0, e);
+	if (rc)
+		err_prefix(e, "ledger");
+	else if (writes)
+		rc = write_steps(l, all, e);
+	free(all);
+	if (rc)
+		return -1;
+	l->first += (l->to - l->from) * l->o.global;
+	l->from = l->to;
+	l->chain = (struct digest){ { 0 } };
+	return 0;
+}
+
+const char *ledger_note(struct ledger *l)
+{
+	snprintf(l->told, sizeof l->told, "%s", l->note);
+	l->note[0] = '\0';
+	return l->told;
+}

@@ -1,0 +1,138 @@
+/* The lines of a ledger, from bytes that anybody may have written. */
+#include "agent/engine/data/ledger.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Products of two of these stay inside 63 bits. */
+enum { GLOBAL_MOST = 1 << 30 };
+static const int64_t step_most = 1000000000000;
+
+static int get_int(const json_t *o, const char *key, int64_t least, int64_t most, int64_t *out, struct err *e)
+{
+	const json_t *v = json_object_get(o, key);
+	if (!json_is_integer(v) || json_integer_value(v) < least || json_integer_value(v) > most)
+		return err_set(e, ERR_CORRUPT, "\"%s\" is no number from %lld to %lld", key, (long long)least, (long long)most);
+	*out = json_integer_value(v);
+	return 0;
+}
+
+static int check_source(const json_t *s, struct err *e)
+{
+	int64_t tokens, samples;
+	const json_t *weight = json_object_get(s, "weight");
+	if (!json_is_string(json_object_get(s, "path")) || !json_is_number(weight) || !(json_number_value(weight) > 0))
+		return err_set(e, ERR_CORRUPT, "a source without path or weight");
+	return get_int(s, "tokens", 0, INT64_MAX, &tokens, e) || get_int(s, "samples", 1, INT64_MAX, &samples, e) ? -1 : 0;
+}
+
+static int check_order(const json_t *o, struct err *e)
+{
+	int64_t seq;
+	const json_t *validation = json_object_get(o, "validation"), *sources = json_object_get(o, "sources");
+	if (!json_is_string(json_object_get(o, "seed")) || !json_is_number(validation) || !(json_number_value(validation) >= 0) ||
+	    !(json_number_value(validation) < 1))
+		return err_set(e, ERR_CORRUPT, "\"order\" without seed or validation");
+	size_t n = json_array_size(sources);
+	if (n < 1 || n > LEDGER_SOURCES_MOST)
+		return err_set(e, ERR_CORRUPT, "\"order\" has no sources, or too many");
+	for (size_t i = 0; i < n; i++)
+		if (check_source(json_array_get(sources, i), e))
+			return -1;
+	return get_int(o, "seq", 1, INT32_MAX, &seq, e);
+}
+
+int ledger_sources(const json_t *order, struct blend_source *list, int64_t *tokens, int64_t *samples)
+{
+	const json_t *sources = json_object_get(order, "sources");
+	int n = (int)json_array_size(sources);
+	for (int i = 0; i < n; i++) {
+		const json_t *s = json_array_get(sources, (size_t)i);
+		list[i] = (struct blend_source){
+			.path = (char *)json_string_value(json_object_get(s, "path")),
+			.weight = json_number_value(json_object_get(s, "weight")),
+		};
+		if (tokens)
+			tokens[i] = json_integer_value(json_object_get(s, "tokens"));
+		if (samples)
+			samples[i] = json_integer_value(json_object_get(s, "samples"));
+	}
+	return n;
+}
+
+static int get_start(const json_t *o, struct ledger_line *l, struct err *e)
+{
+	json_t *order = json_object_get(o, "order"), *layout = json_object_get(o, "layout");
+	if (get_int(o, "step", 0, step_most, &l->step, e) || get_int(o, "samples", 0, INT64_MAX / 4, &l->samples, e) ||
+	    check_order(order, e))
+		return -1;
+	if (!json_is_object(layout))
+		return err_set(e, ERR_CORRUPT, "\"layout\" is no object");
+	l->start = true;
+	l->order = json_incref(order);
+	l->layout = json_incref(layout);
+	return 0;
+}
+
+static int get_replica(const json_t *v, int64_t global, struct ledger_replica *r, struct err *e)
+{
+	const json_t *offset = json_array_get(v, 0), *share = json_array_get(v, 1);
+	const char *hex = json_string_value(json_array_get(v, 2));
+	r->offset = json_integer_value(offset);
+	r->share = json_integer_value(share);
+	if (!json_is_integer(offset) || !json_is_integer(share) || r->offset < 0 || r->share < 0 || r->offset > global ||
+	    r->share > global - r->offset || !hex || !digest_parse(hex, &r->digest))
+		return err_set(e, ERR_CORRUPT, "a replica that is not [offset, share, digest] within the batch");
+	return 0;
+}
+
+static int get_steps(const json_t *o, struct ledger_line *l, struct err *e)
+{
+	const json_t *replicas = json_object_get(o, "replicas");
+	size_t n = json_array_size(replicas);
+	if (get_int(o, "from", 0, step_most, &l->from, e) || get_int(o, "to", l->from + 1, step_most, &l->to, e) ||
+	    get_int(o, "first", 0, INT64_MAX / 4, &l->first, e) || get_int(o, "global", 1, GLOBAL_MOST, &l->global, e))
+		return -1;
+	if (l->to - l->from > INT64_MAX / 4 / l->global)
+		return err_set(e, ERR_CORRUPT, "more samples than there can be");
+	if (!json_is_array(replicas) || n > LEDGER_REPLICAS_MOST)
+		return err_set(e, ERR_CORRUPT, "\"replicas\" is no list, or too long a one");
+	l->replicas = calloc(n + 1, sizeof *l->replicas);
+	if (!l->replicas)
+		return err_set(e, ERR_NOMEM, "no memory for %zu replicas", n);
+	for (; l->n < (int)n; l->n++)
+		if (get_replica(json_array_get(replicas, (size_t)l->n), l->global, &l->replicas[l->n], e))
+			return -1;
+	return 0;
+}
+
+int ledger_parse(const char *text, size_t size, struct ledger_line *out, struct err *e)
+{
+	struct ledger_line l = { 0 };
+	json_error_t why;
+	json_t *o = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
+	const char *event = json_string_value(json_object_get(o, "event"));
+	int rc;
+	if (!o)
+		rc = err_set(e, ERR_CORRUPT, "no JSON object: %s", why.text);
+	else if (!event || (strcmp(event, "start") && strcmp(event, "steps")))
+		rc = err_set(e, ERR_CORRUPT, "\"event\" is neither start nor steps");
+	else
+		rc = get_int(o, "generation", 0, UINT32_MAX, &l.generation, e) ||
+		     (strcmp(event, "start") ? get_steps(o, &l, e) : get_start(o, &l, e));
+	json_decref(o);
+	if (rc) {
+		ledger_line_fini(&l);
+		return -1;
+	}
+	*out = l;
+	return 0;
+}
+
+void ledger_line_fini(struct ledger_line *l)
+{
+	json_decref(l->order);
+	json_decref(l->layout);
+	free(l->replicas);
+	*l = (struct ledger_line){ 0 };
+}

@@ -1,0 +1,123 @@
+#include "agent/engine/generate/parts.h"
+
+#include <string.h>
+
+static void linear(struct lm *m, const struct linear_weights *l, float *y, const float *x, int64_t n)
+{
+	if (n)
+		m->ops->linear_fwd(m->kern, y, x, l->w, l->b, n, l->in, l->out);
+}
+
+/* y = norm(x + r), and x becomes x + r; r NULL: zero. */
+static void norm(struct lm *m, const struct norm_weights *v, const float *r, int64_t n)
+{
+	struct buffers *b = &m->b;
+	float eps = (float)m->shape.norm_eps, *sum = r ? b->x : NULL;
+	if (m->shape.rms)
+		m->ops->rmsnorm_fwd(m->kern, b->y, sum, b->stats, b->x, r, v->w, n, m->shape.hidden, eps);
+	else
+		m->ops->layernorm_fwd(m->kern, b->y, sum, b->stats, b->stats + n, b->x, r, v->w, v->b, n, m->shape.hidden, eps);
+}
+
+/* q and k turn by their positions: the tables begin at the first of these. */
+static void rotate(struct lm *m, int64_t n)
+{
+	const struct model_shape *s = &m->shape;
+	int64_t at = m->length * s->head_dim / 2;
+	struct rope_shape shape = { .n = n, .row = (s->heads + 2 * s->kv_heads) * s->head_dim, .heads = (int)(s->heads + s->kv_heads),
+				    .dim = (int)s->head_dim, .seq = n };
+	m->ops->rope_fwd(m->kern, m->b.qkv, &shape, m->cos + at, m->sin + at);
+}
+
+/* r = o_proj(attention of the n queries over all that was seen) */
+static void attend(struct lm *m, struct layer *l, int64_t n)
+{
+	const struct model_shape *s = &m->shape;
+	struct buffers *b = &m->b;
+	int64_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim, row = q + 2 * kv, all = m->length + n;
+	struct attn_shape shape = {
+		.batch = 1, .q_len = n, .k_len = all, .q_first = m->length, .heads = (int)s->heads, .kv_heads = (int)s->kv_heads,
+		.dim = (int)s->head_dim, .q_row = row, .q_batch = n * row, .kv_row = kv, .kv_batch = all * kv, .o_batch = n * q,
+		.heads_all = s->heads, .seq = s->seq,
+	};
+	linear(m, &l->qkv, b->qkv, b->y, n);
+	if (s->rope)
+		rotate(m, n);
+	m->ops->copy_rows(m->kern, l->keys + m->length * kv, kv, b->qkv + q, row, n, kv);
+	m->ops->copy_rows(m->kern, l->values + m->length * kv, kv, b->qkv + q + kv, row, n, kv);
+	m->ops->attention_fwd(m->kern, b->o, b->lse, b->qkv, l->keys, l->values, &shape);
+	linear(m, &l->o, b->r, b->o, n);
+}
+
+static void activate(struct lm *m, float *act, const float *up, int64_t n)
+{
+	if (m->shape.gated)
+		m->ops->swiglu_fwd(m->kern, act, up, n, m->shape.ffn);
+	else
+		m->ops->gelu_fwd(m->kern, act, up, n * m->shape.ffn);
+}
+
+/* The chosen experts' rows one behind the other: from[row] is a row's token, at[choice] a choice's row, expert e's are first[e] …
+ * first[e + 1]. */
+static void sort_choices(struct lm *m, int64_t n)
+{
+	struct buffers *b = &m->b;
+	int64_t experts = m->shape.experts, top = m->shape.top;
+	memset(b->first, 0, (size_t)(experts + 1) * sizeof *b->first);
+	for (int64_t i = 0; i < n * top; i++)
+		b->first[b->chosen[i] + 1]++;
+	for (int64_t i = 0; i < experts; i++)
+		b->first[i + 1] += b->first[i];
+	for (int64_t i = 0; i < n * top; i++) {
+		int64_t row = b->first[b->chosen[i]]++;
+		b->at[i] = row;
+		b->from[row] = i / top;
+	}
+	for (int64_t i = experts; i > 0; i--) /* each has become the next one's */
+		b->first[i] = b->first[i - 1];
+	b->first[0] = 0;
+}
+
+/* r = the weighted sum of what each token's experts say. */
+static void mix(struct lm *m, const struct layer *l, int64_t n)
+{
+	const struct model_shape *s = &m->shape;
+	struct buffers *b = &m->b;
+	linear(m, &l->router, b->logits, b->y, n);
+	m->ops->route_fwd(m->kern, b->chosen, b->weights, b->probs, b->route_lse, b->logits, n, s->experts, s->top,
+			  s->router == ROUTER_SOFTMAX_BEFORE);
+	sort_choices(m, n);
+	m->ops->gather_rows(m->kern, b->sorted, b->y, b->from, n * s->top, s->hidden);
+	for (int64_t i = 0; i < s->experts; i++) {
+		int64_t first = b->first[i], rows = b->first[i + 1] - first;
+		float *up = b->up + first * 2 * s->ffn, *act = b->act + first * s->ffn;
+		if (!rows)
+			continue;
+		linear(m, &l->experts_up[i], up, b->sorted + first * s->hidden, rows);
+		activate(m, act, up, rows);
+		linear(m, &l->experts_down[i], b->back + first * s->hidden, act, rows);
+	}
+	m->ops->combine_fwd(m->kern, b->r, b->back, b->at, b->weights, n, s->top, s->hidden);
+}
+
+void layers_forward(struct lm *m, const int32_t *tokens, int64_t n)
+{
+	struct buffers *b = &m->b;
+	for (int64_t i = 0; i < n; i++)
+		b->positions[i] = (int32_t)(m->length + i);
+	m->ops->embed_fwd(m->kern, b->x, tokens, b->positions, m->tokens, m->positions, n, m->shape.hidden, 0, (int32_t)m->shape.vocab);
+	for (int64_t i = 0; i < m->shape.layers; i++) {
+		struct layer *l = &m->layers[i];
+		norm(m, &l->norm1, i ? b->r : NULL, n);
+		attend(m, l, n);
+		norm(m, &l->norm2, b->r, n);
+		if (m->shape.experts) {
+			mix(m, l, n);
+			continue;
+		}
+		linear(m, &l->up, b->up, b->y, n);
+		activate(m, b->act, b->up, n);
+		linear(m, &l->down, b->r, b->act, n);
+	}
+	norm(m, &m->norm, b->r, n);
+}

@@ -1,0 +1,182 @@
+#include "agent/engine/generate/parts.h"
+
+#include "agent/engine/ckpt/ckpt.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Cuts one block into pieces of whole lines; with base NULL it only measures. */
+struct carver {
+	char *base;
+	size_t used;
+};
+
+static void *carve(struct carver *c, int64_t count, size_t width)
+{
+	void *p = c->base ? c->base + c->used : NULL;
+	c->used += ((size_t)count * width + 63) / 64 * 64;
+	return p;
+}
+
+static float *carve_floats(struct carver *c, int64_t count)
+{
+	return carve(c, count, sizeof(float));
+}
+
+static void carve_buffers(const struct model_shape *s, int64_t n, struct carver *c, struct buffers *b)
+{
+	int64_t top = s->top, m = s->experts ? n * top : n;
+	b->x = carve_floats(c, n * s->hidden);
+	b->r = carve_floats(c, n * s->hidden);
+	b->y = carve_floats(c, n * s->hidden);
+	b->qkv = carve_floats(c, n * (s->heads + 2 * s->kv_heads) * s->head_dim);
+	b->o = carve_floats(c, n * s->heads * s->head_dim);
+	b->up = carve_floats(c, m * s->ffn * (s->gated ? 2 : 1));
+	b->act = carve_floats(c, m * s->ffn);
+	b->stats = carve_floats(c, 2 * n);
+	b->lse = carve_floats(c, n * s->heads);
+	b->positions = carve(c, n, sizeof *b->positions);
+	b->logits = carve_floats(c, n * s->experts);
+	b->probs = carve_floats(c, n * s->experts);
+	b->weights = carve_floats(c, n * top);
+	b->route_lse = carve_floats(c, n);
+	b->chosen = carve(c, n * top, sizeof *b->chosen);
+	b->at = carve(c, n * top, sizeof *b->at);
+	b->from = carve(c, n * top, sizeof *b->from);
+	b->first = carve(c, s->experts + 1, sizeof *b->first);
+	b->sorted = carve_floats(c, n * top * s->hidden);
+	b->back = carve_floats(c, n * top * s->hidden);
+}
+
+/* ERR_NOMEM says for what. */
+static void *take(struct lm *m, const char *what, size_t bytes, const char *remedy, struct err *e)
+{
+	void *p = kern_alloc(m->kern, bytes);
+	if (!p)
+		err_set(e, ERR_NOMEM, "%s: no memory for %zu bytes; %s", what, bytes, remedy);
+	return p;
+}
+
+static int take_memory(struct lm *m, struct err *e)
+{
+	const struct model_shape *s = &m->shape;
+	struct carver c = { 0 };
+	size_t cache = (size_t)(2 * s->layers * s->seq * s->kv_heads * s->head_dim) * sizeof(float);
+	carve_buffers(s, LM_ROWS, &c, &m->b);
+	m->weights = take(m, "the weights", (size_t)m->catalogue.elements * sizeof(float), "a larger machine is needed", e);
+	m->cache = m->weights ? take(m, "the cache of keys and values", cache, "a larger machine is needed", e) : NULL;
+	m->memory = m->cache ? take(m, "activations", c.used, "a larger machine is needed", e) : NULL;
+	if (!m->memory)
+		return -1;
+	c = (struct carver){ .base = m->memory };
+	carve_buffers(s, LM_ROWS, &c, &m->b);
+	return 0;
+}
+
+int lm_open(const struct lm_options *opt, struct lm **out, struct err *e)
+{
+	struct lm *m = calloc(1, sizeof *m);
+	if (!m)
+		return err_set(e, ERR_NOMEM, "no memory for a model");
+	m->shape = opt->shape;
+	m->stage = (struct stage){ .layer_hi = (int)opt->shape.layers, .first = true, .last = true };
+	struct share whole = { .tp = 1, .ep = 1, .chunks = &m->stage, .n_chunks = 1 };
+	if (kern_open(opt->backend, opt->threads, &m->kern, e))
+		goto fail;
+	m->ops = kern_ops(m->kern);
+	if (catalogue_build(&m->shape, &whole, &m->catalogue, e) || take_memory(m, e) || weights_view(m, e) ||
+	    (m->shape.rope && rope_fill(m, e)))
+		goto fail;
+	*out = m;
+	return 0;
+fail:
+	lm_close(m);
+	return -1;
+}
+
+void lm_close(struct lm *m)
+{
+	if (!m)
+		return;
+	weights_drop(m);
+	catalogue_free(&m->catalogue);
+	kern_close(m->kern);
+	free(m);
+}
+
+const struct catalogue *lm_catalogue(const struct lm *m)
+{
+	return &m->catalogue;
+}
+
+float *lm_weights(struct lm *m)
+{
+	return m->weights;
+}
+
+int lm_load(struct lm *m, const char *checkpoint, struct err *e)
+{
+	struct ckpt_tensor *list = calloc((size_t)m->catalogue.n + 1, sizeof *list);
+	if (!list)
+		return err_set(e, ERR_NOMEM, "no memory for a list of %d tensors", m->catalogue.n);
+	for (int i = 0; i < m->catalogue.n; i++) {
+		const struct param *p = &m->catalogue.params[i];
+		struct ckpt_tensor *t = &list[i];
+		*t = (struct ckpt_tensor){ .dims = p->dims, .shape = { p->shape[0], p->shape[1] }, .hi = { p->shape[0], p->shape[1] },
+					   .data = m->weights + p->offset };
+		snprintf(t->name, sizeof t->name, "%s", p->name);
+	}
+	int rc = ckpt_load(checkpoint, NULL, NULL, list, m->catalogue.n, NULL, e);
+	free(list);
+	return rc;
+}
+
+int64_t lm_length(const struct lm *m)
+{
+	return m->length;
+}
+
+void lm_reset(struct lm *m)
+{
+	m->length = 0;
+}
+
+static int check(const struct lm *m, const int32_t *tokens, int64_t n, struct err *e)
+{
+	if (n < 1 || n > m->shape.seq - m->length)
+		return err_set(e, ERR_USAGE, "%" PRId64 " tokens behind %" PRId64 ": the model sees 1 to %" PRId64, n, m->length, m->shape.seq);
+	for (int64_t i = 0; i < n; i++)
+		if (tokens[i] < 0 || tokens[i] >= m->shape.vocab)
+			return err_set(e, ERR_USAGE, "token %" PRId32 " is outside of the model's vocabulary of %" PRId64 "; does the tokenizer belong "
+				       "to this model?", tokens[i], m->shape.vocab);
+	return 0;
+}
+
+/* Only the last token's logits, unless all. */
+static int append(struct lm *m, const int32_t *tokens, int64_t n, float *logits, bool all, struct err *e)
+{
+	int64_t c = m->shape.hidden;
+	if (check(m, tokens, n, e))
+		return -1;
+	for (int64_t i = 0; i < n; i += LM_ROWS) {
+		int64_t rows = n - i < LM_ROWS ? n - i : LM_ROWS;
+		layers_forward(m, tokens + i, rows);
+		m->length += rows;
+		if (all)
+			m->ops->linear_fwd(m->kern, logits + i * m->shape.vocab, m->b.y, m->head.w, NULL, rows, c, m->head.out);
+		else if (i + rows == n)
+			m->ops->linear_fwd(m->kern, logits, m->b.y + (rows - 1) * c, m->head.w, NULL, 1, c, m->head.out);
+	}
+	return 0;
+}
+
+int lm_append(struct lm *m, const int32_t *tokens, int64_t n, float *logits, struct err *e)
+{
+	return append(m, tokens, n, logits, false, e);
+}
+
+int lm_append_all(struct lm *m, const int32_t *tokens, int64_t n, float *logits, struct err *e)
+{
+	return append(m, tokens, n, logits, true, e);
+}

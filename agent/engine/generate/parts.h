@@ -1,0 +1,73 @@
+/*
+ * parts — what the files of agent/generate share of a language model.
+ */
+#ifndef MUSTER_AGENT_ENGINE_GENERATE_PARTS_H
+#define MUSTER_AGENT_ENGINE_GENERATE_PARTS_H
+
+#include "agent/engine/generate/lm.h"
+#include "kernels/ops.h"
+#include "plan/spec/layout.h"
+
+/* Tokens that go through the layers at once. */
+enum { LM_ROWS = 256 };
+
+struct norm_weights {
+	const float *w, *b; /* [c]; b NULL for RMSNorm */
+};
+struct linear_weights {
+	const float *w, *b; /* [out, in], [out]; b NULL without */
+	int64_t in, out;
+};
+
+struct layer {
+	struct norm_weights norm1, norm2;
+	struct linear_weights qkv, o, up, down; /* q, k, v as one product; gate and up as one */
+	struct linear_weights router;           /* mixture of experts, instead of up and down: */
+	struct linear_weights *experts_up, *experts_down; /* [experts] */
+	float *keys, *values;                   /* [seq, kv_heads * head_dim] of the tokens seen */
+};
+
+/* Where the numbers of LM_ROWS tokens go on their way; n is their number. */
+struct buffers {
+	float *x, *r, *y;      /* [n, c] stream, what is to be added to it, its norm */
+	float *qkv, *o;        /* [n, w], [n, heads * dim] */
+	float *up, *act;       /* [m, 2f or f], [m, f]; m = n, or n * top with experts */
+	float *stats;          /* [2, n] */
+	float *lse;            /* [heads, n] */
+	int32_t *positions;    /* [n] */
+	/* Experts: */
+	float *logits, *probs; /* [n, E] */
+	float *weights, *route_lse; /* [n, top], [n] */
+	int32_t *chosen;       /* [n, top] */
+	int64_t *at, *from;    /* [n, top], [n * top] rows sorted by expert */
+	int64_t *first;        /* [E + 1] */
+	float *sorted, *back;  /* [n * top, c] */
+};
+
+struct lm {
+	struct model_shape shape;
+	struct stage stage;       /* the whole model */
+	struct catalogue catalogue;
+	struct kern *kern;
+	const struct ops *ops;
+	float *weights, *cache;
+	char *memory;             /* of the buffers */
+	struct layer *layers;
+	struct linear_weights *experts; /* of all layers */
+	struct norm_weights norm;
+	struct linear_weights head;
+	const float *tokens, *positions; /* tables; positions NULL with rotary ones */
+	float *cos, *sin;         /* [seq, dim / 2] */
+	struct buffers b;
+	int64_t length;
+};
+
+/* weights.c: where each weight is. */
+int weights_view(struct lm *m, struct err *e);
+void weights_drop(struct lm *m);
+/* rope.c: sets cos and sin. */
+int rope_fill(struct lm *m, struct err *e);
+/* layer.c: n tokens at positions m->length … through all layers; m->b.y gets the final norm's output. */
+void layers_forward(struct lm *m, const int32_t *tokens, int64_t n);
+
+#endif

@@ -1,0 +1,94 @@
+#include "agent/engine/generate/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct text {
+	struct text_options opt;
+	struct sampler *sampler;
+	int32_t *seen;       /* [context] tokens that the model sees */
+	int64_t n_seen, n;   /* of these; of the whole text */
+	int64_t shown;       /* of seen, how many lm has in its cache */
+	float *logits;       /* [vocab] */
+};
+
+int text_open(const struct text_options *opt, struct text **out, struct err *e)
+{
+	struct text *t = calloc(1, sizeof *t);
+	if (t) {
+		t->seen = calloc((size_t)opt->context, sizeof *t->seen);
+		t->logits = calloc((size_t)opt->vocab, sizeof *t->logits);
+	}
+	if (!t || !t->seen || !t->logits) {
+		text_close(t);
+		return err_set(e, ERR_NOMEM, "no memory for a text of %lld tokens", (long long)opt->context);
+	}
+	t->opt = *opt;
+	if (sampler_open(&opt->sample, opt->usable, &t->sampler, e)) {
+		text_close(t);
+		return -1;
+	}
+	lm_reset(opt->lm);
+	*out = t;
+	return 0;
+}
+
+void text_close(struct text *t)
+{
+	if (!t)
+		return;
+	sampler_close(t->sampler);
+	free(t->seen);
+	free(t->logits);
+	free(t);
+}
+
+static int64_t half(const struct text *t)
+{
+	return t->opt.context > 1 ? t->opt.context / 2 : 1;
+}
+
+int text_prompt(struct text *t, const int32_t *tokens, int64_t n, struct err *e)
+{
+	int64_t keep = n > t->opt.context ? half(t) : n;
+	memcpy(t->seen, tokens + n - keep, (size_t)keep * sizeof *tokens);
+	t->n_seen = keep;
+	t->n = n;
+	t->shown = keep;
+	return lm_append(t->opt.lm, t->seen, keep, t->logits, e);
+}
+
+/* The model gets to see what was pushed. */
+static int show(struct text *t, struct err *e)
+{
+	int64_t n = t->n_seen - t->shown;
+	t->shown = t->n_seen;
+	return n ? lm_append(t->opt.lm, t->seen + t->n_seen - n, n, t->logits, e) : 0;
+}
+
+/* Into a full context: behind its last half, which the model has to see again. */
+static void push(struct text *t, int32_t token)
+{
+	if (t->n_seen == t->opt.context) {
+		int64_t keep = t->opt.context > 1 ? half(t) - 1 : 0;
+		memmove(t->seen, t->seen + t->n_seen - keep, (size_t)keep * sizeof *t->seen);
+		t->n_seen = keep;
+		t->shown = 0;
+		lm_reset(t->opt.lm);
+	}
+	t->seen[t->n_seen++] = token;
+	t->n++;
+}
+
+int text_next(struct text *t, int32_t *token, struct err *e)
+{
+	if (show(t, e) || sampler_draw(t->sampler, t->logits, (uint64_t)t->n, token, e))
+		return -1;
+	push(t, *token);
+	return 0;
+}
+
+int64_t text_unseen(const struct text *t)
+{
+	return t->n - t->n_seen;
+}

@@ -1,0 +1,180 @@
+#include "agent/engine/hf/names.h"
+
+#include "plan/spec/layout.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The two vocabularies: GPT-2's, and LLaMA's with what Mixtral adds. */
+enum vocabulary { GPT2, LLAMA, VOCABULARIES };
+
+/* '#' stands for the layer, '@' for the expert. */
+static const struct row {
+	const char *ours;
+	const char *theirs[VOCABULARIES];
+	bool conv1d; /* GPT-2's is [in, out] */
+} rows[] = {
+	{ "embed.tokens.weight", { "transformer.wte.weight", "model.embed_tokens.weight" }, false },
+	{ "embed.positions.weight", { "transformer.wpe.weight", NULL }, false },
+	{ "layers.#.norm1.weight", { "transformer.h.#.ln_1.weight", "model.layers.#.input_layernorm.weight" }, false },
+	{ "layers.#.norm1.bias", { "transformer.h.#.ln_1.bias", NULL }, false },
+	{ "layers.#.attn.q.weight", { "transformer.h.#.attn.c_attn.weight", "model.layers.#.self_attn.q_proj.weight" }, true },
+	{ "layers.#.attn.k.weight", { "transformer.h.#.attn.c_attn.weight", "model.layers.#.self_attn.k_proj.weight" }, true },
+	{ "layers.#.attn.v.weight", { "transformer.h.#.attn.c_attn.weight", "model.layers.#.self_attn.v_proj.weight" }, true },
+	{ "layers.#.attn.q.bias", { "transformer.h.#.attn.c_attn.bias", NULL }, false },
+	{ "layers.#.attn.k.bias", { "transformer.h.#.attn.c_attn.bias", NULL }, false },
+	{ "layers.#.attn.v.bias", { "transformer.h.#.attn.c_attn.bias", NULL }, false },
+	{ "layers.#.attn.o.weight", { "transformer.h.#.attn.c_proj.weight", "model.layers.#.self_attn.o_proj.weight" }, true },
+	{ "layers.#.attn.o.bias", { "transformer.h.#.attn.c_proj.bias", NULL }, false },
+	{ "layers.#.norm2.weight", { "transformer.h.#.ln_2.weight", "model.layers.#.post_attention_layernorm.weight" }, false },
+	{ "layers.#.norm2.bias", { "transformer.h.#.ln_2.bias", NULL }, false },
+	{ "layers.#.mlp.gate.weight", { NULL, "model.layers.#.mlp.gate_proj.weight" }, false },
+	{ "layers.#.mlp.up.weight", { "transformer.h.#.mlp.c_fc.weight", "model.layers.#.mlp.up_proj.weight" }, true },
+	{ "layers.#.mlp.up.bias", { "transformer.h.#.mlp.c_fc.bias", NULL }, false },
+	{ "layers.#.mlp.down.weight", { "transformer.h.#.mlp.c_proj.weight", "model.layers.#.mlp.down_proj.weight" }, true },
+	{ "layers.#.mlp.down.bias", { "transformer.h.#.mlp.c_proj.bias", NULL }, false },
+	{ "layers.#.moe.router.weight", { NULL, "model.layers.#.block_sparse_moe.gate.weight" }, false },
+	{ "layers.#.moe.experts.@.gate.weight", { NULL, "model.layers.#.block_sparse_moe.experts.@.w1.weight" }, false },
+	{ "layers.#.moe.experts.@.up.weight", { NULL, "model.layers.#.block_sparse_moe.experts.@.w3.weight" }, false },
+	{ "layers.#.moe.experts.@.down.weight", { NULL, "model.layers.#.block_sparse_moe.experts.@.w2.weight" }, false },
+	{ "norm.weight", { "transformer.ln_f.weight", "model.norm.weight" }, false },
+	{ "norm.bias", { "transformer.ln_f.bias", NULL }, false },
+	{ "head.weight", { "lm_head.weight", "lm_head.weight" }, false },
+};
+
+/* Causal masks, and frequencies that follow from the configuration. */
+static const char *const skipped[VOCABULARIES][3] = {
+	[GPT2] = { "transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias", NULL },
+	[LLAMA] = { "model.layers.#.self_attn.rotary_emb.inv_freq", NULL },
+};
+
+static const char *const first_words[VOCABULARIES] = { [GPT2] = "transformer.", [LLAMA] = "model." };
+
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+struct place {
+	int layer, expert;
+};
+
+static enum vocabulary vocabulary_of(enum job_family family)
+{
+	return family == FAMILY_GPT2 ? GPT2 : LLAMA;
+}
+
+/* Reads a whole number of up to six digits; NULL when there is none. */
+static const char *take_number(const char *at, int *out)
+{
+	size_t n = strspn(at, "0123456789");
+	if (n == 0 || n > 6)
+		return NULL;
+	*out = atoi(at);
+	return at + n;
+}
+
+static bool match(const char *pattern, const char *name, struct place *at)
+{
+	for (; *pattern; pattern++) {
+		if (*pattern == '#' || *pattern == '@') {
+			name = take_number(name, *pattern == '#' ? &at->layer : &at->expert);
+			if (!name)
+				return false;
+		} else if (*name++ != *pattern) {
+			return false;
+		}
+	}
+	return *name == '\0';
+}
+
+static void fill(const char *pattern, const struct place *at, char out[HF_NAME])
+{
+	int n = 0;
+	for (; *pattern && n < HF_NAME - 1; pattern++) {
+		if (*pattern == '#' || *pattern == '@')
+			n += snprintf(out + n, (size_t)(HF_NAME - n), "%d", *pattern == '#' ? at->layer : at->expert);
+		else
+			out[n++] = *pattern;
+	}
+	out[n < HF_NAME ? n : HF_NAME - 1] = '\0';
+}
+
+static const struct row *row_of(const char *ours, enum vocabulary v, struct place *at)
+{
+	for (int i = 0; i < N_ROWS; i++)
+		if (rows[i].theirs[v] && match(rows[i].ours, ours, at))
+			return &rows[i];
+	return NULL;
+}
+
+/* Joins the tensor that is being made of parts, or begins the next. */
+static int add(struct hf_names *names, const struct param *ours, struct err *e)
+{
+	enum vocabulary v = vocabulary_of(names->family);
+	struct place at = { 0 };
+	char theirs[HF_NAME];
+	const struct row *row = row_of(ours->name, v, &at);
+	if (!row)
+		return err_set(e, ERR_INTERNAL, "tensor %s: no row of agent/engine/hf/names.c maps it", ours->name);
+	fill(row->theirs[v], &at, theirs);
+	struct hf_tensor *t = names->n ? &names->tensors[names->n - 1] : NULL;
+	if (!t || strcmp(t->name, theirs)) {
+		t = &names->tensors[names->n++];
+		*t = (struct hf_tensor){ .dims = ours->dims, .transposed = v == GPT2 && row->conv1d,
+					 .shape = { 0, ours->dims == 2 ? ours->shape[1] : 1 } };
+		strcpy(t->name, theirs);
+	}
+	if (t->n == HF_PARTS || t->dims != ours->dims)
+		return err_set(e, ERR_INTERNAL, "tensor %s: its parts do not fit together", t->name);
+	struct hf_part *part = &t->parts[t->n++];
+	snprintf(part->name, sizeof part->name, "%s", ours->name);
+	part->rows = ours->shape[0];
+	t->shape[0] += part->rows;
+	names->n_parts++;
+	return 0;
+}
+
+int names_build(const struct model_shape *m, struct hf_names *out, struct err *e)
+{
+	const struct stage all = { .layer_lo = 0, .layer_hi = (int)m->layers, .first = true, .last = true };
+	const struct share whole = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
+	struct hf_names names = { .family = m->family, .tied = m->tied };
+	struct catalogue c;
+	int rc = 0;
+	if (catalogue_build(m, &whole, &c, e))
+		return -1;
+	names.tensors = calloc((size_t)c.n + 1, sizeof *names.tensors);
+	if (!names.tensors)
+		rc = err_set(e, ERR_NOMEM, "no memory for the names of %d tensors", c.n);
+	for (int i = 0; i < c.n && !rc; i++)
+		rc = add(&names, &c.params[i], e);
+	catalogue_free(&c);
+	if (rc) {
+		names_free(&names);
+		return -1;
+	}
+	*out = names;
+	return 0;
+}
+
+void names_free(struct hf_names *n)
+{
+	free(n->tensors);
+	*n = (struct hf_names){ 0 };
+}
+
+const char *names_bare(const struct hf_names *n, const char *name)
+{
+	const char *word = first_words[vocabulary_of(n->family)];
+	return strncmp(name, word, strlen(word)) ? NULL : name + strlen(word);
+}
+
+bool names_may_skip(const struct hf_names *n, const char *name)
+{
+	enum vocabulary v = vocabulary_of(n->family);
+	for (int i = 0; skipped[v][i]; i++) {
+		struct place at;
+		if (match(skipped[v][i], name, &at) || match(names_bare(n, skipped[v][i]), name, &at))
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,342 @@
+#include "agent/engine/hf/weights.h"
+
+#include "agent/engine/ckpt/safetensors.h"
+#include "agent/engine/hf/index.h"
+#include "agent/engine/hf/kind.h"
+#include "agent/engine/hf/numbers.h"
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SINGLE "model.safetensors"
+
+enum { CHUNK = 1 << 20 };
+
+struct shard {
+	char *name;
+	struct st_header header;
+};
+
+struct entry {
+	const struct st_tensor *st;
+	int shard;
+};
+
+struct weights {
+	char *path;
+	struct shard *shards;
+	int n_shards;
+	struct entry *entries;
+	int64_t n;
+	json_t *places; /* name -> place in entries */
+	int fd, open;   /* the shard that is open; -1 */
+};
+
+/* --- opening ------------------------------------------------------------------ */
+
+static int open_shard(const struct weights *f, const char *name, struct err *e)
+{
+	char path[PATH_MAX];
+	if (snprintf(path, sizeof path, "%s/%s", f->path, name) >= (int)sizeof path)
+		return err_set(e, ERR_IO, "%s: the path is too long", f->path);
+	return file_open(path, O_RDONLY, FILE_REGULAR, e);
+}
+
+static int read_header(struct weights *f, const char *name, struct err *e)
+{
+	struct shard *s = &f->shards[f->n_shards];
+	int fd = open_shard(f, name, e);
+	if (fd < 0)
+		return -1;
+	s->name = strdup(name);
+	int rc = s->name ? st_read(fd, name, &s->header, e) : err_set(e, ERR_NOMEM, "%s: no memory to read it", name);
+	close(fd);
+	f->n_shards++;
+	if (rc)
+		return err_prefix(e, "%s", f->path);
+	if (json_object_get(s->header.metadata, "DCP_SHARDING_INFO"))
+		return err_set(e, ERR_UNSUPPORTED, "%s/%s: holds parts of tensors (DCP_SHARDING_INFO); consolidate the folder first, as torch's "
+			       "consolidate_safetensors_files_on_every_rank does", f->path, name);
+	return 0;
+}
+
+/* Whether the index has the tensor in that file; without an index everything is right. */
+static bool is_indexed(const struct hf_index *x, const char *tensor, const char *file)
+{
+	const json_t *v = x ? json_object_get(x->map, tensor) : NULL;
+	return !x || (v && !strcmp(json_string_value(v), file));
+}
+
+static int list_tensors(struct weights *f, const struct hf_index *x, struct err *e)
+{
+	int64_t total = 0;
+	for (int i = 0; i < f->n_shards; i++)
+		total += f->shards[i].header.n;
+	f->entries = calloc((size_t)total + 1, sizeof *f->entries);
+	f->places = json_object();
+	if (!f->entries || !f->places)
+		return err_set(e, ERR_NOMEM, "%s: no memory for %" PRId64 " tensors", f->path, total);
+	for (int i = 0; i < f->n_shards; i++)
+		for (int64_t j = 0; j < f->shards[i].header.n; j++) {
+			const struct st_tensor *st = &f->shards[i].header.tensors[j];
+			if (!is_indexed(x, st->name, f->shards[i].name))
+				return err_set(e, ERR_CORRUPT, "%s/%s: tensor %.100s is not where " INDEX_NAME " has it", f->path, f->shards[i].name,
+					       st->name);
+			if (json_object_set_new(f->places, st->name, json_integer(f->n)))
+				return err_set(e, ERR_NOMEM, "%s: no memory for %" PRId64 " tensors", f->path, total);
+			f->entries[f->n++] = (struct entry){ st, i };
+		}
+	const char *tensor;
+	json_t *file;
+	if (x)
+		json_object_foreach(x->map, tensor, file)
+			if (!json_object_get(f->places, tensor))
+				return err_set(e, ERR_CORRUPT, "%s/%s: has no tensor %.100s, and " INDEX_NAME " says that it has", f->path,
+					       json_string_value(file), tensor);
+	return 0;
+}
+
+static int open_single(struct weights *f, struct err *e)
+{
+	f->shards = calloc(1, sizeof *f->shards);
+	if (!f->shards)
+		return err_set(e, ERR_NOMEM, "%s: no memory to open it", f->path);
+	return read_header(f, SINGLE, e) ? -1 : list_tensors(f, NULL, e);
+}
+
+static int open_indexed(struct weights *f, const char *text, size_t n, struct err *e)
+{
+	struct hf_index x;
+	if (index_parse(text, n, INDEX_NAME, &x, e))
+		return err_prefix(e, "%s", f->path);
+	int rc = 0;
+	f->shards = calloc((size_t)x.n_files + 1, sizeof *f->shards);
+	if (!f->shards)
+		rc = err_set(e, ERR_NOMEM, "%s: no memory for %d files", f->path, x.n_files);
+	for (int i = 0; i < x.n_files && !rc; i++)
+		rc = read_header(f, x.files[i], e);
+	if (!rc)
+		rc = list_tensors(f, &x, e);
+	index_fini(&x);
+	return rc;
+}
+
+/* One file comes before an index, as for transformers. */
+static int open_any(struct weights *f, struct err *e)
+{
+	char path[PATH_MAX];
+	struct buf text = BUF_INIT;
+	struct err why = ERR_INIT;
+	if (snprintf(path, sizeof path, "%s/" SINGLE, f->path) >= (int)sizeof path - (int)sizeof INDEX_NAME)
+		return err_set(e, ERR_IO, "%s: the path is too long", f->path);
+	if (access(path, F_OK) == 0)
+		return open_single(f, e);
+	snprintf(path, sizeof path, "%s/" INDEX_NAME, f->path);
+	int rc = file_slurp(path, INDEX_MOST, &text, &why);
+	if (!rc)
+		rc = open_indexed(f, buf_str(&text), text.len, e);
+	else if (why.code == ERR_NOTFOUND)
+		err_set(e, ERR_NOTFOUND, "%s: has neither " SINGLE " nor " INDEX_NAME "; save files of other formats as safetensors first", f->path);
+	else
+		err_set(e, why.code, "%s", why.text);
+	buf_fini(&text);
+	return rc;
+}
+
+int weights_open(const char *path, struct weights **out, struct err *e)
+{
+	struct weights *f = calloc(1, sizeof *f);
+	if (!f || !(f->path = strdup(path))) {
+		free(f);
+		return err_set(e, ERR_NOMEM, "%s: no memory to open it", path);
+	}
+	f->fd = f->open = -1;
+	if (open_any(f, e)) {
+		weights_close(f);
+		return -1;
+	}
+	*out = f;
+	return 0;
+}
+
+void weights_close(struct weights *f)
+{
+	if (!f)
+		return;
+	for (int i = 0; i < f->n_shards; i++) {
+		st_header_fini(&f->shards[i].header);
+		free(f->shards[i].name);
+	}
+	if (f->fd >= 0)
+		close(f->fd);
+	free(f->shards);
+	free(f->entries);
+	json_decref(f->places);
+	free(f->path);
+	free(f);
+}
+
+/* --- what it holds -------------------------------------------------------------- */
+
+/* By its name, or by that of a bare model's file. */
+static const struct entry *find(const struct weights *f, const struct hf_names *names, const char *name)
+{
+	const json_t *at = json_object_get(f->places, name);
+	const char *bare = names_bare(names, name);
+	if (!at && bare)
+		at = json_object_get(f->places, bare);
+	return at ? &f->entries[json_integer_value(at)] : NULL;
+}
+
+int64_t hf_elements(const struct hf_tensor *t)
+{
+	return t->shape[0] * t->shape[1];
+}
+
+static int fail(const struct weights *f, const struct entry *entry, struct err *e, const char *why)
+{
+	return err_set(e, ERR_CORRUPT, "%s/%s: tensor %.100s: %s", f->path, f->shards[entry->shard].name, entry->st->name, why);
+}
+
+static int check_tensor(const struct weights *f, const struct hf_names *names, const struct hf_tensor *t, struct err *e)
+{
+	const struct entry *entry = find(f, names, t->name);
+	if (!entry)
+		return err_set(e, ERR_CORRUPT, "%s: has no tensor %s, which the model of its config.json needs; take the config.json that belongs "
+			       "to the weights%s", f->path, t->name,
+			       strcmp(t->name, "lm_head.weight") ? "" : ", or say there that tie_word_embeddings is true");
+	const struct st_tensor *st = entry->st;
+	int64_t rows = t->shape[t->transposed], columns = t->shape[!t->transposed];
+	if (st->dims != t->dims || st->shape[0] != rows || (st->dims == 2 && st->shape[1] != columns)) {
+		char why[160];
+		snprintf(why, sizeof why, t->dims == 2 ? "its shape is not [%" PRId64 ", %" PRId64 "], as config.json has it" :
+			 "its shape is not [%" PRId64 "], as config.json has it", rows, columns);
+		return fail(f, entry, e, why);
+	}
+	if (!numbers_dtype(st->dtype))
+		return err_set(e, ERR_UNSUPPORTED, "%s/%s: tensor %s is %s; F32, BF16 and F16 can be imported", f->path,
+			       f->shards[entry->shard].name, t->name, st->dtype);
+	return 0;
+}
+
+/* The folder's names that the model has, as a set of ours and of bare ones. */
+static json_t *known_names(const struct weights *f, const struct hf_names *names)
+{
+	json_t *known = json_object();
+	for (int64_t i = 0; i < names->n; i++)
+		json_object_set_new(known, find(f, names, names->tensors[i].name)->st->name, json_true());
+	return known;
+}
+
+static int pread_all(struct weights *f, const struct entry *entry, int64_t at, void *to, int64_t n, struct err *e)
+{
+	if (f->open != entry->shard) {
+		if (f->fd >= 0)
+			close(f->fd);
+		f->open = -1;
+		f->fd = open_shard(f, f->shards[entry->shard].name, e);
+		if (f->fd < 0)
+			return -1;
+		f->open = entry->shard;
+	}
+	if (file_pread_full(f->fd, to, (size_t)n, f->shards[entry->shard].header.data_at + entry->st->begin + at))
+		return err_errno(e, ERR_IO, "%s/%s: cannot read tensor %.100s", f->path, f->shards[entry->shard].name, entry->st->name);
+	return 0;
+}
+
+/* A tied head that is stored all the same must be the embedding, or one of the two would be lost. */
+static int check_tied_head(struct weights *f, const struct hf_names *names, const struct entry *head, struct err *e)
+{
+	const struct entry *table = find(f, names, names->tensors[0].name);
+	int64_t bytes = table->st->end - table->st->begin;
+	int rc = strcmp(head->st->dtype, table->st->dtype) || head->st->end - head->st->begin != bytes;
+	char *a = malloc(CHUNK), *b = malloc(CHUNK);
+	if (!a || !b) {
+		free(a);
+		free(b);
+		return err_set(e, ERR_NOMEM, "%s: no memory to compare the head with the embedding", f->path);
+	}
+	for (int64_t at = 0; at < bytes && !rc; at += CHUNK) {
+		int64_t n = bytes - at < CHUNK ? bytes - at : CHUNK;
+		if (pread_all(f, table, at, a, n, e) || pread_all(f, head, at, b, n, e))
+			rc = -1;
+		else
+			rc = memcmp(a, b, (size_t)n) != 0;
+	}
+	free(a);
+	free(b);
+	return rc <= 0 ? rc : fail(f, head, e, "differs from the embedding, and config.json says that they are tied; set tie_word_embeddings to false");
+}
+
+static int check_stranger(struct weights *f, const struct hf_names *names, const struct entry *entry, struct err *e)
+{
+	if (names->tied && !strcmp(entry->st->name, "lm_head.weight"))
+		return check_tied_head(f, names, entry, e);
+	if (names_may_skip(names, entry->st->name))
+		return 0;
+	if (kind_of_tensor(entry->st->name))
+		return fail(f, entry, e, kind_of_tensor(entry->st->name));
+	return fail(f, entry, e, "the model of config.json has no such tensor, and leaving it out would change what the model computes");
+}
+
+int weights_fit(struct weights *f, const struct hf_names *names, struct err *e)
+{
+	for (int64_t i = 0; i < names->n; i++)
+		if (check_tensor(f, names, &names->tensors[i], e))
+			return -1;
+	json_t *known = known_names(f, names);
+	int rc = known ? 0 : err_set(e, ERR_NOMEM, "%s: no memory for its names", f->path);
+	for (int64_t i = 0; i < f->n && !rc; i++)
+		if (!json_object_get(known, f->entries[i].st->name))
+			rc = check_stranger(f, names, &f->entries[i], e);
+	json_decref(known);
+	return rc;
+}
+
+/* --- numbers -------------------------------------------------------------------- */
+
+void hf_transpose(const float *from, int64_t rows, int64_t columns, float *to)
+{
+	enum { TILE = 32 };
+	for (int64_t r = 0; r < rows; r += TILE)
+		for (int64_t c = 0; c < columns; c += TILE)
+			for (int64_t i = r; i < rows && i < r + TILE; i++)
+				for (int64_t j = c; j < columns && j < c + TILE; j++)
+					to[j * rows + i] = from[i * columns + j];
+}
+
+/* Widened piece by piece. */
+static int read_floats(struct weights *f, const struct entry *entry, float *to, struct err *e)
+{
+	const struct hf_type *type = numbers_dtype(entry->st->dtype);
+	int64_t bytes = entry->st->end - entry->st->begin;
+	int rc = 0;
+	char *piece = malloc(CHUNK);
+	if (!piece)
+		return err_set(e, ERR_NOMEM, "%s: no memory to read it", f->path);
+	for (int64_t at = 0; at < bytes && !rc; at += CHUNK) {
+		int64_t n = bytes - at < CHUNK ? bytes - at : CHUNK;
+		rc = pread_all(f, entry, at, piece, n, e);
+		if (!rc)
+			numbers_widen(type, piece, (size_t)(n / type->size), to + at / type->size);
+	}
+	free(piece);
+	return rc;
+}
+
+int weights_read(struct weights *f, const struct hf_names *names, const struct hf_tensor *t, float *out, float *room, struct err *e)
+{
+	const struct entry *entry = find(f, names, t->name);
+	if (read_floats(f, entry, t->transposed ? room : out, e))
+		return -1;
+	if (t->transposed)
+		hf_transpose(room, t->shape[1], t->shape[0], out);
+	return 0;
+}

@@ -1,0 +1,103 @@
+/* A layer: its two sublayers, its units, and what its mode recomputes. */
+#include "agent/engine/model/moe.h"
+#include "agent/engine/model/stage.h"
+#include "agent/engine/parallel/cp.h"
+#include "agent/engine/parallel/ep.h"
+#include "base/clock.h"
+
+/* The feed-forward part: one, or a mixture. */
+static int ffn_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e)
+{
+	return p->m->moe ? moe_forward(p, v, k, pending, s, e) : mlp_forward(p, v, k, pending, s, e);
+}
+
+static int ffn_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e)
+{
+	return p->m->moe ? moe_again(p, v, k, s, e) : mlp_again(p, v, k, s, e);
+}
+
+static int ffn_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
+{
+	return p->m->moe ? moe_backward(p, v, k, dres, e) : mlp_backward(p, v, k, dres, e);
+}
+
+static int sublayers_forward(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e)
+{
+	/* Each sublayer's norm takes what the one before left pending, so one buffer serves them all. */
+	void *pending = p->slot->at[SLOT_PENDING];
+	return attention_forward(p, v, k, pending, s, e) || ffn_forward(p, v, k, pending, s, e) ? -1 : 0;
+}
+
+int block_forward(struct pass *p, int i, struct stream *s, struct err *e)
+{
+	const struct block_view *v = &p->chunk->views.blocks[i];
+	if (unit_hold(p->m, v->unit, e))
+		return -1;
+	offload_begin(p, i);
+	int rc = sublayers_forward(p, v, &p->slot->blocks[i], s, e);
+	unit_drop(p->m, v->unit);
+	if (!rc && p->keep)
+		offload_store(p, i);
+	return rc;
+}
+
+/* The whole layer again, but for its last product, whose result the backward pass does not need. */
+static int all_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct err *e)
+{
+	struct stream s = { .x = k->at[ACT_NORM1_X] };
+	return attention_forward(p, v, k, p->m->scratch[SCRATCH_HIDDEN], &s, e) || ffn_again(p, v, k, &s, e) ? -1 : 0;
+}
+
+/* What was waited for in between is no transfer of the pass itself: it belongs to what is computed again. */
+struct lap {
+	double since, tp, cp, ep;
+};
+
+static struct lap lap_begin(const struct pass *p)
+{
+	const struct model *m = p->m;
+	return (struct lap){ clock_s(), m->tp->seconds, m->cp->seconds, m->moe ? m->moe->ep->seconds : 0 };
+}
+
+static void lap_end(struct pass *p, const struct lap *l)
+{
+	struct model *m = p->m;
+	m->again_s += clock_s() - l->since;
+	m->tp->seconds = l->tp;
+	m->cp->seconds = l->cp;
+	if (m->moe)
+		m->moe->ep->seconds = l->ep;
+}
+
+enum again { AGAIN_ALL, AGAIN_FFN, AGAIN_ATTENTION };
+
+static int redo(struct pass *p, const struct block_view *v, struct block_kept *k, enum again what, struct err *e)
+{
+	struct lap l = lap_begin(p);
+	int rc = what == AGAIN_ALL ? all_again(p, v, k, e) : what == AGAIN_FFN ? ffn_again(p, v, k, NULL, e) : attention_again(p, v, k, e);
+	lap_end(p, &l);
+	return rc;
+}
+
+static int sublayers_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
+{
+	enum job_recompute mode = act_mode(&p->m->d, v->layer);
+	if (mode == RECOMPUTE_FULL && redo(p, v, k, AGAIN_ALL, e))
+		return -1;
+	if ((mode == RECOMPUTE_SELECTIVE && redo(p, v, k, AGAIN_FFN, e)) || ffn_backward(p, v, k, dres, e))
+		return -1;
+	return (mode == RECOMPUTE_SELECTIVE && redo(p, v, k, AGAIN_ATTENTION, e)) || attention_backward(p, v, k, dres, e) ? -1 : 0;
+}
+
+int block_backward(struct pass *p, int i, void *dres, struct err *e)
+{
+	const struct block_view *v = &p->chunk->views.blocks[i];
+	if (unit_hold(p->m, v->unit, e) || unit_grads(p->m, v->unit, e))
+		return -1;
+	offload_fetch(p, i);
+	int rc = sublayers_backward(p, v, &p->slot->blocks[i], dres, e);
+	if (!rc && !p->weight) /* the second half needs what this one has added */
+		offload_store(p, i);
+	unit_drop(p->m, v->unit);
+	return rc ? rc : unit_done(p, v->unit, p->weight, e);
+}

@@ -1,0 +1,12 @@
+#include "agent/engine/model/carve.h"
+
+#include "plan/spec/model/activations.h"
+
+#include <stddef.h>
+
+void *carve(struct carver *c, int64_t bytes)
+{
+	void *p = c->base && bytes ? c->base + c->used : NULL;
+	c->used += act_lines(bytes);
+	return p;
+}

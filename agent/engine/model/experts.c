@@ -1,0 +1,47 @@
+/* This rank's experts: each a SwiGLU feed-forward part over its own rows, which lie one expert's behind the other's. */
+#include "agent/engine/model/moe.h"
+
+static int count_of(const struct model *m)
+{
+	return m->moe->ep->hi - m->moe->ep->lo;
+}
+
+static void forward(struct model *m, const struct block_view *v, const struct linear_view *l, void *y, const void *x, const int64_t *rows)
+{
+	m->ops->grouped_fwd(m->kern, y, x, unit_param(m, l->unit, l->w), v->expert_stride, rows, count_of(m), l->in, l->out);
+}
+
+static void input_grad(struct model *m, const struct block_view *v, const struct linear_view *l, void *dx, const void *dy, const int64_t *rows)
+{
+	m->ops->grouped_bwd_input(m->kern, dx, dy, unit_param(m, l->unit, l->w), v->expert_stride, rows, count_of(m), l->in, l->out);
+}
+
+static void weight_grad(struct model *m, const struct block_view *v, const struct linear_view *l, const void *dy, const void *x, const int64_t *rows)
+{
+	m->ops->grouped_bwd_weight(m->kern, unit_grad(m, l->unit, l->w), v->expert_stride, dy, x, rows, count_of(m), l->in, l->out);
+}
+
+void experts_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *out)
+{
+	struct model *m = p->m;
+	const int64_t *rows = k->plan.per_expert;
+	forward(m, v, &v->experts->up, k->gu, k->x, rows);
+	m->ops->swiglu_fwd(m->kern, k->act, k->gu, k->plan.received, m->d.act);
+	forward(m, v, &v->experts->down, out, k->act, rows);
+}
+
+void experts_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dx, const void *dout, void *dact)
+{
+	struct model *m = p->m;
+	const struct linear_view *up = &v->experts->up, *down = &v->experts->down;
+	const int64_t *rows = k->plan.per_expert;
+	if (p->input) {
+		input_grad(m, v, down, dact, dout, rows);
+		m->ops->swiglu_bwd(m->kern, k->dgu, dact, k->gu, k->plan.received, m->d.act);
+		input_grad(m, v, up, dx, k->dgu, rows);
+	}
+	if (p->weight) {
+		weight_grad(m, v, down, dout, k->act, rows);
+		weight_grad(m, v, up, k->dgu, k->x, rows);
+	}
+}

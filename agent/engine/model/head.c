@@ -1,0 +1,101 @@
+#include "agent/engine/model/stage.h"
+
+/* Whether the gradient comes with the loss, which spares a device the logits' way through its memory: this shard has the whole
+ * vocabulary. */
+static bool at_once(const struct pass *p)
+{
+	return p->m->d.device && p->keep && p->m->tp->size == 1;
+}
+
+/* Logits of `rows` tokens become exp(logit - max), or at once their gradient; the scratch holds the sums and the targets' logits, over
+ * the whole vocabulary. Adds the rows' losses. */
+static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int64_t rows, struct err *e)
+{
+	struct model *m = p->m;
+	const struct linear_view *head = &p->chunk->views.head;
+	int32_t lo = p->chunk->views.vocab_lo;
+	void *logits = m->scratch[SCRATCH_LOGITS];
+	float *max = m->scratch[SCRATCH_MAX], *sum = m->scratch[SCRATCH_SUMS], *target = sum + rows;
+
+	m->ops->linear_fwd(m->kern, logits, y, unit_param(m, head->unit, head->w), NULL, rows, head->in, head->out); /* [rows, V] */
+	if (at_once(p)) {
+		m->ops->xent(m->kern, logits, sum, target, targets, p->batch->grad_scale, rows, head->out);
+		m->ops->xent_loss(m->kern, m->loss, sum, target, rows);
+		return 0;
+	}
+	m->ops->xent_max(m->kern, max, logits, rows, head->out);
+	if (tp_max(m->tp, max, (size_t)rows, e))
+		return -1;
+	m->ops->xent_exp(m->kern, logits, sum, target, max, targets, rows, head->out, lo);
+	if (tp_sum(m->tp, sum, (size_t)rows * 2, e))
+		return -1;
+	m->ops->xent_loss(m->kern, m->loss, sum, target, rows);
+	return 0;
+}
+
+/* The chunk's gradient of the head is added, and y [rows, c] becomes its own gradient: weights first, as they read y. */
+static void chunk_grad(struct pass *p, void *y, const int32_t *targets, int64_t rows)
+{
+	struct model *m = p->m;
+	const struct linear_view *head = &p->chunk->views.head;
+	void *logits = m->scratch[SCRATCH_LOGITS];
+
+	if (!at_once(p))
+		m->ops->xent_grad(m->kern, logits, m->scratch[SCRATCH_SUMS], targets, p->batch->grad_scale, rows, head->out, p->chunk->views.vocab_lo);
+	m->ops->linear_bwd_weight(m->kern, unit_grad(m, head->unit, head->w), NULL, logits, y, rows, head->in, head->out);
+	m->ops->linear_bwd_input(m->kern, y, logits, unit_param(m, head->unit, head->w), rows, head->in, head->out);
+}
+
+static int chunks(struct pass *p, struct err *e)
+{
+	struct model *m = p->m;
+	for (int64_t i = 0; i < m->d.n; i += m->d.rows) {
+		int64_t rows = m->d.n - i < m->d.rows ? m->d.n - i : m->d.rows;
+		char *y = (char *)p->slot->at[SLOT_Y] + i * m->d.c * m->d.width;
+		if (chunk_loss(p, y, p->targets + i, rows, e))
+			return -1;
+		if (p->keep)
+			chunk_grad(p, y, p->targets + i, rows);
+	}
+	return 0;
+}
+
+/* The final norm's output, all n rows. */
+static int normed(struct pass *p, struct stream s, struct err *e)
+{
+	struct model *m = p->m;
+	void **at = p->slot->at, *y = m->tp->sp ? m->scratch[SCRATCH_HIDDEN] : at[SLOT_Y];
+
+	if (unit_hold(m, p->chunk->views.norm.unit, e))
+		return -1;
+	norm_forward(m, &p->chunk->views.norm, y, at[SLOT_NORM_X], at[SLOT_NORM_STATS], s.x, s.r);
+	unit_drop(m, p->chunk->views.norm.unit);
+	return m->tp->sp ? tp_gather(m->tp, y, at[SLOT_Y], (size_t)(m->d.s * m->d.c), e) : 0;
+}
+
+int head_forward(struct pass *p, struct stream s, struct err *e)
+{
+	struct model *m = p->m;
+	const struct linear_view *head = &p->chunk->views.head;
+	/* A tied table's gradients are complete with the embedding's. */
+	bool ends = !p->chunk->views.tied_here;
+
+	if (normed(p, s, e) || unit_hold(m, head->unit, e) || (p->keep && unit_grads(m, head->unit, e)))
+		return -1;
+	int rc = chunks(p, e);
+	unit_drop(m, head->unit);
+	return rc || (p->keep && unit_done(p, head->unit, ends, e)) ? -1 : 0;
+}
+
+int head_backward(struct pass *p, struct err *e)
+{
+	struct model *m = p->m;
+	const struct norm_view *v = &p->chunk->views.norm;
+	void **at = p->slot->at, *dy = m->tp->sp ? m->scratch[SCRATCH_HIDDEN] : at[SLOT_Y];
+
+	if (tp_reduce(m->tp, at[SLOT_Y], dy, (size_t)(m->d.s * m->d.c), e) || unit_hold(m, v->unit, e) || unit_grads(m, v->unit, e))
+		return -1;
+	norm_backward(m, v, at[SLOT_GRAD], dy, NULL, at[SLOT_NORM_X], at[SLOT_NORM_STATS]);
+	unit_drop(m, v->unit);
+	return unit_done(p, v->unit, true, e);
+}

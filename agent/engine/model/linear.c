@@ -1,0 +1,194 @@
+/*
+ * Products between the stream's rows and all rows, and how their transfers hide behind them: what a rank has of the
+ * gathered rows it computes while the others' come, and a gradient is reduced while that of the weights is computed.
+ */
+#include "agent/engine/model/linear8.h"
+#include "agent/engine/model/stage.h"
+
+/* Rows [lo, hi) of all n. */
+struct span {
+	int64_t lo, hi;
+};
+
+static struct span every(const struct model *m)
+{
+	return (struct span){ 0, m->d.n };
+}
+
+/* This rank's rows of the stream among all. */
+static struct span mine(const struct model *m)
+{
+	int64_t lo = m->tp->rank * m->d.s;
+	return m->tp->sp ? (struct span){ lo, lo + m->d.s } : every(m);
+}
+
+/* The rows that are computed while the others come. None in 8 bits: a scale is of the whole tensor. */
+static struct span early(const struct model *m)
+{
+	return m->d.fp8 ? (struct span){ 0, 0 } : mine(m);
+}
+
+static void *row(const struct model *m, const void *x, int64_t i, int64_t width)
+{
+	return (char *)x + i * width * m->d.width;
+}
+
+/* What one rank computes of a linear on some rows. x, y, dx, dy begin with row 0. */
+static void product(struct model *m, const struct linear_view *l, void *y, const void *x, struct span s, bool bias)
+{
+	if (s.hi > s.lo && m->d.fp8)
+		linear8_forward(m, l, y, x, bias ? unit_param(m, l->unit, l->b) : NULL);
+	else if (s.hi > s.lo)
+		m->ops->linear_fwd(m->kern, row(m, y, s.lo, l->out), row(m, x, s.lo, l->in), unit_param(m, l->unit, l->w),
+				   bias ? unit_param(m, l->unit, l->b) : NULL, s.hi - s.lo, l->in, l->out);
+}
+
+/* Before the next two, which take gradients of 8 bits from here. */
+static void cast_gradient(const struct pass *p, const struct linear_view *l, const void *dy)
+{
+	if (p->m->d.fp8)
+		linear8_gradient(p->m, l, dy, p->input, p->weight);
+}
+
+static void input_grad(struct model *m, const struct linear_view *l, void *dx, const void *dy, struct span s)
+{
+	if (s.hi > s.lo && m->d.fp8)
+		linear8_input(m, l, dx);
+	else if (s.hi > s.lo)
+		m->ops->linear_bwd_input(m->kern, row(m, dx, s.lo, l->in), row(m, dy, s.lo, l->out), unit_param(m, l->unit, l->w),
+					 s.hi - s.lo, l->in, l->out);
+}
+
+static void weight_grad(struct model *m, const struct linear_view *l, const void *dy, const void *x)
+{
+	if (m->d.fp8)
+		linear8_weight(m, l, dy, x);
+	else
+		m->ops->linear_bwd_weight(m->kern, unit_grad(m, l->unit, l->w), unit_grad(m, l->unit, l->b), dy, x, m->d.n, l->in, l->out);
+}
+
+int all_rows(struct model *m, const void *x, const void **full, struct err *e)
+{
+	*full = x;
+	if (!m->tp->sp)
+		return 0;
+	*full = m->scratch[SCRATCH_FULL];
+	return tp_gather(m->tp, x, m->scratch[SCRATCH_FULL], (size_t)(m->d.s * m->d.c), e);
+}
+
+/* The same, begun: this rank's own rows are in their place at once. */
+static int all_rows_start(struct model *m, const void *x, const void **full, struct comm_request **req, struct err *e)
+{
+	*full = x;
+	*req = NULL;
+	if (!m->tp->sp)
+		return 0;
+	*full = m->scratch[SCRATCH_FULL];
+	return tp_gather_start(m->tp, x, m->scratch[SCRATCH_FULL], (size_t)(m->d.s * m->d.c), req, e);
+}
+
+/* Row 0 of a tensor of which this rank has its own rows at x. */
+static const void *as_all(const struct model *m, const void *x)
+{
+	return m->tp->sp ? row(m, x, -mine(m).lo, m->d.c) : x;
+}
+
+void *before_reduce(struct model *m, void *y)
+{
+	return m->tp->sp ? m->scratch[SCRATCH_SENT] : y;
+}
+
+int to_stream(struct model *m, void *y, struct err *e)
+{
+	return tp_reduce(m->tp, before_reduce(m, y), y, (size_t)(m->d.s * m->d.c), e);
+}
+
+static int to_stream_start(struct model *m, void *y, struct comm_request **req, struct err *e)
+{
+	return tp_reduce_start(m->tp, before_reduce(m, y), y, (size_t)(m->d.s * m->d.c), req, e);
+}
+
+int column_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e)
+{
+	struct comm_request *req;
+	struct span own = early(m);
+	const void *full;
+	if (all_rows_start(m, x, &full, &req, e))
+		return -1;
+	product(m, l, y, as_all(m, x), own, true);
+	if (tp_wait(m->tp, &req, e))
+		return -1;
+	product(m, l, y, full, (struct span){ 0, own.lo }, true);
+	product(m, l, y, full, (struct span){ own.hi, m->d.n }, true);
+	return 0;
+}
+
+int column_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e)
+{
+	struct model *m = p->m;
+	struct comm_request *gather = NULL, *reduce = NULL;
+	const void *full = NULL;
+	if (p->weight && all_rows_start(m, x, &full, &gather, e))
+		return -1;
+	cast_gradient(p, l, dy);
+	if (p->input)
+		input_grad(m, l, before_reduce(m, dx), dy, every(m));
+	int rc = tp_wait(m->tp, &gather, e);
+	if (!rc && p->input)
+		rc = to_stream_start(m, dx, &reduce, e);
+	if (!rc && p->weight)
+		weight_grad(m, l, dy, full);
+	return tp_wait(m->tp, &reduce, rc ? NULL : e) || rc ? -1 : 0;
+}
+
+int row_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e)
+{
+	bool alone = m->tp->size == 1; /* then the bias goes with the product */
+	product(m, l, before_reduce(m, y), x, every(m), alone);
+	if (to_stream(m, y, e))
+		return -1;
+	if (l->b >= 0 && !alone)
+		m->ops->add_bias(m->kern, y, unit_param(m, l->unit, l->b), m->d.s, m->d.c);
+	return 0;
+}
+
+int row_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e)
+{
+	struct model *m = p->m;
+	struct comm_request *req;
+	struct span own = early(m);
+	const void *full;
+	if (all_rows_start(m, dy, &full, &req, e))
+		return -1;
+	if (p->input)
+		input_grad(m, l, dx, as_all(m, dy), own);
+	if (tp_wait(m->tp, &req, e))
+		return -1;
+	cast_gradient(p, l, full);
+	if (p->input) {
+		input_grad(m, l, dx, full, (struct span){ 0, own.lo });
+		input_grad(m, l, dx, full, (struct span){ own.hi, m->d.n });
+	}
+	if (p->weight)
+		weight_grad(m, l, full, x);
+	return 0;
+}
+
+bool gelu_fuses(const struct model *m)
+{
+	return !m->shape.gated && !m->tp->sp && !m->d.fp8;
+}
+
+void column_gelu_forward(struct model *m, const struct linear_view *l, void *y, void *pre, const void *x)
+{
+	m->ops->linear_gelu_fwd(m->kern, y, pre, x, unit_param(m, l->unit, l->w), unit_param(m, l->unit, l->b), m->d.n, l->in, l->out);
+}
+
+void row_gelu_backward(struct pass *p, const struct linear_view *l, void *dpre, const void *dy, const void *x, const void *pre)
+{
+	struct model *m = p->m;
+	if (p->input)
+		m->ops->linear_gelu_bwd(m->kern, dpre, dy, unit_param(m, l->unit, l->w), pre, m->d.n, l->in, l->out);
+	if (p->weight)
+		weight_grad(m, l, dy, x);
+}

@@ -1,0 +1,302 @@
+#include "agent/engine/model/carve.h"
+#include "agent/engine/model/moe.h"
+
+#include <stdlib.h>
+
+/* --- Memory ----------------------------------------------------------------------- */
+
+static void carve_fixed(const struct model *m, struct carver *c, struct moe_kept *k)
+{
+	const struct act_dims *d = &m->d;
+	int64_t choices = d->n * d->top;
+	k->chosen = carve(c, choices * (int64_t)sizeof *k->chosen);
+	k->weights = carve(c, choices * (int64_t)sizeof *k->weights);
+	k->probs = carve(c, d->n * d->experts * (int64_t)sizeof *k->probs);
+	k->lse = carve(c, d->n * (int64_t)sizeof *k->lse);
+	k->load = carve(c, d->micro * d->experts * (int64_t)sizeof *k->load);
+	k->at = carve(c, choices * (int64_t)sizeof *k->at);
+	k->from = carve(c, choices * (int64_t)sizeof *k->from);
+}
+
+static void carve_rows(const struct model *m, struct carver *c, int64_t sent, int64_t received, struct moe_kept *k)
+{
+	int64_t width = m->d.width, row = m->d.c * width, f = m->d.act * width;
+	k->x = carve(c, received * row);
+	k->gu = carve(c, received * 2 * f);
+	k->act = carve(c, received * f);
+	k->y = carve(c, sent * row);
+	k->dy = carve(c, m->d.split ? received * row : 0);
+	k->dgu = carve(c, m->d.split ? received * 2 * f : 0);
+}
+
+/* Scratch of one call. */
+struct rows {
+	void *sent;         /* [sent, c] */
+	void *arrival;      /* [received, c] */
+	void *out, *dx;     /* [received, c] */
+	void *dact, *dgu;   /* [received, f], [received, 2f] */
+	void *stream[2];    /* [n, c] */
+};
+
+static void carve_scratch(const struct model *m, struct carver *c, int64_t sent, int64_t received, struct rows *r)
+{
+	int64_t width = m->d.width, row = m->d.c * width, f = m->d.act * width;
+	for (int i = 0; i < 2; i++)
+		r->stream[i] = carve(c, m->d.n * row);
+	r->sent = carve(c, sent * row);
+	r->arrival = carve(c, received * row);
+	r->out = carve(c, received * row);
+	r->dx = carve(c, received * row);
+	r->dact = carve(c, received * f);
+	r->dgu = carve(c, received * 2 * f);
+}
+
+/* What is more than the balanced number comes with an eighth of room, so that few steps grow it. */
+static int arena_fit(struct model *m, struct arena *a, int64_t bytes, struct err *e)
+{
+	if (bytes <= a->bytes)
+		return 0;
+	int64_t take = a->bytes ? bytes + bytes / 8 : bytes;
+	if (a->base)
+		kern_free(m->kern, a->base);
+	a->base = kern_alloc(m->kern, (size_t)take);
+	a->bytes = a->base ? take : 0;
+	return a->base ? 0 : err_set(e, ERR_NOMEM, "experts' rows: no memory for %lld bytes; set model.capacity, or lower batch.micro", (long long)take);
+}
+
+static int fit_kept(struct model *m, struct moe_kept *k, int64_t sent, int64_t received, struct err *e)
+{
+	struct carver c = { 0 };
+	carve_rows(m, &c, sent, received, k);
+	if (arena_fit(m, &k->rows, c.used, e))
+		return -1;
+	c = (struct carver){ .base = k->rows.base };
+	carve_rows(m, &c, sent, received, k);
+	return 0;
+}
+
+static int fit_scratch(struct model *m, int64_t sent, int64_t received, struct rows *r, struct err *e)
+{
+	struct carver c = { 0 };
+	carve_scratch(m, &c, sent, received, r);
+	if (arena_fit(m, &m->moe->rows, c.used, e))
+		return -1;
+	c = (struct carver){ .base = m->moe->rows.base };
+	carve_scratch(m, &c, sent, received, r);
+	return 0;
+}
+
+static int open_kept(struct model *m, struct moe_kept *k, struct err *e)
+{
+	struct carver c = { 0 };
+	int64_t balanced = m->d.n * m->d.top;
+	carve_fixed(m, &c, k);
+	k->fixed = kern_alloc(m->kern, (size_t)c.used);
+	if (!k->fixed)
+		return err_set(e, ERR_NOMEM, "routes of %lld tokens: no memory for %lld bytes; lower batch.micro", (long long)m->d.n, (long long)c.used);
+	c = (struct carver){ .base = k->fixed };
+	carve_fixed(m, &c, k);
+	k->loads = calloc((size_t)(m->d.micro * m->d.experts) + 1, sizeof *k->loads);
+	if (!k->loads)
+		return err_set(e, ERR_NOMEM, "loads of %lld experts: out of memory", (long long)m->d.experts);
+	return fit_kept(m, k, balanced, balanced, e);
+}
+
+static void close_kept(struct model *m, struct moe_kept *k)
+{
+	ep_plan_close(m->kern, &k->plan);
+	free(k->loads);
+	if (k->fixed)
+		kern_free(m->kern, k->fixed);
+	if (k->rows.base)
+		kern_free(m->kern, k->rows.base);
+}
+
+static void carve_moe(const struct model *m, struct carver *c, struct moe *moe)
+{
+	const struct act_dims *d = &m->d;
+	moe->raw = carve(c, d->n * d->experts * d->width);
+	moe->logits = carve(c, d->n * d->experts * (int64_t)sizeof *moe->logits);
+	moe->dweights = carve(c, d->n * d->top * (int64_t)sizeof *moe->dweights);
+	moe->counts = carve(c, d->experts * (int64_t)sizeof *moe->counts);
+	if (!d->device)
+		return;
+	moe->choices_at = carve(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->choices_at);
+	moe->taken_at = carve(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->taken_at);
+	moe->pull_at = carve(c, d->micro * d->experts * (int64_t)sizeof *moe->pull_at);
+}
+
+/* Each slot's layers, and one for all that do it again. */
+static int open_all_kept(struct model *m, struct err *e)
+{
+	bool again = false;
+	for (int i = 0; i < m->n_chunks; i++) {
+		struct chunk *ch = &m->chunks[i];
+		m->moe->kept[i] = calloc((size_t)(ch->n_slots * ch->layers) + 1, sizeof *m->moe->kept[i]);
+		if (!m->moe->kept[i])
+			return err_set(e, ERR_NOMEM, "experts of %d layers: out of memory", ch->layers);
+		for (int s = 0; s < ch->n_slots; s++)
+			for (int l = 0; l < ch->layers; l++) {
+				bool shared = act_experts_again(&m->d, ch->views.blocks[l].layer);
+				struct moe_kept *k = shared ? &m->moe->again : &m->moe->kept[i][s * ch->layers + l];
+				ch->slots[s].blocks[l].moe = k;
+				again |= shared;
+				if (!shared && open_kept(m, k, e))
+					return -1;
+			}
+	}
+	return again ? open_kept(m, &m->moe->again, e) : 0;
+}
+
+int moe_open(struct model *m, struct ep *ep, struct err *e)
+{
+	struct rows r;
+	struct carver c = { 0 };
+	struct moe *moe = m->moe = calloc(1, sizeof *moe);
+	if (!moe)
+		return err_set(e, ERR_NOMEM, "experts: out of memory");
+	*moe = (struct moe){ .ep = ep, .experts = m->d.experts, .top = m->d.top };
+	moe->kept = calloc((size_t)m->n_chunks, sizeof *moe->kept);
+	carve_moe(m, &c, moe);
+	moe->fixed = kern_alloc(m->kern, (size_t)c.used);
+	if (!moe->kept || !moe->fixed)
+		return err_set(e, ERR_NOMEM, "router of %lld experts: no memory for %lld bytes", (long long)moe->experts, (long long)c.used);
+	c = (struct carver){ .base = moe->fixed };
+	carve_moe(m, &c, moe);
+	int64_t balanced = m->d.n * m->d.top;
+	return route_open(m, e) || fit_scratch(m, balanced, balanced, &r, e) || open_all_kept(m, e) ? -1 : 0;
+}
+
+void moe_close(struct model *m)
+{
+	struct moe *moe = m->moe;
+	if (!moe)
+		return;
+	for (int i = 0; moe->kept && i < m->n_chunks; i++) {
+		for (int j = 0; moe->kept[i] && j < m->chunks[i].n_slots * m->chunks[i].layers; j++)
+			close_kept(m, &moe->kept[i][j]);
+		free(moe->kept[i]);
+	}
+	close_kept(m, &moe->again);
+	route_close(moe);
+	if (moe->fixed)
+		kern_free(m->kern, moe->fixed);
+	if (moe->rows.base)
+		kern_free(m->kern, moe->rows.base);
+	free(moe->kept);
+	free(moe);
+	m->moe = NULL;
+}
+
+/* --- Forward -------------------------------------------------------------------------- */
+
+static int through_experts(struct pass *p, const struct block_view *v, struct moe_kept *k, const void *full, struct err *e)
+{
+	struct model *m = p->m;
+	struct ep *ep = m->moe->ep;
+	struct rows r;
+	if (ep_plan(ep, m->kern, m->moe->kept_of, &k->plan, e) || fit_kept(m, k, k->plan.sent, k->plan.received, e) ||
+	    fit_scratch(m, k->plan.sent, k->plan.received, &r, e))
+		return -1;
+	m->ops->gather_rows(m->kern, r.sent, full, k->from, k->plan.sent, m->d.c);
+	if (ep_dispatch(ep, m->kern, &k->plan, r.sent, r.arrival, k->x, m->d.c, e) || unit_hold(m, v->experts_unit, e))
+		return -1;
+	experts_forward(p, v, k, r.out);
+	unit_drop(m, v->experts_unit);
+	return ep_return(ep, m->kern, &k->plan, r.out, r.arrival, k->y, m->d.c, e);
+}
+
+/* From the stream to what the experts give back. */
+static int upper_half(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, double *loss, struct err *e)
+{
+	struct model *m = p->m;
+	const void *full;
+	norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS], s->x, s->r);
+	s->x = k->at[ACT_NORM2_X];
+	return all_rows(m, k->at[ACT_Y2], &full, e) || route_forward(p, v, k->moe, full, loss, e) ||
+	       through_experts(p, v, k->moe, full, e) ? -1 : 0;
+}
+
+/* stream += Σ weights × experts(norm2(stream)) */
+int moe_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e)
+{
+	struct model *m = p->m;
+	if (upper_half(p, v, k, s, p->loss, e))
+		return -1;
+	s->r = pending;
+	m->ops->combine_fwd(m->kern, before_reduce(m, pending), k->moe->y, k->moe->at, k->moe->weights, m->d.n, m->d.top, m->d.c);
+	if (to_stream(m, pending, e))
+		return -1;
+	drop_forward(p, DROP_MLP, v->layer, pending);
+	return 0;
+}
+
+int moe_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e)
+{
+	struct model *m = p->m;
+	if (act_experts_again(&m->d, v->layer))
+		return upper_half(p, v, k, s, NULL, e);
+	if (s)
+		norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS], s->x, s->r);
+	else
+		norm_forward(m, &v->norm2, k->at[ACT_Y2], NULL, k->at[ACT_NORM2_STATS], k->at[ACT_NORM2_X], NULL);
+	return 0;
+}
+
+/* --- Backward ------------------------------------------------------------------------- */
+
+/* The experts' own part, and their units. */
+static int experts_pass(struct pass *p, const struct block_view *v, struct moe_kept *k, const struct rows *r, struct err *e)
+{
+	struct model *m = p->m;
+	if ((p->input && unit_hold(m, v->experts_unit, e)) || (p->weight && unit_grads(m, v->experts_unit, e)))
+		return -1;
+	experts_backward(p, v, k, r->dx, k->dy, r->dact);
+	if (p->input)
+		unit_drop(m, v->experts_unit);
+	return p->weight ? unit_done(p, v->experts_unit, true, e) : 0;
+}
+
+/* From the gradient of the sublayer's result to that of its normed input, this rank's part, in dy2. */
+static int input_pass(struct pass *p, const struct block_view *v, struct block_kept *bk, const void *dsub, void *dy2, struct rows *r, struct err *e)
+{
+	struct model *m = p->m;
+	struct moe_kept *k = bk->moe;
+	struct ep *ep = m->moe->ep;
+	const void *full;
+	void *dfull = before_reduce(m, dy2), *y2 = bk->at[ACT_Y2];
+
+	if (all_rows(m, dsub, &full, e))
+		return -1;
+	m->ops->combine_bwd(m->kern, r->sent, m->moe->dweights, full, k->y, k->at, k->weights, m->d.n, m->d.top, m->d.c);
+	if (ep_dispatch(ep, m->kern, &k->plan, r->sent, r->arrival, k->dy, m->d.c, e) || experts_pass(p, v, k, r, e) ||
+	    ep_return(ep, m->kern, &k->plan, r->dx, r->arrival, r->sent, m->d.c, e))
+		return -1;
+	m->ops->combine_fwd(m->kern, dfull, r->sent, k->at, NULL, m->d.n, m->d.top, m->d.c);
+	if (m->tp->sp) {
+		if (tp_gather(m->tp, y2, r->stream[0], (size_t)(m->d.s * m->d.c), e))
+			return -1;
+		y2 = r->stream[0];
+	}
+	return route_backward(p, v, k, dfull, y2, r->stream[1], e);
+}
+
+int moe_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
+{
+	struct model *m = p->m;
+	void *dy2 = m->scratch[SCRATCH_HIDDEN];
+	struct rows r;
+
+	if (fit_scratch(m, k->moe->plan.sent, k->moe->plan.received, &r, e))
+		return -1;
+	if (!m->d.split) {
+		k->moe->dy = r.out;
+		k->moe->dgu = r.dgu;
+	}
+	if (!p->input)
+		return experts_pass(p, v, k->moe, &r, e);
+	if (input_pass(p, v, k, drop_backward(p, DROP_MLP, v->layer, dres), dy2, &r, e) || to_stream(m, dy2, e))
+		return -1;
+	norm_backward(m, &v->norm2, dres, dy2, dres, k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS]);
+	return 0;
+}

@@ -1,0 +1,271 @@
+#include "agent/engine/parallel/cp.h"
+
+#include "base/clock.h"
+
+#include <stdbool.h>
+
+enum { PIECES = 2 }; /* of a rank's tokens: the early and the late one */
+
+void cp_init(struct cp *c, struct comm *group, struct comm *values, enum comm_type type)
+{
+	*c = (struct cp){
+		.comm = group,
+		.values = values,
+		.rank = group ? comm_rank(group) : 0,
+		.size = group ? comm_size(group) : 1,
+		.type = type,
+	};
+}
+
+/* The place of a rank's early or late piece among the 2 × size of a sequence. */
+static int place_of(const struct cp *c, int rank, int piece)
+{
+	return piece ? 2 * c->size - 1 - rank : rank;
+}
+
+int64_t cp_position(const struct cp *c, int64_t seq, int64_t t)
+{
+	int64_t length = seq / (2 * c->size);
+	if (c->size == 1)
+		return t;
+	return place_of(c, c->rank, (int)(t / length)) * length + t % length;
+}
+
+static void *at(const struct kern *k, const void *base, int64_t elements)
+{
+	return (char *)base + (size_t)elements * kern_width(k);
+}
+
+/* Attention of fused rows, and what follows from their shape. */
+struct ring {
+	struct cp *c;
+	struct kern *k;
+	const struct ops *ops;
+	struct attn_shape s;
+	int64_t tokens;        /* of a sequence here */
+	int64_t length;        /* of a piece */
+	int64_t rows;          /* of all sequences */
+	int64_t q, kv, row;    /* elements of a row: queries, keys and values together, all */
+	const int32_t *starts; /* [batch, tokens] or NULL */
+};
+
+static struct ring ring_of(struct cp *c, struct kern *k, const struct attn_shape *s)
+{
+	struct ring r = {
+		.c = c, .k = k, .ops = kern_ops(k), .s = *s, .tokens = s->seq / c->size, .q = (int64_t)s->heads * s->dim,
+		.kv = (int64_t)2 * s->kv_heads * s->dim, .starts = s->starts,
+	};
+	r.length = c->size == 1 ? r.tokens : r.tokens / PIECES;
+	r.rows = s->batch * r.tokens;
+	r.row = r.q + r.kv;
+	r.s.q_row = r.row;
+	r.s.q_batch = r.tokens * r.row;
+	r.s.o_batch = r.tokens * r.q;
+	r.s.starts_batch = r.tokens;
+	return r;
+}
+
+/* --- One rank alone: the whole sequences over themselves ----------------------- */
+
+static struct attn_shape whole(const struct ring *r)
+{
+	struct attn_shape s = r->s;
+	s.q_len = s.k_len = r->tokens;
+	s.kv_row = r->row;
+	s.kv_batch = s.q_batch;
+	return s;
+}
+
+/* --- A piece of queries over a piece of keys ------------------------------------- */
+
+/* What one call of the op sees. Offsets in elements: of q rows, of o rows, of packed key/value rows, of lse. */
+struct meeting {
+	struct attn_shape s;
+	int64_t q, o, kv, lse;
+};
+
+/* Whether piece `mine` of this rank's queries sees piece `theirs` of rank `owner`'s keys at all. */
+static bool meets(const struct ring *r, int mine, int owner, int theirs)
+{
+	return place_of(r->c, owner, theirs) <= place_of(r->c, r->c->rank, mine);
+}
+
+static struct meeting meeting_of(const struct ring *r, int mine, int owner, int theirs)
+{
+	struct meeting m = {
+		.s = r->s, .q = mine * r->length * r->row, .o = mine * r->length * r->q, .kv = theirs * r->length * r->kv,
+		.lse = mine * r->length * r->s.batch * r->s.heads,
+	};
+	m.s.q_len = m.s.k_len = r->length;
+	m.s.q_first = place_of(r->c, r->c->rank, mine) * r->length;
+	m.s.k_first = place_of(r->c, owner, theirs) * r->length;
+	m.s.kv_row = r->kv;
+	m.s.kv_batch = r->tokens * r->kv;
+	m.s.starts = r->starts ? r->starts + mine * r->length : NULL;
+	return m;
+}
+
+/* --- What goes round --------------------------------------------------------------- */
+
+static void *half_of(const struct ring *r, void *pair, int which)
+{
+	return at(r->k, pair, which * r->rows * r->kv);
+}
+
+/* The next rank's place gets `out`, `in` is the rank's before. */
+static int pass_on(struct ring *r, void *out, void *in, struct comm_request **req, struct err *e)
+{
+	struct cp *c = r->c;
+	size_t count = (size_t)(r->rows * r->kv);
+	const struct comm_p2p ops[] = {
+		{ .send = true, .data = out, .count = count, .type = c->type, .peer = (c->rank + 1) % c->size },
+		{ .send = false, .data = in, .count = count, .type = c->type, .peer = (c->rank + c->size - 1) % c->size },
+	};
+	return comm_group_start(c->comm, ops, 2, req, e);
+}
+
+static int await(struct ring *r, struct comm_request **req, struct err *e)
+{
+	struct comm_request *under_way = *req;
+	double start = clock_s();
+	*req = NULL;
+	int rc = comm_wait(under_way, e);
+	r->c->seconds += clock_s() - start;
+	return rc;
+}
+
+/* Keys and values of the fused rows, packed. */
+static void pack(const struct ring *r, void *packed, const void *qkv)
+{
+	r->ops->copy_rows(r->k, packed, r->kv, at(r->k, qkv, r->q), r->row, r->rows, r->kv);
+}
+
+static void unpack(const struct ring *r, void *qkv, const void *packed)
+{
+	r->ops->copy_rows(r->k, at(r->k, qkv, r->q), r->row, packed, r->kv, r->rows, r->kv);
+}
+
+/* --- Forward ------------------------------------------------------------------------- */
+
+struct forward {
+	void *o;
+	float *lse;
+	const void *qkv;
+	bool begun[PIECES]; /* o and lse of this piece hold something */
+};
+
+static void meet_forward(const struct ring *r, struct forward *f, const void *kv, int mine, int owner, int theirs)
+{
+	struct meeting m = meeting_of(r, mine, owner, theirs);
+	const struct cp_buffers *b = &r->c->buffers;
+	void *o = f->begun[mine] ? b->o : f->o;
+	float *lse = f->begun[mine] ? b->lse : f->lse;
+
+	r->ops->attention_fwd(r->k, at(r->k, o, m.o), lse + m.lse, at(r->k, f->qkv, m.q), at(r->k, kv, m.kv),
+			      at(r->k, kv, m.kv + r->kv / 2), &m.s);
+	if (f->begun[mine])
+		r->ops->attention_merge(r->k, at(r->k, f->o, m.o), f->lse + m.lse, at(r->k, b->o, m.o), b->lse + m.lse, &m.s);
+	f->begun[mine] = true;
+}
+
+static int ring_forward(struct ring *r, struct forward *f, struct err *e)
+{
+	struct comm_request *req = NULL;
+	int size = r->c->size;
+
+	pack(r, r->c->buffers.kv, f->qkv);
+	for (int step = 0; step < size; step++) {
+		int owner = (r->c->rank + size - step) % size;
+		void *kv = half_of(r, r->c->buffers.kv, step % 2);
+		if (step + 1 < size && pass_on(r, kv, half_of(r, r->c->buffers.kv, (step + 1) % 2), &req, e))
+			return -1;
+		for (int mine = 0; mine < PIECES; mine++)
+			for (int theirs = 0; theirs < PIECES; theirs++)
+				if (meets(r, mine, owner, theirs))
+					meet_forward(r, f, kv, mine, owner, theirs);
+		if (await(r, &req, e))
+			return -1;
+	}
+	return 0;
+}
+
+int cp_attention_forward(struct cp *c, struct kern *k, void *o, float *lse, const void *qkv, const struct attn_shape *s, struct err *e)
+{
+	struct ring r = ring_of(c, k, s);
+	struct forward f = { .o = o, .lse = lse, .qkv = qkv };
+	if (c->size > 1)
+		return ring_forward(&r, &f, e);
+	struct attn_shape all = whole(&r);
+	r.ops->attention_fwd(k, o, lse, qkv, at(k, qkv, r.q), at(k, qkv, r.q + r.kv / 2), &all);
+	return 0;
+}
+
+/* --- Backward ------------------------------------------------------------------------ */
+
+struct backward {
+	void *dqkv;
+	const void *dout, *o, *qkv;
+	const float *lse;
+};
+
+/* All gradients begin with zeros: a piece of queries and one of keys are not met for the first time by the same call. */
+static void meet_backward(const struct ring *r, struct backward *b, const void *kv, void *dkv, int mine, int owner, int theirs)
+{
+	struct meeting m = meeting_of(r, mine, owner, theirs);
+	r->ops->attention_bwd(r->k, at(r->k, b->dqkv, m.q), at(r->k, dkv, m.kv), at(r->k, dkv, m.kv + r->kv / 2), at(r->k, b->dout, m.o),
+			      at(r->k, b->o, m.o), b->lse + m.lse, at(r->k, b->qkv, m.q), at(r->k, kv, m.kv),
+			      at(r->k, kv, m.kv + r->kv / 2), &m.s, true);
+}
+
+static void meet_all_backward(const struct ring *r, struct backward *b, const void *kv, void *dkv, int owner)
+{
+	for (int mine = 0; mine < PIECES; mine++)
+		for (int theirs = 0; theirs < PIECES; theirs++)
+			if (meets(r, mine, owner, theirs))
+				meet_backward(r, b, kv, dkv, mine, owner, theirs);
+}
+
+/* The gradients of a rank's keys and values set out from it with the first step, one step behind the keys
+ * themselves, and come home with the last. */
+static int ring_backward(struct ring *r, struct backward *b, struct err *e)
+{
+	struct comm_request *keys = NULL, *grads = NULL;
+	const struct cp_buffers *buf = &r->c->buffers;
+	int size = r->c->size;
+
+	pack(r, buf->kv, b->qkv);
+	kern_zero(r->k, b->dqkv, (size_t)(r->rows * r->row) * kern_width(r->k));
+	kern_zero(r->k, buf->dkv, (size_t)(r->rows * r->kv) * kern_width(r->k));
+	for (int step = 0; step < size; step++) {
+		int owner = (r->c->rank + size - step) % size;
+		void *kv = half_of(r, buf->kv, step % 2), *dkv = half_of(r, buf->dkv, step % 2);
+		if (step + 1 < size && pass_on(r, kv, half_of(r, buf->kv, (step + 1) % 2), &keys, e))
+			goto fail;
+		if (await(r, &grads, e))
+			goto fail;
+		meet_all_backward(r, b, kv, dkv, owner);
+		if (await(r, &keys, e) || pass_on(r, dkv, half_of(r, buf->dkv, (step + 1) % 2), &grads, e))
+			goto fail;
+	}
+	if (await(r, &grads, e))
+		return -1;
+	unpack(r, b->dqkv, half_of(r, buf->dkv, size % 2));
+	return 0;
+fail:
+	comm_wait(keys, NULL);
+	comm_wait(grads, NULL);
+	return -1;
+}
+
+int cp_attention_backward(struct cp *c, struct kern *k, void *dqkv, const void *dout, const void *o, const float *lse,
+			  const void *qkv, const struct attn_shape *s, struct err *e)
+{
+	struct ring r = ring_of(c, k, s);
+	struct backward b = { .dqkv = dqkv, .dout = dout, .o = o, .qkv = qkv, .lse = lse };
+	if (c->size > 1)
+		return ring_backward(&r, &b, e);
+	struct attn_shape all = whole(&r);
+	r.ops->attention_bwd(k, dqkv, at(k, dqkv, r.q), at(k, dqkv, r.q + r.kv / 2), dout, o, lse, qkv, at(k, qkv, r.q),
+			     at(k, qkv, r.q + r.kv / 2), &all, false);
+	return 0;
+}

@@ -1,0 +1,319 @@
+#include "agent/engine/parallel/store_inner.h"
+
+#include "base/clock.h"
+#include "base/spill.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void describe_replicas(struct replicas *r, struct comm *shard, struct comm *copies, int zero)
+{
+	*r = (struct replicas){ .shard = shard, .copies = copies, .cut = { 1, 0, 1, 0 } };
+	if (shard) {
+		r->cut.shards = comm_size(shard);
+		r->cut.shard = comm_rank(shard);
+	}
+	if (copies) {
+		r->cut.copies = comm_size(copies);
+		r->cut.copy = comm_rank(copies);
+	}
+	r->policy = zero_policy(zero, &r->cut);
+}
+
+/* Places of all units, one behind the other; out: elements of each buffer. */
+static void lay_out(struct store *s, int zero, int64_t *params, int64_t *grads)
+{
+	*params = *grads = s->owned = 0;
+	for (int i = 0; i < s->catalogue->n_units; i++) {
+		const struct unit *u = &s->catalogue->units[i];
+		const struct replicas *r = store_replicas(s, i);
+		struct home *h = &s->homes[i];
+		h->n = u->hi - u->lo;
+		zero_owned(h->n, zero, &r->cut, &h->lo, &h->hi);
+		zero_counted(h->n, zero, &r->cut, &h->counted_lo, &h->counted_hi);
+		h->params = *params;
+		h->grads = *grads;
+		h->owned = s->owned;
+		*params += r->policy->params ? h->hi - h->lo : h->n;
+		*grads += r->policy->grads ? h->hi - h->lo : h->n;
+		s->owned += h->hi - h->lo;
+	}
+}
+
+static void *take(struct store *s, const char *what, int64_t elements, size_t width, struct err *e)
+{
+	size_t bytes = (size_t)elements * width;
+	void *p = kern_alloc(s->kern, bytes);
+	if (!p)
+		err_set(e, ERR_NOMEM, "%s: no memory for %zu bytes; raise parallel.tp, parallel.pp or parallel.zero", what, bytes);
+	return p;
+}
+
+static int open_masters(struct store *s, const char *spill_dir, struct err *e)
+{
+	if (s->width == sizeof(float))
+		return 0;
+	s->spilled = spill_dir != NULL;
+	if (!s->spilled) {
+		s->masters = take(s, "master parameters", s->owned, sizeof(float), e);
+		return s->masters ? 0 : -1;
+	}
+	size_t bytes = (size_t)s->owned * sizeof(float);
+	if (kern_on_host(s->kern))
+		return spill_open(spill_dir, "master parameters", bytes, (void **)&s->masters, e);
+	s->masters = kern_host_alloc(s->kern, bytes);
+	if (!s->masters)
+		return err_set(e, ERR_NOMEM, "master parameters: no memory of the host for %zu bytes that the device copies from; free some, or "
+			       "set offload.optimizer = no", bytes);
+	memset(s->masters, 0, bytes);
+	return 0;
+}
+
+bool store_masters_away(const struct store *s)
+{
+	return s->spilled && !kern_on_host(s->kern);
+}
+
+/* As many buffers as units of the kind can be in use at once, of the largest one's size. */
+static int open_pool(struct store *s, struct pool *p, const char *what, enum unit_kind kind, size_t width, struct err *e)
+{
+	int64_t most = 0;
+	int count = 0;
+	for (int i = 0; i < s->catalogue->n_units; i++)
+		if (s->catalogue->units[i].kind == kind) {
+			most = s->homes[i].n > most ? s->homes[i].n : most;
+			count++;
+		}
+	int n = count < ZERO_BUFFERS ? count : ZERO_BUFFERS;
+	for (; p->n < n; p->n++) {
+		p->slots[p->n] = (struct slot){ .data = take(s, what, most, width, e), .unit = -1 };
+		if (!p->slots[p->n].data)
+			return -1;
+	}
+	return 0;
+}
+
+static int open_pools(struct store *s, struct err *e)
+{
+	for (int kind = 0; kind < UNIT_KINDS; kind++) {
+		const struct zero_policy *policy = s->replicas[zero_class(kind)].policy;
+		if (policy->params && open_pool(s, &s->gathers[kind], "gathered parameters", kind, s->width, e))
+			return -1;
+		if (policy->grads && open_pool(s, &s->scatters[kind], "gradients of a micro-batch", kind, sizeof(float), e))
+			return -1;
+	}
+	return 0;
+}
+
+static int open_memory(struct store *s, const struct store_options *opt, struct err *e)
+{
+	int64_t params, grads;
+	size_t units = (size_t)s->catalogue->n_units;
+	s->homes = calloc(units + 1, sizeof *s->homes);
+	s->sums = calloc(units + 1, sizeof *s->sums);
+	for (int i = 0; i < ZERO_CLASSES; i++)
+		s->replicas[i].counts = calloc((size_t)s->replicas[i].cut.shards, sizeof(size_t));
+	if (!s->homes || !s->sums || !s->replicas[ZERO_DENSE].counts || !s->replicas[ZERO_EXPERTS].counts)
+		return err_set(e, ERR_NOMEM, "store: no memory for a table of %zu units; close other programs", units);
+	lay_out(s, opt->zero, &params, &grads);
+	s->params = take(s, "parameters", params, s->width, e);
+	s->grads = s->params ? take(s, "gradients", grads, sizeof(float), e) : NULL;
+	if (!s->grads || open_masters(s, opt->spill_dir, e) || (!opt->owned_only && open_pools(s, e)))
+		return -1;
+	return 0;
+}
+
+/* both: what each of the two holders says, through the kern's memory. */
+static int tell_tied(struct store *s, const int64_t mine[2], int64_t both[4], struct err *e)
+{
+	if (kern_on_host(s->kern))
+		return comm_all_gather(s->groups.tied, mine, both, 2, COMM_I64, e);
+	int64_t *at = kern_alloc(s->kern, 6 * sizeof *at);
+	if (!at)
+		return err_set(e, ERR_NOMEM, "store: no memory for %zu bytes; lower batch.micro", 6 * sizeof *at);
+	kern_put(s->kern, at, mine, 2 * sizeof *at);
+	int rc = comm_all_gather(s->groups.tied, at, at + 2, 2, COMM_I64, e) || kern_get(s->kern, both, at + 2, 4 * sizeof *at, e) ? -1 : 0;
+	kern_free(s->kern, at);
+	return rc;
+}
+
+/* The tied table's two holders must own the same elements of it. */
+static int check_tied(struct store *s, struct err *e)
+{
+	int64_t mine[2] = { 0, 0 }, both[4];
+	if (!s->groups.tied)
+		return 0;
+	const struct param *p = catalogue_find(s->catalogue, PARAM_EMBED, -1, -1);
+	if (!p)
+		return err_set(e, ERR_INTERNAL, "store: group %s ties a table that this rank has not", comm_name(s->groups.tied));
+	s->tied = p->unit;
+	mine[0] = s->homes[s->tied].lo;
+	mine[1] = s->homes[s->tied].hi;
+	if (tell_tied(s, mine, both, e))
+		return -1;
+	for (int i = 0; i < 2; i++)
+		if (both[i] != both[2 + i])
+			return err_set(e, ERR_UNSUPPORTED, "the tied table is cut differently over the first and the last stage's replicas; "
+				       "use parallel.zero_shard = all, or model.tie_head = no");
+	return 0;
+}
+
+/* The group whose ranks have the parts of the parameter's gradient. */
+struct comm *store_parts(const struct store *s, const struct param *p)
+{
+	struct comm *tp = s->groups.tp, *kv = s->groups.kv;
+	if (tp && comm_size(tp) == p->copies)
+		return tp;
+	return kv && comm_size(kv) == p->copies ? kv : NULL;
+}
+
+static int check_parts(const struct store *s, struct err *e)
+{
+	for (int i = 0; i < s->catalogue->n; i++) {
+		const struct param *p = &s->catalogue->params[i];
+		if (p->partial && !store_parts(s, p))
+			return err_set(e, ERR_INTERNAL, "store: no group of the %d ranks that have a part of %s", p->copies, p->name);
+	}
+	return 0;
+}
+
+int store_open(const struct store_options *opt, struct store **out, struct err *e)
+{
+	struct store *s = calloc(1, sizeof *s);
+	if (!s)
+		return err_set(e, ERR_NOMEM, "store: no memory; close other programs");
+	*s = (struct store){
+		.kern = opt->kern, .ops = kern_ops(opt->kern), .catalogue = opt->catalogue, .groups = opt->groups,
+		.overlap = opt->overlap, .stochastic = opt->stochastic, .seed = opt->seed, .width = kern_width(opt->kern),
+	};
+	s->type = s->width == sizeof(float) ? COMM_F32 : COMM_BF16;
+	describe_replicas(&s->replicas[ZERO_DENSE], opt->groups.shard, opt->groups.copies, opt->zero);
+	describe_replicas(&s->replicas[ZERO_EXPERTS], opt->groups.expert_shard, opt->groups.expert_copies, opt->zero);
+	if (open_memory(s, opt, e) || store_build_pieces(s, e) || check_parts(s, e) || check_tied(s, e)) {
+		store_close(s);
+		return -1;
+	}
+	*out = s;
+	return 0;
+}
+
+static void close_pool(struct store *s, struct pool *p)
+{
+	for (int i = 0; i < p->n; i++)
+		kern_free(s->kern, p->slots[i].data);
+}
+
+static void end_pool(struct pool *p)
+{
+	for (int i = 0; i < p->n; i++) {
+		comm_wait(p->slots[i].req, NULL);
+		p->slots[i].req = NULL;
+	}
+}
+
+void store_end(struct store *s)
+{
+	for (int i = 0; s->homes && i < s->catalogue->n_units; i++) {
+		comm_wait(s->homes[i].publishing, NULL);
+		s->homes[i].publishing = NULL;
+	}
+	for (int i = 0; i < s->n_sums; i++)
+		comm_wait(s->sums[i], NULL);
+	s->n_sums = 0;
+	for (int i = 0; i < UNIT_KINDS; i++) {
+		end_pool(&s->gathers[i]);
+		end_pool(&s->scatters[i]);
+	}
+}
+
+void store_close(struct store *s)
+{
+	if (!s)
+		return;
+	store_end(s);
+	for (int i = 0; i < UNIT_KINDS; i++) {
+		close_pool(s, &s->gathers[i]);
+		close_pool(s, &s->scatters[i]);
+	}
+	if (store_masters_away(s))
+		kern_host_free(s->kern, s->masters);
+	else if (s->spilled)
+		spill_close(s->masters, (size_t)s->owned * sizeof(float));
+	else
+		kern_free(s->kern, s->masters);
+	kern_free(s->kern, s->params);
+	kern_free(s->kern, s->grads);
+	for (int i = 0; i < ZERO_CLASSES; i++)
+		free(s->replicas[i].counts);
+	order_fini(&s->order);
+	free(s->pieces);
+	free(s->homes);
+	free(s->sums);
+	free(s);
+}
+
+void *store_stored(const struct store *s, int unit)
+{
+	const struct home *h = &s->homes[unit];
+	const struct replicas *r = store_replicas(s, unit);
+	return s->params + (size_t)(h->params + (r->policy->params ? 0 : h->lo)) * s->width;
+}
+
+float *store_master(const struct store *s, int unit)
+{
+	return s->masters ? s->masters + s->homes[unit].owned : (float *)store_stored(s, unit);
+}
+
+float *store_grad(const struct store *s, int unit)
+{
+	const struct home *h = &s->homes[unit];
+	const struct replicas *r = store_replicas(s, unit);
+	return s->grads + h->grads + (r->policy->grads ? 0 : h->lo);
+}
+
+const size_t *store_counts(struct store *s, int unit)
+{
+	struct replicas *r = &s->replicas[zero_class(s->catalogue->units[unit].kind)];
+	for (int i = 0; i < r->cut.shards; i++) {
+		int64_t lo, hi;
+		catalogue_piece(s->homes[unit].n, r->cut.shards, i, &lo, &hi);
+		r->counts[i] = (size_t)(hi - lo);
+	}
+	return r->counts;
+}
+
+int store_wait(struct comm_request **req, double *spent, struct err *e)
+{
+	if (!*req)
+		return 0;
+	double since = clock_s();
+	int rc = comm_wait(*req, e);
+	*req = NULL;
+	*spent += clock_s() - since;
+	return rc;
+}
+
+bool store_quiet(const struct store *s, bool completes)
+{
+	for (int i = 0; i < s->catalogue->n_units; i++) {
+		const struct replicas *r = store_replicas(s, i);
+		if (r->policy->params || r->policy->grads || s->homes[i].publishing)
+			return false;
+		if (completes && (r->shard || r->copies || s->catalogue->units[i].partial))
+			return false;
+	}
+	return true;
+}
+
+float *store_flat_grads(const struct store *s)
+{
+	for (int i = 0; i < s->catalogue->n_units; i++)
+		if (store_replicas(s, i)->policy->grads)
+			return NULL;
+	return s->grads;
+}
+
+double store_waited(const struct store *s)
+{
+	return s->gather_s + s->reduce_s;
+}

@@ -1,0 +1,133 @@
+#include "agent/engine/parallel/store_inner.h"
+
+/* How far ahead of the demands gathers start: as many units as there are kinds, so that a step's first
+ * layer comes while the tables do. */
+enum { AHEAD = UNIT_KINDS };
+
+struct slot *store_find(struct pool *p, int unit)
+{
+	for (int i = 0; i < p->n; i++)
+		if (p->slots[i].unit == unit)
+			return &p->slots[i];
+	return NULL;
+}
+
+int store_forget(struct store *s, struct slot *slot, struct err *e)
+{
+	slot->unit = -1;
+	return store_wait(&slot->req, &s->gather_s, e);
+}
+
+static struct pool *pool_of(struct store *s, int unit)
+{
+	return &s->gathers[s->catalogue->units[unit].kind];
+}
+
+/* The slot to gather into: not in use, not wanted if it may be spared, the longest unused. */
+static struct slot *choose(struct pool *p, bool spare)
+{
+	struct slot *best = NULL;
+	for (int i = 0; i < p->n; i++) {
+		struct slot *t = &p->slots[i];
+		if (t->holds || (spare && t->wanted))
+			continue;
+		if (!best || (best->wanted && !t->wanted) || (best->wanted == t->wanted && t->used < best->used))
+			best = t;
+	}
+	return best;
+}
+
+static int begin(struct store *s, struct slot *t, int unit, struct err *e)
+{
+	const struct replicas *r = store_replicas(s, unit);
+	if (store_forget(s, t, e) ||
+	    comm_all_gatherv_start(r->shard, store_stored(s, unit), t->data, store_counts(s, unit), s->type, &t->req, e))
+		return -1;
+	t->unit = unit;
+	t->used = ++s->clock;
+	return 0;
+}
+
+static void want(struct store *s)
+{
+	for (int kind = 0; kind < UNIT_KINDS; kind++)
+		for (int i = 0; i < s->gathers[kind].n; i++)
+			s->gathers[kind].slots[i].wanted = false;
+}
+
+int store_prefetch(struct store *s, struct err *e)
+{
+	if (!s->overlap)
+		return 0;
+	want(s);
+	for (int i = 0; i < AHEAD; i++) {
+		int unit = order_peek(&s->order, i);
+		if (unit < 0)
+			return 0;
+		struct slot *t = store_find(pool_of(s, unit), unit);
+		if (!t) {
+			t = choose(pool_of(s, unit), true);
+			if (t && begin(s, t, unit, e))
+				return -1;
+		}
+		if (t)
+			t->wanted = true;
+	}
+	return 0;
+}
+
+int store_settle(struct store *s, struct err *e)
+{
+	int rc = 0;
+	for (int i = 0; i < s->catalogue->n_units; i++)
+		if (store_wait(&s->homes[i].publishing, &s->gather_s, rc ? NULL : e))
+			rc = -1;
+	for (int kind = 0; kind < UNIT_KINDS; kind++)
+		for (int i = 0; i < s->gathers[kind].n; i++)
+			if (store_wait(&s->gathers[kind].slots[i].req, &s->gather_s, rc ? NULL : e))
+				rc = -1;
+	return rc;
+}
+
+static int whole_params(struct store *s, int unit, const void **params, struct err *e)
+{
+	struct home *h = &s->homes[unit];
+	if (store_wait(&h->publishing, &s->gather_s, e))
+		return -1;
+	*params = s->params + (size_t)h->params * s->width;
+	return 0;
+}
+
+int store_params(struct store *s, int unit, const void **params, struct err *e)
+{
+	if (!store_replicas(s, unit)->policy->params)
+		return whole_params(s, unit, params, e);
+	struct pool *p = pool_of(s, unit);
+	struct slot *t = store_find(p, unit);
+	order_note(&s->order, unit);
+	if (!t) {
+		t = choose(p, false);
+		if (!t)
+			return err_set(e, ERR_INTERNAL, "store: %d units of the kind of unit %d are held already", p->n, unit);
+		if (begin(s, t, unit, e))
+			return -1;
+	}
+	t->used = ++s->clock;
+	t->holds++;
+	/* What comes next leaves before this one is waited for. */
+	if (store_prefetch(s, e) || store_wait(&t->req, &s->gather_s, e)) {
+		t->holds--;
+		return -1;
+	}
+	*params = t->data;
+	return 0;
+}
+
+void store_release(struct store *s, int unit)
+{
+	struct slot *t = store_find(pool_of(s, unit), unit);
+	if (!t || !t->holds || --t->holds)
+		return;
+	/* A failure comes again from the next call: the world is aborted. */
+	store_prefetch(s, NULL);
+}

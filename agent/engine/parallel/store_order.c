@@ -1,0 +1,62 @@
+#include "agent/engine/parallel/store_order.h"
+
+#include <stdlib.h>
+
+/* More than this is not learned: it is a step of very many micro-batches, which follow the same pattern. */
+enum { ORDER_MOST = 1 << 16 };
+
+static void append(struct order *o, int unit)
+{
+	if (o->n == ORDER_MOST)
+		return;
+	if (o->n == o->room) {
+		int room = o->room ? 2 * o->room : 256;
+		int *units = realloc(o->units, (size_t)room * sizeof *units);
+		if (!units)
+			return;
+		o->units = units;
+		o->room = room;
+	}
+	o->units[o->n++] = unit;
+}
+
+static void follow(struct order *o, int unit)
+{
+	for (int i = 0; i < o->n; i++) {
+		int place = (o->at + i) % o->n;
+		if (o->units[place] == unit) {
+			o->at = place + 1;
+			return;
+		}
+	}
+}
+
+void order_note(struct order *o, int unit)
+{
+	if (o->learned)
+		follow(o, unit);
+	else
+		append(o, unit);
+}
+
+void order_learn(struct order *o)
+{
+	o->learned = o->n > 0;
+}
+
+void order_rewind(struct order *o)
+{
+	o->at = 0;
+	if (!o->learned)
+		o->n = 0;
+}
+
+int order_peek(const struct order *o, int ahead)
+{
+	return o->learned && o->at + ahead < o->n ? o->units[o->at + ahead] : -1;
+}
+
+void order_fini(struct order *o)
+{
+	free(o->units);
+}

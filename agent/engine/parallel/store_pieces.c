@@ -1,0 +1,56 @@
+#include "agent/engine/parallel/store_inner.h"
+
+#include <stdlib.h>
+
+static int64_t clamp(int64_t x, int64_t lo, int64_t hi)
+{
+	return x < lo ? lo : x > hi ? hi : x;
+}
+
+/* The parameter's part in this rank's part of its unit; count 0: nothing of it. */
+static struct piece piece_of(const struct store *s, const struct param *p)
+{
+	const struct home *h = &s->homes[p->unit];
+	int64_t at = p->offset - s->catalogue->units[p->unit].lo; /* in the unit */
+	int64_t lo = clamp(h->lo, at, at + p->count), hi = clamp(h->hi, at, at + p->count);
+	struct piece piece = { .param = p, .first = lo - at, .count = hi - lo };
+	if (hi <= lo)
+		return (struct piece){ 0 };
+	piece.master = store_master(s, p->unit) + (lo - h->lo);
+	piece.grad = store_grad(s, p->unit) + (lo - h->lo);
+	piece.at = h->owned + lo - h->lo;
+	if (!p->tied_copy && p->copy == 0) {
+		piece.count_lo = clamp(h->counted_lo, lo, hi) - lo;
+		piece.count_hi = clamp(h->counted_hi, lo, hi) - lo;
+	}
+	return piece;
+}
+
+int store_build_pieces(struct store *s, struct err *e)
+{
+	s->pieces = calloc((size_t)s->catalogue->n + 1, sizeof *s->pieces);
+	if (!s->pieces)
+		return err_set(e, ERR_NOMEM, "store: no memory for a table of %d parameters; close other programs", s->catalogue->n);
+	for (int i = 0; i < s->catalogue->n; i++) {
+		struct piece piece = piece_of(s, &s->catalogue->params[i]);
+		if (piece.count)
+			s->pieces[s->n_pieces++] = piece;
+	}
+	return 0;
+}
+
+const struct piece *store_pieces(const struct store *s, int *n)
+{
+	*n = s->n_pieces;
+	return s->pieces;
+}
+
+struct kern *store_kern(const struct store *s)
+{
+	return s->kern;
+}
+
+int64_t store_owned(const struct store *s)
+{
+	return s->owned;
+}

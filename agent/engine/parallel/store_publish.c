@@ -1,0 +1,147 @@
+#include "agent/engine/parallel/store_inner.h"
+
+#include "base/philox.h"
+
+/* The key of (seed, parameter, step). */
+static struct philox_key key_of(const struct store *s, const struct param *p, int64_t step)
+{
+	struct philox_key name = philox_key(s->seed, PHILOX_ROUND, philox_item(p->name));
+	return philox_key((uint64_t)name.k[1] << 32 | name.k[0], PHILOX_ROUND, (uint64_t)step);
+}
+
+/* Rounds n masters, which may be away: then through `stage` in the kern's memory. */
+static void narrow(struct store *s, void *stored, const float *masters, int64_t n, float *stage, const struct philox_key *key, uint64_t first)
+{
+	for (int64_t i = 0, part; i < n; i += part) {
+		const float *from = masters + i;
+		part = !stage || n - i < ZERO_PUBLISHED ? n - i : ZERO_PUBLISHED;
+		if (stage) {
+			kern_put(s->kern, stage, from, (size_t)part * sizeof *stage);
+			from = stage;
+		}
+		s->ops->narrow(s->kern, (char *)stored + (size_t)i * s->width, from, part, key, first + (uint64_t)i);
+	}
+}
+
+/* Whether numbers of the piece's elements follow one another in the global tensor. */
+static bool whole_rows(const struct piece *piece)
+{
+	const struct param *p = piece->param;
+	return p->hi[1] - p->lo[1] == p->shape[1];
+}
+
+static void *stored_of(const struct store *s, const struct piece *piece)
+{
+	int unit = piece->param->unit;
+	return (char *)store_stored(s, unit) + (size_t)(piece->master - store_master(s, unit)) * s->width;
+}
+
+void store_fuse(const struct store *s, const struct piece *piece, int64_t step, struct update *u)
+{
+	const struct param *p = piece->param;
+	if (!s->masters || (s->stochastic && !whole_rows(piece)))
+		return;
+	u->stored = stored_of(s, piece);
+	u->random = s->stochastic;
+	if (!s->stochastic)
+		return;
+	u->key = key_of(s, p, step);
+	u->first = (uint64_t)(p->lo[0] * p->shape[1] + piece->first);
+}
+
+void store_fused(struct store *s)
+{
+	s->fused = true;
+}
+
+/* Row by row where the box has not whole rows: numbers are counted by the element's place in the global tensor. */
+static void round_piece(struct store *s, const struct piece *piece, char *stored, float *stage, int64_t step)
+{
+	const struct param *p = piece->param;
+	struct philox_key key = key_of(s, p, step);
+	int64_t width = p->hi[1] - p->lo[1], columns = p->shape[1];
+	for (int64_t i = 0; i < piece->count;) {
+		int64_t at = piece->first + i, row = at / width, column = at % width;
+		int64_t n = width == columns ? piece->count : width - column;
+		n = n < piece->count - i ? n : piece->count - i;
+		narrow(s, stored + (size_t)i * s->width, piece->master + i, n, stage, &key,
+		       (uint64_t)((p->lo[0] + row) * columns + p->lo[1] + column));
+		i += n;
+	}
+}
+
+/* Gaps are zero and stay so. */
+static void narrow_all(struct store *s, float *stage, int64_t step)
+{
+	for (int i = 0; s->stochastic && i < s->n_pieces; i++)
+		if (!s->fused || !whole_rows(&s->pieces[i]))
+			round_piece(s, &s->pieces[i], stored_of(s, &s->pieces[i]), stage, step);
+	for (int unit = 0; !s->stochastic && !s->fused && unit < s->catalogue->n_units; unit++) {
+		const struct home *h = &s->homes[unit];
+		narrow(s, store_stored(s, unit), store_master(s, unit), h->hi - h->lo, stage, NULL, 0);
+	}
+}
+
+/* Whether the optimizer's updates have left anything to round. */
+static bool left_over(const struct store *s)
+{
+	for (int i = 0; s->fused && i < s->n_pieces; i++)
+		if (s->stochastic && !whole_rows(&s->pieces[i]))
+			return true;
+	return !s->fused;
+}
+
+static int round_masters(struct store *s, int64_t step, struct err *e)
+{
+	float *stage = NULL;
+	if (store_masters_away(s) && left_over(s)) {
+		stage = kern_alloc(s->kern, ZERO_PUBLISHED * sizeof *stage);
+		if (!stage)
+			return err_set(e, ERR_NOMEM, "parameters: no memory for %zu bytes of masters on their way; lower batch.micro",
+				       ZERO_PUBLISHED * sizeof *stage);
+	}
+	narrow_all(s, stage, step);
+	kern_free(s->kern, stage);
+	s->fused = false;
+	return 0;
+}
+
+/* What was gathered is old. */
+static int forget_all(struct store *s, struct err *e)
+{
+	for (int kind = 0; kind < UNIT_KINDS; kind++)
+		for (int i = 0; i < s->gathers[kind].n; i++) {
+			struct slot *t = &s->gathers[kind].slots[i];
+			if (t->holds)
+				return err_set(e, ERR_INTERNAL, "store: unit %d is in use while new parameters come", t->unit);
+			if (store_forget(s, t, e))
+				return -1;
+		}
+	return 0;
+}
+
+/* Owners to the others, where each replica holds the whole. */
+static int spread(struct store *s, int unit, struct err *e)
+{
+	struct home *h = &s->homes[unit];
+	const struct replicas *r = store_replicas(s, unit);
+	if (!r->policy->state || r->policy->params)
+		return 0;
+	if (comm_all_gatherv_start(r->shard, store_stored(s, unit), s->params + (size_t)h->params * s->width, store_counts(s, unit),
+				   s->type, &h->publishing, e))
+		return -1;
+	return s->overlap ? 0 : store_wait(&h->publishing, &s->gather_s, e);
+}
+
+int store_publish(struct store *s, int64_t step, struct err *e)
+{
+	if (store_settle(s, e) || forget_all(s, e))
+		return -1;
+	if (s->masters && round_masters(s, step, e))
+		return -1;
+	for (int unit = 0; unit < s->catalogue->n_units; unit++)
+		if (spread(s, unit, e))
+			return -1;
+	order_rewind(&s->order);
+	return store_prefetch(s, e);
+}

@@ -1,0 +1,208 @@
+#include "agent/engine/parallel/store_inner.h"
+
+#include "base/clock.h"
+
+/* Units whose gradients are whole are summed together until there are so many elements: 4 MiB of fp32, some hundred
+ * microseconds on a fast link, far above an operation's fixed cost; a stage worth cutting has many of them, so the first leaves early. */
+enum { ENOUGH = 1 << 20 };
+
+/* --- parts ------------------------------------------------------------------------ */
+
+/* How many of the unit's parameters from i on lie together and are parts over one group. */
+static int run_of_parts(const struct store *s, const struct unit *u, int i)
+{
+	const struct param *p = &s->catalogue->params[u->first];
+	int n = 0;
+	while (i + n < u->n_params && p[i + n].partial && p[i + n].copies == p[i].copies)
+		n++;
+	return n;
+}
+
+/* grads: of the whole unit. The gaps between parameters hold zeros and go along. */
+static int sum_parts(struct store *s, int unit, float *grads, struct err *e)
+{
+	const struct unit *u = &s->catalogue->units[unit];
+	const struct param *p = &s->catalogue->params[u->first];
+	if (!u->partial)
+		return 0;
+	double since = clock_s();
+	for (int i = 0; i < u->n_params;) {
+		int n = run_of_parts(s, u, i);
+		if (n) {
+			const struct param *last = &p[i + n - 1];
+			float *at = grads + (p[i].offset - u->lo);
+			size_t count = (size_t)(last->offset + last->count - p[i].offset);
+			if (comm_all_reduce(store_parts(s, &p[i]), at, at, count, COMM_F32, COMM_SUM, e))
+				return -1;
+		}
+		i += n ? n : 1;
+	}
+	s->reduce_s += clock_s() - since;
+	return 0;
+}
+
+/* --- gradients that are whole until the step's end ------------------------------------- */
+
+/* The unit's elements as every tp rank counts them: what is put together must be the same on all. */
+static int64_t weight_of(const struct store *s, int unit)
+{
+	const struct unit *u = &s->catalogue->units[unit];
+	int64_t n = 0;
+	for (int i = u->first; i < u->first + u->n_params; i++)
+		n += s->catalogue->params[i].shape[0] * s->catalogue->params[i].shape[1];
+	return n / (s->groups.tp ? comm_size(s->groups.tp) : 1);
+}
+
+static int scatter_whole(struct store *s, int unit, struct err *e)
+{
+	const struct home *h = &s->homes[unit];
+	float *whole = s->grads + h->grads;
+	return comm_reduce_scatterv_start(store_replicas(s, unit)->shard, whole, whole + h->lo, store_counts(s, unit), COMM_F32,
+					  COMM_SUM, &s->sums[s->n_sums++], e);
+}
+
+static int sum_whole(struct store *s, int first, int last, struct err *e)
+{
+	const struct home *lo = &s->homes[first], *hi = &s->homes[last - 1];
+	const struct replicas *r = store_replicas(s, first);
+	float *at = s->grads + lo->grads;
+	if (!r->copies)
+		return 0;
+	return comm_all_reduce_start(r->copies, at, at, (size_t)(hi->grads + hi->n - lo->grads), COMM_F32, COMM_SUM,
+				     &s->sums[s->n_sums++], e);
+}
+
+int store_flush(struct store *s, struct err *e)
+{
+	int first = s->first, last = s->last, before = s->n_sums;
+	s->first = s->last = 0;
+	s->weight = 0;
+	if (first == last)
+		return 0;
+	for (int unit = first; unit < last; unit++)
+		if (sum_parts(s, unit, s->grads + s->homes[unit].grads, e))
+			return -1;
+	if (store_replicas(s, first)->policy->state ? scatter_whole(s, first, e) : sum_whole(s, first, last, e)) {
+		s->n_sums = before;
+		return -1;
+	}
+	return s->overlap || s->n_sums == before ? 0 : store_wait(&s->sums[s->n_sums - 1], &s->reduce_s, e);
+}
+
+/* Whether the unit goes with those that are complete already: it lies beside them, and is summed over the same ranks. */
+static bool goes_along(const struct store *s, int unit)
+{
+	return (unit == s->last || unit + 1 == s->first) && store_replicas(s, unit) == store_replicas(s, s->first);
+}
+
+static int complete_whole(struct store *s, int unit, struct err *e)
+{
+	if (s->first != s->last && !goes_along(s, unit) && store_flush(s, e))
+		return -1;
+	if (s->first == s->last) {
+		s->first = unit;
+		s->last = unit + 1;
+	} else if (unit == s->last) {
+		s->last++;
+	} else {
+		s->first--;
+	}
+	s->weight += weight_of(s, unit);
+	/* What is scattered goes one by one: each unit is cut by itself. */
+	return s->weight >= ENOUGH || store_replicas(s, unit)->policy->state ? store_flush(s, e) : 0;
+}
+
+/* --- gradients that leave after each micro-batch ------------------------------------ */
+
+int store_retire(struct store *s, struct slot *t, struct err *e)
+{
+	if (t->unit < 0 || !t->req)
+		return 0;
+	const struct home *h = &s->homes[t->unit];
+	int unit = t->unit;
+	t->unit = -1;
+	if (store_wait(&t->req, &s->reduce_s, e))
+		return -1;
+	s->ops->accumulate(s->kern, store_grad(s, unit), (const float *)t->data + h->lo, h->hi - h->lo);
+	return 0;
+}
+
+static struct pool *pool_of(struct store *s, int unit)
+{
+	return &s->scatters[s->catalogue->units[unit].kind];
+}
+
+/* The slot that this micro-batch's gradients of the unit go into, zeroed when it is new. */
+static struct slot *slot_of(struct store *s, int unit, struct err *e)
+{
+	struct pool *p = pool_of(s, unit);
+	struct slot *best = NULL;
+	for (int i = 0; i < p->n; i++) {
+		struct slot *t = &p->slots[i];
+		if (t->holds && t->unit == unit)
+			return t;
+		if (!t->holds && (!best || t->used < best->used))
+			best = t;
+	}
+	if (!best) {
+		err_set(e, ERR_INTERNAL, "store: gradients of %d units of the kind of unit %d are open already", p->n, unit);
+		return NULL;
+	}
+	if (store_retire(s, best, e))
+		return NULL;
+	kern_zero(s->kern, best->data, (size_t)s->homes[unit].n * sizeof(float));
+	best->unit = unit;
+	best->used = ++s->clock;
+	best->holds = 1;
+	return best;
+}
+
+static int scatter(struct store *s, int unit, struct err *e)
+{
+	struct slot *t = slot_of(s, unit, e);
+	if (!t)
+		return -1;
+	float *whole = (float *)t->data;
+	t->holds = 0;
+	if (sum_parts(s, unit, whole, e) ||
+	    comm_reduce_scatterv_start(store_replicas(s, unit)->shard, whole, whole + s->homes[unit].lo, store_counts(s, unit),
+				       COMM_F32, COMM_SUM, &t->req, e)) {
+		t->unit = -1;
+		return -1;
+	}
+	return s->overlap ? 0 : store_retire(s, t, e);
+}
+
+/* --- what the model calls ------------------------------------------------------------ */
+
+static int check_open(const struct store *s, int unit, struct err *e)
+{
+	if (s->homes[unit].reduced)
+		return err_set(e, ERR_INTERNAL, "store: unit %d's gradients of this step are complete already", unit);
+	return 0;
+}
+
+int store_grads(struct store *s, int unit, float **grads, struct err *e)
+{
+	if (check_open(s, unit, e))
+		return -1;
+	if (!store_replicas(s, unit)->policy->grads) {
+		*grads = s->grads + s->homes[unit].grads;
+		return 0;
+	}
+	struct slot *t = slot_of(s, unit, e);
+	if (!t)
+		return -1;
+	*grads = (float *)t->data;
+	return 0;
+}
+
+int store_reduce(struct store *s, int unit, bool last, struct err *e)
+{
+	if (check_open(s, unit, e))
+		return -1;
+	s->homes[unit].reduced = last;
+	if (store_replicas(s, unit)->policy->grads)
+		return scatter(s, unit, e);
+	return last ? complete_whole(s, unit, e) : 0;
+}

@@ -1,0 +1,266 @@
+#include "agent/engine/pipeline/rank.h"
+
+#include "agent/engine/parallel/device.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "plan/spec/batch.h"
+#include "plan/spec/speeds.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Sizes and this rank's place, before anything is allocated. */
+static int describe(struct engine *g, const struct engine_options *opt, struct err *e)
+{
+	const struct job *job = opt->job;
+	struct batch_share share;
+	int n = layout_n_stages(&opt->layout);
+
+	model_shape(job, &g->shape);
+	g->job = job;
+	g->layout = opt->layout;
+	g->at = opt->at;
+	g->phase = opt->phase;
+	g->phase_arg = opt->phase_arg;
+	if (batch_share_of(job, &g->layout, g->at.dp, &share, e))
+		return -1;
+	g->micros = share.micros;
+	g->micro_tokens = job->batch.micro * g->shape.seq;
+	g->global_tokens = job->batch.global * g->shape.seq;
+	g->stages = calloc((size_t)n, sizeof *g->stages);
+	if (!g->stages)
+		return err_set(e, ERR_NOMEM, "%d pipeline stages: out of memory", n);
+	if (speeds_stages(job, &g->shape, &g->layout, g->stages, e))
+		return -1;
+	return 0;
+}
+
+static int open_schedule(struct engine *g, enum job_schedule kind, struct err *e)
+{
+	if (schedule_build(kind, &g->layout, g->micros, &g->schedule, e) || schedule_check(&g->schedule, e) ||
+	    schedule_build_forwards(&g->layout, g->micros, &g->forwards, e) || schedule_check(&g->forwards, e))
+		return -1;
+	g->timeline = (struct timeline){ .ranks = g->layout.pp, .chunks = g->layout.chunks };
+	return tracks_open(g, e);
+}
+
+/* "cpu" and the like, with the storage type behind it; a device is one of those that this process sees. */
+static int open_kern(struct engine *g, const struct engine_options *opt, struct err *e)
+{
+	static const char *const suffix[] = { [DTYPE_FP32] = "", [DTYPE_BF16] = ":bf16", [DTYPE_FP16] = ":fp16" };
+	char name[32];
+	snprintf(name, sizeof name, "%s%s", opt->backend, suffix[g->job->precision.dtype]);
+	if (kern_open_device(name, opt->threads, opt->device, &g->kern, e))
+		return -1;
+	if (g->job->precision.fp8 != FP8_OFF && !kern_on_host(g->kern) && !kern_fp8(g->kern) && comm_rank(opt->world) == 0)
+		log_warn("precision.fp8 = %s: this GPU has no products in 8 bits (compute capability 8.9 and later have) and "
+			 "computes them slowly; use off", job_word(g->job, offsetof(struct job, precision.fp8)));
+	return 0;
+}
+
+static int open_groups(struct engine *g, const struct engine_options *opt, struct err *e)
+{
+	static const enum comm_type types[] = { [DTYPE_FP32] = COMM_F32, [DTYPE_BF16] = COMM_BF16, [DTYPE_FP16] = COMM_F16 };
+	struct comm_device_options device = { .index = opt->device, .backend = opt->transport };
+	bool on_device = !kern_on_host(g->kern) && comm_size(opt->world) > 1;
+	const struct groups_options o = {
+		.layout = &g->layout, .at = g->at, .shape = &g->shape, .zero = (int)g->job->parallel.zero,
+		.shard = g->job->parallel.zero_shard, .node = opt->node,
+		.apart = g->job->parallel.sync == SYNC_SERVER, .device = on_device ? &device : NULL, .stream = kern_stream(g->kern),
+	};
+	enum comm_type type = types[g->job->precision.dtype];
+	if ((on_device && device_table(&device.device, e)) || groups_open(opt->world, &o, &g->groups, e))
+		return -1;
+	tp_init(&g->tp, g->groups.tp, g->job->parallel.sp, g->job->parallel.overlap, type);
+	cp_init(&g->cp, g->groups.cp, g->groups.cp_values, type);
+	ep_init(&g->ep, g->groups.ep, g->groups.ep_values, g->shape.experts, type);
+	g->pipe = (struct pipe){ .groups = &g->groups, .type = type };
+	return 0;
+}
+
+static int open_store(struct engine *g, const struct engine_options *opt, const struct share *share, struct err *e)
+{
+	const struct job *job = g->job;
+	if (catalogue_build(&g->shape, share, &g->catalogue, e))
+		return -1;
+	const struct store_options o = {
+		.catalogue = &g->catalogue, .kern = g->kern, .groups = g->groups.store, .zero = (int)job->parallel.zero,
+		.overlap = job->parallel.overlap, .stochastic = job->precision.stochastic_rounding, .seed = job->job.seed,
+		.spill_dir = job->offload.optimizer ? opt->spill_dir : NULL,
+	};
+	return store_open(&o, &g->store, e);
+}
+
+static int open_model(struct engine *g, const struct engine_options *opt, struct err *e)
+{
+	const struct share share = layout_share(&g->layout, g->at, g->tp.sp, g->stages, g->chunks);
+	if (open_store(g, opt, &share, e))
+		return -1;
+	const struct model_options m = {
+		.job = g->job, .shape = &g->shape, .catalogue = &g->catalogue, .chunks = g->chunks, .n_chunks = g->layout.chunks,
+		.slots = g->schedule.rows[g->at.pp].slots.live, .split = schedule_splits(g->job->parallel.schedule),
+		.layout = g->layout, .tp_rank = g->at.tp, .store = g->store, .tp = &g->tp, .cp = &g->cp, .ep = &g->ep, .kern = g->kern,
+		.spill_dir = opt->spill_dir,
+	};
+	if (model_open(&m, &g->model, e))
+		return -1;
+	g->pipe.count = (size_t)model_boundary(g->model);
+	return 0;
+}
+
+int engine_open(const struct engine_options *opt, struct engine **out, struct err *e)
+{
+	struct engine *g = calloc(1, sizeof *g);
+	if (!g)
+		return err_set(e, ERR_NOMEM, "engine: out of memory");
+	if (describe(g, opt, e) || open_schedule(g, opt->job->parallel.schedule, e) || open_kern(g, opt, e) ||
+	    open_groups(g, opt, e) || open_model(g, opt, e)) {
+		engine_close(g);
+		return -1;
+	}
+	*out = g;
+	return 0;
+}
+
+void engine_close(struct engine *g)
+{
+	if (!g)
+		return;
+	/* A device may still be about transfers that nobody waits for any more: the groups end those, then memory may go. */
+	walk_settle(g, NULL);
+	if (g->store)
+		store_end(g->store);
+	groups_close(&g->groups);
+	model_close(g->model);
+	store_close(g->store);
+	catalogue_free(&g->catalogue);
+	kern_close(g->kern);
+	schedule_free(&g->schedule);
+	schedule_free(&g->forwards);
+	tracks_close(g);
+	timeline_free(&g->timeline);
+	free(g->stages);
+	free(g);
+}
+
+const struct model_shape *engine_shape(const struct engine *g)
+{
+	return &g->shape;
+}
+
+const struct catalogue *engine_catalogue(const struct engine *g)
+{
+	return &g->catalogue;
+}
+
+struct store *engine_store(struct engine *g)
+{
+	return g->store;
+}
+
+struct kern *engine_kern(struct engine *g)
+{
+	return g->kern;
+}
+
+/* The means over the global batch's tokens of n sums. Each part counts once: all tp ranks have it. */
+static int share(struct engine *g, const double *local, double *means, int n, struct err *e)
+{
+	double sums[LOSSES] = { 0 };
+	for (int i = 0; i < n && g->at.tp == 0; i++)
+		sums[i] = local[i];
+	if (g->phase)
+		g->phase("share-loss", g->phase_arg);
+	double start = clock_s();
+	if (layout_world(&g->layout) > 1 && comm_all_reduce(g->groups.world, sums, sums, (size_t)n, COMM_F64, COMM_SUM, e))
+		return -1;
+	*(g->layout.pp > 1 ? &g->times.pp : &g->times.dp) += clock_s() - start;
+	for (int i = 0; i < n; i++)
+		means[i] = sums[i] / (double)g->global_tokens;
+	return 0;
+}
+
+/* The parts are summed apart from the whole, whose bits do not depend on who asks for them. */
+static int share_parts(struct engine *g, const double *local, double loss, struct err *e)
+{
+	double parts[LOSSES] = { 0 };
+	if (!g->shape.experts)
+		return 0;
+	if (share(g, local + LOSS_BALANCE, parts + LOSS_BALANCE, LOSSES - LOSS_BALANCE, e))
+		return -1;
+	g->losses = (struct engine_losses){ .known = true, .cross_entropy = loss - parts[LOSS_BALANCE] - parts[LOSS_Z],
+					    .balance = parts[LOSS_BALANCE], .z = parts[LOSS_Z] };
+	return 0;
+}
+
+/* A rank that fails alone has messages under way, whose other ends wait for what it will not send any more. */
+static int walk_or_abort(struct engine *g, const struct schedule *s, const struct engine_batch *b, bool backward, struct err *e)
+{
+	if (!walk_row(g, &s->rows[g->at.pp], b, backward, e))
+		return 0;
+	if (layout_world(&g->layout) > 1)
+		comm_abort(g->groups.world, e->text);
+	return -1;
+}
+
+/* What a device still has to do is computing. */
+static int take_loss(struct engine *g, double *local, struct err *e)
+{
+	double start = clock_s();
+	int rc = model_loss(g->model, local, e);
+	g->times.compute += clock_s() - start;
+	return rc;
+}
+
+int engine_passes(struct engine *g, const struct engine_batch *b, struct err *e)
+{
+	store_zero(g->store);
+	return walk_or_abort(g, &g->schedule, b, true, e);
+}
+
+int engine_loss(struct engine *g, double *loss, struct err *e)
+{
+	double local[LOSSES];
+	if (take_loss(g, local, e))
+		return -1;
+	if (g->job->parallel.sync == SYNC_SERVER) {
+		*loss = local[LOSS_ALL] / (double)g->global_tokens;
+		return 0;
+	}
+	return share(g, local, loss, 1, e) || share_parts(g, local, *loss, e) ? -1 : 0;
+}
+
+int engine_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
+{
+	return engine_passes(g, b, e) || engine_loss(g, loss, e) ? -1 : 0;
+}
+
+int engine_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
+{
+	double local[LOSSES];
+	if (walk_or_abort(g, &g->forwards, b, false, e) || take_loss(g, local, e))
+		return -1;
+	return share(g, local, loss, 1, e);
+}
+
+const struct timeline *engine_timeline(const struct engine *g)
+{
+	return &g->timeline;
+}
+
+void engine_losses(const struct engine *g, struct engine_losses *out)
+{
+	*out = g->losses;
+}
+
+void engine_times(const struct engine *g, struct engine_times *out)
+{
+	*out = g->times;
+}
+
+int64_t engine_peak_bytes(const struct engine *g)
+{
+	return (int64_t)kern_peak(g->kern);
+}

@@ -1,0 +1,106 @@
+/*
+ * Messages from other pipeline ranks. A receive is started ahead of its step, so that the message travels while
+ * passes are computed: a channel's next one as soon as it has a buffer that is free.
+ */
+#include "agent/engine/pipeline/rank.h"
+
+static bool is_receive(enum sched_op op)
+{
+	return op == SCHED_RECV_ACT || op == SCHED_RECV_GRAD;
+}
+
+static enum pipe_kind kind_of(const struct sched_step *step)
+{
+	return step->op == SCHED_RECV_ACT ? PIPE_ACT : PIPE_GRAD;
+}
+
+static enum pipe_side side_of(const struct engine *g, const struct sched_step *step)
+{
+	const struct track *t = &g->tracks[step->chunk];
+	return step->op == SCHED_RECV_ACT ? t->from : t->to;
+}
+
+/* Moves to the channel's next receive in the row. */
+static void advance(struct engine *g, const struct sched_row *row, enum pipe_kind kind, enum pipe_side side, int from)
+{
+	struct inbox *in = &g->inboxes[kind][side];
+	for (in->next = from; in->next < row->n; in->next++) {
+		const struct sched_step *step = &row->steps[in->next];
+		if (is_receive(step->op) && kind_of(step) == kind && side_of(g, step) == side)
+			break;
+	}
+	in->started = false;
+}
+
+void tracks_begin(struct engine *g, const struct sched_row *row)
+{
+	for (int c = 0; c < g->layout.chunks; c++) {
+		struct track *t = &g->tracks[c];
+		for (int i = 0; i < g->micros; i++)
+			t->slot_of[i] = -1;
+		for (int i = 0; i < t->slots; i++)
+			t->berths[i].taken = false;
+	}
+	for (int kind = 0; kind < PIPE_KINDS; kind++)
+		for (int side = 0; side < PIPE_SIDES; side++)
+			advance(g, row, kind, side, 0);
+}
+
+/* Where the message goes, when that is free now. Activations need a slot, whose last owner's output may still be on its
+ * way: that lies elsewhere. Gradients lie where those of the slot's last owner were sent from. */
+static void *free_buffer(struct engine *g, const struct sched_step *step)
+{
+	if (step->op == SCHED_RECV_GRAD) {
+		if (g->tracks[step->chunk].slot_of[step->micro] < 0 || !comm_test(track_berth(g, step->chunk, step->micro)->grad_sent))
+			return NULL;
+		return model_grad(g->model, step->chunk, g->tracks[step->chunk].slot_of[step->micro]);
+	}
+	int slot = track_slot(g, step->chunk, step->micro);
+	return slot < 0 ? NULL : model_input(g->model, step->chunk, slot);
+}
+
+static int start(struct engine *g, struct inbox *in, const struct sched_step *step, void *x, struct err *e)
+{
+	in->started = true;
+	return pipe_recv_start(&g->pipe, kind_of(step), side_of(g, step), x, &in->request, e);
+}
+
+int receive_ahead(struct engine *g, const struct sched_row *row, struct err *e)
+{
+	for (int kind = 0; kind < PIPE_KINDS; kind++)
+		for (int side = 0; side < PIPE_SIDES; side++) {
+			struct inbox *in = &g->inboxes[kind][side];
+			if (in->started || in->next == row->n)
+				continue;
+			const struct sched_step *step = &row->steps[in->next];
+			void *x = free_buffer(g, step);
+			if (x && start(g, in, step, x, e))
+				return -1;
+		}
+	return 0;
+}
+
+/* Nothing was started, and now it is needed. */
+static int receive_now(struct engine *g, const struct sched_step *step, struct err *e)
+{
+	int slot = track_slot(g, step->chunk, step->micro);
+	if (slot < 0)
+		return err_set(e, ERR_INTERNAL, "schedule: chunk %d keeps more than its %d micro-batches", step->chunk, g->tracks[step->chunk].slots);
+	if (step->op == SCHED_RECV_ACT)
+		return pipe_recv(&g->pipe, PIPE_ACT, side_of(g, step), model_input(g->model, step->chunk, slot), e);
+	if (pipe_wait(&g->pipe, &track_berth(g, step->chunk, step->micro)->grad_sent, e))
+		return -1;
+	return pipe_recv(&g->pipe, PIPE_GRAD, side_of(g, step), model_grad(g->model, step->chunk, slot), e);
+}
+
+int receive(struct engine *g, const struct sched_row *row, const struct sched_step *step, struct err *e)
+{
+	enum pipe_kind kind = kind_of(step);
+	enum pipe_side side = side_of(g, step);
+	struct inbox *in = &g->inboxes[kind][side];
+	int at = in->next;
+	if (in->started ? pipe_wait(&g->pipe, &in->request, e) : receive_now(g, step, e))
+		return -1;
+	advance(g, row, kind, side, at + 1);
+	return 0;
+}

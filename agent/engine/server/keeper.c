@@ -1,0 +1,266 @@
+#include "agent/engine/server/keeper.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the server knows of a worker. */
+struct worker {
+	int64_t clock;      /* steps that it has pushed */
+	double loss, share; /* of the last one; share 0: none yet */
+	float *buffer;      /* [owned] */
+};
+
+struct keeper {
+	struct comm *servers;
+	int n;
+	int64_t staleness;
+	struct kern *kern;
+	const struct ops *ops;
+	struct store *store;
+	struct optim *optim;
+	float *params, *grads; /* [owned] of the store, all pieces one behind the other */
+	int64_t owned;
+
+	pthread_mutex_t lock;  /* of all below, and of the store */
+	pthread_cond_t moved;
+	struct worker *workers;
+	int64_t parts;         /* applied so far */
+	int64_t lead, stop;
+	double loss, norm;     /* as answers have them */
+	bool failed;
+	struct err why;
+};
+
+static int open_workers(struct keeper *k, struct err *e)
+{
+	size_t bytes = (size_t)k->owned * sizeof(float);
+	k->workers = calloc((size_t)k->n, sizeof *k->workers);
+	for (int i = 0; k->workers && i < k->n; i++) {
+		k->workers[i].buffer = kern_alloc(k->kern, bytes);
+		if (!k->workers[i].buffer)
+			return err_set(e, ERR_NOMEM, "parameter server: no memory for %zu bytes for each of %d workers; use parallel.sync = "
+				       "all-reduce, or a smaller model", bytes, k->n);
+	}
+	return k->workers ? 0 : err_set(e, ERR_NOMEM, "parameter server: no memory; close other programs");
+}
+
+/* Where the shard begins: the pieces lie in all buffers as they do in the moments. */
+static int find_shard(struct keeper *k, struct err *e)
+{
+	int n;
+	const struct piece *p = store_pieces(k->store, &n);
+	k->owned = store_owned(k->store);
+	k->params = n ? p->master - p->at : NULL;
+	k->grads = n ? p->grad - p->at : NULL;
+	for (int i = 0; i < n; i++)
+		if (p[i].master - p[i].at != k->params || p[i].grad - p[i].at != k->grads)
+			return err_set(e, ERR_INTERNAL, "parameter server: the shard's part of %s lies apart", p[i].param->name);
+	return 0;
+}
+
+static int open_shard(struct keeper *k, const struct server_options *opt, struct err *e)
+{
+	const struct store_options o = {
+		.catalogue = opt->catalogue, .kern = k->kern, .zero = 3, .owned_only = true, .seed = opt->job->job.seed,
+		.groups = { .shard = k->n > 1 ? k->servers : NULL, .expert_shard = k->n > 1 ? k->servers : NULL },
+	};
+	if (store_open(&o, &k->store, e))
+		return -1;
+	const struct optim_options by = { .kern = k->kern, .store = k->store, .job = opt->job };
+	return optim_open(&by, &k->optim, e) || find_shard(k, e) || open_workers(k, e) ? -1 : 0;
+}
+
+int keeper_open(const struct server_options *opt, struct comm *servers, struct keeper **out, struct err *e)
+{
+	struct keeper *k = calloc(1, sizeof *k);
+	if (!k)
+		return err_set(e, ERR_NOMEM, "parameter server: no memory; close other programs");
+	*k = (struct keeper){ .servers = servers, .n = comm_size(servers), .staleness = opt->job->parallel.staleness };
+	pthread_mutex_init(&k->lock, NULL);
+	pthread_cond_init(&k->moved, NULL);
+	if (kern_open(opt->backend, 1, &k->kern, e))
+		goto fail;
+	k->ops = kern_ops(k->kern);
+	if (open_shard(k, opt, e))
+		goto fail;
+	*out = k;
+	return 0;
+fail:
+	keeper_close(k);
+	return -1;
+}
+
+void keeper_close(struct keeper *k)
+{
+	if (!k)
+		return;
+	for (int i = 0; k->workers && i < k->n; i++)
+		kern_free(k->kern, k->workers[i].buffer);
+	free(k->workers);
+	optim_close(k->optim);
+	store_close(k->store);
+	if (k->kern)
+		kern_close(k->kern);
+	pthread_cond_destroy(&k->moved);
+	pthread_mutex_destroy(&k->lock);
+	free(k);
+}
+
+struct store *keeper_store(struct keeper *k)
+{
+	return k->store;
+}
+
+struct optim *keeper_optim(struct keeper *k)
+{
+	return k->optim;
+}
+
+int64_t keeper_peak_bytes(const struct keeper *k)
+{
+	return (int64_t)kern_peak(k->kern);
+}
+
+void keeper_begin(struct keeper *k, int64_t step)
+{
+	for (int i = 0; i < k->n; i++)
+		k->workers[i].clock = step;
+	k->parts = step * k->n;
+}
+
+float *keeper_buffer(struct keeper *k, int worker)
+{
+	return k->workers[worker].buffer;
+}
+
+/* --- under the lock ------------------------------------------------------------------ */
+
+static int64_t slowest(const struct keeper *k)
+{
+	int64_t least = k->workers[0].clock;
+	for (int i = 1; i < k->n; i++)
+		least = k->workers[i].clock < least ? k->workers[i].clock : least;
+	return least;
+}
+
+static int64_t fastest(const struct keeper *k)
+{
+	int64_t most = k->workers[0].clock;
+	for (int i = 1; i < k->n; i++)
+		most = k->workers[i].clock > most ? k->workers[i].clock : most;
+	return most;
+}
+
+/* Over the workers' last steps. */
+static double mean_loss(const struct keeper *k)
+{
+	double loss = 0, share = 0;
+	for (int i = 0; i < k->n; i++) {
+		loss += k->workers[i].loss;
+		share += k->workers[i].share;
+	}
+	return loss / share;
+}
+
+/* A shard of a very small model may be empty. */
+static void copy(const struct keeper *k, float *to, const float *from)
+{
+	if (k->owned)
+		memcpy(to, from, (size_t)k->owned * sizeof *to);
+}
+
+/* One worker's gradient, as it comes. */
+static void apply_part(struct keeper *k, int worker, const struct note *note)
+{
+	k->loss = mean_loss(k);
+	if (!isfinite(note->norm))
+		return;
+	copy(k, k->grads, k->workers[worker].buffer);
+	optim_step_part(k->optim, note->norm, note->share, note->step, k->parts++);
+}
+
+/* All workers' gradients of a step, summed in the order of the ranks. Loss and norm stay until all have their answers: the next
+ * step is whole only after that. */
+static int apply_whole(struct keeper *k, int64_t step, struct err *e)
+{
+	copy(k, k->grads, k->workers[0].buffer);
+	for (int i = 1; i < k->n; i++)
+		k->ops->accumulate(k->kern, k->grads, k->workers[i].buffer, k->owned);
+	k->loss = mean_loss(k);
+	if (optim_norm(k->optim, k->servers, 1, &k->norm, e))
+		return -1;
+	if (isfinite(k->norm))
+		optim_step(k->optim, k->norm, 1, step);
+	return 0;
+}
+
+static int note_push(struct keeper *k, int worker, const struct note *note, struct err *e)
+{
+	struct worker *w = &k->workers[worker];
+	if (k->failed)
+		return err_set(e, k->why.code, "%s", k->why.text);
+	if (note->step != w->clock)
+		return err_set(e, ERR_PROTO, "parameter server: worker %d pushed step %lld, and step %lld is its next", worker,
+			       (long long)note->step, (long long)w->clock);
+	w->loss = note->loss;
+	w->share = note->share;
+	w->clock++;
+	/* Whoever is furthest may be one step on already, whose answer was without this. */
+	if (note->wants_stop && !k->stop)
+		k->stop = fastest(k) + 1;
+	if (k->staleness > 0)
+		apply_part(k, worker, note);
+	else if (slowest(k) == w->clock)
+		return apply_whole(k, note->step, e);
+	return 0;
+}
+
+/* --- what the threads call ---------------------------------------------------------------- */
+
+int keeper_take(struct keeper *k, int worker, const struct note *note, struct err *e)
+{
+	pthread_mutex_lock(&k->lock);
+	int rc = note_push(k, worker, note, e);
+	pthread_cond_broadcast(&k->moved);
+	pthread_mutex_unlock(&k->lock);
+	return rc;
+}
+
+int keeper_answer(struct keeper *k, int worker, bool bounded, struct answer *out, struct err *e)
+{
+	struct worker *w = &k->workers[worker];
+	int rc = 0;
+	pthread_mutex_lock(&k->lock);
+	while (bounded && !k->failed && w->clock - slowest(k) > k->staleness)
+		pthread_cond_wait(&k->moved, &k->lock);
+	int64_t lead = w->clock - slowest(k);
+	if (k->failed) {
+		rc = err_set(e, k->why.code, "%s", k->why.text);
+	} else {
+		k->lead = lead > k->lead ? lead : k->lead;
+		*out = (struct answer){ .loss = k->loss, .norm = k->norm, .stop = k->stop };
+		copy(k, w->buffer, k->params);
+	}
+	pthread_mutex_unlock(&k->lock);
+	return rc;
+}
+
+void keeper_fail(struct keeper *k, const struct err *why)
+{
+	pthread_mutex_lock(&k->lock);
+	if (!k->failed)
+		k->why = *why;
+	k->failed = true;
+	pthread_cond_broadcast(&k->moved);
+	pthread_mutex_unlock(&k->lock);
+}
+
+int64_t keeper_lead(struct keeper *k)
+{
+	pthread_mutex_lock(&k->lock);
+	int64_t lead = k->lead;
+	pthread_mutex_unlock(&k->lock);
+	return lead;
+}

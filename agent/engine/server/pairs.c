@@ -1,0 +1,48 @@
+#include "agent/engine/server/pairs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The pair's two groups: of the lower rank's worker, of the higher one's. */
+static int split(struct comm *world, int other, struct pair *p, struct err *e)
+{
+	int me = comm_rank(world), low = me < other ? me : other, high = me < other ? other : me;
+	int color = me == other ? -1 : low;
+	struct comm *groups[2] = { NULL, NULL };
+	char name[64];
+	for (int i = 0; i < 2; i++) {
+		snprintf(name, sizeof name, "worker %d with server %d", i ? high : low, i ? low : high);
+		if (comm_split(world, color, me, name, &groups[i], e)) {
+			comm_close(groups[0]);
+			return -1;
+		}
+	}
+	*p = (struct pair){ .to = groups[me == high], .from = groups[me == low], .peer = me == low };
+	return 0;
+}
+
+int pairs_open(struct comm *world, struct pair **out, struct err *e)
+{
+	int n = comm_size(world);
+	struct pair *pairs = calloc((size_t)n, sizeof *pairs);
+	if (!pairs)
+		return err_set(e, ERR_NOMEM, "parameter server: no memory for %d groups; close other programs", n);
+	for (int round = 0; round < n; round++) {
+		int other = (round - comm_rank(world) + n) % n;
+		if (split(world, other, &pairs[other], e)) {
+			pairs_close(pairs, n);
+			return -1;
+		}
+	}
+	*out = pairs;
+	return 0;
+}
+
+void pairs_close(struct pair *pairs, int n)
+{
+	for (int i = 0; pairs && i < n; i++) {
+		comm_close(pairs[i].to);
+		comm_close(pairs[i].from);
+	}
+	free(pairs);
+}

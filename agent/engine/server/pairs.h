@@ -1,0 +1,24 @@
+/*
+ * pairs — a group of two for each worker and server: n workers and n servers, one of each on every rank.
+ *
+ * Two ranks have two, one for each direction of asking, so that one thread at a time uses a group: on the one side the worker's, on the other
+ * the server's for it. They are split from the world in n rounds: in round r those ranks meet whose sum is r modulo n.
+ */
+#ifndef MUSTER_AGENT_ENGINE_SERVER_PAIRS_H
+#define MUSTER_AGENT_ENGINE_SERVER_PAIRS_H
+
+#include "base/err.h"
+#include "libcomm/comm.h"
+
+struct pair {
+	struct comm *to;   /* this rank's worker with the other's server; NULL with oneself */
+	struct comm *from; /* the other's worker with this rank's server */
+	int peer;          /* the other's rank in both */
+};
+
+/* Collective. out[size of the world], to be freed, indexed by rank; the groups close with the world, or by pairs_close. */
+int pairs_open(struct comm *world, struct pair **out, struct err *e);
+/* Takes NULL. */
+void pairs_close(struct pair *pairs, int n);
+
+#endif

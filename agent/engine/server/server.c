@@ -1,0 +1,370 @@
+#include "agent/engine/server/server.h"
+
+#include "agent/engine/server/keeper.h"
+#include "agent/engine/server/pairs.h"
+#include "agent/engine/server/serving.h"
+#include "base/clock.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A unit of the worker's copy. */
+struct whole {
+	float *params, *grads;
+	int64_t n;
+};
+
+struct server {
+	const struct job *job;
+	struct comm *world, *servers;
+	struct pair *pairs;
+	int n, me;
+	struct keeper *keeper;
+	struct serving *serving;
+	struct store *worker;
+	struct kern *kern;
+	double share;
+	struct whole *units;
+	int n_units;
+	float *scratch;       /* the largest shard */
+
+	pthread_t ticker;     /* says "idle" while the worker computes */
+	bool ticks;
+	pthread_mutex_t talk; /* held in conversation */
+	pthread_cond_t ended;
+	bool ending, left;
+	double waited;
+};
+
+/* --- the worker's copy, in shards -------------------------------------------------------- */
+
+/* Elements of shard i. */
+static int64_t shard_size(const struct server *s, int i)
+{
+	int64_t sum = 0, lo, hi;
+	for (int u = 0; u < s->n_units; u++) {
+		catalogue_piece(s->units[u].n, s->n, i, &lo, &hi);
+		sum += hi - lo;
+	}
+	return sum;
+}
+
+/* The gradient of shard i. */
+static void pack(const struct server *s, int i, float *out)
+{
+	for (int u = 0; u < s->n_units; u++) {
+		int64_t lo, hi;
+		catalogue_piece(s->units[u].n, s->n, i, &lo, &hi);
+		memcpy(out, s->units[u].grads + lo, (size_t)(hi - lo) * sizeof(float));
+		out += hi - lo;
+	}
+}
+
+/* Its parameters. */
+static void unpack(const struct server *s, int i, const float *in)
+{
+	for (int u = 0; u < s->n_units; u++) {
+		int64_t lo, hi;
+		catalogue_piece(s->units[u].n, s->n, i, &lo, &hi);
+		memcpy(s->units[u].params + lo, in, (size_t)(hi - lo) * sizeof(float));
+		in += hi - lo;
+	}
+}
+
+/* Norm of this worker's own mean gradient. */
+static double own_norm(const struct server *s)
+{
+	const struct ops *ops = kern_ops(s->kern);
+	int n;
+	const struct piece *p = store_pieces(s->worker, &n);
+	double sum = 0;
+	for (int i = 0; i < n; i++)
+		ops->sqnorm(s->kern, &sum, p[i].grad, p[i].count);
+	return sqrt(sum) / s->share;
+}
+
+static int find_units(struct server *s, const struct catalogue *c, struct err *e)
+{
+	int n;
+	const struct piece *p = store_pieces(s->worker, &n);
+	s->n_units = c->n_units;
+	s->units = calloc((size_t)c->n_units + 1, sizeof *s->units);
+	if (!s->units)
+		return err_set(e, ERR_NOMEM, "parameter server: no memory for a table of %d units; close other programs", c->n_units);
+	for (int i = 0; i < c->n_units; i++)
+		s->units[i].n = c->units[i].hi - c->units[i].lo;
+	for (int i = 0; i < n; i++) {
+		int64_t at = p[i].param->offset - c->units[p[i].param->unit].lo + p[i].first;
+		if (p[i].count != p[i].param->count)
+			return err_set(e, ERR_INTERNAL, "parameter server: the worker has a part of %s only", p[i].param->name);
+		s->units[p[i].param->unit].params = p[i].master - at;
+		s->units[p[i].param->unit].grads = p[i].grad - at;
+	}
+	return 0;
+}
+
+/* --- conversation --------------------------------------------------------------------------- */
+
+static int say(const struct server *s, int i, const struct note *note, struct err *e)
+{
+	return comm_send(s->pairs[i].to, note, sizeof *note, COMM_U8, s->pairs[i].peer, e);
+}
+
+/* To all other servers, the next rank's first, so that not all speak to the same one. */
+static int say_all(const struct server *s, const struct note *note, struct err *e)
+{
+	for (int i = 1; i < s->n; i++) {
+		int to = (s->me + i) % s->n;
+		if (say(s, to, note, e))
+			return -1;
+		if (note->kind != NOTE_PUSH)
+			continue;
+		pack(s, to, s->scratch);
+		if (comm_send(s->pairs[to].to, s->scratch, (size_t)shard_size(s, to), COMM_F32, s->pairs[to].peer, e))
+			return -1;
+	}
+	return 0;
+}
+
+/* The own server's answer comes last: a wait for it has no end of its own, but one for another's has. */
+static int hear_all(const struct server *s, bool bounded, struct answer *first, struct err *e)
+{
+	struct answer a;
+	for (int i = 1; i < s->n; i++) {
+		int from = (s->me + i) % s->n;
+		const struct pair *p = &s->pairs[from];
+		if (comm_recv(p->to, &a, sizeof a, COMM_U8, p->peer, e) ||
+		    comm_recv(p->to, s->scratch, (size_t)shard_size(s, from), COMM_F32, p->peer, e))
+			return -1;
+		unpack(s, from, s->scratch);
+		if (from == 0)
+			*first = a;
+	}
+	if (keeper_answer(s->keeper, s->me, bounded, &a, e))
+		return -1;
+	unpack(s, s->me, keeper_buffer(s->keeper, s->me));
+	if (s->me == 0)
+		*first = a;
+	return 0;
+}
+
+/* The first server's answer. */
+static int converse(struct server *s, const struct note *note, struct answer *first, struct err *e)
+{
+	double since = clock_s();
+	bool push = note->kind == NOTE_PUSH;
+	pthread_mutex_lock(&s->talk);
+	int rc = say_all(s, note, e);
+	if (!rc && push) {
+		pack(s, s->me, keeper_buffer(s->keeper, s->me));
+		rc = keeper_take(s->keeper, s->me, note, e);
+	}
+	if (!rc)
+		rc = hear_all(s, push, first, e);
+	pthread_mutex_unlock(&s->talk);
+	s->waited += clock_s() - since;
+	return rc;
+}
+
+static int pull(struct server *s, struct err *e)
+{
+	const struct note note = { .kind = NOTE_PULL };
+	struct answer a;
+	return converse(s, &note, &a, e);
+}
+
+/* --- while the worker computes ------------------------------------------------------------ */
+
+/* Four times in network.timeout, so that one that comes late does not matter. */
+static struct timespec next_tick(double timeout)
+{
+	struct timespec t;
+	double pause = timeout > 0 && timeout < 60 ? timeout / 4 : 15;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += (time_t)pause;
+	t.tv_nsec += (long)((pause - floor(pause)) * 1e9);
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_sec++;
+		t.tv_nsec -= 1000000000;
+	}
+	return t;
+}
+
+/* A failure is the world's, of which the worker hears by itself. */
+static void *tick(void *arg)
+{
+	struct server *s = arg;
+	const struct note note = { .kind = NOTE_IDLE };
+	pthread_mutex_lock(&s->talk);
+	while (!s->ending) {
+		struct timespec until = next_tick(s->job->network.timeout);
+		while (!s->ending && !pthread_cond_timedwait(&s->ended, &s->talk, &until))
+			;
+		if (!s->ending && say_all(s, &note, NULL))
+			break;
+	}
+	pthread_mutex_unlock(&s->talk);
+	return NULL;
+}
+
+static int start_ticker(struct server *s, struct err *e)
+{
+	if (s->n == 1)
+		return 0;
+	if (pthread_create(&s->ticker, NULL, tick, s))
+		return err_set(e, ERR_NOMEM, "parameter server: no thread; raise the limit of processes (ulimit -u)");
+	s->ticks = true;
+	return 0;
+}
+
+static void stop_ticker(struct server *s)
+{
+	pthread_mutex_lock(&s->talk);
+	s->ending = true;
+	pthread_cond_signal(&s->ended);
+	pthread_mutex_unlock(&s->talk);
+	if (s->ticks)
+		pthread_join(s->ticker, NULL);
+	s->ticks = false;
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+static int open_all(struct server *s, const struct server_options *opt, struct err *e)
+{
+	if (comm_split(opt->world, 0, s->me, "servers", &s->servers, e) || pairs_open(opt->world, &s->pairs, e) ||
+	    keeper_open(opt, s->servers, &s->keeper, e) || find_units(s, opt->catalogue, e))
+		return -1;
+	size_t bytes = 0;
+	for (int i = 0; i < s->n; i++)
+		bytes = (size_t)shard_size(s, i) * sizeof(float) > bytes ? (size_t)shard_size(s, i) * sizeof(float) : bytes;
+	s->scratch = kern_alloc(s->kern, bytes);
+	return s->scratch ? 0 : err_set(e, ERR_NOMEM, "parameter server: no memory for %zu bytes; use a smaller model", bytes);
+}
+
+int server_open(const struct server_options *opt, struct server **out, struct err *e)
+{
+	struct server *s = calloc(1, sizeof *s);
+	pthread_condattr_t steady;
+	if (!s)
+		return err_set(e, ERR_NOMEM, "parameter server: no memory; close other programs");
+	*s = (struct server){
+		.job = opt->job, .world = opt->world, .n = comm_size(opt->world), .me = comm_rank(opt->world), .worker = opt->worker,
+		.kern = opt->kern, .share = opt->share,
+	};
+	pthread_condattr_init(&steady);
+	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+	pthread_mutex_init(&s->talk, NULL);
+	pthread_cond_init(&s->ended, &steady);
+	pthread_condattr_destroy(&steady);
+	if (open_all(s, opt, e)) {
+		server_close(s);
+		return -1;
+	}
+	*out = s;
+	return 0;
+}
+
+/* Those that wait for this rank hear of it. */
+static void give_up(struct server *s)
+{
+	struct err why = ERR_INIT;
+	err_set(&why, ERR_ABORTED, "parameter server: rank %d ended in the middle of training", s->me);
+	comm_abort(s->world, why.text);
+	keeper_fail(s->keeper, &why);
+}
+
+void server_close(struct server *s)
+{
+	if (!s)
+		return;
+	if (s->serving && !s->left)
+		give_up(s);
+	stop_ticker(s);
+	serving_close(s->serving);
+	kern_free(s->kern, s->scratch);
+	keeper_close(s->keeper);
+	pairs_close(s->pairs, s->n);
+	comm_close(s->servers);
+	pthread_cond_destroy(&s->ended);
+	pthread_mutex_destroy(&s->talk);
+	free(s->units);
+	free(s);
+}
+
+int server_start(struct server *s, int64_t step, struct err *e)
+{
+	keeper_begin(s->keeper, step);
+	if (serving_open(s->world, s->pairs, s->keeper, &s->serving, e) || start_ticker(s, e))
+		return -1;
+	return server_meet(s, e);
+}
+
+int server_leave(struct server *s, struct err *e)
+{
+	const struct note note = { .kind = NOTE_LEAVE };
+	/* Those that are behind may still need the ticker; and what everybody has said must be heard before groups are closed. */
+	if (comm_barrier(s->world, e))
+		return -1;
+	stop_ticker(s);
+	if (say_all(s, &note, e))
+		return -1;
+	serving_close(s->serving);
+	s->serving = NULL;
+	s->left = true;
+	return comm_barrier(s->world, e);
+}
+
+struct store *server_store(struct server *s)
+{
+	return keeper_store(s->keeper);
+}
+
+struct optim *server_optim(struct server *s)
+{
+	return keeper_optim(s->keeper);
+}
+
+/* --- training ---------------------------------------------------------------------------------- */
+
+int server_step(struct server *s, struct server_step *io, struct err *e)
+{
+	const struct note note = {
+		.kind = NOTE_PUSH, .wants_stop = io->wants_stop, .step = io->step, .loss = io->loss, .share = s->share,
+		.norm = own_norm(s),
+	};
+	struct answer a;
+	if (converse(s, &note, &a, e))
+		return -1;
+	io->loss = a.loss;
+	io->norm = s->job->parallel.staleness ? note.norm : a.norm;
+	io->stops = a.stop == io->step + 1;
+	return store_publish(s->worker, io->step + 1, e);
+}
+
+int server_meet(struct server *s, struct err *e)
+{
+	return comm_barrier(s->world, e) || pull(s, e) || store_publish(s->worker, 0, e) ? -1 : 0;
+}
+
+int server_part(struct server *s, struct err *e)
+{
+	return comm_barrier(s->world, e);
+}
+
+int64_t server_lead(struct server *s)
+{
+	return keeper_lead(s->keeper);
+}
+
+double server_waited(const struct server *s)
+{
+	return s->waited;
+}
+
+int64_t server_peak_bytes(const struct server *s)
+{
+	return keeper_peak_bytes(s->keeper);
+}

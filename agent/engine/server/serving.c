@@ -1,0 +1,89 @@
+#include "agent/engine/server/serving.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct seat {
+	struct serving *serving;
+	int worker;
+	pthread_t thread;
+	bool runs;
+};
+
+struct serving {
+	struct comm *world;
+	const struct pair *pairs;
+	struct keeper *keeper;
+	int n;
+	struct seat *seats; /* [n], one unused: of the worker of this rank */
+};
+
+/* 0: served, 1: the worker leaves. */
+static int serve_one(const struct seat *seat, struct err *e)
+{
+	const struct pair *p = &seat->serving->pairs[seat->worker];
+	struct keeper *k = seat->serving->keeper;
+	float *data = keeper_buffer(k, seat->worker);
+	size_t count = (size_t)store_owned(keeper_store(k));
+	struct note note;
+	struct answer answer;
+	if (comm_recv(p->from, &note, sizeof note, COMM_U8, p->peer, e))
+		return -1;
+	if (note.kind == NOTE_IDLE || note.kind == NOTE_LEAVE)
+		return note.kind == NOTE_LEAVE;
+	if (note.kind == NOTE_PUSH &&
+	    (comm_recv(p->from, data, count, COMM_F32, p->peer, e) || keeper_take(k, seat->worker, &note, e)))
+		return -1;
+	if (keeper_answer(k, seat->worker, note.kind == NOTE_PUSH, &answer, e) ||
+	    comm_send(p->from, &answer, sizeof answer, COMM_U8, p->peer, e) ||
+	    comm_send(p->from, data, count, COMM_F32, p->peer, e))
+		return -1;
+	return 0;
+}
+
+static void *serve(void *arg)
+{
+	struct seat *seat = arg;
+	struct err e = ERR_INIT;
+	int rc;
+	while (!(rc = serve_one(seat, &e)))
+		;
+	if (rc < 0) {
+		/* First the world: who holds the keeper may be waiting for another server. */
+		comm_abort(seat->serving->world, e.text);
+		keeper_fail(seat->serving->keeper, &e);
+	}
+	return NULL;
+}
+
+int serving_open(struct comm *world, const struct pair *pairs, struct keeper *k, struct serving **out, struct err *e)
+{
+	struct serving *s = calloc(1, sizeof *s);
+	int n = comm_size(world);
+	if (s)
+		*s = (struct serving){ .world = world, .pairs = pairs, .keeper = k, .n = n, .seats = calloc((size_t)n, sizeof *s->seats) };
+	if (!s || !s->seats) {
+		free(s);
+		return err_set(e, ERR_NOMEM, "parameter server: no memory for %d threads; close other programs", n);
+	}
+	*out = s; /* also where a thread fails to start: those that run are to be ended */
+	for (int i = 0; i < n; i++) {
+		s->seats[i] = (struct seat){ .serving = s, .worker = i };
+		if (i != comm_rank(world) && pthread_create(&s->seats[i].thread, NULL, serve, &s->seats[i]))
+			return err_set(e, ERR_NOMEM, "parameter server: no thread for worker %d of %d; raise the limit of processes "
+				       "(ulimit -u)", i, n);
+		s->seats[i].runs = i != comm_rank(world);
+	}
+	return 0;
+}
+
+void serving_close(struct serving *s)
+{
+	if (!s)
+		return;
+	for (int i = 0; i < s->n; i++)
+		if (s->seats[i].runs)
+			pthread_join(s->seats[i].thread, NULL);
+	free(s->seats);
+	free(s);
+}

@@ -1,0 +1,15 @@
+/* serving — the server's threads, one for each other rank's worker: requests in, answers out (server.h says which). */
+#ifndef MUSTER_AGENT_ENGINE_SERVER_SERVING_H
+#define MUSTER_AGENT_ENGINE_SERVER_SERVING_H
+
+#include "agent/engine/server/keeper.h"
+#include "agent/engine/server/pairs.h"
+
+struct serving;
+
+/* All are borrowed. */
+int serving_open(struct comm *world, const struct pair *pairs, struct keeper *k, struct serving **out, struct err *e);
+/* Waits until every worker has left, or the world has failed. Takes NULL. */
+void serving_close(struct serving *s);
+
+#endif

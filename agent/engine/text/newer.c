@@ -1,0 +1,122 @@
+#include "agent/engine/text/newer.h"
+
+#include "agent/engine/text/split.h"
+#include "agent/engine/text/utf8.h"
+#include "base/buf.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 4096, BLOCKS = 0x110000 / BLOCK, WORD = 64 };
+
+struct newer {
+	struct split *unassigned;
+	struct split_matcher *matcher;
+	int64_t count;
+	uint32_t first;
+	bool known[BLOCKS];
+	uint64_t bits[BLOCKS][BLOCK / WORD];
+};
+
+int newer_open(struct newer **out, struct err *e)
+{
+	static const char pattern[] = "\\p{Cn}+";
+	struct newer *w = calloc(1, sizeof *w);
+	if (!w)
+		return err_set(e, ERR_NOMEM, "no memory to look at characters");
+	if (split_open(pattern, sizeof pattern - 1, false, true, &w->unassigned, e) || split_matcher_open(&w->matcher, e)) {
+		newer_close(w);
+		return -1;
+	}
+	*out = w;
+	return 0;
+}
+
+void newer_close(struct newer *w)
+{
+	if (!w)
+		return;
+	split_close(w->unassigned);
+	split_matcher_close(w->matcher);
+	free(w);
+}
+
+static bool counts(uint32_t c)
+{
+	return (c & 0xfffe) != 0xfffe && !(c >= 0xfdd0 && c <= 0xfdef);
+}
+
+static void put_char(struct buf *out, uint32_t c)
+{
+	char bytes[4] = { (char)(0xf0 | c >> 18), (char)(0x80 | (c >> 12 & 0x3f)), (char)(0x80 | (c >> 6 & 0x3f)), (char)(0x80 | (c & 0x3f)) };
+	if (c < 0x80)
+		bytes[3] = (char)c;
+	else if (c < 0x800)
+		bytes[2] = (char)(0xc0 | c >> 6);
+	else if (c < 0x10000)
+		bytes[1] = (char)(0xe0 | c >> 12);
+	size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+	buf_add(out, bytes + 4 - n, n);
+}
+
+static void mark(struct newer *w, const char *text, size_t n)
+{
+	for (size_t at = 0, bytes; at < n; at += bytes) {
+		bytes = utf8_char(text + at, n - at);
+		uint32_t c = utf8_value(text + at, bytes);
+		if (counts(c))
+			w->bits[c / BLOCK][c % BLOCK / WORD] |= UINT64_C(1) << c % WORD;
+	}
+}
+
+/* Asks the expression for all characters of a block. */
+static int learn(struct newer *w, uint32_t block, struct err *e)
+{
+	struct buf all = BUF_INIT;
+	struct split_ahead ahead = { 0 };
+	int rc = 0;
+	for (uint32_t c = block * BLOCK; c < (block + 1) * BLOCK; c++)
+		if (c < 0xd800 || c > 0xdfff) /* no surrogate */
+			put_char(&all, c);
+	if (buf_failed(&all))
+		rc = err_set(e, ERR_NOMEM, "no memory to look at characters");
+	for (size_t at = 0, end; !rc && at < all.len; at = end) {
+		bool assigned;
+		rc = split_next(w->unassigned, w->matcher, all.data, all.len, at, &ahead, &end, &assigned, e);
+		if (rc)
+			break;
+		if (!assigned)
+			mark(w, all.data + at, end - at);
+	}
+	w->known[block] = !rc;
+	buf_fini(&all);
+	return rc;
+}
+
+int newer_scan(struct newer *w, const char *text, size_t n, struct err *e)
+{
+	for (size_t at = 0, bytes; at < n; at += bytes) {
+		uint64_t eight;
+		for (; at + sizeof eight <= n; at += sizeof eight) {
+			memcpy(&eight, text + at, sizeof eight);
+			if (eight & UINT64_C(0x8080808080808080))
+				break;
+		}
+		bytes = utf8_char(text + at, n - at);
+		if (!bytes) /* the end */
+			break;
+		uint32_t c = utf8_value(text + at, bytes), block = c / BLOCK;
+		if (!w->known[block] && learn(w, block, e))
+			return -1;
+		if (w->bits[block][c % BLOCK / WORD] >> c % WORD & 1 && !w->count++)
+			w->first = c;
+	}
+	return 0;
+}
+
+int64_t newer_count(const struct newer *w, uint32_t *first)
+{
+	*first = w->first;
+	return w->count;
+}

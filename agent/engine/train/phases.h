@@ -1,0 +1,26 @@
+/*
+ * phases — where an agent's time went: seconds by name, in the order of first mention.
+ */
+#ifndef MUSTER_AGENT_ENGINE_TRAIN_PHASES_H
+#define MUSTER_AGENT_ENGINE_TRAIN_PHASES_H
+
+#include <jansson.h>
+
+enum { PHASES_MAX = 16 };
+
+struct phases {
+	struct {
+		const char *name; /* a literal */
+		double seconds;
+	} rows[PHASES_MAX];
+	int n;
+};
+
+/* Adds the time since *since (clock_s) to the phase and sets *since to now. Names beyond
+ * PHASES_MAX count as the last one. Returns the seconds added. */
+double phases_lap(struct phases *p, const char *name, double *since);
+
+/* {name: seconds, …}: a new reference. */
+json_t *phases_json(const struct phases *p);
+
+#endif

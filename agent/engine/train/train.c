@@ -1,0 +1,267 @@
+#include "agent/engine/train/trainer.h"
+
+#include "agent/engine/train/step_report.h"
+#include "agent/engine/train/timelines.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* What the supervisor is told to do next, as all ranks agreed. */
+enum { GO_ON, STOP_HERE, STOP_WITH_CHECKPOINT };
+
+/* Whether to update: 1, or 0 when fp16 gradients have overflowed. The norm is the same on every rank, so all agree. */
+static int judge(struct trainer *t, const struct step_report *r, struct err *e)
+{
+	double scale = t->scaler.scale;
+	int rc = scaler_judge(&t->scaler, isfinite(r->loss) && isfinite(r->grad_norm), e);
+	if (rc < 0)
+		return err_prefix(e, "step %lld: loss %g, gradient norm %g", (long long)t->at.step + 1, r->loss, r->grad_norm);
+	if (rc == 0)
+		log_line(comm_rank(t->env->world) ? LOG_DEBUG : LOG_INFO, "step %lld: gradients overflow at a loss scale of %g; nothing is updated, the next is %g",
+			 (long long)t->at.step + 1, scale, t->scaler.scale);
+	return rc;
+}
+
+static int64_t peak_bytes(const struct trainer *t)
+{
+	return engine_peak_bytes(t->engine) + (t->server ? server_peak_bytes(t->server) : 0);
+}
+
+static void report(struct trainer *t, struct step_report *r)
+{
+	struct engine_times parts;
+	struct engine_losses losses;
+	engine_losses(t->engine, &losses);
+	r->routed = losses.known;
+	r->cross_entropy = losses.cross_entropy;
+	r->balance_loss = losses.balance;
+	r->z_loss = losses.z;
+	engine_times(t->engine, &parts);
+	r->compute_s = parts.compute;
+	r->recompute_s = parts.recompute;
+	r->tp_s = parts.tp;
+	r->cp_s = parts.cp;
+	r->ep_s = parts.ep;
+	r->pp_s = parts.pp;
+	r->dp_s += parts.dp;
+	r->step = t->at.step;
+	r->samples = t->at.samples;
+	r->tokens = t->job->batch.global * t->shape.seq;
+	r->peak_bytes = peak_bytes(t);
+	step_report_close(r);
+	t->hooks->step(t->hooks->arg, r);
+}
+
+static int update(struct trainer *t, struct step_report *r, double loss_scale, struct err *e)
+{
+	const struct train_hooks *h = t->hooks;
+	int64_t step = t->at.step;
+	h->progress(h->arg, step, "gradient norm");
+	if (optim_norm(t->optim, t->env->world, loss_scale, &r->grad_norm, e))
+		return err_prefix(e, "step %lld: gradient norm", (long long)step + 1);
+	int good = judge(t, r, e);
+	r->loss_scale = t->scaler.scales ? loss_scale : 0;
+	r->skipped = good == 0;
+	if (good <= 0)
+		return good;
+	h->progress(h->arg, step, "optimizer");
+	optim_step(t->optim, r->grad_norm, loss_scale, step);
+	if (store_publish(engine_store(t->engine), step + 1, e))
+		return err_prefix(e, "step %lld: parameters", (long long)step + 1);
+	return 0;
+}
+
+/* The optimizer is the servers'. */
+static int update_server(struct trainer *t, struct step_report *r, struct err *e)
+{
+	bool checkpoint;
+	struct server_step io = { .step = t->at.step, .loss = r->loss, .wants_stop = t->hooks->stopping(t->hooks->arg, &checkpoint) };
+	t->hooks->progress(t->hooks->arg, t->at.step, "parameter server");
+	if (server_step(t->server, &io, e))
+		return err_prefix(e, "step %lld", (long long)t->at.step + 1);
+	r->loss = io.loss;
+	r->grad_norm = io.norm;
+	t->stops = io.stops;
+	return judge(t, r, e) < 0 ? -1 : 0; /* in fp32 there is nothing to scale */
+}
+
+/* Seconds, ever growing, outside the engine's step too. */
+static double replicas_waited(const struct trainer *t)
+{
+	return store_waited(engine_store(t->engine)) + (t->server ? server_waited(t->server) : 0);
+}
+
+/* A device has the sum of the gradients' squares to do before anybody waits for the loss; on the host that is the optimizer's. */
+static int passes(struct trainer *t, const struct engine_batch *batch, double *loss, struct err *e)
+{
+	if (engine_passes(t->engine, batch, e))
+		return -1;
+	if (t->optim && !kern_on_host(engine_kern(t->engine)))
+		optim_square(t->optim);
+	return engine_loss(t->engine, loss, e);
+}
+
+static int train_step(struct trainer *t, struct err *e)
+{
+	const struct train_hooks *h = t->hooks;
+	int64_t step = t->at.step;
+	double begin = clock_s(), since = begin;
+	struct step_report r = { .lr = optim_lr(t->job, step) };
+	h->progress(h->arg, step, "data");
+	struct engine_batch batch;
+	if (samples_next(t->samples, &batch, e))
+		return -1;
+	batch.loss_scale = t->scaler.scale;
+	r.data_s = phases_lap(&t->spent, "data", &since);
+	if (passes(t, &batch, &r.loss, e))
+		return err_prefix(e, "step %lld", (long long)step + 1);
+	phases_lap(&t->spent, "step", &since);
+	double waited = replicas_waited(t);
+	if (t->server ? update_server(t, &r, e) : update(t, &r, batch.loss_scale, e))
+		return -1;
+	r.dp_s = replicas_waited(t) - waited;
+	r.optimizer_s = phases_lap(&t->spent, "optimizer", &since) - r.dp_s;
+	r.checkpoint_s = t->stall_s;
+	r.step_s = t->gap_s + since - begin;
+	t->gap_s = t->stall_s = 0;
+	t->loss = r.loss;
+	t->at.step++;
+	t->at.samples += t->job->batch.global;
+	samples_done(t->samples);
+	if (t->reports)
+		report(t, &r);
+	return 0;
+}
+
+struct evaluation {
+	struct trainer *t;
+	double sum;
+};
+
+static int evaluate_batch(const struct engine_batch *batch, void *arg, struct err *e)
+{
+	struct evaluation *v = arg;
+	double loss;
+	if (engine_eval(v->t->engine, batch, &loss, e))
+		return -1;
+	v->sum += loss;
+	return 0;
+}
+
+static int evaluate(struct trainer *t, struct err *e)
+{
+	double since = clock_s();
+	int64_t n = t->job->data.eval_batches;
+	struct evaluation v = { .t = t };
+	t->hooks->progress(t->hooks->arg, t->at.step, "evaluation");
+	if (samples_evaluate(t->samples, n, evaluate_batch, &v, e))
+		return err_prefix(e, "evaluation after step %lld", (long long)t->at.step);
+	if (!isfinite(v.sum))
+		return err_set(e, ERR_NUMERIC, "evaluation after step %lld: the loss is %g: lower optimizer.lr, or lengthen "
+			       "optimizer.warmup", (long long)t->at.step, v.sum / (double)n);
+	if (t->reports)
+		t->hooks->eval(t->hooks->arg, t->at.step, v.sum / (double)n);
+	phases_lap(&t->spent, "evaluation", &since);
+	return 0;
+}
+
+static bool eval_due(const struct trainer *t)
+{
+	int64_t every = t->job->data.eval_every;
+	return every > 0 && t->job->data.eval_batches > 0 && dataset_samples(samples_data(t->samples), DATA_VALIDATION) > 0 &&
+	       (t->at.step % every == 0 || t->at.step == t->job->job.steps);
+}
+
+/* All ranks stop at the same step: the strongest wish that any of them has heard of. */
+static int agree(struct trainer *t, int *what, struct err *e)
+{
+	bool checkpoint;
+	int32_t wish = GO_ON;
+	*what = GO_ON;
+	if (t->server && !t->stops)
+		return 0;
+	if (t->hooks->stopping(t->hooks->arg, &checkpoint))
+		wish = checkpoint ? STOP_WITH_CHECKPOINT : STOP_HERE;
+	if (comm_all_reduce(t->env->world, &wish, &wish, 1, COMM_I32, COMM_MAX, e))
+		return err_prefix(e, "after step %lld", (long long)t->at.step);
+	*what = wish;
+	return 0;
+}
+
+static bool save_due(const struct trainer *t)
+{
+	int64_t every = t->job->checkpoint.every;
+	return every > 0 && t->at.step % every == 0;
+}
+
+/* What is due between two steps; *what: whether another one follows. */
+static int between_steps(struct trainer *t, int *what, struct err *e)
+{
+	bool meets = t->server && (eval_due(t) || save_due(t));
+	double begin = clock_s(), since;
+	if (meets && server_meet(t->server, e))
+		return -1;
+	since = clock_s();
+	if (eval_due(t) && evaluate(t, e))
+		return -1;
+	double evaluated = clock_s() - since;
+	since = clock_s();
+	if (save_due(t) && trainer_save(t, e))
+		return -1;
+	t->stall_s = clock_s() - since;
+	if (meets && server_part(t->server, e))
+		return -1;
+	trainer_report_commits(t);
+	int rc = agree(t, what, e);
+	t->gap_s = clock_s() - begin - evaluated;
+	return rc;
+}
+
+static int train_loop(struct trainer *t, struct err *e)
+{
+	int what = GO_ON;
+	while (what == GO_ON && t->at.step < t->job->job.steps)
+		if (train_step(t, e) || between_steps(t, &what, e))
+			return -1;
+	if (t->server && server_leave(t->server, e))
+		return -1;
+	if (what != STOP_HERE && t->saved != t->at.step && trainer_save(t, e))
+		return -1;
+	double since = clock_s();
+	if (trainer_commit(t, what != STOP_HERE, e))
+		return -1;
+	phases_lap(&t->spent, "commit", &since);
+	trainer_report_commits(t);
+	return 0;
+}
+
+/* The first replica's pipeline stands for all. Nothing depends on it, so a failure is only told. */
+static void save_timeline(const struct trainer *t)
+{
+	const struct train_env *env = t->env;
+	const struct timeline *l = engine_timeline(t->engine);
+	struct err e = ERR_INIT;
+	if (l->n && !env->at.tp && !env->at.cp && !env->at.dp &&
+	    timelines_save(l, env->run_dir, env->generation, comm_rank(env->world), &e))
+		log_warn("%s", e.text);
+}
+
+int train_run(const struct train_env *env, struct err *e)
+{
+	struct trainer t = { .env = env, .job = env->job, .hooks = env->hooks };
+	int rc = trainer_open(&t, e);
+	if (!rc) {
+		t.hooks->ready(t.hooks->arg, t.at.step, t.at.samples, env->phases);
+		rc = train_loop(&t, e);
+	}
+	if (!rc) {
+		save_timeline(&t);
+		t.hooks->finished(t.hooks->arg, t.at.step, peak_bytes(&t), &t.spent);
+	}
+	if (rc)
+		env->hooks->give_up(env->hooks->arg);
+	trainer_close(&t);
+	return rc;
+}

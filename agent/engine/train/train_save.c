@@ -1,0 +1,108 @@
+#include "agent/engine/train/trainer.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <math.h>
+#include <unistd.h>
+
+/* How long the last checkpoint is tried again on a full disk, and the longest pause between two tries. */
+enum { ROOM_S = 60, PAUSE_MOST_S = 5 };
+
+static int start_save(struct trainer *t, struct err *e)
+{
+	if (isfinite(t->loss) && ckpt_number_set(&t->at, "loss", t->loss, e))
+		return -1;
+	if (t->scaler.dynamic && (ckpt_number_set(&t->at, "loss_scale", t->scaler.scale, e) ||
+				  ckpt_number_set(&t->at, "loss_scale_good", (double)t->scaler.good, e)))
+		return -1;
+	if (t->shape.experts && ckpt_number_set(&t->at, "aux_loss", t->job->model.aux_loss, e))
+		return -1;
+	return state_save(t->writer, &t->at, &t->view, e);
+}
+
+/* No further collective can succeed. */
+static bool world_is_lost(enum err_code code)
+{
+	return code == ERR_ABORTED || code == ERR_PEER || code == ERR_NET || code == ERR_TIMEOUT;
+}
+
+/* A disk that was full when the checkpoint before this one was written does not end the run. */
+int trainer_save(struct trainer *t, struct err *e)
+{
+	double since = clock_s();
+	t->hooks->progress(t->hooks->arg, t->at.step, "checkpoint");
+	if (samples_durable(t->samples, e))
+		return -1;
+	if (t->reports)
+		t->hooks->series(t->hooks->arg, t->at.step);
+	int rc = start_save(t, e);
+	if (rc && !world_is_lost(e->code)) {
+		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN, "%s; training goes on", e->text);
+		rc = start_save(t, e);
+	}
+	if (rc)
+		return -1;
+	t->saved = t->at.step;
+	phases_lap(&t->spent, "checkpoint", &since);
+	return 0;
+}
+
+/* Tells the supervisor of checkpoints that have become durable. */
+void trainer_report_commits(struct trainer *t)
+{
+	struct ckpt_report c;
+	while (ckpt_committed(t->writer, &c)) {
+		t->hooks->committed(t->hooks->arg, &c);
+		if (c.note[0])
+			log_warn("%s", c.note);
+	}
+}
+
+/* Waits for the commit of what was saved last. */
+static int await_commit(struct trainer *t, struct err *e)
+{
+	t->hooks->progress(t->hooks->arg, t->at.step, "commit");
+	return ckpt_wait(t->writer, e);
+}
+
+/* Between two tries of the last checkpoint; *more: whether another one follows. The ranks agree on that: their clocks differ. */
+static int await_room(struct trainer *t, double pause, double left, bool *more, struct err *e)
+{
+	bool checkpoint = true;
+	for (double until = clock_s() + pause; clock_s() < until;) {
+		usleep(100000);
+		t->hooks->moved(t->hooks->arg);
+	}
+	int32_t tired = left < pause || (t->hooks->stopping(t->hooks->arg, &checkpoint) && !checkpoint);
+	if (comm_all_reduce(t->env->world, &tired, &tired, 1, COMM_I32, COMM_MAX, e))
+		return err_prefix(e, "waiting for room for a checkpoint");
+	*more = !tired;
+	return 0;
+}
+
+/* Nothing trains on behind the last checkpoint, so a disk that is full gets a while to be given room, and a stopped muster to
+ * go on, before all that it would hold is lost. Each rank sees the same failure (ckpt.h); one that does not has lost the world. */
+static int commit_last(struct trainer *t, struct err *e)
+{
+	double begun = clock_s(), pause = 1;
+	int rc = await_commit(t, e);
+	if (rc && e->code == ERR_IO)
+		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN, "%s; the last checkpoint is tried again for %d s", e->text, ROOM_S);
+	for (bool more = true; rc && e->code == ERR_IO; pause = fmin(2 * pause, PAUSE_MOST_S)) {
+		struct err why = ERR_INIT;
+		if (await_room(t, pause, begun + ROOM_S - clock_s(), &more, &why)) {
+			*e = why;
+			return -1;
+		}
+		if (!more)
+			return -1;
+		rc = start_save(t, e) || await_commit(t, e) ? -1 : 0;
+	}
+	return rc;
+}
+
+int trainer_commit(struct trainer *t, bool last, struct err *e)
+{
+	return last ? commit_last(t, e) : await_commit(t, e);
+}

@@ -1,0 +1,117 @@
+/* Tiles: scratch, conversions into and out of it, and the threads that take them. */
+#include "kernels/low_precision/low_precision.h"
+
+#include <omp.h>
+
+/* Elements that one thread converts at a time; two of them are worth a team. */
+enum { PIECE = 16384, ALIGN = 16 };
+
+struct tile tile_team(struct kern *k)
+{
+	struct narrow *n = k->narrow;
+	return (struct tile){ k, &n->wide, n->type, n->arena, n->arena + (int64_t)k->threads * NARROW_LANE };
+}
+
+static struct tile tile_lane(struct kern *k, int lane)
+{
+	struct narrow *n = k->narrow;
+	float *at = n->arena + (int64_t)lane * NARROW_LANE;
+	return (struct tile){ &n->lanes[lane], &n->wide, n->type, at, at + NARROW_LANE };
+}
+
+float *tile_room(struct tile *t, int64_t count)
+{
+	float *room = t->at;
+	t->at += (count + ALIGN - 1) / ALIGN * ALIGN;
+	return room;
+}
+
+float *tile_in(struct tile *t, const void *x, int64_t first, int64_t count)
+{
+	return tile_in_rows(t, x, first, count, 1, count);
+}
+
+void tile_out(struct tile *t, void *y, int64_t first, int64_t count, const float *from)
+{
+	tile_out_rows(t, y, first, count, 1, count, from);
+}
+
+/* Rows of a conversion, `ld` apart in storage and dense in scratch, cut into pieces. */
+struct rows {
+	const struct narrow_type *type;
+	uint16_t *stored;
+	float *scratch;
+	int64_t ld, rows, cols, pieces;
+	bool out;
+};
+
+static void convert_piece(const struct rows *r, int64_t i)
+{
+	int64_t row = i / r->pieces, lo = i % r->pieces * PIECE, n = narrow_min(PIECE, r->cols - lo);
+	uint16_t *stored = r->stored + row * r->ld + lo;
+	float *scratch = r->scratch + row * r->cols + lo;
+	if (r->out)
+		r->type->narrow(stored, scratch, n);
+	else
+		r->type->widen(scratch, stored, n);
+}
+
+/* Without a team there is no parallel region at all: inside a lane it would cost more than the conversion. */
+static void convert(const struct tile *t, const struct rows *r)
+{
+	int64_t pieces = r->rows * r->pieces;
+	if (t->k->threads == 1 || r->rows * r->cols < 2 * PIECE) {
+		for (int64_t i = 0; i < pieces; i++)
+			convert_piece(r, i);
+		return;
+	}
+	#pragma omp parallel for schedule(static) num_threads(t->k->threads)
+	for (int64_t i = 0; i < pieces; i++)
+		convert_piece(r, i);
+}
+
+float *tile_in_rows(struct tile *t, const void *x, int64_t first, int64_t ld, int64_t rows, int64_t cols)
+{
+	if (!x)
+		return NULL;
+	float *y = tile_room(t, rows * cols);
+	convert(t, &(struct rows){ t->type, (uint16_t *)x + first, y, ld, rows, cols, (cols + PIECE - 1) / PIECE, false });
+	return y;
+}
+
+void tile_out_rows(struct tile *t, void *y, int64_t first, int64_t ld, int64_t rows, int64_t cols, const float *from)
+{
+	if (y)
+		convert(t, &(struct rows){ t->type, (uint16_t *)y + first, (float *)from, ld, rows, cols,
+					   (cols + PIECE - 1) / PIECE, true });
+}
+
+int64_t tile_rows(int64_t floats)
+{
+	return narrow_max(1, NARROW_TILE / floats);
+}
+
+int64_t team_rows(int64_t floats)
+{
+	return narrow_max(1, NARROW_TEAM_TILE / floats);
+}
+
+static void run_one(struct kern *k, int lane, int64_t i, int64_t n, int64_t most, tile_fn *fn, const void *call)
+{
+	struct tile t = tile_lane(k, lane);
+	fn(&t, call, i * most, narrow_min(most, n - i * most));
+}
+
+void tiles_run(struct kern *k, int64_t n, int64_t most, tile_fn *fn, const void *call)
+{
+	int64_t tiles = (n + most - 1) / most;
+	int team = (int)narrow_min(tiles, k->threads);
+	if (team <= 1) {
+		for (int64_t i = 0; i < tiles; i++)
+			run_one(k, 0, i, n, most, fn, call);
+		return;
+	}
+	#pragma omp parallel for schedule(static) num_threads(team)
+	for (int64_t i = 0; i < tiles; i++)
+		run_one(k, omp_get_thread_num(), i, n, most, fn, call);
+}

@@ -1,0 +1,38 @@
+/* Between the storage type and that of sums, which are one here; what accumulates in the latter. */
+#include "kernels/reference/reference.h"
+
+static void accumulate(struct kern *k, float *yf, const float *xf, int64_t count)
+{
+	(void)k;
+	real *y = (real *)yf;
+	const real *x = (const real *)xf;
+	for (int64_t i = 0; i < count; i++)
+		y[i] += x[i];
+}
+
+static void copy(real *y, const real *x, int64_t count)
+{
+	for (int64_t i = 0; i < count; i++)
+		y[i] = x[i];
+}
+
+static void widen(struct kern *k, float *y, const void *x, int64_t count)
+{
+	(void)k;
+	copy((real *)y, x, count);
+}
+
+static void narrow(struct kern *k, void *y, const float *x, int64_t count, const struct philox_key *key, uint64_t first)
+{
+	(void)k;
+	(void)key;
+	(void)first;
+	copy(y, (const real *)x, count);
+}
+
+void PLAIN(convert)(struct ops *o)
+{
+	o->accumulate = accumulate;
+	o->widen = widen;
+	o->narrow = narrow;
+}

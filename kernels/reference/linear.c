@@ -1,0 +1,88 @@
+/* Matrix products and the sums that go with them. */
+#include "kernels/reference/reference.h"
+
+static void linear_fwd(struct kern *k, void *yv, const void *xv, const void *wv, const void *biasv,
+		       int64_t n, int64_t in, int64_t out)
+{
+	(void)k;
+	real *y = yv;
+	const real *x = xv, *w = wv, *bias = biasv;
+	for (int64_t i = 0; i < n; i++)
+		for (int64_t o = 0; o < out; o++) {
+			double sum = bias ? (double)bias[o] : 0;
+			for (int64_t j = 0; j < in; j++)
+				sum += (double)x[i * in + j] * (double)w[o * in + j];
+			y[i * out + o] = (real)sum;
+		}
+}
+
+static void linear_bwd_input(struct kern *k, void *dxv, const void *dyv, const void *wv,
+			     int64_t n, int64_t in, int64_t out)
+{
+	(void)k;
+	real *dx = dxv;
+	const real *dy = dyv, *w = wv;
+	if (!dx)
+		return;
+	for (int64_t i = 0; i < n; i++)
+		for (int64_t j = 0; j < in; j++) {
+			double sum = 0;
+			for (int64_t o = 0; o < out; o++)
+				sum += (double)dy[i * out + o] * (double)w[o * in + j];
+			dx[i * in + j] = (real)sum;
+		}
+}
+
+static void sum_rows(struct kern *k, float *outf, const void *xv, int64_t n, int64_t c)
+{
+	(void)k;
+	real *out = (real *)outf;
+	const real *x = xv;
+	for (int64_t j = 0; j < c; j++) {
+		double sum = 0;
+		for (int64_t i = 0; i < n; i++)
+			sum += (double)x[i * c + j];
+		out[j] = (real)((double)out[j] + sum);
+	}
+}
+
+static void linear_bwd_weight(struct kern *k, float *dwf, float *dbias, const void *dyv, const void *xv,
+			      int64_t n, int64_t in, int64_t out)
+{
+	real *dw = (real *)dwf;
+	const real *dy = dyv, *x = xv;
+	for (int64_t o = 0; o < out; o++)
+		for (int64_t j = 0; j < in; j++) {
+			double sum = 0;
+			for (int64_t i = 0; i < n; i++)
+				sum += (double)dy[i * out + o] * (double)x[i * in + j];
+			dw[o * in + j] = (real)((double)dw[o * in + j] + sum);
+		}
+	if (dbias)
+		sum_rows(k, dbias, dy, n, out);
+}
+
+static void add(struct kern *k, void *yv, const void *xv, int64_t count)
+{
+	(void)k;
+	real *y = yv;
+	const real *x = xv;
+	for (int64_t i = 0; i < count; i++)
+		y[i] += x[i];
+}
+
+static void add_bias(struct kern *k, void *xv, const void *biasv, int64_t n, int64_t c)
+{
+	for (int64_t i = 0; i < n; i++)
+		add(k, (real *)xv + i * c, biasv, c);
+}
+
+void PLAIN(linear)(struct ops *o)
+{
+	o->linear_fwd = linear_fwd;
+	o->linear_bwd_input = linear_bwd_input;
+	o->linear_bwd_weight = linear_bwd_weight;
+	o->add = add;
+	o->add_bias = add_bias;
+	o->sum_rows = sum_rows;
+}

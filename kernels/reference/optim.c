@@ -1,0 +1,74 @@
+/* What runs over the flat parameter buffer. */
+#include "kernels/reference/reference.h"
+
+#include <math.h>
+
+static void sqnorm(struct kern *k, double *sum, const float *xf, int64_t count)
+{
+	(void)k;
+	const real *x = (const real *)xf;
+	double total = 0;
+	for (int64_t i = 0; i < count; i++)
+		total += (double)x[i] * (double)x[i];
+	*sum += total;
+}
+
+static void store(struct kern *k, const struct update *u)
+{
+	if (u->stored)
+		k->ops.narrow(k, u->stored, u->p, u->count, u->random ? &u->key : NULL, u->first);
+}
+
+static void adamw_one(const struct update *u, const struct adamw_args *a)
+{
+	real *ps = (real *)u->p, *ms = (real *)u->m, *vs = (real *)u->v;
+	const real *gs = (const real *)u->g;
+	double unbias1 = 1 - pow((double)a->beta1, (double)a->step);
+	double unbias2 = 1 - pow((double)a->beta2, (double)a->step);
+	for (int64_t i = 0; i < u->count; i++) {
+		double g = (double)gs[i] * (double)a->grad_scale;
+		double m = (double)ms[i] * (double)a->beta1 + g * (1 - (double)a->beta1);
+		double v = (double)vs[i] * (double)a->beta2 + g * g * (1 - (double)a->beta2);
+		double p = (double)ps[i] * (1 - (double)a->lr * (double)u->weight_decay);
+		ps[i] = (real)(p - (double)a->lr * (m / unbias1) / (sqrt(v / unbias2) + (double)a->eps));
+		ms[i] = (real)m;
+		vs[i] = (real)v;
+	}
+}
+
+static void adamw(struct kern *k, const struct update *u, int n, const struct adamw_args *a)
+{
+	for (int i = 0; i < n; i++) {
+		adamw_one(&u[i], a);
+		store(k, &u[i]);
+	}
+}
+
+static void sgd_one(const struct update *u, const struct sgd_args *a)
+{
+	real *ps = (real *)u->p, *ms = (real *)u->m;
+	const real *gs = (const real *)u->g;
+	for (int64_t i = 0; i < u->count; i++) {
+		double p = (double)ps[i];
+		double m = (double)gs[i] * (double)a->grad_scale + (double)u->weight_decay * p;
+		if (a->step > 1)
+			m += (double)a->momentum * (double)ms[i];
+		ps[i] = (real)(p - (double)a->lr * m);
+		ms[i] = (real)m;
+	}
+}
+
+static void sgd(struct kern *k, const struct update *u, int n, const struct sgd_args *a)
+{
+	for (int i = 0; i < n; i++) {
+		sgd_one(&u[i], a);
+		store(k, &u[i]);
+	}
+}
+
+void PLAIN(optim)(struct ops *o)
+{
+	o->sqnorm = sqnorm;
+	o->adamw = adamw;
+	o->sgd = sgd;
+}

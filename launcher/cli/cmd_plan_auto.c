@@ -1,0 +1,132 @@
+/* `muster plan --auto` and `--gpus`: the best layout of what a job leaves open, on one cluster or on several sizes of it. */
+#include "launcher/cli/cmd_plan.h"
+
+#include "base/file.h"
+#include "launcher/cli/command.h"
+#include "launcher/supervise/supervise.h"
+#include "plan/show/search.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { POINTS_MOST = 24, DEVICES_MOST = 1000000 };
+
+static int print_json(json_t *doc)
+{
+	int bad = !doc || json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+	json_decref(doc);
+	putchar('\n');
+	return bad || fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
+}
+
+static int print_text(struct buf *text)
+{
+	int status = command_help(buf_str(text));
+	buf_fini(text);
+	return status;
+}
+
+int cmd_plan_auto(const struct job *job, const struct cluster *cluster, bool json)
+{
+	struct search *s = calloc(1, sizeof *s);
+	struct err e = ERR_INIT;
+	struct buf text = BUF_INIT;
+	int status = 0, rc = s ? search_run(job, cluster, &(struct search_ask){ .finalists = SEARCH_FINALISTS, .front = true }, s, &e)
+			       : err_set(&e, ERR_NOMEM, "no memory to search layouts; close other programs");
+	if (rc)
+		status = command_fail(&e);
+	else if (json)
+		status = print_json(search_json(job, cluster, s));
+	else {
+		search_print(job, cluster, s, &text);
+		status = print_text(&text);
+	}
+	free(s);
+	return status;
+}
+
+/* --- Other sizes --------------------------------------------------------------------------------------- */
+
+static int read_range(const char *range, int *from, int *to, struct err *e)
+{
+	char *end;
+	long a = strtol(range, &end, 10), b = a;
+	if (end != range && !strncmp(end, "..", 2)) {
+		char *start = end + 2;
+		b = strtol(start, &end, 10);
+		end = end == start ? (char *)range : end;
+	}
+	if (end == range || *end || a < 1 || b < a || b > DEVICES_MOST)
+		return err_set(e, ERR_USAGE, "--gpus %.40s: write numbers of devices such as 64..4096, from 1 to %d", range, DEVICES_MOST);
+	*from = (int)a;
+	*to = (int)b;
+	return 0;
+}
+
+/* The cluster of so many devices or a few more: whole nodes of what spec names before its number of them. */
+static int open_size(const char *spec, int devices, struct cluster *out, struct err *e)
+{
+	char name[512];
+	static const char *const here[] = { "local", "auto", "slurm" };
+	const char *colon = strrchr(spec, ':');
+	int n = (int)(colon ? (size_t)(colon - spec) : strlen(spec));
+	struct cluster one;
+	for (size_t i = 0; i < sizeof here / sizeof *here; i++)
+		if (!strcmp(spec, here[i]))
+			return err_set(e, ERR_USAGE, "--gpus: %s is a machine of one size; name a kind of node by --cluster, such as dgx-h100", spec);
+	if (strchr(spec, '+'))
+		return err_set(e, ERR_USAGE, "--gpus: %.200s is a mixture; name one kind of node, such as dgx-h100", spec);
+	snprintf(name, sizeof name, "%.*s:1", n, spec);
+	if (cluster_open(name, 0, &one, e))
+		return -1;
+	int box = cluster_devices(&one) / one.n_nodes;
+	cluster_free(&one);
+	snprintf(name, sizeof name, "%.*s:%d", n, spec, (devices + box - 1) / box);
+	return cluster_open(name, 0, out, e);
+}
+
+static int fill_point(const struct job *job, const char *spec, int devices, struct scaling_point *point, struct err *e)
+{
+	struct search *s = calloc(1, sizeof *s);
+	struct cluster c;
+	if (!s || open_size(spec, devices, &c, e)) {
+		free(s);
+		return -1;
+	}
+	int rc = search_run(job, &c, &(struct search_ask){ .finalists = 8 }, s, e);
+	*point = (struct scaling_point){ .devices = cluster_devices(&c), .fits = !rc, .best = s->found[0], .flops = cluster_kind(&c, 0)->device_flops };
+	cluster_free(&c);
+	free(s);
+	return rc && e->code != ERR_NOFIT ? -1 : 0;
+}
+
+static int write_svg(const struct job *job, const char *spec, const struct scaling_point *points, int n, const char *path, struct err *e)
+{
+	struct buf text = BUF_INIT;
+	scaling_svg(job, spec, points, n, &text);
+	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "%s: no memory for the drawing; close other programs", path)
+				   : file_replace(path, text.data, text.len, e);
+	buf_fini(&text);
+	return rc;
+}
+
+int cmd_plan_scaling(const struct job *job, const char *spec, const char *range, const char *svg, bool json)
+{
+	struct scaling_point *points = calloc(POINTS_MOST, sizeof *points);
+	struct err e = ERR_INIT;
+	struct buf text = BUF_INIT;
+	int from = 1, to = 0, n = 0, rc = points ? read_range(range, &from, &to, &e) : err_set(&e, ERR_NOMEM, "no memory; close other programs");
+	for (int64_t devices = from; !rc && devices <= to && n < POINTS_MOST; devices *= 2)
+		rc = fill_point(job, spec, (int)devices, &points[n++], &e);
+	rc = rc || (svg && write_svg(job, spec, points, n, svg, &e));
+	int status = rc ? command_fail(&e) : 0;
+	if (!rc && json)
+		status = print_json(scaling_json(job, spec, points, n));
+	else if (!rc) {
+		scaling_print(job, spec, points, n, &text);
+		status = print_text(&text);
+	}
+	free(points);
+	return status;
+}

@@ -1,0 +1,201 @@
+#include "launcher/cli/command.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/net.h"
+#include "launcher/agent_path.h"
+#include "launcher/cli/launch_choose.h"
+#include "launcher/descriptors.h"
+#include "launcher/machine.h"
+#include "launcher/pmix/local.h"
+#include "launcher/slurm/slurm.h"
+#include "launcher/supervise/supervise.h"
+#include "plan/search/search.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static const char help_head[] =
+	"muster run — train\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster run [--quiet] JOB.ini [section.key=value …]\n"
+	"\n"
+	"DESCRIPTION\n"
+	"  Plans the job, prints the plan, starts one agent a device, and stays until the last step is done. Inside a Slurm\n"
+	"  allocation the agents are started on its nodes with srun, else on this host. When an agent dies, the others are\n"
+	"  stopped and all go on from the newest checkpoint, [restart] says how often.\n"
+	"\n"
+	"  Everything is in the run folder, [job] run_dir/name: job.ini, plan-N.json, events.jsonl, metrics.jsonl, logs/, ckpt/.\n"
+	"  The same command again goes on from the newest good checkpoint, in any layout; another [job] name begins anew.\n"
+	"\n"
+	"  Ctrl-C or SIGTERM: the agents finish the step, write a checkpoint and leave. Ctrl-C again: at once.\n"
+	"  Under nohup a hang-up is ignored; no other signal that the parent ignores or blocks stays so.\n"
+	"  Into a pipe or a file go plain lines; a reader that leaves does not end the run.\n"
+	"\n"
+	"OPTIONS\n"
+	"  --quiet          do not print the plan\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster run demo.ini\n"
+	"  muster run demo.ini job.name=wide parallel.dp=4 batch.global=64\n"
+	"\n"
+	"ENVIRONMENT\n"
+	"  MUSTER_AUTH=secret  under Slurm: agents and supervisor do without MUNGE credentials, where no munged can be reached\n"
+	"  MUSTER_AGENT=PATH   the muster-agent to start\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0 done; 1 the job failed; 2 usage or job file; 3 cannot start here; 4 gave up after restarts;\n"
+	"  75 stopped on purpose, the same command goes on\n"
+	"\n"
+	"JOB FILE\n"
+	"  An INI file; any key can also be given on the command line as section.key=value.\n"
+	"\n";
+
+static int help(void)
+{
+	struct buf text = BUF_INIT;
+	buf_puts(&text, help_head);
+	job_help(&text);
+	int status = command_help(buf_str(&text));
+	buf_fini(&text);
+	return status;
+}
+
+/* What a run is made of, opened in this order and closed in the reverse one. */
+struct run {
+	struct job job;
+	struct buf job_text;
+	const struct launch_ops *ops;
+	char agent[PATH_MAX];
+	struct cluster cluster;
+	struct plan plan;
+	json_t *plan_doc;
+	struct rundir *dir;
+	struct terminal *term;
+	int listener;
+	char address[NET_ADDR_MAX];
+	bool has_cluster, has_plan;
+};
+
+static void run_close(struct run *r)
+{
+	terminal_close(r->term);
+	rundir_close(r->dir);
+	json_decref(r->plan_doc);
+	if (r->has_plan)
+		plan_free(&r->plan);
+	if (r->has_cluster)
+		cluster_free(&r->cluster);
+	buf_fini(&r->job_text);
+}
+
+/* What the job leaves to muster; said, as it is nowhere else before the run folder has it. */
+static int decide(struct job *job, const struct cluster *c, struct err *e)
+{
+	if (!job->open)
+		return 0;
+	if (search_resolve(job, c, e))
+		return -1;
+	struct buf words = BUF_INIT;
+	struct search_config chosen = config_of(job, (int)job->parallel.dp);
+	config_print(&chosen, &words);
+	fprintf(stderr, "muster: chose %s\n", buf_str(&words));
+	buf_fini(&words);
+	return 0;
+}
+
+static int make_plan(struct run *r, struct err *e)
+{
+	const char *spec = r->ops == &launch_slurm ? "slurm" : "local";
+	if (machine_open(&r->job, spec, &r->cluster, e))
+		return -1;
+	r->has_cluster = true;
+	if (decide(&r->job, &r->cluster, e) || plan_build(&r->job, &r->cluster, &r->plan, e))
+		return -1;
+	r->has_plan = true;
+	r->plan_doc = plan_json(&r->job, &r->cluster, &r->plan);
+	if (!r->plan_doc)
+		return err_set(e, ERR_NOMEM, "no memory for the plan");
+	job_write(&r->job, &r->job_text);
+	return buf_failed(&r->job_text) ? err_set(e, ERR_NOMEM, "no memory for the job's text") : 0;
+}
+
+/* Where the agents find the supervisor: on the loopback address when every rank is on this host. */
+static int control_host(const struct run *r, char host[NET_ADDR_MAX], struct err *e)
+{
+	if (r->ops == &launch_local)
+		return net_loopback_up(e) ? -1 : net_local_address(NULL, NULL, host, e);
+	if (*r->job.network.interface)
+		return net_local_address(r->job.network.interface, NULL, host, e);
+	return slurm_address(host, e);
+}
+
+static int open_control(struct run *r, struct err *e)
+{
+	char host[NET_ADDR_MAX];
+	return control_host(r, host, e) || net_listen(host, &r->listener, r->address, e) ? -1 : 0;
+}
+
+static int run_open(struct run *r, struct err *e)
+{
+	struct terminal_options look = { .every = r->job.log.every, .steps = r->job.job.steps };
+	r->ops = launch_choose(r->job.launch.launcher);
+	terminal_detect(STDOUT_FILENO, &look);
+	if (agent_path(r->agent, sizeof r->agent, e) || make_plan(r, e) || descriptors_allow(r->plan.world, e) ||
+	    address_space_allows(&r->job, &r->plan, e) ||
+	    rundir_open(r->job.job.run_dir, r->job.job.name, &r->dir, e) ||
+	    rundir_save_job(r->dir, buf_str(&r->job_text), e))
+		return -1;
+	return terminal_open(&look, &r->term, e) || open_control(r, e) ? -1 : 0;
+}
+
+static void show_plan(struct run *r)
+{
+	struct buf text = BUF_INIT;
+	plan_print(&r->job, &r->cluster, &r->plan, &text);
+	terminal_text(r->term, buf_str(&text));
+	buf_fini(&text);
+}
+
+static int run_loop(struct run *r)
+{
+	uv_loop_t loop;
+	if (uv_loop_init(&loop)) {
+		struct err e;
+		err_set(&e, ERR_NOMEM, "cannot make an event loop; ulimit -n tells the limit of descriptors");
+		close(r->listener);
+		return command_fail(&e);
+	}
+	const struct supervise_options o = {
+		.loop = &loop, .job = &r->job, .cluster = &r->cluster, .plan = &r->plan, .job_text = buf_str(&r->job_text),
+		.plan_doc = r->plan_doc, .ops = r->ops, .agent = r->agent, .run = r->dir, .term = r->term,
+		.listener = r->listener, .address = r->address, .limits = SUPERVISE_LIMITS, .now = clock_s,
+	};
+	int status = supervise(&o);
+	uv_loop_close(&loop);
+	return status;
+}
+
+int cmd_run(int argc, char **argv)
+{
+	bool quiet = false;
+	const struct command_option options[] = { { "--quiet", &quiet, NULL }, { NULL, NULL, NULL } };
+	static struct run r = { .job_text = BUF_INIT }; /* too large for a small stack */
+	struct err e = ERR_INIT;
+	if (command_wants_help(argc, argv))
+		return help();
+	int status = command_job(argc, argv, options, TO_RUN, &r.job);
+	if (status)
+		return status;
+	if (run_open(&r, &e)) {
+		status = command_fail(&e);
+	} else {
+		if (!quiet)
+			show_plan(&r);
+		status = run_loop(&r);
+	}
+	run_close(&r);
+	return status;
+}

@@ -1,0 +1,133 @@
+#include "launcher/cli/command.h"
+
+#include "launcher/status.h"
+#include "plan/spec/job/job.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool command_wants_help(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+			return true;
+	return false;
+}
+
+int command_help(const char *text)
+{
+	if (fputs(text, stdout) >= 0 && !fflush(stdout))
+		return STATUS_DONE;
+	fprintf(stderr, "muster: the answer cannot be written: %s\n", strerror(errno));
+	return STATUS_FAILED;
+}
+
+int command_fail(const struct err *e)
+{
+	fprintf(stderr, "muster: %s\n", e->text);
+	return e->code == ERR_USAGE ? STATUS_USAGE : STATUS_CANNOT_START;
+}
+
+int command_misuse(const char *command, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "muster %s: %s; see muster %s --help\n", command, text, command);
+	return STATUS_USAGE;
+}
+
+/* Takes the option at argv[*i], and its value; 0, or the exit status. */
+static int take_option(int argc, char **argv, int *i, const struct command_option *o)
+{
+	const char *word = argv[*i];
+	while (o && o->name && strcmp(word, o->name))
+		o++;
+	if (!o || !o->name)
+		return command_misuse(argv[0], "\"%s\" is no option", word);
+	if (o->flag)
+		*o->flag = true;
+	if (!o->value)
+		return 0;
+	if (*i + 1 >= argc)
+		return command_misuse(argv[0], "%s needs a value", word);
+	*o->value = argv[++*i];
+	return 0;
+}
+
+int command_options(int argc, char **argv, const struct command_option *options)
+{
+	int rc = 0;
+	for (int i = 1; i < argc && !rc; i++)
+		rc = take_option(argc, argv, &i, options);
+	return rc;
+}
+
+int command_job(int argc, char **argv, const struct command_option *options, enum command_use use, struct job *job)
+{
+	const char *file = NULL;
+	const char **words = calloc((size_t)argc + JOB_OPEN_MOST + 1, sizeof *words);
+	int n = 0, rc = words ? 0 : STATUS_CANNOT_START;
+	for (int i = 1; i < argc && !rc; i++)
+		if ((!strcmp(argv[i], "--auto") || !strcmp(argv[i], "--gpus")) && !n)
+			n = job_open_words(words);
+	for (int i = 1; i < argc && !rc; i++) {
+		if (argv[i][0] == '-')
+			rc = take_option(argc, argv, &i, options);
+		else if (!file && !strchr(argv[i], '='))
+			file = argv[i];
+		else
+			words[n++] = argv[i];
+	}
+	if (!rc && !file)
+		rc = command_misuse(argv[0], "which job file?");
+	struct err e = ERR_INIT;
+	if (!rc && (job_load(file, words, n, job, &e) || (use == TO_RUN && job_check_run(job, file, &e)))) {
+		command_fail(&e);
+		rc = STATUS_USAGE; /* whatever is wrong with it: no such file, no permission, a bad key */
+	}
+	free(words);
+	return rc;
+}
+
+/* Levenshtein's distance of two short words. */
+static int distance(const char *a, const char *b)
+{
+	enum { MOST = 32 };
+	int row[MOST + 1], n = (int)strnlen(b, MOST);
+	for (int j = 0; j <= n; j++)
+		row[j] = j;
+	for (int i = 1; *a && i <= MOST; a++, i++) {
+		int corner = row[0];
+		row[0] = i;
+		for (int j = 1; j <= n; j++) {
+			int up = row[j], best = corner + (*a != b[j - 1]);
+			if (up + 1 < best)
+				best = up + 1;
+			if (row[j - 1] + 1 < best)
+				best = row[j - 1] + 1;
+			corner = up;
+			row[j] = best;
+		}
+	}
+	return row[n];
+}
+
+const char *command_nearest(const char *word, const char *const *list)
+{
+	const char *best = NULL;
+	int least = 3;
+	for (; *list; list++) {
+		int d = distance(word, *list);
+		if (d < least) {
+			least = d;
+			best = *list;
+		}
+	}
+	return best;
+}

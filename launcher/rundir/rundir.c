@@ -1,0 +1,305 @@
+#include "launcher/rundir/rundir.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct lines { /* a .jsonl file */
+	int fd;
+	bool torn; /* it ends within a line: the disk was full */
+};
+
+struct rundir {
+	char path[PATH_MAX];
+	int lock;
+	struct lines events, metrics;
+	int lost;
+};
+
+static int open_in(const struct rundir *r, const char *name, int flags, int *fd, struct err *e)
+{
+	char path[PATH_MAX + 32];
+	snprintf(path, sizeof path, "%s/%s", r->path, name);
+	*fd = file_open(path, flags | O_CREAT, FILE_OWN, e);
+	return *fd < 0 ? -1 : 0;
+}
+
+/* Who may write to the folder may lay links and logs in it. Who may only read it loses that. */
+static int check_private(const char *path, struct err *e)
+{
+	struct stat st;
+	if (stat(path, &st))
+		return err_errno(e, ERR_IO, "%s: cannot look at the folder", path);
+	if (st.st_uid != geteuid())
+		return err_set(e, ERR_AUTH, "%s: the folder belongs to another user (uid %u); choose another [job] run_dir or name",
+			       path, (unsigned)st.st_uid);
+	if (st.st_mode & 022)
+		return err_set(e, ERR_AUTH, "%s: others may write to the folder; see that what is in it is yours, then: chmod go-w '%s'",
+			       path, path);
+	if (st.st_mode & 077 && chmod(path, 0700))
+		return err_errno(e, ERR_IO, "%s: cannot make the folder private (chmod 700)", path);
+	return 0;
+}
+
+/* trace/ is made when something is to be written there. */
+static int make_inside(const char *run, struct err *e)
+{
+	static const struct {
+		const char *name;
+		int (*make)(const char *path, struct err *e);
+		bool later;
+	} inside[] = { { "logs", file_make_own_dir, false }, { "trace", file_make_own_dir, true }, { "ckpt", file_make_dirs, false } };
+	char below[PATH_MAX + 8];
+	struct stat st;
+	for (size_t k = 0; k < sizeof inside / sizeof *inside; k++) {
+		snprintf(below, sizeof below, "%s/%s", run, inside[k].name);
+		if (!(inside[k].later && lstat(below, &st)) && inside[k].make(below, e))
+			return -1;
+	}
+	return 0;
+}
+
+/* Makes what is missing of the run folder; `out` is its absolute path. */
+static int make_dirs(const char *parent, const char *name, char out[PATH_MAX], struct err *e)
+{
+	char path[PATH_MAX];
+	if (snprintf(path, sizeof path, "%s/%s", parent, name) >= (int)sizeof path)
+		return err_set(e, ERR_USAGE, "%s/%s: the path is too long; choose a shorter run_dir or name", parent, name);
+	if (file_make_dirs(path, e))
+		return -1;
+	if (!realpath(path, out))
+		return err_errno(e, ERR_IO, "%s: cannot resolve the path", path);
+	if (check_private(out, e))
+		return -1;
+	return make_inside(out, e);
+}
+
+static int take_lock(struct rundir *r, struct err *e)
+{
+	if (open_in(r, "lock", O_RDWR, &r->lock, e))
+		return -1;
+	char pid[32] = "";
+	if (flock(r->lock, LOCK_EX | LOCK_NB)) {
+		if (errno != EWOULDBLOCK)
+			return err_errno(e, ERR_IO, "%s/lock: cannot lock", r->path);
+		ssize_t n = pread(r->lock, pid, sizeof pid - 1, 0);
+		pid[n > 0 ? strcspn(pid, "\n") : 0] = '\0';
+		return err_set(e, ERR_ABORTED, "%s: another muster (process %s) runs here; wait for it, stop it with "
+					       "kill %s, or choose another [job] name", r->path, *pid ? pid : "unknown", *pid ? pid : "PID");
+	}
+	int n = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
+	if (ftruncate(r->lock, 0) || pwrite(r->lock, pid, (size_t)n, 0) != n)
+		return err_errno(e, ERR_IO, "%s/lock: cannot write", r->path);
+	return 0;
+}
+
+int rundir_open(const char *parent, const char *name, struct rundir **out, struct err *e)
+{
+	struct rundir *r = calloc(1, sizeof *r);
+	if (!r)
+		return err_set(e, ERR_NOMEM, "no memory for the run folder");
+	r->lock = r->events.fd = r->metrics.fd = -1;
+	if (make_dirs(parent, name, r->path, e) || take_lock(r, e) ||
+	    open_in(r, "events.jsonl", O_WRONLY | O_APPEND, &r->events.fd, e) ||
+	    open_in(r, "metrics.jsonl", O_WRONLY | O_APPEND, &r->metrics.fd, e)) {
+		rundir_close(r);
+		return -1;
+	}
+	*out = r;
+	return 0;
+}
+
+void rundir_close(struct rundir *r)
+{
+	if (!r)
+		return;
+	int fds[] = { r->events.fd, r->metrics.fd, r->lock };
+	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	free(r);
+}
+
+const char *rundir_path(const struct rundir *r)
+{
+	return r->path;
+}
+
+int rundir_lost(const struct rundir *r)
+{
+	return r->lost;
+}
+
+/* The number after the highest N of the folder's files `before`N`after`. */
+static uint32_t next_number(const char *path, const char *before, const char *after)
+{
+	unsigned long highest = 0;
+	size_t n = strlen(before);
+	DIR *d = opendir(path);
+	for (struct dirent *at; d && (at = readdir(d));) {
+		const char *digits = at->d_name + n;
+		size_t wide = strncmp(at->d_name, before, n) ? 0 : strspn(digits, "0123456789");
+		if (wide == 0 || wide > 9 || strcmp(digits + wide, after))
+			continue;
+		unsigned long seen = strtoul(digits, NULL, 10);
+		if (seen > highest)
+			highest = seen;
+	}
+	if (d)
+		closedir(d);
+	return (uint32_t)highest + 1;
+}
+
+uint32_t rundir_next_generation(const struct rundir *r)
+{
+	return next_number(r->path, "plan-", ".json");
+}
+
+uint32_t rundir_next_submission(const char *path)
+{
+	return next_number(path, "submit-", ".ini");
+}
+
+/* Only what the agents name so: another thing in the folder keeps it. */
+static void remove_trace(const char *dir)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	for (struct dirent *at; d && (at = readdir(d));)
+		if (!strncmp(at->d_name, "comm-", 5) || !strncmp(at->d_name, "timeline-", 9))
+			unlinkat(fd, at->d_name, 0);
+	if (d)
+		closedir(d);
+	else if (fd >= 0)
+		close(fd);
+	rmdir(dir);
+}
+
+void rundir_prune_traces(const struct rundir *r, uint32_t generation)
+{
+	char trace[PATH_MAX + 16], path[PATH_MAX + 300];
+	snprintf(trace, sizeof trace, "%s/trace", r->path);
+	DIR *d = opendir(trace);
+	for (struct dirent *at; d && (at = readdir(d));) {
+		char *end;
+		unsigned long n = strncmp(at->d_name, "gen-", 4) ? 0 : strtoul(at->d_name + 4, &end, 10);
+		if (!n || *end || n + RUNDIR_TRACES > generation)
+			continue;
+		snprintf(path, sizeof path, "%s/%s", trace, at->d_name);
+		remove_trace(path);
+	}
+	if (d)
+		closedir(d);
+}
+
+/* There is none, or muster wrote it. */
+static bool may_replace(const char *path)
+{
+	char head[sizeof RUNDIR_MARK] = "";
+	struct err e = ERR_INIT;
+	int fd = file_open(path, O_RDONLY, FILE_OWN, &e);
+	if (fd < 0)
+		return e.code == ERR_NOTFOUND;
+	bool ours = !file_read_full(fd, head, sizeof head - 1) && !strcmp(head, RUNDIR_MARK);
+	close(fd);
+	return ours;
+}
+
+int rundir_save_job(struct rundir *r, const char *text, struct err *e)
+{
+	char path[PATH_MAX + 32];
+	snprintf(path, sizeof path, "%s/job.ini", r->path);
+	if (!may_replace(path))
+		return err_set(e, ERR_IO, "%s: muster did not write this file and would replace it; move it elsewhere, or choose "
+			       "another [job] run_dir or name", path);
+	struct buf marked = BUF_INIT;
+	buf_printf(&marked, "%s\n%s", RUNDIR_MARK, text);
+	int rc = buf_failed(&marked) ? err_set(e, ERR_NOMEM, "%s: no memory to write it", path)
+				     : file_replace(path, marked.data, marked.len, e);
+	buf_fini(&marked);
+	return rc;
+}
+
+int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *text, struct err *e)
+{
+	char run[PATH_MAX], path[PATH_MAX + 32];
+	if (make_dirs(parent, name, run, e))
+		return -1;
+	snprintf(path, sizeof path, "%s/submit-%u.ini", run, number);
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0 && errno == EEXIST)
+		return err_set(e, ERR_ABORTED, "%s: another submission came in between; submit again", path);
+	if (fd < 0)
+		return err_errno(e, ERR_IO, "%s: cannot create", path);
+	int rc = file_write_full(fd, text, strlen(text)) || fsync(fd) ? err_errno(e, ERR_IO, "%s: cannot write", path) : 0;
+	close(fd);
+	if (rc)
+		unlink(path);
+	return rc;
+}
+
+int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e)
+{
+	char path[PATH_MAX + 32];
+	char *text = json_dumps(plan, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+	if (!text)
+		return err_set(e, ERR_NOMEM, "no memory to write the plan");
+	snprintf(path, sizeof path, "%s/plan-%u.json", r->path, generation);
+	int rc = file_replace(path, text, strlen(text), e);
+	free(text);
+	return rc;
+}
+
+/* One write(2) a line: a reader sees half of one only where the disk was full, and the next line begins anew. */
+static void put_line(struct rundir *r, struct lines *to, const char *text)
+{
+	struct buf line = BUF_INIT;
+	buf_printf(&line, "%s%s\n", to->torn ? "\n" : "", text);
+	ssize_t n = buf_failed(&line) ? -1 : write(to->fd, line.data, line.len);
+	if (n != (ssize_t)line.len)
+		r->lost++;
+	if (n > 0)
+		to->torn = n != (ssize_t)line.len;
+	buf_fini(&line);
+}
+
+static void append(struct rundir *r, struct lines *to, uint32_t generation, const char *event, json_t *fields)
+{
+	json_t *line = json_object();
+	if (event)
+		json_object_set_new(line, "event", json_string(event));
+	json_object_set_new(line, "time", json_real(clock_wall_s()));
+	json_object_set_new(line, "mono", json_real(clock_s()));
+	json_object_set_new(line, "generation", json_integer(generation));
+	if (fields)
+		json_object_update_missing(line, fields);
+	json_decref(fields);
+	char *text = json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER);
+	json_decref(line);
+	if (text)
+		put_line(r, to, text);
+	else
+		r->lost++;
+	free(text);
+}
+
+void rundir_event(struct rundir *r, uint32_t generation, const char *event, json_t *fields)
+{
+	append(r, &r->events, generation, event, fields);
+}
+
+void rundir_metrics(struct rundir *r, uint32_t generation, json_t *fields)
+{
+	append(r, &r->metrics, generation, NULL, fields);
+}

@@ -1,0 +1,14 @@
+/* status — the exit statuses of `muster`. */
+#ifndef MUSTER_LAUNCHER_STATUS_H
+#define MUSTER_LAUNCHER_STATUS_H
+
+enum {
+	STATUS_DONE = 0,         /* done */
+	STATUS_FAILED = 1,       /* the job failed */
+	STATUS_USAGE = 2,        /* the command line or the job file is wrong */
+	STATUS_CANNOT_START = 3, /* this machine or allocation cannot start it */
+	STATUS_GAVE_UP = 4,      /* it failed again after restarts */
+	STATUS_STOPPED = 75,     /* stopped on purpose; the same command goes on */
+};
+
+#endif

@@ -1,0 +1,82 @@
+/* Contradictions: keys that are each right and cannot be together. The rules by theme are in job_check_*.c. */
+#include "plan/spec/job/rules.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+/* Of the keys involved, the one from the command line, else the last one in the file. */
+static int cited(const struct job_source *src, const size_t *offsets, int n)
+{
+	int best = job_key_at(offsets[0]);
+	for (int i = 1; i < n && src->line[best] >= 0; i++) {
+		int key = job_key_at(offsets[i]);
+		if (src->line[key] < 0 || src->line[key] > src->line[best])
+			best = key;
+	}
+	return best;
+}
+
+int rule_refuse(const struct rule_job *j, const size_t *offsets, int n, const char *fmt, ...)
+{
+	struct buf why = BUF_INIT;
+	va_list ap;
+	va_start(ap, fmt);
+	buf_vprintf(&why, fmt, ap);
+	va_end(ap);
+	job_refuse(j->src, cited(j->src, offsets, n), j->err, buf_str(&why));
+	buf_fini(&why);
+	return -1;
+}
+
+bool rule_changed(const struct job *job, size_t offset)
+{
+	const struct job_key *key = &job_keys[job_key_at(offset)];
+	struct buf value = BUF_INIT, def = BUF_INIT;
+	struct job plain;
+	memset(&plain, 0, sizeof plain);
+	job_value_read(key, key->def, &plain, &def);
+	job_value_write(key, &plain, &def);
+	job_value_write(key, job, &value);
+	bool changed = strcmp(buf_str(&value), buf_str(&def));
+	buf_fini(&def);
+	buf_fini(&value);
+	return changed;
+}
+
+int64_t rule_nearest(const struct rule_job *j, int64_t from, int64_t least, int64_t most, bool (*good)(const struct rule_job *j, int64_t value))
+{
+	for (int64_t d = 0; from - d >= least || from + d <= most; d++) {
+		if (from - d >= least && from - d <= most && good(j, from - d))
+			return from - d;
+		if (from + d >= least && from + d <= most && good(j, from + d))
+			return from + d;
+	}
+	return least;
+}
+
+/* A parameter server's replicas are whole: there is no choice. */
+static int rule_open(const struct rule_job *j)
+{
+	static const size_t keys[] = { AT(parallel, sync), AT(parallel, automatic) };
+	if (j->job->parallel.sync == SYNC_SERVER)
+		return REFUSE(j, keys, "sync = server leaves nothing to decide automatically; use auto = no, or sync = all-reduce");
+	return 0;
+}
+
+int job_check(const struct job *job, const struct job_source *src, struct err *e)
+{
+	struct rule_job j = { .job = job, .src = src, .err = e };
+	model_shape(job, &j.shape);
+	if (job->open) /* whatever decides them keeps to the rules */
+		return rules_model(&j) || rule_open(&j) ? -1 : 0;
+	return rules_model(&j) || rules_parallel(&j) || rules_train(&j) || rules_idle(&j) ? -1 : 0;
+}
+
+int job_check_run(const struct job *job, const char *name, struct err *e)
+{
+	struct job_source src = { .name = name };
+	if (!*job->data.path)
+		return job_refuse(&src, job_key_at(AT(data, path)), e,
+				  "is not given, and there is nothing to train on; set it to the PREFIX that `muster data pack FILES -o PREFIX` wrote");
+	return 0;
+}

@@ -1,0 +1,249 @@
+#include "plan/spec/job/job.h"
+
+#include "base/file.h"
+#include "plan/spec/job/keys.h"
+
+#include <ini.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_MOST = 1 << 20, LINE_MOST = 2048, SECTION_MOST = 40 };
+
+/*
+ * inih splits lines into names and values; everything it does not tell (line
+ * numbers, empty sections, lines that are nothing) is seen by the reader that
+ * feeds it one line at a time.
+ */
+struct parser {
+	struct job *job;
+	struct job_source *src;
+	struct err *err;
+	const char *at, *end;
+	int line;
+	char section[SECTION_MOST]; /* "": none yet */
+	char key[JOB_SHOWN];        /* the name on a line whose pair inih has not handed back yet, or "" */
+	bool failed;
+};
+
+/* Refuses the current line; section and name may be "". */
+static int refuse_line(struct parser *p, const char *section, const char *name, const char *why)
+{
+	char shown_section[JOB_SHOWN], shown[JOB_SHOWN];
+	p->failed = true;
+	return err_set(p->err, ERR_USAGE, "%s:%d:%s%s%s%s%s%s %s", p->src->name, p->line,
+		       *section ? " [" : "", job_shown(section, shown_section), *section ? "]" : "",
+		       *name ? " " : "", job_shown(name, shown), *section || *name ? ":" : "", why);
+}
+
+static int enter_section(struct parser *p, const char *line, size_t n)
+{
+	const char *close = memchr(line, ']', n);
+	if (!close)
+		return refuse_line(p, "", "", "a section's name lacks its ']'; write [section]");
+	size_t rest = n - (size_t)(close + 1 - line);
+	const char *after = job_trim(close + 1, &rest);
+	if (rest && *after != ';' && *after != '#')
+		return refuse_line(p, "", "", "something follows a section's ']'; write [section] on a line of its own");
+	size_t len = (size_t)(close - line - 1);
+	const char *name = job_trim(line + 1, &len);
+	char section[JOB_SHOWN];
+	job_copy(section, sizeof section, name, len);
+	if (!*section)
+		return refuse_line(p, "", "", "a section without a name; write such as [model]");
+	if (!job_section_known(section)) {
+		struct buf why = BUF_INIT;
+		job_hint_section(section, &why);
+		refuse_line(p, section, "", buf_str(&why));
+		buf_fini(&why);
+		return -1;
+	}
+	job_copy(p->section, sizeof p->section, section, strlen(section));
+	return 0;
+}
+
+/* The name on a line, up to '=', ':' or a blank. */
+static void take_key(struct parser *p, const char *line, size_t n)
+{
+	size_t len = 0;
+	while (len < n && !strchr("=: \t", line[len]) && !job_unprintable(line + len, 1))
+		len++;
+	job_copy(p->key, sizeof p->key, line, len);
+	if (!len)
+		job_copy(p->key, sizeof p->key, "=", 1);
+}
+
+static int check_line(struct parser *p, const char *line, size_t n)
+{
+	char why[80];
+	const char *byte = job_unprintable(line, n);
+	if (byte) {
+		snprintf(why, sizeof why, "byte 0x%02x is not printable UTF-8 text; delete it", (unsigned char)*byte);
+		return refuse_line(p, p->section, p->key, why);
+	}
+	if (n > LINE_MOST - 8) {
+		snprintf(why, sizeof why, "the line is longer than %d bytes; shorten it", LINE_MOST - 8);
+		return refuse_line(p, p->section, p->key, why);
+	}
+	return 0;
+}
+
+/* A pair that was handed to inih and did not come back is no pair. */
+static void check_answered(struct parser *p)
+{
+	char why[160];
+	if (p->failed || !*p->key)
+		return;
+	snprintf(why, sizeof why, "has no '='; write %s = VALUE", p->key);
+	refuse_line(p, p->section, p->key, why);
+}
+
+/* inih's fgets: one line, without blanks before it, so that inih sees no continuation. */
+static char *read_line(char *to, int size, void *arg)
+{
+	struct parser *p = arg;
+	check_answered(p);
+	if (p->failed || p->at == p->end)
+		return NULL;
+	const char *stop = memchr(p->at, '\n', (size_t)(p->end - p->at));
+	size_t n = (size_t)((stop ? stop : p->end) - p->at);
+	const char *line = p->at;
+	p->at = stop ? stop + 1 : p->end;
+	p->line++;
+	p->key[0] = '\0';
+	if (n && line[n - 1] == '\r')
+		n--;
+	line = job_trim(line, &n);
+	*to = '\0';
+	if (!n || *line == ';' || *line == '#')
+		return to;
+	if (*line != '[')
+		take_key(p, line, n);
+	if (check_line(p, line, n))
+		return NULL;
+	if (*line == '[')
+		return enter_section(p, line, n) ? NULL : to;
+	if (!*p->section) {
+		refuse_line(p, "", p->key, "comes before any section; put a line such as [model] above it");
+		return NULL;
+	}
+	job_copy(to, (size_t)size, line, n);
+	return to;
+}
+
+/* inih's callback; the section is the reader's. */
+static int take_pair(void *arg, const char *section, const char *name, const char *value)
+{
+	struct parser *p = arg;
+	(void)section;
+	if (p->failed)
+		return 0;
+	struct buf why = BUF_INIT;
+	int key = job_key_find(p->section, name);
+	p->key[0] = '\0';
+	if (!*name)
+		refuse_line(p, p->section, "", "a line begins with '='; write key = value");
+	else if (key < 0) {
+		job_hint_key(p->section, name, &why);
+		refuse_line(p, p->section, name, buf_str(&why));
+	} else if (p->src->line[key]) {
+		buf_printf(&why, "is given a second time, after line %d; keep one of them", p->src->line[key]);
+		refuse_line(p, p->section, name, buf_str(&why));
+	} else {
+		p->failed = job_set(p->job, p->src, key, p->line, value, p->err) != 0;
+	}
+	buf_fini(&why);
+	return !p->failed;
+}
+
+static void allow_long_lines(void)
+{
+	ini_max_line = LINE_MOST;
+}
+
+static int parse_file(struct parser *p, const char *text, size_t n)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, allow_long_lines);
+	if (n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) {
+		text += 3;
+		n -= 3;
+	}
+	p->at = text;
+	p->end = text + n;
+	int rc = ini_parse_stream(read_line, p, take_pair, p);
+	check_answered(p);
+	if (p->failed)
+		return -1;
+	if (rc)
+		return err_set(p->err, ERR_USAGE, "%s:%d: cannot be read; check that line", p->src->name, rc < 0 ? p->line : rc);
+	return 0;
+}
+
+/* text NULL: no file. */
+static int load(const char *text, size_t n, const char *name, const char *const *words, int n_words,
+		struct job *out, struct job_source *src, struct err *e)
+{
+	char shown[JOB_PATH];
+	snprintf(shown, sizeof shown, "%s", name);
+	for (char *c = shown; *c; c++)
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			*c = '?';
+	*src = (struct job_source){ .name = shown };
+	struct parser p = { .job = out, .src = src, .err = e };
+	job_defaults(out);
+	if (text && parse_file(&p, text, n))
+		return -1;
+	return job_take_words(out, src, words, n_words, e);
+}
+
+int job_parse(const char *text, const char *name, struct job *out, struct err *e)
+{
+	struct job_source src;
+	struct job job;
+	if (load(text, strlen(text), name, NULL, 0, &job, &src, e))
+		return -1;
+	*out = job;
+	return 0;
+}
+
+/* The file's name without folder and ".ini", when it can be a run's name. */
+static void name_after_file(const char *path, struct job *job)
+{
+	struct buf why = BUF_INIT;
+	char name[JOB_TEXT];
+	const char *slash = strrchr(path, '/');
+	snprintf(name, sizeof name, "%s", slash ? slash + 1 : path);
+	char *dot = strrchr(name, '.');
+	if (dot && !strcmp(dot, ".ini"))
+		*dot = '\0';
+	int key = job_key_find("job", "name");
+	job_value_read(&job_keys[key], name, job, &why); /* else the default stays */
+	buf_fini(&why);
+}
+
+int job_load(const char *path, const char *const *words, int n_words, struct job *out, struct err *e)
+{
+	struct buf text = BUF_INIT;
+	struct job_source src;
+	struct job job;
+	int rc = -1;
+	if (path && file_slurp(path, FILE_MOST, &text, e)) {
+		if (e) {
+			e->code = ERR_USAGE;
+			size_t used = strlen(e->text);
+			snprintf(e->text + used, sizeof e->text - used, "; give the path of a job file");
+		}
+		goto out;
+	}
+	if (load(path ? buf_str(&text) : NULL, text.len, path ? path : "defaults", words, n_words, &job, &src, e))
+		goto out;
+	if (path && !src.line[job_key_find("job", "name")])
+		name_after_file(path, &job);
+	*out = job;
+	rc = 0;
+out:
+	buf_fini(&text);
+	return rc;
+}

@@ -1,0 +1,95 @@
+/*
+ * job_keys — the one table of job-file keys, and how a value is read, written and refused.
+ *
+ * For plan/spec/job/ and plan/search/config.c; everybody else sees struct job (plan/spec/job/job.h).
+ */
+#ifndef MUSTER_PLAN_SPEC_JOB_KEYS_H
+#define MUSTER_PLAN_SPEC_JOB_KEYS_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "plan/spec/job/job.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum job_type {
+	JOB_INT,   /* int64_t */
+	JOB_SEED,  /* uint64_t, all of it */
+	JOB_REAL,  /* double, finite */
+	JOB_BOOL,
+	JOB_ENUM,  /* an enum's value = the place in `words` */
+	JOB_WORD,  /* text that is one of `words` */
+	JOB_NAME,  /* text that can be a file's name */
+	JOB_ATOM,  /* text without blanks and shell characters */
+	JOB_TIME,  /* text that Slurm takes as a time limit */
+	JOB_LINE,  /* printable text, such as a path */
+};
+
+struct job_key {
+	const char *section, *name;
+	size_t offset, size;      /* in struct job */
+	enum job_type type;
+	const char *def;          /* as one would write it; "" only where empty is allowed */
+	double lo, hi;            /* of numbers */
+	bool above, below;        /* lo, hi themselves are excluded */
+	const char *const *words; /* ends with NULL */
+	const char *doc;
+};
+
+enum { JOB_KEYS_MOST = 160 };
+
+extern const struct job_key job_keys[];
+extern const int job_n_keys;
+
+/* Where each key's value came from, for the errors. */
+struct job_source {
+	const char *name;         /* the file's */
+	int line[JOB_KEYS_MOST];  /* 0: the default; > 0: that line of the file; -1: the command line */
+};
+
+/* A word with its control characters shown as '?' and its end cut, for errors. */
+enum { JOB_SHOWN = 64 };
+const char *job_shown(const char *text, char out[JOB_SHOWN]);
+/* The first byte of s[0, n) that is not part of printable UTF-8 text, or NULL. Tabs are printable. */
+const char *job_unprintable(const char *s, size_t n);
+
+/* Cuts blanks off both ends of s[0, *n): where it begins now. */
+const char *job_trim(const char *s, size_t *n);
+/* As much of from[0, n) as to[size] holds, and a NUL behind it. */
+void job_copy(char *to, size_t size, const char *from, size_t n);
+
+/* -1 when there is none. */
+int job_key_find(const char *section, const char *name);
+int job_key_at(size_t offset);
+/* The key's bit of enum job_open, which the value `auto` sets; 0: no search decides it. */
+uint32_t job_key_open(const struct job_key *key);
+bool job_section_known(const char *section);
+
+/* Sets the field from text without blanks around it. On failure `why` holds "cause; remedy". */
+int job_value_read(const struct job_key *key, const char *text, struct job *job, struct buf *why);
+/* The value as the file would have it. */
+void job_value_write(const struct job_key *key, const struct job *job, struct buf *out);
+/* The type and range in words, such as "whole number from 1 to 4096". */
+void job_value_domain(const struct job_key *key, struct buf *out);
+/* Seconds of a Slurm time limit; -1 when the text is none. 0 for no limit. */
+int64_t job_time_seconds(const char *text);
+
+/* "cause; remedy" for names that do not exist. */
+void job_hint_section(const char *section, struct buf *out);
+void job_hint_key(const char *section, const char *name, struct buf *out);
+/* The word of the list that is nearest to `text`, or NULL when none is near. */
+const char *job_nearest(const char *text, const char *const *words);
+
+/* A job as it is read: every default; a key's value from a line of src (as in job_source); words, which override what the file
+ * has given, and then all checks. */
+void job_defaults(struct job *job);
+int job_set(struct job *job, struct job_source *src, int key, int line, const char *value, struct err *e);
+int job_take_words(struct job *job, struct job_source *src, const char *const *words, int n, struct err *e);
+
+/* Contradictions between keys that are each right. */
+int job_check(const struct job *job, const struct job_source *src, struct err *e);
+/* Puts the name of the place in front: "file:line: [section] key: " or "command line: section.key: ". */
+int job_refuse(const struct job_source *src, int key, struct err *e, const char *why);
+
+#endif

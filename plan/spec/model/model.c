@@ -1,0 +1,116 @@
+#include "plan/spec/model/model.h"
+
+#include <math.h>
+
+static int64_t or_default(int64_t value, int64_t otherwise)
+{
+	return value ? value : otherwise;
+}
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+void model_shape(const struct job *job, struct model_shape *out)
+{
+	bool llama = job->model.family != FAMILY_GPT2, moe = job->model.family == FAMILY_MIXTRAL;
+	int64_t hidden = job->model.hidden;
+	*out = (struct model_shape){
+		.family = job->model.family,
+		.layers = job->model.layers,
+		.hidden = hidden,
+		.heads = job->model.heads,
+		.kv_heads = or_default(job->model.kv_heads, job->model.heads),
+		.head_dim = or_default(job->model.head_dim, hidden / job->model.heads),
+		.ffn = or_default(job->model.ffn, llama ? round_up(8 * hidden / 3, 256) : 4 * hidden),
+		.vocab = job->model.vocab,
+		.seq = job->model.seq,
+		.rms = llama,
+		.rope = llama,
+		.gated = llama,
+		.bias = !llama,
+		.tied = job->model.tie_head == TIE_AUTO ? !llama : job->model.tie_head == TIE_YES,
+		.norm_eps = job->model.norm_eps,
+		.rope_theta = job->model.rope_theta,
+		.init_std = job->model.init_std,
+		.rope_scaling = job->model.rope_scaling,
+		.rope_factor = job->model.rope_factor,
+		.rope_low = job->model.rope_low,
+		.rope_high = job->model.rope_high,
+		.rope_original = job->model.rope_original,
+		.experts = moe ? job->model.experts : 0,
+		.top = moe ? job->model.experts_per_token : 0,
+		.router = moe ? job->model.router : ROUTER_SOFTMAX_AFTER,
+	};
+}
+
+/* Weights of a layer's matrix products, with `ffns` feed-forward parts. */
+static int64_t layer_matrices(const struct model_shape *m, int64_t ffns)
+{
+	int64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
+	return m->hidden * (2 * q + 2 * kv) + ffns * m->hidden * m->ffn * (m->gated ? 3 : 2) + m->experts * m->hidden;
+}
+
+int64_t model_params(const struct model_shape *m)
+{
+	int64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
+	int64_t norm = m->hidden * (m->rms ? 1 : 2);
+	int64_t biases = m->bias ? q + 2 * kv + m->hidden + m->ffn + m->hidden : 0;
+	int64_t embed = m->vocab * m->hidden;
+	return embed + (m->rope ? 0 : m->seq * m->hidden) +
+	       m->layers * (layer_matrices(m, m->experts ? m->experts : 1) + biases + 2 * norm) + norm + (m->tied ? 0 : embed);
+}
+
+double model_cost_layer(const struct model_shape *m)
+{
+	/* Scores and values: 2 products of 2·q·seq, half of it masked, and twice that backward. */
+	double attention = 6.0 * (double)(m->heads * m->head_dim) * (double)m->seq;
+	return 6.0 * (double)layer_matrices(m, m->experts ? m->top : 1) + attention;
+}
+
+double model_cost_head(const struct model_shape *m)
+{
+	return 6.0 * (double)m->vocab * (double)m->hidden;
+}
+
+double model_cost_embed(const struct model_shape *m)
+{
+	/* No products, but three passes over a row of 4-byte elements, at the ten
+	 * FLOPs that a machine does while it moves a byte. */
+	return 120.0 * (double)m->hidden;
+}
+
+/* A thousand rows of a vocabulary of 50,000, so that what passes once a chunk (the table of the head twice, its gradient
+ * to and fro) is small beside the chunk's products: 256 rows of these cost a tenth more. Still small beside a micro-batch's activations. */
+enum { LOGITS_MOST = 256 << 20 };
+
+int64_t model_head_rows(int64_t n, int64_t vocab)
+{
+	int64_t most = LOGITS_MOST / (vocab * (int64_t)sizeof(float));
+	if (most < 1)
+		most = 1;
+	int64_t chunks = (n + most - 1) / most;
+	return (n + chunks - 1) / chunks; /* chunks of nearly equal size */
+}
+
+double model_flops_token(const struct model_shape *m)
+{
+	return (double)m->layers * model_cost_layer(m) + model_cost_head(m);
+}
+
+double model_rope_turn(const struct model_shape *m, int64_t i)
+{
+	double f = pow(m->rope_theta, -2.0 * (double)i / (double)m->head_dim);
+	if (m->rope_scaling == ROPE_PLAIN)
+		return f;
+	if (m->rope_scaling == ROPE_LINEAR)
+		return f / m->rope_factor;
+	double wave = 2 * M_PI / f, context = (double)m->rope_original;
+	if (wave < context / m->rope_high)
+		return f;
+	if (wave > context / m->rope_low)
+		return f / m->rope_factor;
+	double smooth = (context / wave - m->rope_low) / (m->rope_high - m->rope_low);
+	return (1 - smooth) * f / m->rope_factor + smooth * f;
+}

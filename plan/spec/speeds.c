@@ -1,0 +1,88 @@
+#include "plan/spec/speeds.h"
+
+#include "plan/spec/model/model.h"
+
+#include <stdlib.h>
+
+int speeds_read(const char *list, double least, double most, bool whole, double out[SPEEDS_MOST], const char **bad)
+{
+	int n = 0;
+	if (!*list)
+		return 0;
+	for (const char *at = list;; at++) {
+		char *end;
+		double x = strtod(at, &end);
+		*bad = at;
+		/* strtod takes more than a person writes: blanks, "nan", hexadecimal. */
+		if (end == at || ((*at < '0' || *at > '9') && *at != '.') || at[1] == 'x' || at[1] == 'X' || (*end && *end != ','))
+			return -1;
+		if (!(x >= least && x <= most) || (whole && x != (double)(int)x) || n == SPEEDS_MOST)
+			return -1;
+		out[n++] = x;
+		at = end;
+		if (!*at)
+			return n;
+	}
+}
+
+static int list_of(const char *text, double out[SPEEDS_MOST])
+{
+	const char *bad;
+	int n = speeds_read(text, 0, 1e9, false, out, &bad);
+	return n > 0 ? n : 0;
+}
+
+int speeds_devices(const struct job *job)
+{
+	double list[SPEEDS_MOST];
+	int n = list_of(job->launch.speeds, list);
+	if (n)
+		return n;
+	n = list_of(job->launch.threads, list);
+	return n > 1 ? n : 0; /* one number is every agent's */
+}
+
+double speeds_rank(const struct job *job, int rank)
+{
+	double list[SPEEDS_MOST];
+	int n = list_of(job->launch.speeds, list);
+	if (!n)
+		n = list_of(job->launch.threads, list);
+	return n > 1 && rank < n && list[rank] > 0 ? list[rank] : 1;
+}
+
+int speeds_threads(const struct job *job, int rank)
+{
+	double list[SPEEDS_MOST];
+	int n = list_of(job->launch.threads, list);
+	return n ? (int)list[rank < n ? rank : n - 1] : 0;
+}
+
+double speeds_holder(const struct job *job, const struct layout *l, int dp, int pp)
+{
+	double slowest = 0;
+	if (!speeds_devices(job))
+		return 1;
+	for (int d = dp < 0 ? 0 : dp; d < (dp < 0 ? l->dp : dp + 1); d++)
+		for (int i = 0; i < l->tp * l->cp; i++) {
+			double speed = speeds_rank(job, layout_rank(l, (struct coords){ .tp = i % l->tp, .cp = i / l->tp, .dp = d, .pp = pp }));
+			slowest = slowest > 0 && slowest < speed ? slowest : speed;
+		}
+	return slowest;
+}
+
+int speeds_stages(const struct job *job, const struct model_shape *m, const struct layout *l, struct stage *stages, struct err *e)
+{
+	int n = layout_n_stages(l), rc;
+	double *speed = calloc((size_t)n, sizeof *speed);
+	if (!speed)
+		return err_set(e, ERR_NOMEM, "no memory for the speeds of %d stages; close other programs", n);
+	for (int s = 0; s < n; s++) {
+		int pp, chunk;
+		layout_holder(l, s, &pp, &chunk);
+		speed[s] = speeds_holder(job, l, -1, pp);
+	}
+	rc = layout_stages(m, n, job->parallel.stages, speed, stages, e);
+	free(speed);
+	return rc;
+}
