@@ -34,7 +34,7 @@ struct boot {
 
 _Static_assert((int)SEAL_KEY_BYTES == (int)AUTH_SECRET_BYTES, "the group's secret is a key");
 
-char *boot_take_env(const char *name)
+char *agent_boot_take_env(const char *name)
 {
 	char *value = getenv(name);
 	char *copy = value ? strdup(value) : NULL;
@@ -44,7 +44,7 @@ char *boot_take_env(const char *name)
 	return copy;
 }
 
-void boot_host(char out[BOOT_HOST])
+void agent_boot_host(char out[BOOT_HOST])
 {
 	const char *node = getenv("SLURMD_NODENAME");
 	out[BOOT_HOST - 1] = '\0';
@@ -70,7 +70,7 @@ static bool address_towards(const struct addrinfo *to, char out[NET_ADDR_MAX])
 	return found;
 }
 
-bool boot_address(char out[NET_ADDR_MAX])
+bool agent_boot_address(char out[NET_ADDR_MAX])
 {
 	const char *launcher = getenv("SLURM_LAUNCH_NODE_IPADDR");
 	struct addrinfo hints = { .ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICHOST }, *to;
@@ -249,7 +249,7 @@ static int learn_world(struct boot *b, struct err *e)
 	return 0;
 }
 
-int boot_open(struct boot **out, struct err *e)
+int agent_boot_open(struct boot **out, struct err *e)
 {
 	/* Without a server PMIx_Init would make this process a world of its own. */
 	if (!getenv("PMIX_RANK") || !getenv("PMIX_NAMESPACE"))
@@ -264,14 +264,14 @@ int boot_open(struct boot **out, struct err *e)
 		return pmix_fails(rc, "PMIx_Init; is the launcher still there?", e);
 	}
 	if (learn_world(b, e)) {
-		boot_finish(b);
+		agent_boot_finish(b);
 		return -1;
 	}
 	*out = b;
 	return 0;
 }
 
-int boot_seal(struct boot *b, const char *group_secret, uint32_t generation, struct err *e)
+int agent_boot_seal(struct boot *b, const char *group_secret, uint32_t generation, struct err *e)
 {
 	if (auth_secret_parse(group_secret, b->key, e))
 		return err_prefix(e, "the group's secret");
@@ -295,7 +295,7 @@ static void scrub_environment(void)
 	}
 }
 
-void boot_finish(struct boot *b)
+void agent_boot_finish(struct boot *b)
 {
 	if (!b)
 		return;
@@ -309,17 +309,17 @@ void boot_finish(struct boot *b)
 	free(b);
 }
 
-int boot_rank(const struct boot *b)
+int agent_boot_rank(const struct boot *b)
 {
 	return b->bootstrap.rank;
 }
 
-int boot_size(const struct boot *b)
+int agent_boot_size(const struct boot *b)
 {
 	return b->bootstrap.size;
 }
 
-const struct comm_bootstrap *boot_bootstrap(const struct boot *b)
+const struct comm_bootstrap *agent_boot_bootstrap(const struct boot *b)
 {
 	return &b->bootstrap;
 }

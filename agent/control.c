@@ -57,7 +57,7 @@ static void signals_set(sigset_t *set)
 	sigaddset(set, SIGUSR1);
 }
 
-void control_block_signals(void)
+void agent_control_block_signals(void)
 {
 	sigset_t set;
 	signals_set(&set);
@@ -80,7 +80,7 @@ static void drain_wake(struct control *c)
 		return;
 }
 
-/* The agent must leave: its trainer is told, once. The lock is held while on_abort runs, so that control_on_abort(NULL)
+/* The agent must leave: its trainer is told, once. The lock is held while on_abort runs, so that agent_control_on_abort(NULL)
  * waits for its end. */
 static void leave(struct control *c, const char *reason)
 {
@@ -95,7 +95,7 @@ static void leave(struct control *c, const char *reason)
 	pthread_mutex_unlock(&c->lock);
 }
 
-void control_on_abort(struct control *c, void (*fn)(const char *reason, void *arg), void *arg)
+void agent_control_on_abort(struct control *c, void (*fn)(const char *reason, void *arg), void *arg)
 {
 	pthread_mutex_lock(&c->lock);
 	c->on_abort = fn;
@@ -105,7 +105,7 @@ void control_on_abort(struct control *c, void (*fn)(const char *reason, void *ar
 	pthread_mutex_unlock(&c->lock);
 }
 
-void control_on_dump(struct control *c, int (*fn)(void *arg, struct err *e), void *arg)
+void agent_control_on_dump(struct control *c, int (*fn)(void *arg, struct err *e), void *arg)
 {
 	pthread_mutex_lock(&c->lock);
 	c->on_dump = fn;
@@ -121,7 +121,7 @@ static int on_dump_message(struct control *c, const struct msg *m, struct err *e
 	pthread_mutex_lock(&c->lock);
 	int rc = c->on_dump ? c->on_dump(c->on_dump_arg, &why) : 0;
 	pthread_mutex_unlock(&c->lock);
-	control_send(c, MSG_DUMPED, rc ? json_pack("{s:s}", "error", why.text) : json_object());
+	agent_control_send(c, MSG_DUMPED, rc ? json_pack("{s:s}", "error", why.text) : json_object());
 	return 0;
 }
 
@@ -164,7 +164,7 @@ static int serve(struct control *c, struct err *e)
 {
 	for (struct msg m;;) {
 		pthread_mutex_lock(&c->lock);
-		int rc = link_receive(c->link, &m, e);
+		int rc = agent_link_receive(c->link, &m, e);
 		pthread_mutex_unlock(&c->lock);
 		if (rc <= 0)
 			return rc;
@@ -180,7 +180,7 @@ static void report_signals(struct control *c)
 {
 	struct signalfd_siginfo s;
 	while (read(c->signal_fd, &s, sizeof s) == sizeof s)
-		control_send(c, MSG_SIGNAL, json_pack("{s:i}", "number", (int)s.ssi_signo));
+		agent_control_send(c, MSG_SIGNAL, json_pack("{s:i}", "number", (int)s.ssi_signo));
 }
 
 static json_t *progress(struct control *c)
@@ -200,10 +200,10 @@ static void tell_progress(struct control *c)
 	if (now < c->next_beat && count == c->told)
 		return;
 	pthread_mutex_lock(&c->lock);
-	bool room = link_backlog(c->link) < BACKLOG_MAX;
+	bool room = agent_link_backlog(c->link) < BACKLOG_MAX;
 	pthread_mutex_unlock(&c->lock);
 	if (room)
-		control_send(c, MSG_PROGRESS, progress(c));
+		agent_control_send(c, MSG_PROGRESS, progress(c));
 	c->told = count;
 	c->next_beat = now + c->heartbeat_s;
 }
@@ -211,7 +211,7 @@ static void tell_progress(struct control *c)
 static bool backlog(struct control *c)
 {
 	pthread_mutex_lock(&c->lock);
-	bool some = link_backlog(c->link) > 0;
+	bool some = agent_link_backlog(c->link) > 0;
 	pthread_mutex_unlock(&c->lock);
 	return some;
 }
@@ -220,7 +220,7 @@ static bool backlog(struct control *c)
 static void doze(struct control *c, double until)
 {
 	struct pollfd p[] = {
-		{ link_fd(c->link), (short)(POLLIN | (backlog(c) ? POLLOUT : 0)), 0 },
+		{ agent_link_fd(c->link), (short)(POLLIN | (backlog(c) ? POLLOUT : 0)), 0 },
 		{ c->wake_fd, POLLIN, 0 },
 		{ c->signal_fd, POLLIN, 0 },
 	};
@@ -238,7 +238,7 @@ static void say_goodbye(struct control *c)
 	bool shut = false;
 	while (clock_s() < end && !serve(c, &e)) {
 		if (!shut && !backlog(c)) {
-			link_shut(c->link);
+			agent_link_shut(c->link);
 			shut = true;
 		}
 		doze(c, end);
@@ -299,7 +299,7 @@ static void control_free(struct control *c)
 		close(c->wake_fd);
 	if (c->signal_fd >= 0)
 		close(c->signal_fd);
-	link_close(c->link);
+	agent_link_close(c->link);
 	json_decref(c->welcome);
 	pthread_cond_destroy(&c->news);
 	pthread_mutex_destroy(&c->lock);
@@ -316,7 +316,7 @@ static void news_init(struct control *c)
 	pthread_condattr_destroy(&monotonic);
 }
 
-int control_open(const struct control_options *opt, struct control **out, json_t **welcome, struct err *e)
+int agent_control_open(const struct control_options *opt, struct control **out, json_t **welcome, struct err *e)
 {
 	struct control *c = calloc(1, sizeof *c);
 	if (!c)
@@ -325,7 +325,7 @@ int control_open(const struct control_options *opt, struct control **out, json_t
 	pthread_mutex_init(&c->lock, NULL);
 	news_init(c);
 	atomic_store(&c->phase, "start");
-	if (open_descriptors(c, e) || link_open(opt, &c->link, e) || link_await_welcome(c->link, &c->welcome, e))
+	if (open_descriptors(c, e) || agent_link_open(opt, &c->link, e) || agent_link_await_welcome(c->link, &c->welcome, e))
 		goto fail;
 	c->heartbeat_s = json_number_value(json_object_get(c->welcome, "heartbeat_s"));
 	if (!(c->heartbeat_s >= 0.01 && c->heartbeat_s <= 3600)) {
@@ -345,7 +345,7 @@ fail:
 	return -1;
 }
 
-void control_close(struct control *c)
+void agent_control_close(struct control *c)
 {
 	if (!c)
 		return;
@@ -360,12 +360,12 @@ void control_close(struct control *c)
 	control_free(c);
 }
 
-const char *control_local_address(const struct control *c)
+const char *agent_control_local_address(const struct control *c)
 {
-	return link_local_address(c->link);
+	return agent_link_local_address(c->link);
 }
 
-void control_send(struct control *c, enum msg_type type, json_t *body)
+void agent_control_send(struct control *c, enum msg_type type, json_t *body)
 {
 	if (type == MSG_FINISHED)
 		atomic_store(&c->finished, true);
@@ -373,28 +373,28 @@ void control_send(struct control *c, enum msg_type type, json_t *body)
 	pthread_mutex_lock(&c->lock);
 	if (type == MSG_FAILED) {
 		json_t *where = progress(c);
-		link_send(c->link, MSG_PROGRESS, where, NULL);
+		agent_link_send(c->link, MSG_PROGRESS, where, NULL);
 		json_decref(where);
 	}
-	link_send(c->link, type, body, NULL);
+	agent_link_send(c->link, type, body, NULL);
 	pthread_mutex_unlock(&c->lock);
 	json_decref(body);
 	wake(c);
 }
 
-void control_progress(struct control *c, int64_t step, const char *phase)
+void agent_control_progress(struct control *c, int64_t step, const char *phase)
 {
 	atomic_store_explicit(&c->step, step, memory_order_relaxed);
 	atomic_store_explicit(&c->phase, phase, memory_order_relaxed);
 	atomic_fetch_add_explicit(&c->count, 1, memory_order_relaxed);
 }
 
-void control_moved(struct control *c)
+void agent_control_moved(struct control *c)
 {
 	atomic_fetch_add_explicit(&c->count, 1, memory_order_relaxed);
 }
 
-int control_await_recorded(struct control *c, int64_t step, double seconds, struct err *e)
+int agent_control_await_recorded(struct control *c, int64_t step, double seconds, struct err *e)
 {
 	double end = clock_s() + seconds;
 	struct timespec until = { .tv_sec = (time_t)end, .tv_nsec = (long)(1e9 * (end - floor(end))) };
@@ -412,7 +412,7 @@ int control_await_recorded(struct control *c, int64_t step, double seconds, stru
 			      (long long)step, seconds);
 }
 
-void control_give_up(struct control *c)
+void agent_control_give_up(struct control *c)
 {
 	pthread_mutex_lock(&c->lock);
 	c->given_up = true;
@@ -420,7 +420,7 @@ void control_give_up(struct control *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-bool control_stopping(struct control *c, bool *checkpoint)
+bool agent_control_stopping(struct control *c, bool *checkpoint)
 {
 	int stop = atomic_load(&c->stop);
 	*checkpoint = stop == STOP_CHECKPOINT;

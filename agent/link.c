@@ -106,7 +106,7 @@ static int next_message(struct link *l, struct msg *m, struct err *e)
 	return rc < 0 ? err_set(e, why.code, "%s", why.text) : rc;
 }
 
-int link_receive(struct link *l, struct msg *m, struct err *e)
+int agent_link_receive(struct link *l, struct msg *m, struct err *e)
 {
 	struct err why = ERR_INIT;
 	int gone = exchange(l, e);
@@ -122,11 +122,11 @@ static int no_welcome(const struct msg *m, struct err *e)
 	return err_set(e, ERR_PROTO, "the supervisor sent %s before its welcome", msg_word(m->type));
 }
 
-int link_await_welcome(struct link *l, json_t **welcome, struct err *e)
+int agent_link_await_welcome(struct link *l, json_t **welcome, struct err *e)
 {
 	double end = clock_s() + WELCOME_S;
 	for (struct msg m;;) {
-		int rc = link_receive(l, &m, e);
+		int rc = agent_link_receive(l, &m, e);
 		if (rc < 0)
 			return err_prefix(e, "waiting for the supervisor's welcome");
 		if (rc && m.type == MSG_WELCOME) {
@@ -141,7 +141,7 @@ int link_await_welcome(struct link *l, json_t **welcome, struct err *e)
 		double left = end - clock_s();
 		if (left <= 0)
 			return err_set(e, ERR_TIMEOUT, "the supervisor at %s did not answer in %d s", l->address, WELCOME_S);
-		struct pollfd p = { l->fd, (short)(POLLIN | (link_backlog(l) ? POLLOUT : 0)), 0 };
+		struct pollfd p = { l->fd, (short)(POLLIN | (agent_link_backlog(l) ? POLLOUT : 0)), 0 };
 		poll(&p, 1, (int)(left * 1000) + 1);
 	}
 }
@@ -175,7 +175,7 @@ static int open_channel(struct link *l, const struct control_options *opt, struc
 	return rc;
 }
 
-int link_open(const struct control_options *opt, struct link **out, struct err *e)
+int agent_link_open(const struct control_options *opt, struct link **out, struct err *e)
 {
 	struct link *l = calloc(1, sizeof *l);
 	if (!l)
@@ -194,11 +194,11 @@ int link_open(const struct control_options *opt, struct link **out, struct err *
 	*out = l;
 	return 0;
 fail:
-	link_close(l);
+	agent_link_close(l);
 	return -1;
 }
 
-void link_close(struct link *l)
+void agent_link_close(struct link *l)
 {
 	if (!l)
 		return;
@@ -208,27 +208,27 @@ void link_close(struct link *l)
 	free(l);
 }
 
-int link_send(struct link *l, enum msg_type type, json_t *body, struct err *e)
+int agent_link_send(struct link *l, enum msg_type type, json_t *body, struct err *e)
 {
 	return channel_send(l->channel, type, body, e);
 }
 
-size_t link_backlog(struct link *l)
+size_t agent_link_backlog(struct link *l)
 {
 	return channel_out(l->channel)->len;
 }
 
-void link_shut(struct link *l)
+void agent_link_shut(struct link *l)
 {
 	shutdown(l->fd, SHUT_WR);
 }
 
-int link_fd(const struct link *l)
+int agent_link_fd(const struct link *l)
 {
 	return l->fd;
 }
 
-const char *link_local_address(const struct link *l)
+const char *agent_link_local_address(const struct link *l)
 {
 	return l->local;
 }

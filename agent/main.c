@@ -56,7 +56,7 @@ static int usage(const char *cause)
 static int take_auth(struct agent *a)
 {
 	struct err e = ERR_INIT;
-	char *word = boot_take_env(AGENT_ENV_AUTH);
+	char *word = agent_boot_take_env(AGENT_ENV_AUTH);
 	int rc = munge_parse(word, &a->munge, &e);
 	free(word);
 	a->vouched = rc == 1;
@@ -65,9 +65,9 @@ static int take_auth(struct agent *a)
 
 static int take_environment(struct agent *a)
 {
-	a->address = boot_take_env(AGENT_ENV_ADDRESS);
-	a->secret = boot_take_env(AGENT_ENV_SECRET);
-	a->generation_text = boot_take_env(AGENT_ENV_GENERATION);
+	a->address = agent_boot_take_env(AGENT_ENV_ADDRESS);
+	a->secret = agent_boot_take_env(AGENT_ENV_SECRET);
+	a->generation_text = agent_boot_take_env(AGENT_ENV_GENERATION);
 	if (!a->address || !a->secret || !a->generation_text)
 		return usage("started by hand: " AGENT_ENV_ADDRESS ", " AGENT_ENV_SECRET " and "
 			     AGENT_ENV_GENERATION " are not in the environment");
@@ -137,7 +137,7 @@ static int read_welcome(struct agent *a, const json_t *welcome, struct err *e)
 
 static void tell(enum log_level level, const char *text, void *arg)
 {
-	control_send(arg, MSG_LOG, json_pack("{s:s, s:s}", "level", log_level_word(level), "text", text));
+	agent_control_send(arg, MSG_LOG, json_pack("{s:s, s:s}", "level", log_level_word(level), "text", text));
 }
 
 static int open_log(struct agent *a, struct err *e)
@@ -173,7 +173,7 @@ static void settle(const struct agent *a)
 static int take_group_secret(struct agent *a, json_t *welcome, struct err *e)
 {
 	const char *secret = text_of(welcome, "group_secret", e);
-	if (!secret || boot_seal(a->boot, secret, a->generation, e))
+	if (!secret || agent_boot_seal(a->boot, secret, a->generation, e))
 		return -1;
 	explicit_bzero((char *)(uintptr_t)secret, strlen(secret));
 	json_object_del(welcome, "group_secret");
@@ -188,7 +188,7 @@ static int meet_supervisor(struct agent *a, struct err *e)
 		.voucher = a->vouched ? &a->munge : NULL,
 	};
 	json_t *welcome;
-	int rc = control_open(&opt, &a->control, &welcome, e);
+	int rc = agent_control_open(&opt, &a->control, &welcome, e);
 	explicit_bzero(a->secret, strlen(a->secret));
 	if (rc || take_group_secret(a, welcome, e) || read_welcome(a, welcome, e))
 		return -1;
@@ -224,16 +224,16 @@ static int wire_up(struct agent *a, struct err *e)
 	trace_dir(a, dumps);
 	struct comm_options opt = {
 		.host = a->host, .interface = a->job.network.interface,
-		.address_hint = control_local_address(a->control),
+		.address_hint = agent_control_local_address(a->control),
 		.timeout_s = a->job.network.timeout, .backend = a->job.network.backend,
 		.sockets = (int)a->job.network.sockets, .dump_dir = dumps,
 		.integrity = (enum comm_integrity)comm_integrity_named(a->job.network.integrity),
 	};
-	if (comm_open(boot_bootstrap(a->boot), &opt, &a->world, e))
+	if (comm_open(agent_boot_bootstrap(a->boot), &opt, &a->world, e))
 		return err_prefix(e, "wiring up");
-	control_on_abort(a->control, abort_world, a->world);
-	control_on_dump(a->control, dump_world, a);
-	boot_finish(a->boot);
+	agent_control_on_abort(a->control, abort_world, a->world);
+	agent_control_on_dump(a->control, dump_world, a);
+	agent_boot_finish(a->boot);
 	a->boot = NULL;
 	return 0;
 }
@@ -241,33 +241,33 @@ static int wire_up(struct agent *a, struct err *e)
 static int work(struct agent *a, struct err *e)
 {
 	double since = clock_s();
-	if (boot_open(&a->boot, e))
+	if (agent_boot_open(&a->boot, e))
 		return -1;
-	a->rank = boot_rank(a->boot);
-	a->size = boot_size(a->boot);
-	phases_lap(&a->phases, "pmix", &since);
+	a->rank = agent_boot_rank(a->boot);
+	a->size = agent_boot_size(a->boot);
+	train_phases_lap(&a->phases, "pmix", &since);
 	if (meet_supervisor(a, e))
 		return -1;
-	phases_lap(&a->phases, "supervisor", &since);
+	train_phases_lap(&a->phases, "supervisor", &since);
 	a->place.node = a->node;
-	control_progress(a->control, 0, "preflight");
-	if (preflight(&a->place, e))
+	agent_control_progress(a->control, 0, "preflight");
+	if (agent_preflight(&a->place, e))
 		return -1;
 	a->device = a->place.ordinal;
-	phases_lap(&a->phases, "preflight", &since);
-	control_progress(a->control, 0, "wire up");
+	train_phases_lap(&a->phases, "preflight", &since);
+	agent_control_progress(a->control, 0, "wire up");
 	if (wire_up(a, e))
 		return -1;
-	phases_lap(&a->phases, "wire-up", &since);
+	train_phases_lap(&a->phases, "wire-up", &since);
 	log_info("rank %d of %d: tp %d/%d, cp %d/%d, dp %d/%d, pp %d/%d, %d threads, %s, generation %" PRIu32, a->rank, a->size,
 		 a->at.tp, a->layout.tp, a->at.cp, a->layout.cp, a->at.dp, a->layout.dp, a->at.pp, a->layout.pp, a->threads,
 		 comm_backend(a->world), a->generation);
-	struct train_hooks hooks = report_hooks(a->control);
+	struct train_hooks hooks = agent_report_hooks(a->control);
 	struct train_env env = {
 		.job = &a->job, .layout = a->layout, .at = a->at, .world = a->world, .hooks = &hooks,
 		.run_dir = a->run_dir, .resume = a->resume, .generation = a->generation,
 		.threads = a->threads, .node = a->node_index, .phases = &a->phases,
-		.device = a->job.job.device == DEVICE_CUDA ? device_of_slot(a->device) : 0,
+		.device = a->job.job.device == DEVICE_CUDA ? parallel_device_of_slot(a->device) : 0,
 	};
 	return train_run(&env, e);
 }
@@ -277,7 +277,7 @@ static void say_failed(struct agent *a, const struct err *e)
 	log_hook(LOG_ERROR, NULL, NULL); /* "failed" tells the supervisor */
 	log_error("%s", e->text);
 	if (a->control)
-		control_send(a->control, MSG_FAILED,
+		agent_control_send(a->control, MSG_FAILED,
 			     json_pack("{s:s, s:s}", "code", err_word(e->code), "text", e->text));
 }
 
@@ -285,12 +285,12 @@ static void agent_close(struct agent *a)
 {
 	log_hook(LOG_ERROR, NULL, NULL);
 	if (a->control) {
-		control_on_abort(a->control, NULL, NULL);
-		control_on_dump(a->control, NULL, NULL);
+		agent_control_on_abort(a->control, NULL, NULL);
+		agent_control_on_dump(a->control, NULL, NULL);
 	}
-	boot_finish(a->boot);
+	agent_boot_finish(a->boot);
 	comm_close(a->world);
-	control_close(a->control);
+	agent_control_close(a->control);
 	free(a->address);
 	free(a->secret);
 	free(a->generation_text);
@@ -308,9 +308,9 @@ int main(int argc, char **argv)
 	int rc = take_environment(&a);
 	if (rc)
 		return rc;
-	control_block_signals();
+	agent_control_block_signals();
 	log_setup(2, LOG_INFO, "muster-agent");
-	boot_host(a.host);
+	agent_boot_host(a.host);
 	rc = work(&a, &e) ? EXIT_JOB_FAILED : EXIT_DONE;
 	if (rc)
 		say_failed(&a, &e);

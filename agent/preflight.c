@@ -45,7 +45,7 @@ static const struct gpu_state *lost(const struct gpu_states *s)
 /* By its address, as Slurm may show an agent its own GPU alone; else by its number, and agents that outnumber them share. */
 static const struct gpu_state *mine(const struct preflight *p, const struct gpu_states *s)
 {
-	const struct gpu_state *g = *p->bus ? gpu_state_at(s, p->bus) : NULL;
+	const struct gpu_state *g = *p->bus ? topo_gpu_state_at(s, p->bus) : NULL;
 	if (*p->bus)
 		return g ? g : lost(s);
 	return p->device >= 0 && s->n ? &s->gpus[p->device % s->n] : NULL;
@@ -77,7 +77,7 @@ static int judge(const struct preflight *p, const struct gpu_state *g, bool last
 			       human_bytes(g->memory_free, free_text), human_bytes(g->memory, all), human_bytes(p->memory, need),
 			       holder(g, who));
 	}
-	gpu_judge(g, take, &v);
+	topo_gpu_judge(g, take, &v);
 	if (*v.found)
 		return err_set(e, ERR_UNSUPPORTED, "%s: %s; %s", object, v.found, v.remedy);
 	if (g->memory_free >= 0)
@@ -90,7 +90,7 @@ static int look(struct preflight *p, bool last, struct err *e)
 {
 	struct gpu_states s;
 	struct err why = ERR_INIT;
-	if (gpu_states_read(NVML_LIBRARY, getenv("CUDA_VISIBLE_DEVICES"), &s, &why)) {
+	if (topo_gpu_states_read(NVML_LIBRARY, getenv("CUDA_VISIBLE_DEVICES"), &s, &why)) {
 		log_warn("%s: device %d is not looked at before it is used: %s", p->node, p->device, why.text);
 		return 0;
 	}
@@ -101,7 +101,7 @@ static int look(struct preflight *p, bool last, struct err *e)
 		   : err_set(e, ERR_NOTFOUND, "%s: device %d%s%s is none of the %d GPUs that this agent may use; look at "
 			     "CUDA_VISIBLE_DEVICES there, or at what Slurm gives the "
 			     "step (--gpus-per-task, --gpu-bind)", p->node, p->device, *p->bus ? ", at " : "", p->bus, s.n);
-	gpu_states_free(&s);
+	topo_gpu_states_free(&s);
 	return rc;
 }
 
@@ -135,7 +135,7 @@ static int look_at_memory(const struct preflight *p, struct err *e)
 	return 0;
 }
 
-int preflight(struct preflight *p, struct err *e)
+int agent_preflight(struct preflight *p, struct err *e)
 {
 	p->ordinal = p->device;
 	return p->cuda ? look_at_gpu(p, e) : look_at_memory(p, e);

@@ -26,6 +26,6 @@ struct preflight {
  * must not be trained on; ERR_NOTFOUND: it is not here; ERR_NOFIT: too little memory, after some seconds for what just ended to
  * give its own back. Without NVIDIA's management library it says so in the log and lets CUDA find out.
  */
-int preflight(struct preflight *p, struct err *e);
+int agent_preflight(struct preflight *p, struct err *e);
 
 #endif

@@ -77,7 +77,7 @@ static void xent(struct kern *k, void *logits, float *sum, float *target, const 
 	}
 }
 
-void kern_composed(struct ops *o)
+void backend_composed(struct ops *o)
 {
 	o->xent = xent;
 	o->linear_gelu_fwd = linear_gelu_fwd;

@@ -23,7 +23,7 @@ static int library_path(char *path, size_t size, struct err *e)
 	return 0;
 }
 
-int kern_cuda_symbol(const char *symbol, void **out, struct err *e)
+int backend_cuda_symbol(const char *symbol, void **out, struct err *e)
 {
 	char path[PATH_MAX];
 	if (library_path(path, sizeof path, e) < 0)
@@ -41,11 +41,11 @@ int kern_cuda_symbol(const char *symbol, void **out, struct err *e)
 	return 0;
 }
 
-int cuda_open(struct kern *k, const char *storage, int device, struct err *e)
+int backend_cuda_open(struct kern *k, const char *storage, int device, struct err *e)
 {
 	void *at;
 	cuda_open_fn *open;
-	if (kern_cuda_symbol("muster_kern_cuda", &at, e) < 0)
+	if (backend_cuda_symbol("muster_kern_cuda", &at, e) < 0)
 		return -1;
 	memcpy(&open, &at, sizeof open);
 	return open(k, sizeof *k, storage, device, e);

@@ -56,15 +56,15 @@ static int open_cuda(struct kern *k, const char *storage, int device, struct err
 {
 	if (storage && strcmp(storage, "bf16") && strcmp(storage, "fp16"))
 		return err_set(e, ERR_USAGE, "backend cuda:%s: no such storage type of this backend; use bf16 or fp16", storage);
-	return cuda_open(k, storage, device, e);
+	return backend_cuda_open(k, storage, device, e);
 }
 
-int kern_open(const char *backend, int threads, struct kern **out, struct err *e)
+int backend_open(const char *backend, int threads, struct kern **out, struct err *e)
 {
-	return kern_open_device(backend, threads, 0, out, e);
+	return backend_open_device(backend, threads, 0, out, e);
 }
 
-int kern_open_device(const char *backend, int threads, int device, struct kern **out, struct err *e)
+int backend_open_device(const char *backend, int threads, int device, struct kern **out, struct err *e)
 {
 	size_t len = strcspn(backend, ":");
 	const char *storage = backend[len] ? backend + len + 1 : NULL;
@@ -81,19 +81,19 @@ int kern_open_device(const char *backend, int threads, int device, struct kern *
 	k->element = b->element;
 	k->ops.name = b->name;
 	if ((b->fill ? open_host(k, b, storage, e) : open_cuda(k, storage, device, e)) < 0) {
-		kern_close(k);
+		backend_close(k);
 		return -1;
 	}
 	*out = k;
 	return 0;
 }
 
-void kern_close(struct kern *k)
+void backend_close(struct kern *k)
 {
 	if (!k)
 		return;
 	narrow_close(k);
-	kern_free_all(k);
+	backend_free_all(k);
 	if (k->device)
 		k->device->close(k);
 	if (k->scratch)
@@ -101,22 +101,22 @@ void kern_close(struct kern *k)
 	free(k);
 }
 
-const struct ops *kern_ops(const struct kern *k)
+const struct ops *backend_ops(const struct kern *k)
 {
 	return &k->ops;
 }
 
-int kern_threads(const struct kern *k)
+int backend_threads(const struct kern *k)
 {
 	return k->threads;
 }
 
-bool kern_fp8(const struct kern *k)
+bool backend_fp8(const struct kern *k)
 {
 	return k->fp8;
 }
 
-size_t kern_width(const struct kern *k)
+size_t backend_width(const struct kern *k)
 {
 	return k->element;
 }
@@ -130,7 +130,7 @@ static void fill_pattern(struct kern *k, void *p, int64_t count, float *numbers)
 	k->ops.narrow(k, p, numbers, made, NULL, 0);
 	for (int64_t n; made < count; made += n) {
 		n = count - made < made ? count - made : made;
-		kern_copy(k, (char *)p + (size_t)made * k->element, p, (size_t)n * k->element);
+		backend_copy(k, (char *)p + (size_t)made * k->element, p, (size_t)n * k->element);
 	}
 }
 
@@ -143,11 +143,11 @@ static float *pattern(struct kern *k)
 		x[i] = (double)((uint64_t)i * 2654435761u % PATTERN) / PATTERN - 0.5;
 		single[i] = (float)x[i];
 	}
-	float *p = kern_alloc(k, sizeof x);
+	float *p = backend_alloc(k, sizeof x);
 	if (p && k->element == sizeof *x)
-		kern_put(k, p, x, sizeof x);
+		backend_put(k, p, x, sizeof x);
 	else if (p)
-		kern_put(k, p, single, sizeof single);
+		backend_put(k, p, single, sizeof single);
 	return p;
 }
 
@@ -158,17 +158,17 @@ enum { GEMM_QUEUED = 8 };
  * where it looks for the way that suits the size. */
 static double gemm_best(struct kern *k, void *const m[3], int64_t n, double seconds)
 {
-	int queued = kern_on_host(k) ? 1 : GEMM_QUEUED;
+	int queued = backend_on_host(k) ? 1 : GEMM_QUEUED;
 	double end = clock_s() + seconds, best = 0;
-	if (!kern_on_host(k))
+	if (!backend_on_host(k))
 		k->ops.linear_fwd(k, m[0], m[1], m[2], NULL, n, n, n);
 	do {
-		if (kern_sync(k, NULL) < 0)
+		if (backend_sync(k, NULL) < 0)
 			return 0;
 		double start = clock_s();
 		for (int i = 0; i < queued; i++)
 			k->ops.linear_fwd(k, m[0], m[1], m[2], NULL, n, n, n);
-		if (kern_sync(k, NULL) < 0)
+		if (backend_sync(k, NULL) < 0)
 			return 0;
 		double rate = 2.0 * (double)n * (double)n * (double)n * queued / (clock_s() - start);
 		best = rate > best ? rate : best;
@@ -176,18 +176,18 @@ static double gemm_best(struct kern *k, void *const m[3], int64_t n, double seco
 	return best;
 }
 
-double kern_gemm_flops(struct kern *k, int64_t n, double seconds)
+double backend_gemm_flops(struct kern *k, int64_t n, double seconds)
 {
 	void *m[3];
 	float *numbers = pattern(k);
 	double best = 0;
 	int made = 0;
-	while (numbers && made < 3 && (m[made] = kern_alloc(k, (size_t)(n * n) * k->element)))
+	while (numbers && made < 3 && (m[made] = backend_alloc(k, (size_t)(n * n) * k->element)))
 		fill_pattern(k, m[made++], n * n, numbers);
 	if (made == 3)
 		best = gemm_best(k, m, n, seconds);
 	while (made)
-		kern_free(k, m[--made]);
-	kern_free(k, numbers);
+		backend_free(k, m[--made]);
+	backend_free(k, numbers);
 	return best;
 }

@@ -3,7 +3,7 @@
  *
  * A backend is a row of the list in kern.c: a function that fills the table of
  * ops (and loads what it needs), and the size of its storage type. Scratch is
- * address space reserved at kern_open, one stretch a thread, of which only the
+ * address space reserved at backend_open, one stretch a thread, of which only the
  * touched pages cost memory: an op never allocates and never fails. A storage
  * type of 2 bytes is put over a backend by narrow_open (kernels/low_precision/).
  */
@@ -15,7 +15,7 @@
 /* Bytes of scratch a thread: holds the rows of any sensible shape (2 M floats, twice). */
 #define KERN_SCRATCH ((size_t)16 << 20)
 
-struct block;  /* one kern_alloc */
+struct block;  /* one backend_alloc */
 struct narrow; /* a storage type of 2 bytes over the backend */
 
 /*
@@ -50,7 +50,7 @@ struct kern {
 	bool fp8;              /* products of 8 bits are fast */
 	char *scratch;         /* threads stretches of KERN_SCRATCH bytes */
 	struct block *blocks;
-	size_t bytes, peak;    /* kern_alloc'ed now, and at most */
+	size_t bytes, peak;    /* backend_alloc'ed now, and at most */
 	struct narrow *narrow; /* NULL: the backend's own storage type */
 	const struct kern_device *device; /* NULL: the host */
 	void *state;           /* of the device's backend */
@@ -62,8 +62,8 @@ static inline void *kern_scratch(struct kern *k, int t)
 	return k->scratch + (size_t)t * KERN_SCRATCH;
 }
 
-/* What kern_alloc gave and kern_free did not take back. */
-void kern_free_all(struct kern *k);
+/* What backend_alloc gave and backend_free did not take back. */
+void backend_free_all(struct kern *k);
 
 /* The backends: each fills k's table of ops and says which instruction set that is, or why it cannot work here. `variant`
  * is the word of the backend's row: the instruction set of cpu, NULL for the best that this processor has. */
@@ -72,14 +72,14 @@ int plain64_fill(struct kern *k, const char *variant, struct err *e);
 int cpu_fill(struct kern *k, const char *variant, struct err *e);
 
 /* Ops that host backends have in common: those made of others, the places of experts' rows, and products of 8 bits. */
-void kern_composed(struct ops *o);
-void kern_places(struct ops *o);
-void kern_product8(struct ops *o);
+void backend_composed(struct ops *o);
+void backend_places(struct ops *o);
+void backend_product8(struct ops *o);
 
 /* Opens "cuda" out of libmuster-cuda.so, which exports cuda_open_fn under the name muster_kern_cuda. storage: NULL (fp32), "bf16" or
  * "fp16". It sets k's table of ops, element, device, state and isa. size: of struct kern, which both must know alike. */
 typedef int cuda_open_fn(struct kern *k, size_t size, const char *storage, int device, struct err *e);
-int cuda_open(struct kern *k, const char *storage, int device, struct err *e);
+int backend_cuda_open(struct kern *k, const char *storage, int device, struct err *e);
 
 /* Makes an opened fp32 backend store in `storage`, "bf16" or "fp16". */
 int narrow_open(struct kern *k, const char *storage, struct err *e);

@@ -44,7 +44,7 @@ static bool block_take(struct kern *k, struct block *b, size_t bytes)
 	return bytes >= huge ? block_map(b, bytes) : block_heap(b, bytes);
 }
 
-void *kern_alloc(struct kern *k, size_t bytes)
+void *backend_alloc(struct kern *k, size_t bytes)
 {
 	struct block *b = calloc(1, sizeof *b);
 	if (!b)
@@ -73,7 +73,7 @@ static void block_release(struct kern *k, struct block *b)
 	free(b);
 }
 
-void kern_free(struct kern *k, void *p)
+void backend_free(struct kern *k, void *p)
 {
 	for (struct block **at = &k->blocks; *at; at = &(*at)->next) {
 		struct block *b = *at;
@@ -86,23 +86,23 @@ void kern_free(struct kern *k, void *p)
 	}
 }
 
-void kern_free_all(struct kern *k)
+void backend_free_all(struct kern *k)
 {
 	while (k->blocks)
-		kern_free(k, k->blocks->p);
+		backend_free(k, k->blocks->p);
 }
 
-size_t kern_peak(const struct kern *k)
+size_t backend_peak(const struct kern *k)
 {
 	return k->peak;
 }
 
-bool kern_on_host(const struct kern *k)
+bool backend_on_host(const struct kern *k)
 {
 	return !k->device;
 }
 
-void kern_zero(struct kern *k, void *p, size_t bytes)
+void backend_zero(struct kern *k, void *p, size_t bytes)
 {
 	if (k->device)
 		k->device->zero(k, p, bytes);
@@ -110,7 +110,7 @@ void kern_zero(struct kern *k, void *p, size_t bytes)
 		memset(p, 0, bytes);
 }
 
-void kern_copy(struct kern *k, void *to, const void *from, size_t bytes)
+void backend_copy(struct kern *k, void *to, const void *from, size_t bytes)
 {
 	if (k->device)
 		k->device->copy(k, to, from, bytes);
@@ -118,7 +118,7 @@ void kern_copy(struct kern *k, void *to, const void *from, size_t bytes)
 		memcpy(to, from, bytes);
 }
 
-void kern_put(struct kern *k, void *to, const void *from, size_t bytes)
+void backend_put(struct kern *k, void *to, const void *from, size_t bytes)
 {
 	if (k->device)
 		k->device->put(k, to, from, bytes);
@@ -126,7 +126,7 @@ void kern_put(struct kern *k, void *to, const void *from, size_t bytes)
 		memcpy(to, from, bytes);
 }
 
-int kern_get(struct kern *k, void *to, const void *from, size_t bytes, struct err *e)
+int backend_get(struct kern *k, void *to, const void *from, size_t bytes, struct err *e)
 {
 	if (k->device)
 		return k->device->get(k, to, from, bytes, e);
@@ -134,24 +134,24 @@ int kern_get(struct kern *k, void *to, const void *from, size_t bytes, struct er
 	return 0;
 }
 
-int kern_sync(struct kern *k, struct err *e)
+int backend_sync(struct kern *k, struct err *e)
 {
 	return k->device ? k->device->sync(k, e) : 0;
 }
 
-void *kern_stream(struct kern *k)
+void *backend_stream(struct kern *k)
 {
 	return k->device ? k->device->stream(k) : NULL;
 }
 
-void *kern_host_alloc(struct kern *k, size_t bytes)
+void *backend_host_alloc(struct kern *k, size_t bytes)
 {
 	if (k->device)
 		return k->device->host_alloc(k, bytes);
 	return aligned_alloc(ALIGN, bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN);
 }
 
-void kern_host_free(struct kern *k, void *p)
+void backend_host_free(struct kern *k, void *p)
 {
 	if (k->device)
 		k->device->host_free(k, p);
@@ -159,7 +159,7 @@ void kern_host_free(struct kern *k, void *p)
 		free(p);
 }
 
-uint64_t kern_side_copy(struct kern *k, void *to, const void *from, size_t bytes)
+uint64_t backend_side_copy(struct kern *k, void *to, const void *from, size_t bytes)
 {
 	if (k->device)
 		return k->device->side_copy(k, to, from, bytes);
@@ -167,7 +167,7 @@ uint64_t kern_side_copy(struct kern *k, void *to, const void *from, size_t bytes
 	return 0;
 }
 
-void kern_side_wait(struct kern *k, uint64_t ticket)
+void backend_side_wait(struct kern *k, uint64_t ticket)
 {
 	if (k->device)
 		k->device->side_wait(k, ticket);

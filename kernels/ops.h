@@ -30,7 +30,7 @@
 #include <stdint.h>
 
 struct kern; /* an opened backend: threads and scratch, or a device and its stream. One thread at a time uses it. */
-struct kern_tape; /* calls that were noted, for kern_replay */
+struct kern_tape; /* calls that were noted, for backend_replay */
 
 /* Dropout: element i of the global tensor is kept when word i % 4 of philox4(key, i / 4), as a number in [0, 1), is at
  * least p. Kept ones are multiplied by 1 / (1 - p), the others become 0. The same whatever part of the tensor an op sees. */
@@ -295,69 +295,69 @@ struct ops {
 
 /* One list of backends: "plain", "cpu", "cuda", each in storage fp32, or with ":bf16" or ":fp16" behind its name in
  * that one. threads >= 1; of cuda they do not count. Storage of 2 bytes on a processor takes KERN_NARROW_LANE bytes of
- * scratch a thread, from kern_open on, whatever the shapes; kern_peak counts it. For tests and measurements also "cpu-v2",
+ * scratch a thread, from backend_open on, whatever the shapes; backend_peak counts it. For tests and measurements also "cpu-v2",
  * "cpu-v3", "cpu-v4", the same built for one level of x86-64 (refused where the processor lacks it), and "plain64": plain on
  * doubles, where every void * and float * of the ops points at doubles.
  *
  * cuda is in libmuster-cuda.so, which lies beside the running program. device: which of the devices that this process sees;
- * kern_open takes the first. Processors have no devices. */
+ * backend_open takes the first. Processors have no devices. */
 enum { KERN_NARROW_LANE = 16 << 20 };
-int kern_open(const char *backend, int threads, struct kern **out, struct err *e);
-int kern_open_device(const char *backend, int threads, int device, struct kern **out, struct err *e);
+int backend_open(const char *backend, int threads, struct kern **out, struct err *e);
+int backend_open_device(const char *backend, int threads, int device, struct kern **out, struct err *e);
 /* A symbol of that library, which stays loaded until the process ends. ERR_UNSUPPORTED: the one or the other is not there. */
-int kern_cuda_symbol(const char *symbol, void **out, struct err *e);
+int backend_cuda_symbol(const char *symbol, void **out, struct err *e);
 /* Waits for what is queued. */
-void kern_close(struct kern *k);
-const struct ops *kern_ops(const struct kern *k);
-int kern_threads(const struct kern *k);
+void backend_close(struct kern *k);
+const struct ops *backend_ops(const struct kern *k);
+int backend_threads(const struct kern *k);
 /* Bytes of a storage element: 4 or 2 (8 of plain64). */
-size_t kern_width(const struct kern *k);
+size_t backend_width(const struct kern *k);
 
 /* Whether products in 8 bits are faster than others; where not, the ops give the same results slowly. */
-bool kern_fp8(const struct kern *k);
+bool backend_fp8(const struct kern *k);
 
 /* --- Memory. On the host it is plain memory and everything below is done when it returns. --- */
 
 /* Whether the host may read and write the kern's memory itself, and an op is done when it returns. */
-bool kern_on_host(const struct kern *k);
+bool backend_on_host(const struct kern *k);
 /* The kern's memory, zeroed, 64-byte aligned or better (256 on a device); huge pages where they help. NULL: there is no more. */
-void *kern_alloc(struct kern *k, size_t bytes);
+void *backend_alloc(struct kern *k, size_t bytes);
 /* After the ops and side copies that are queued. */
-void kern_free(struct kern *k, void *p);
-/* Largest sum of kern_alloc'ed bytes so far. */
-size_t kern_peak(const struct kern *k);
+void backend_free(struct kern *k, void *p);
+/* Largest sum of backend_alloc'ed bytes so far. */
+size_t backend_peak(const struct kern *k);
 
 /* In the order of the ops: zeros; a copy inside the kern's memory, of parts that do not overlap; a copy from the host's memory,
  * which may be used again at once. */
-void kern_zero(struct kern *k, void *p, size_t bytes);
-void kern_copy(struct kern *k, void *to, const void *from, size_t bytes);
-void kern_put(struct kern *k, void *to, const void *from, size_t bytes);
+void backend_zero(struct kern *k, void *p, size_t bytes);
+void backend_copy(struct kern *k, void *to, const void *from, size_t bytes);
+void backend_put(struct kern *k, void *to, const void *from, size_t bytes);
 /* A copy to the host's memory after what is queued, for which it waits. The first error of anything that was queued. */
-int kern_get(struct kern *k, void *to, const void *from, size_t bytes, struct err *e);
+int backend_get(struct kern *k, void *to, const void *from, size_t bytes, struct err *e);
 /* Waits for what is queued. The first error of any of it; an error stays. */
-int kern_sync(struct kern *k, struct err *e);
+int backend_sync(struct kern *k, struct err *e);
 /* The stream on which ops are queued, for comm_stream; NULL on the host. */
-void *kern_stream(struct kern *k);
+void *backend_stream(struct kern *k);
 
 /* Memory of the host from and to which the device copies at full speed. NULL: there is none. */
-void *kern_host_alloc(struct kern *k, size_t bytes);
-void kern_host_free(struct kern *k, void *p);
-/* Copies beside the ops, between the kern's memory and that of kern_host_alloc, in order among themselves. One begins after the ops
- * queued so far. Its ticket is for kern_side_wait: what is queued after that comes after the copy. */
-uint64_t kern_side_copy(struct kern *k, void *to, const void *from, size_t bytes);
-void kern_side_wait(struct kern *k, uint64_t ticket);
+void *backend_host_alloc(struct kern *k, size_t bytes);
+void backend_host_free(struct kern *k, void *p);
+/* Copies beside the ops, between the kern's memory and that of backend_host_alloc, in order among themselves. One begins after the ops
+ * queued so far. Its ticket is for backend_side_wait: what is queued after that comes after the copy. */
+uint64_t backend_side_copy(struct kern *k, void *to, const void *from, size_t bytes);
+void backend_side_wait(struct kern *k, uint64_t ticket);
 
-/* Ops, kern_copy and kern_zero between kern_record and kern_recorded are noted instead of carried out; kern_replay queues
+/* Ops, backend_copy and backend_zero between backend_record and backend_recorded are noted instead of carried out; backend_replay queues
  * them all, any number of times, with the arguments of then (what they point at on the host was read then). No other call of the
- * kern, and no kern_alloc or kern_free, between the two; and the same calls were carried out once before, which makes what is made
- * once only. A tape ends before its kern does. When kern_recorded fails nothing was carried out, and the caller goes on without. */
-bool kern_record(struct kern *k);   /* false: this backend does not record; carry on without */
-int kern_recorded(struct kern *k, struct kern_tape **out, struct err *e);
-void kern_replay(struct kern *k, struct kern_tape *t);
-void kern_tape_free(struct kern *k, struct kern_tape *t); /* takes NULL */
+ * kern, and no backend_alloc or backend_free, between the two; and the same calls were carried out once before, which makes what is made
+ * once only. A tape ends before its kern does. When backend_recorded fails nothing was carried out, and the caller goes on without. */
+bool backend_record(struct kern *k);   /* false: this backend does not record; carry on without */
+int backend_recorded(struct kern *k, struct kern_tape **out, struct err *e);
+void backend_replay(struct kern *k, struct kern_tape *t);
+void backend_tape_free(struct kern *k, struct kern_tape *t); /* takes NULL */
 
 /* Square matrix products of size n for about `seconds`: FLOP/s of the fastest one by the backend's own BLAS, with the
  * kern's threads. 0 when there is no memory for the matrices. */
-double kern_gemm_flops(struct kern *k, int64_t n, double seconds);
+double backend_gemm_flops(struct kern *k, int64_t n, double seconds);
 
 #endif

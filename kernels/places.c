@@ -42,7 +42,7 @@ static void route_place(struct kern *k, int64_t *counts, int64_t *at, int64_t *f
 	}
 }
 
-void kern_places(struct ops *o)
+void backend_places(struct ops *o)
 {
 	o->route_count = route_count;
 	o->route_drop = route_drop;

@@ -148,7 +148,7 @@ static void scale8_update(struct kern *k, struct scale8 *s, int64_t n, enum fp8 
 	}
 }
 
-void kern_product8(struct ops *o)
+void backend_product8(struct ops *o)
 {
 	o->cast8 = cast8;
 	o->product8 = product8;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-int agent_path(char *path, size_t size, struct err *e)
+int launcher_agent_path(char *path, size_t size, struct err *e)
 {
 	static const char *const places[] = { "muster-agent", "../libexec/muster/muster-agent" };
 	const char *named = getenv("MUSTER_AGENT");

@@ -50,7 +50,7 @@ static void become(const struct child_command *c, int in, int out, int tell)
 	setpgid(0, 0);
 	if (c->tied)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-	fork_hear();
+	launcher_fork_hear();
 	if (dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(out, 2) >= 0)
 		execvpe(c->argv[0], c->argv, c->env ? c->env : environ);
 	int why = errno;
@@ -62,7 +62,7 @@ static int fork_child(const struct child_command *c, int in, int out, pid_t *pid
 	int tell[2], why = 0;
 	if (pipe2(tell, O_CLOEXEC))
 		return err_errno(e, ERR_NOMEM, "%s: no pipe for it", c->argv[0]);
-	*pid = fork_deaf();
+	*pid = launcher_fork_deaf();
 	if (*pid == 0)
 		become(c, in, out, tell[1]);
 	close(tell[1]);
@@ -135,7 +135,7 @@ static void on_end(uv_poll_t *poll, int uv_status, int uv_events)
 	buf_fini(&output);
 }
 
-int child_watch(uv_loop_t *loop, const struct child_command *c,
+int launcher_child_watch(uv_loop_t *loop, const struct child_command *c,
 		void (*ended)(void *arg, int status, const char *output), void *arg, struct child **out, struct err *e)
 {
 	struct child *ch = calloc(1, sizeof *ch);
@@ -161,7 +161,7 @@ int child_watch(uv_loop_t *loop, const struct child_command *c,
 	return 0;
 }
 
-void child_signal(struct child *c, int signal)
+void launcher_child_signal(struct child *c, int signal)
 {
 	pidfd_send_signal(c->p.pidfd, signal, NULL, 0);
 }
@@ -173,7 +173,7 @@ static void nobody_listens(void *arg, int status, const char *output)
 	(void)output;
 }
 
-void child_forget(struct child *c)
+void launcher_child_forget(struct child *c)
 {
 	c->ended = nobody_listens;
 	uv_unref((uv_handle_t *)&c->poll);
@@ -192,7 +192,7 @@ static void last_line(struct buf *output, const char **line, int *len)
 	*len = (int)(end - at);
 }
 
-int child_run(const struct child_command *c, double timeout_s, struct buf *output, struct err *e)
+int launcher_child_run(const struct child_command *c, double timeout_s, struct buf *output, struct err *e)
 {
 	struct process p;
 	const char *line;

@@ -9,7 +9,7 @@
  * loop's own, the PMIx server's pipe, Slurm's commands, and a few strangers. */
 enum { A_RANK = 2, BESIDES = 32 };
 
-int descriptors_allow(int ranks, struct err *e)
+int launcher_descriptors_allow(int ranks, struct err *e)
 {
 	rlim_t need = (rlim_t)ranks * A_RANK + BESIDES;
 	struct rlimit limit;
@@ -31,7 +31,7 @@ int descriptors_allow(int ranks, struct err *e)
 #define A_THREAD ((128.0 + 8) * (1 << 20))
 #define THE_REST (400.0 * (1 << 20))
 
-int address_space_allows(const struct job *job, const struct plan *p, struct err *e)
+int launcher_address_space_allows(const struct job *job, const struct plan *p, struct err *e)
 {
 	double limit = process_address_limit(), most = 0;
 	char have[HUMAN], need[HUMAN];

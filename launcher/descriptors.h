@@ -10,8 +10,8 @@
 
 /* Raises the soft limit where `ranks` need more, as far as the hard one allows; ERR_UNSUPPORTED when that is too few.
  * What is started afterwards inherits the limit. */
-int descriptors_allow(int ranks, struct err *e);
+int launcher_descriptors_allow(int ranks, struct err *e);
 /* ERR_UNSUPPORTED when the address space is limited, as agents inherit it, and too small for the largest rank of the plan. */
-int address_space_allows(const struct job *job, const struct plan *p, struct err *e);
+int launcher_address_space_allows(const struct job *job, const struct plan *p, struct err *e);
 
 #endif

@@ -4,7 +4,7 @@
  * local: a PMIx server of our own and fork, one agent a slot (launcher/pmix/).
  * slurm: one srun step with --mpi=pmix (launcher/slurm/).
  *
- * To add a way: a `const struct launch_ops` in a room of its own, and a row in launcher/cli/launch_choose.c's table.
+ * To add a way: a `const struct launch_ops` in a room of its own, and a row in launcher/cli/command_launcher.c's table.
  */
 #ifndef MUSTER_LAUNCHER_LAUNCH_H
 #define MUSTER_LAUNCHER_LAUNCH_H

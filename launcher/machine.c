@@ -13,33 +13,33 @@ static int open_cluster(const struct job *job, const char *spec, struct cluster 
 	int wanted = job->launch.devices ? (int)job->launch.devices : layout_world(&whole);
 	if (!wanted)
 		wanted = speeds_devices(job);
-	if (cluster_open(spec, wanted, out, e))
+	if (topo_cluster_open(spec, wanted, out, e))
 		return -1;
-	if (wanted || cluster_devices(out) >= replica)
+	if (wanted || topo_cluster_devices(out) >= replica)
 		return 0;
 	/* Fewer cores than ranks of the fewest replicas: they share them. */
-	cluster_free(out);
-	return cluster_open(spec, replica, out, e);
+	topo_cluster_free(out);
+	return topo_cluster_open(spec, replica, out, e);
 }
 
 /* 0: *out has GPUs. Asking the machines takes longer, so a job for the CPU does without. */
 static int open_gpus(const struct job *job, const char *spec, struct cluster *out)
 {
-	if (job->job.device != DEVICE_CUDA || cluster_probe(spec, false, out, NULL))
+	if (job->job.device != DEVICE_CUDA || topo_cluster_probe(spec, false, out, NULL))
 		return -1;
 	for (int i = 0; i < out->n_kinds; i++)
 		if (out->kinds[i].devices && strcmp(out->kinds[i].device, "cpu"))
 			return 0;
-	cluster_free(out);
+	topo_cluster_free(out);
 	return -1;
 }
 
-int machine_open(const struct job *job, const char *spec, struct cluster *out, struct err *e)
+int launcher_machine_open(const struct job *job, const char *spec, struct cluster *out, struct err *e)
 {
 	if (open_gpus(job, spec, out) && open_cluster(job, spec, out, e))
 		return -1;
 	if (!calibration_apply(job->launch.calibration, job->network.backend, out, e))
 		return 0;
-	cluster_free(out);
+	topo_cluster_free(out);
 	return -1;
 }

@@ -48,7 +48,7 @@ static void *worker_main(void *arg)
 {
 	struct worker *w = arg;
 	for (struct comm_request *r; (r = next_request(w));) {
-		r->rc = group_run(w->c, &r->op, &r->err);
+		r->rc = comm_group_run(w->c, &r->op, &r->err);
 		pthread_mutex_lock(&w->lock);
 		atomic_store_explicit(&r->done, true, memory_order_release);
 		pthread_cond_broadcast(&w->finished);
@@ -81,7 +81,7 @@ static int worker_open(struct comm *c, struct err *e)
 	return 0;
 }
 
-void worker_close(struct comm *c)
+void comm_worker_close(struct comm *c)
 {
 	struct worker *w = c->worker;
 	if (!w)
@@ -90,7 +90,7 @@ void worker_close(struct comm *c)
 		struct err why = ERR_INIT;
 		err_set(&why, ERR_ABORTED, "group %s was closed while %d operations were under way", c->name,
 			c->open_requests);
-		world_fail(c->world, &why);
+		comm_world_fail(c->world, &why);
 	}
 	pthread_mutex_lock(&w->lock);
 	w->leave = true;
@@ -157,18 +157,18 @@ static void request_free(struct comm_request *r)
 	free(r);
 }
 
-int async_start(struct comm *c, const struct op *op, struct comm_request **req, struct err *e)
+int comm_async_start(struct comm *c, const struct op *op, struct comm_request **req, struct err *e)
 {
 	struct err why = ERR_INIT;
 	struct comm_request *r = NULL;
 	if (c->worker || worker_open(c, &why) == 0)
 		r = request_new(c, op, &why);
 	if (!r) {
-		world_fail(c->world, &why); /* the others will wait for this rank */
+		comm_world_fail(c->world, &why); /* the others will wait for this rank */
 		return err_set(e, why.code, "%s", why.text);
 	}
 	struct worker *w = c->worker;
-	r->op.record = recorder_queue(c->recorder, op);
+	r->op.record = comm_recorder_queue(c->recorder, op);
 	request_open(w, r);
 	*req = r;
 	pthread_mutex_lock(&w->lock);
@@ -197,7 +197,7 @@ int comm_wait(struct comm_request *req, struct err *e)
 	if (rc < 0)
 		err_set(e, req->err.code, "%s", req->err.text);
 	else if (req->op.mark)
-		rc = ondevice_join(req->c, req->op.mark, e);
+		rc = comm_ondevice_join(req->c, req->op.mark, e);
 	request_free(req);
 	return rc;
 }

@@ -5,8 +5,8 @@
 #include "libcomm/group.h"
 
 /* Starts the group's thread if there is none yet, and queues op; its lists are copied. */
-int async_start(struct comm *c, const struct op *op, struct comm_request **req, struct err *e);
+int comm_async_start(struct comm *c, const struct op *op, struct comm_request **req, struct err *e);
 /* Ends what is under way, if anything is, and the thread; frees the requests that nobody has waited for. */
-void worker_close(struct comm *c);
+void comm_worker_close(struct comm *c);
 
 #endif

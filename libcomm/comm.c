@@ -24,19 +24,19 @@ static int run(struct comm *c, struct op op, struct err *e)
 {
 	if (c->open_requests)
 		return err_set(e, ERR_USAGE, "%s on group %s: %d asynchronous operations of the group are open; "
-			       "wait for them first", op_word(op.kind), c->name, c->open_requests);
-	if (op_check(&op, c->rank, c->size, e) < 0)
-		return err_prefix(e, "%s on group %s", op_word(op.kind), c->name);
-	return group_run(c, &op, e);
+			       "wait for them first", comm_op_word(op.kind), c->name, c->open_requests);
+	if (comm_op_check(&op, c->rank, c->size, e) < 0)
+		return err_prefix(e, "%s on group %s", comm_op_word(op.kind), c->name);
+	return comm_group_run(c, &op, e);
 }
 
 static int start(struct comm *c, struct op op, struct comm_request **req, struct err *e)
 {
-	if (op_check(&op, c->rank, c->size, e) < 0)
-		return err_prefix(e, "%s on group %s", op_word(op.kind), c->name);
-	if (c->ondevice && ondevice_mark(c, &op, e) < 0)
+	if (comm_op_check(&op, c->rank, c->size, e) < 0)
+		return err_prefix(e, "%s on group %s", comm_op_word(op.kind), c->name);
+	if (c->ondevice && comm_ondevice_mark(c, &op, e) < 0)
 		return -1;
-	return async_start(c, &op, req, e);
+	return comm_async_start(c, &op, req, e);
 }
 
 int comm_rank(const struct comm *c)
@@ -57,7 +57,7 @@ const char *comm_name(const struct comm *c)
 const char *comm_backend(const struct comm *c)
 {
 	if (c->ondevice)
-		return ondevice_backend(c);
+		return comm_ondevice_backend(c);
 	return c->backend == GROUP_SHM ? "shm" : c->backend == GROUP_TCP ? "tcp" : "hybrid";
 }
 
@@ -70,7 +70,7 @@ void comm_abort(struct comm *c, const char *reason)
 {
 	struct err why = ERR_INIT;
 	err_set(&why, ERR_ABORTED, "%s", reason ? reason : "aborted");
-	world_fail(c->world, &why);
+	comm_world_fail(c->world, &why);
 }
 
 /* --- Each operation, in its two forms ------------------------------------------------ */

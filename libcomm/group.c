@@ -59,7 +59,7 @@ static struct comm *group_new(const struct group_spec *s, struct err *e)
 	struct comm *c = calloc(1, sizeof *c);
 	if (!c) {
 		struct bell bell = s->bell;
-		bell_close(&bell);
+		comm_bell_close(&bell);
 		if (s->memfd >= 0)
 			close(s->memfd);
 		err_set(e, ERR_NOMEM, "no memory for a group");
@@ -83,7 +83,7 @@ static struct comm *group_new(const struct group_spec *s, struct err *e)
 	if (c->members && c->local && c->absent && c->off && c->off2)
 		return c;
 	err_set(e, ERR_NOMEM, "no memory for a group of %d ranks", s->size);
-	group_free(c);
+	comm_group_free(c);
 	return NULL;
 }
 
@@ -105,7 +105,7 @@ static void group_enlist(struct comm *c)
 	c->next = w->groups;
 	w->groups = c;
 	if (world_failed(w))
-		group_cut(c, &w->first);
+		comm_group_cut(c, &w->first);
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -125,7 +125,7 @@ static void group_delist(struct comm *c)
 static void drop_unused(struct comm *c, int leader, int locals)
 {
 	if (c->backend == GROUP_SHM)
-		bell_close(&c->bell);
+		comm_bell_close(&c->bell);
 	if ((locals == 1 || leader != c->rank) && c->memfd >= 0) {
 		close(c->memfd);
 		c->memfd = -1;
@@ -139,7 +139,7 @@ static int hosts_of(struct comm *c, struct err *e)
 		return err_set(e, ERR_NOMEM, "no memory for a group of %d ranks", c->size);
 	for (int r = 0; r < c->size; r++)
 		host[r] = c->world->peers[c->members[r]].host_id;
-	int rc = hosts_open(host, c->size, c->rank, &c->hosts, e);
+	int rc = comm_hosts_open(host, c->size, c->rank, &c->hosts, e);
 	free(host);
 	return rc;
 }
@@ -161,7 +161,7 @@ static int inner_open(struct comm *c, int locals, struct err *e)
 		in->outer = c;
 		in->segment = c->segment;
 		number_locals(in, &s);
-		reach_open(in);
+		comm_reach_open(in);
 		c->inner = in;
 	}
 	free(members);
@@ -176,27 +176,27 @@ static int group_attach(struct comm *c, const struct group_spec *s, struct err *
 	int leader = leader_of(c->world, s->members, s->size, s->rank);
 	const struct card *card = &s->cards[leader];
 	char who[160];
-	if (locals > 1 && segment_attach(&c->segment, c->world->peers[s->members[leader]].pid, card->memfd,
+	if (locals > 1 && comm_segment_attach(&c->segment, c->world->peers[s->members[leader]].pid, card->memfd,
 					 card->nonce, locals, e) < 0)
-		return err_prefix(e, "%s", group_rank_text(c, leader, who));
+		return err_prefix(e, "%s", comm_group_rank_text(c, leader, who));
 	drop_unused(c, leader, locals);
-	reach_open(c);
+	comm_reach_open(c);
 	if (c->backend == GROUP_HYBRID && (hosts_of(c, e) < 0 || (locals > 1 && inner_open(c, locals, e) < 0)))
 		return -1;
-	return links_open(c, s->cards, e);
+	return comm_links_open(c, s->cards, e);
 }
 
-int group_open(const struct group_spec *s, struct comm **out, struct err *e)
+int comm_group_open(const struct group_spec *s, struct comm **out, struct err *e)
 {
 	struct comm *c = group_new(s, e);
 	if (!c)
 		return -1;
 	if (group_attach(c, s, e) < 0) {
-		group_free(c);
+		comm_group_free(c);
 		return -1;
 	}
-	if (recorder_open(c->size, &c->recorder, e) < 0) {
-		group_free(c);
+	if (comm_recorder_open(c->size, &c->recorder, e) < 0) {
+		comm_group_free(c);
 		return -1;
 	}
 	group_enlist(c);
@@ -204,28 +204,28 @@ int group_open(const struct group_spec *s, struct comm **out, struct err *e)
 	return 0;
 }
 
-void group_free(struct comm *c)
+void comm_group_free(struct comm *c)
 {
-	worker_close(c);
-	ondevice_close(c);
+	comm_worker_close(c);
+	comm_ondevice_close(c);
 	group_delist(c);
 	if (c->inner)
-		group_free(c->inner);
+		comm_group_free(c->inner);
 	if (c->segment.head && !c->outer) {
 		struct seg_line *me = &c->segment.line[c->local[c->rank]];
 		uint32_t here = SEG_HERE;
 		atomic_compare_exchange_strong(&me->state, &here, SEG_LEFT);
-		segment_wake(&c->segment);
+		comm_segment_wake(&c->segment);
 	}
-	links_close(c);
-	reach_close(c);
+	comm_links_close(c);
+	comm_reach_close(c);
 	if (!c->outer)
-		segment_detach(&c->segment);
-	hosts_close(c->hosts);
-	bell_close(&c->bell);
+		comm_segment_detach(&c->segment);
+	comm_hosts_close(c->hosts);
+	comm_bell_close(&c->bell);
 	if (c->memfd >= 0)
 		close(c->memfd);
-	recorder_close(c->recorder);
+	comm_recorder_close(c->recorder);
 	free(c->members);
 	free(c->local);
 	free(c->absent);
@@ -237,7 +237,7 @@ void group_free(struct comm *c)
 	free(c);
 }
 
-void group_cut(struct comm *c, const struct err *why)
+void comm_group_cut(struct comm *c, const struct err *why)
 {
 	if (c->segment.head) {
 		struct seg_line *me = &c->segment.line[c->local[c->rank]];
@@ -248,17 +248,17 @@ void group_cut(struct comm *c, const struct err *why)
 			atomic_fetch_add(&c->segment.line[i].doorbell, 1);
 			futex_wake_all(&c->segment.line[i].doorbell);
 		}
-		segment_wake(&c->segment);
+		comm_segment_wake(&c->segment);
 	}
-	links_cut(c);
-	ondevice_cut(c);
+	comm_links_cut(c);
+	comm_ondevice_cut(c);
 	if (c->bell.tx >= 0)
-		bell_ring(c->bell.tx);
+		comm_bell_ring(c->bell.tx);
 }
 
 /* --- Waits -------------------------------------------------------------------- */
 
-const char *group_rank_text(const struct comm *c, int rank, char out[160])
+const char *comm_group_rank_text(const struct comm *c, int rank, char out[160])
 {
 	int known_as = c->outer ? c->outer->hosts->ranks[c->outer->hosts->begin[c->outer->hosts->here] + rank] : rank;
 	snprintf(out, 160, "rank %d (world rank %d, host %.80s)", known_as, c->members[rank],
@@ -266,7 +266,7 @@ const char *group_rank_text(const struct comm *c, int rank, char out[160])
 	return out;
 }
 
-void *group_scratch(struct comm *c, size_t size, struct err *e)
+void *comm_group_scratch(struct comm *c, size_t size, struct err *e)
 {
 	if (c->scratch_size < size) {
 		void *more = aligned_alloc(64, (size + 63) & ~(size_t)63);
@@ -281,20 +281,20 @@ void *group_scratch(struct comm *c, size_t size, struct err *e)
 	return c->scratch;
 }
 
-int group_rank_gone(struct comm *c, int rank, bool thorough, struct err *e)
+int comm_group_rank_gone(struct comm *c, int rank, bool thorough, struct err *e)
 {
 	char who[160];
 	struct seg_line *line = &c->segment.line[c->local[rank]];
 	switch (atomic_load_explicit(&line->state, memory_order_acquire)) {
 	case SEG_FAILED:
-		return err_set(e, ERR_PEER, "%s gave up: %.*s", group_rank_text(c, rank, who), SEG_REASON,
+		return err_set(e, ERR_PEER, "%s gave up: %.*s", comm_group_rank_text(c, rank, who), SEG_REASON,
 			       line->reason);
 	case SEG_LEFT:
-		return err_set(e, ERR_PEER, "%s has closed the group", group_rank_text(c, rank, who));
+		return err_set(e, ERR_PEER, "%s has closed the group", comm_group_rank_text(c, rank, who));
 	}
 	struct pollfd p = { .fd = c->world->peers[c->members[rank]].pidfd, .events = POLLIN };
 	if (thorough && p.fd >= 0 && poll(&p, 1, 0) == 1)
-		return err_set(e, ERR_PEER, "%s has died", group_rank_text(c, rank, who));
+		return err_set(e, ERR_PEER, "%s has died", comm_group_rank_text(c, rank, who));
 	return 0;
 }
 
@@ -306,7 +306,7 @@ static int timed_out(struct comm *c, struct err *e)
 		if (!c->absent[r] || absent++ >= 4)
 			continue;
 		size_t used = strlen(list);
-		snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", group_rank_text(c, r, who));
+		snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", comm_group_rank_text(c, r, who));
 	}
 	if (!absent)
 		return 0; /* the last has come while this one looked */
@@ -324,16 +324,16 @@ static int first_absent(const struct comm *c)
 	return -1;
 }
 
-int group_patience(struct comm *c, bool thorough, struct err *e)
+int comm_group_patience(struct comm *c, bool thorough, struct err *e)
 {
 	atomic_store_explicit(&c->waits_for, first_absent(c), memory_order_relaxed);
 	if (world_failed(c->world))
-		return world_error(c->world, e);
+		return comm_world_error(c->world, e);
 	bool looked_twice = c->suspect;
 	c->suspect = false;
 	for (int r = 0; c->segment.head && r < c->size && !c->suspect; r++)
 		if (c->absent[r] && r != c->rank && c->local[r] >= 0)
-			c->suspect = group_rank_gone(c, r, thorough || looked_twice, e) < 0;
+			c->suspect = comm_group_rank_gone(c, r, thorough || looked_twice, e) < 0;
 	if (c->suspect)
 		return looked_twice ? -1 : 0;
 	if (c->deadline && clock_ns() >= c->deadline + c->grace)
@@ -341,7 +341,7 @@ int group_patience(struct comm *c, bool thorough, struct err *e)
 	return 0;
 }
 
-int64_t group_nap(struct comm *c)
+int64_t comm_group_nap(struct comm *c)
 {
 	if (c->world->timeout_s <= 0)
 		return SLICE_NS;

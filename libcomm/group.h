@@ -87,19 +87,19 @@ struct group_spec {
 	int memfd;
 	struct bell bell;
 };
-int group_open(const struct group_spec *spec, struct comm **out, struct err *e);
+int comm_group_open(const struct group_spec *spec, struct comm **out, struct err *e);
 /* Leaves: peers that still wait for this rank are told. */
-void group_free(struct comm *c);
+void comm_group_free(struct comm *c);
 /* Tells everyone that this rank gave up. Under the world's lock. */
-void group_cut(struct comm *c, const struct err *why);
+void comm_group_cut(struct comm *c, const struct err *why);
 
 /* Runs one operation on this thread: local, then by the table; of a device group as ondevice.h says. */
-int group_run(struct comm *c, const struct op *op, struct err *e);
+int comm_group_run(struct comm *c, const struct op *op, struct err *e);
 /* The same on host memory, whatever the group's own buffers are. */
-int group_run_host(struct comm *c, const struct op *op, struct err *e);
+int comm_group_run_host(struct comm *c, const struct op *op, struct err *e);
 
 /* all[size][bytes]: what each rank gives, in the host's memory too. */
-int group_tell(struct comm *c, const void *mine, void *all, size_t bytes, struct err *e);
+int comm_group_tell(struct comm *c, const void *mine, void *all, size_t bytes, struct err *e);
 
 /* --- For waits ---------------------------------------------------------------- */
 
@@ -109,15 +109,15 @@ enum { SLICE_NS = 10000000 }; /* how long a sleep is before it looks around */
  * A rank that has gone is reported at the second call in a row that finds it absent, because
  * its last bytes may have come in between; after the first one c->suspect is set
  * and the caller looks again at once. thorough: ask the kernel too. */
-int group_patience(struct comm *c, bool thorough, struct err *e);
+int comm_group_patience(struct comm *c, bool thorough, struct err *e);
 /* How a rank of this host is gone, as an error; 0 when it is not. thorough: ask the kernel too. */
-int group_rank_gone(struct comm *c, int rank, bool thorough, struct err *e);
+int comm_group_rank_gone(struct comm *c, int rank, bool thorough, struct err *e);
 /* Nanoseconds to sleep now: a slice, or what is left of the time-out. */
-int64_t group_nap(struct comm *c);
+int64_t comm_group_nap(struct comm *c);
 /* "rank 3 (world rank 7, node2)" */
-const char *group_rank_text(const struct comm *c, int rank, char out[160]);
+const char *comm_group_rank_text(const struct comm *c, int rank, char out[160]);
 /* At least size bytes, kept until the group closes. */
-void *group_scratch(struct comm *c, size_t size, struct err *e);
+void *comm_group_scratch(struct comm *c, size_t size, struct err *e);
 
 /* By the thread that runs the operation: it is the only one that writes, and a locked addition would wait until
  * all that this rank has just said is in its cache. */

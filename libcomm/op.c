@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-const char *op_word(enum op_kind kind)
+const char *comm_op_word(enum op_kind kind)
 {
 	switch (kind) {
 #define OP_CASE(k, word) case k: return word;
@@ -14,24 +14,24 @@ const char *op_word(enum op_kind kind)
 	return "unknown operation";
 }
 
-const char *op_type_word(enum comm_type type)
+const char *comm_op_type_word(enum comm_type type)
 {
 	static const char *const words[] = { "f32", "f64", "bf16", "f16", "i32", "i64", "u8" };
 	return (unsigned)type < sizeof words / sizeof *words ? words[type] : "unknown type";
 }
 
-const char *op_redop_word(enum comm_op redop)
+const char *comm_op_redop_word(enum comm_op redop)
 {
 	static const char *const words[] = { "sum", "avg", "max", "min", "prod" };
 	return (unsigned)redop < sizeof words / sizeof *words ? words[redop] : "unknown reduction";
 }
 
-bool op_reduces(enum op_kind kind)
+bool comm_op_reduces(enum op_kind kind)
 {
 	return kind == OP_ALL_REDUCE || kind == OP_REDUCE || kind == OP_REDUCE_SCATTER;
 }
 
-bool op_has_root(enum op_kind kind)
+bool comm_op_has_root(enum op_kind kind)
 {
 	return kind == OP_REDUCE || kind == OP_BROADCAST || kind == OP_GATHER || kind == OP_SCATTER;
 }
@@ -46,7 +46,7 @@ static size_t total_count(const struct op *op, int ranks)
 	return sum;
 }
 
-uint64_t op_bytes(const struct op *op, int ranks)
+uint64_t comm_op_bytes(const struct op *op, int ranks)
 {
 	return total_count(op, ranks) * comm_type_size(op->type);
 }
@@ -63,23 +63,23 @@ static uint32_t list_number(const struct op *op, int ranks)
 	return h;
 }
 
-struct op_signature op_sign(const struct op *op, uint32_t seq, int ranks)
+struct op_signature comm_op_sign(const struct op *op, uint32_t seq, int ranks)
 {
 	return (struct op_signature){
 		.seq = seq,
 		.kind = (uint8_t)op->kind,
 		.type = (uint8_t)op->type,
-		.redop = (uint8_t)(op_reduces(op->kind) ? op->redop : 0),
+		.redop = (uint8_t)(comm_op_reduces(op->kind) ? op->redop : 0),
 		.root = op->root,
 		.lists = list_number(op, ranks),
-		.bytes = op->kind == OP_ALL_TO_ALL ? 0 : op_bytes(op, ranks),
+		.bytes = op->kind == OP_ALL_TO_ALL ? 0 : comm_op_bytes(op, ranks),
 	};
 }
 
-void op_signature_text(const struct op_signature *s, char out[120])
+void comm_op_signature_text(const struct op_signature *s, char out[120])
 {
-	snprintf(out, 120, "%s number %u of %llu bytes, %s, %s, root %d", op_word(s->kind), s->seq,
-		 (unsigned long long)s->bytes, op_type_word(s->type), op_redop_word(s->redop), s->root);
+	snprintf(out, 120, "%s number %u of %llu bytes, %s, %s, root %d", comm_op_word(s->kind), s->seq,
+		 (unsigned long long)s->bytes, comm_op_type_word(s->type), comm_op_redop_word(s->redop), s->root);
 }
 
 /* Elements of all ranks' blocks together; more bytes than a buffer can have is an error. */
@@ -190,7 +190,7 @@ static int check_buffers(const struct op *op, int rank, int ranks, struct err *e
 			    rank, ranks, e);
 }
 
-int op_check(const struct op *op, int rank, int ranks, struct err *e)
+int comm_op_check(const struct op *op, int rank, int ranks, struct err *e)
 {
 	if (op->kind == OP_P2P)
 		return check_p2p(op, rank, ranks, e);
@@ -205,7 +205,7 @@ int op_check(const struct op *op, int rank, int ranks, struct err *e)
 	return check_buffers(op, rank, ranks, e);
 }
 
-void op_blocks(const struct op *op, const size_t *counts, int ranks, size_t *off)
+void comm_op_blocks(const struct op *op, const size_t *counts, int ranks, size_t *off)
 {
 	size_t size = comm_type_size(op->type);
 	off[0] = 0;

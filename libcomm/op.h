@@ -30,12 +30,12 @@ enum op_kind {
 	OP_KIND_COUNT
 };
 
-const char *op_word(enum op_kind kind);
+const char *comm_op_word(enum op_kind kind);
 /* "f32", "sum" */
-const char *op_type_word(enum comm_type type);
-const char *op_redop_word(enum comm_op redop);
-bool op_reduces(enum op_kind kind);
-bool op_has_root(enum op_kind kind);
+const char *comm_op_type_word(enum comm_type type);
+const char *comm_op_redop_word(enum comm_op redop);
+bool comm_op_reduces(enum op_kind kind);
+bool comm_op_has_root(enum op_kind kind);
 
 struct mark;
 
@@ -67,15 +67,15 @@ struct op_signature {
 };
 
 /* Of count elements, or of all counts (of `in` in an all_to_all). Not for messages. */
-uint64_t op_bytes(const struct op *op, int ranks);
-struct op_signature op_sign(const struct op *op, uint32_t seq, int ranks);
+uint64_t comm_op_bytes(const struct op *op, int ranks);
+struct op_signature comm_op_sign(const struct op *op, uint32_t seq, int ranks);
 /* "all_reduce number 7 of 4096 bytes, f32, sum, root 0" */
-void op_signature_text(const struct op_signature *s, char out[120]);
+void comm_op_signature_text(const struct op_signature *s, char out[120]);
 
 /* Refuses what rank of ranks can see to be wrong without asking anybody: ERR_USAGE. */
-int op_check(const struct op *op, int rank, int ranks, struct err *e);
+int comm_op_check(const struct op *op, int rank, int ranks, struct err *e);
 
 /* off[0..ranks]: where each rank's block begins, in bytes. */
-void op_blocks(const struct op *op, const size_t *counts, int ranks, size_t *off);
+void comm_op_blocks(const struct op *op, const size_t *counts, int ranks, size_t *off);
 
 #endif

@@ -70,11 +70,11 @@ static void describe_self(struct world *w, const struct comm_options *opt, struc
 static int make_card(struct card *card, struct bell *bell, bool share, struct err *e)
 {
 	*card = (struct card){ .memfd = -1, .bell = -1 };
-	if (bell_open(bell, e) < 0)
+	if (comm_bell_open(bell, e) < 0)
 		return -1;
 	card->bell = bell->tx;
-	if (share && segment_offer(&card->memfd, card->nonce, e) < 0) {
-		bell_close(bell);
+	if (share && comm_segment_offer(&card->memfd, card->nonce, e) < 0) {
+		comm_bell_close(bell);
 		return -1;
 	}
 	return 0;
@@ -97,7 +97,7 @@ static int watch_host(struct world *w, struct err *e)
 			return err_errno(e, ERR_PEER, "rank %d, process %d on host %s, cannot be watched "
 					 "(ranks of one host must see each other's processes; "
 					 "[network] backend = tcp does without)", r, (int)p->pid, p->host);
-		p->readable = reach_probe(p->pid);
+		p->readable = comm_reach_probe(p->pid);
 	}
 	w->spins = here <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
 	return 0;
@@ -120,7 +120,7 @@ static int join_network(struct world *w, const char *backend, const struct err *
 			       "[network] backend = auto also uses the network");
 	if (w->listener < 0)
 		return err_set(e, ERR_NET, "%s; [network] interface chooses another network", why->text);
-	return acceptor_open(w, e);
+	return comm_acceptor_open(w, e);
 }
 
 static int meet_and_open(struct world *w, const struct comm_bootstrap *boot, const struct comm_options *opt,
@@ -133,9 +133,9 @@ static int meet_and_open(struct world *w, const struct comm_bootstrap *boot, con
 	if (make_card(&cards[w->rank], &bell, !w->force_tcp && w->size > 1, e) < 0)
 		return -1;
 	int memfd = cards[w->rank].memfd;
-	if (world_meet(w, boot, &me, cards, e) < 0 || watch_host(w, e) < 0 ||
+	if (comm_world_meet(w, boot, &me, cards, e) < 0 || watch_host(w, e) < 0 ||
 	    join_network(w, opt->backend, &why, e) < 0) {
-		bell_close(&bell);
+		comm_bell_close(&bell);
 		if (memfd >= 0)
 			close(memfd);
 		return -1;
@@ -145,7 +145,7 @@ static int meet_and_open(struct world *w, const struct comm_bootstrap *boot, con
 		members[r] = r;
 	struct group_spec spec = { .world = w, .id = 1, .name = "world", .members = members, .rank = w->rank,
 				   .size = w->size, .cards = cards, .memfd = memfd, .bell = bell };
-	int rc = members ? group_open(&spec, out, e) : err_set(e, ERR_NOMEM, "no memory for %d ranks", w->size);
+	int rc = members ? comm_group_open(&spec, out, e) : err_set(e, ERR_NOMEM, "no memory for %d ranks", w->size);
 	free(members);
 	return rc;
 }
@@ -168,15 +168,15 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 	if ((unsigned)opt->integrity >= COMM_INTEGRITY_COUNT)
 		return err_set(e, ERR_USAGE, "integrity %d is none of none, checksum, seal", (int)opt->integrity);
 	int algorithm;
-	if (algorithm_named(opt->algorithm, &algorithm, e) < 0)
+	if (comm_algorithm_named(opt->algorithm, &algorithm, e) < 0)
 		return -1;
 	if (sodium_init() < 0)
 		return err_set(e, ERR_INTERNAL, "libsodium cannot start: no source of random numbers");
 	struct world *w = world_new(boot, opt, algorithm, e);
 	if (!w)
 		return -1;
-	if (dump_open(w, opt->dump_dir, e) < 0) {
-		world_free(w);
+	if (comm_dump_open(w, opt->dump_dir, e) < 0) {
+		comm_world_free(w);
 		return -1;
 	}
 	struct comm *c = NULL;
@@ -187,8 +187,8 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 	if (!cards || meet_and_open(w, boot, opt, cards, &c, e) < 0 || comm_barrier(c, e) < 0) {
 		free(cards);
 		if (c)
-			group_free(c);
-		world_free(w);
+			comm_group_free(c);
+		comm_world_free(w);
 		return err_prefix(e, "rank %d of %d cannot join the world", boot->rank, boot->size);
 	}
 	free(cards);
@@ -202,28 +202,28 @@ void comm_close(struct comm *c)
 		return;
 	struct world *w = c->world;
 	if (c->id != 1) {
-		group_free(c);
+		comm_group_free(c);
 		return;
 	}
 	while (w->groups)
-		group_free(w->groups);
-	world_free(w);
+		comm_group_free(w->groups);
+	comm_world_free(w);
 }
 
 /* --- Split ---------------------------------------------------------------------- */
 
-int group_tell(struct comm *c, const void *mine, void *all, size_t bytes, struct err *e)
+int comm_group_tell(struct comm *c, const void *mine, void *all, size_t bytes, struct err *e)
 {
 	struct op op = { .kind = OP_ALL_GATHER, .in = mine, .out = all, .count = bytes, .type = COMM_U8 };
 	if (c->open_requests)
 		return err_set(e, ERR_USAGE, "%d asynchronous operations of the group are open; wait for them first",
 			       c->open_requests);
-	return group_run_host(c, &op, e);
+	return comm_group_run_host(c, &op, e);
 }
 
 static int host_barrier(struct comm *c, struct err *e)
 {
-	return group_run_host(c, &(struct op){ .kind = OP_BARRIER }, e);
+	return comm_group_run_host(c, &(struct op){ .kind = OP_BARRIER }, e);
 }
 
 struct choice {
@@ -273,7 +273,7 @@ static int hear_choices(struct comm *c, struct splitting *s, int color, int key,
 	int32_t (*told)[2] = calloc((size_t)c->size, sizeof *told);
 	if (!told)
 		return err_set(e, ERR_NOMEM, "no memory to split %d ranks", c->size);
-	int rc = group_tell(c, mine, told, sizeof mine, e);
+	int rc = comm_group_tell(c, mine, told, sizeof mine, e);
 	for (int r = 0; rc == 0 && r < c->size; r++)
 		s->all[r] = (struct choice){ told[r][0], told[r][1], r };
 	free(told);
@@ -290,7 +290,7 @@ static int open_part(struct comm *parent, const struct splitting *s, int color, 
 	struct group_spec spec = { .world = parent->world, .id = group_number(parent, color), .name = name,
 				   .members = s->members, .rank = s->rank, .size = s->size, .cards = s->mine,
 				   .memfd = memfd, .bell = bell };
-	return group_open(&spec, out, e);
+	return comm_group_open(&spec, out, e);
 }
 
 /* Tells the cards, opens the group, and waits until everybody has. */
@@ -311,8 +311,8 @@ static int split_parts(struct comm *parent, struct splitting *s, int color, cons
 			return -1;
 	}
 	int memfd = card->memfd;
-	if (group_tell(parent, card, s->cards, sizeof *card, e) < 0) {
-		bell_close(&bell);
+	if (comm_group_tell(parent, card, s->cards, sizeof *card, e) < 0) {
+		comm_bell_close(&bell);
 		if (memfd >= 0)
 			close(memfd);
 		return -1;
@@ -320,9 +320,9 @@ static int split_parts(struct comm *parent, struct splitting *s, int color, cons
 	if (color >= 0 && open_part(parent, s, color, name, memfd, bell, &new, e) < 0)
 		return -1;
 	if (host_barrier(parent, e) < 0 ||
-	    (parent->ondevice && ondevice_split(parent, color, me.key, new, e) < 0)) {
+	    (parent->ondevice && comm_ondevice_split(parent, color, me.key, new, e) < 0)) {
 		if (new)
-			group_free(new);
+			comm_group_free(new);
 		return -1;
 	}
 	*out = new;
@@ -358,6 +358,6 @@ int comm_split(struct comm *c, int color, int key, const char *name, struct comm
 		return 0;
 	err_prefix(&why, "split of group %s into %s", c->name, name);
 	if (why.code != ERR_USAGE)
-		world_fail(c->world, &why); /* the others wait for this rank */
+		comm_world_fail(c->world, &why); /* the others wait for this rank */
 	return err_set(e, why.code, "%s", why.text);
 }

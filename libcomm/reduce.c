@@ -200,7 +200,7 @@ __attribute__((noinline)) static void tree(const struct type_loops *t, const str
 	op->fold(acc, right, m);
 }
 
-void reduce_tree(enum comm_type type, enum comm_op op, const void *const *src, int n, void *out, size_t count)
+void comm_reduce_tree(enum comm_type type, enum comm_op op, const void *const *src, int n, void *out, size_t count)
 {
 	const struct type_loops *t = &loops[type];
 	if (n == 1) {
@@ -212,11 +212,11 @@ void reduce_tree(enum comm_type type, enum comm_op op, const void *const *src, i
 	for (size_t i = 0; i < count; i += BLOCK) {
 		size_t m = count - i < BLOCK ? count - i : BLOCK;
 		tree(t, &t->op[op], src, n, i * t->size, m, acc);
-		reduce_store(type, op, (char *)out + i * t->size, acc, m, n);
+		comm_reduce_store(type, op, (char *)out + i * t->size, acc, m, n);
 	}
 }
 
-void reduce_partial(enum comm_type type, enum comm_op op, const void *const *src, int n, void *acc, size_t count)
+void comm_reduce_partial(enum comm_type type, enum comm_op op, const void *const *src, int n, void *acc, size_t count)
 {
 	const struct type_loops *t = &loops[type];
 	if (n == 1) {
@@ -229,7 +229,7 @@ void reduce_partial(enum comm_type type, enum comm_op op, const void *const *src
 	}
 }
 
-size_t reduce_acc_size(enum comm_type type)
+size_t comm_reduce_acc_size(enum comm_type type)
 {
 	return loops[type].acc_size;
 }
@@ -239,12 +239,12 @@ size_t comm_type_size(enum comm_type type)
 	return loops[type].size;
 }
 
-void reduce_load(enum comm_type type, void *acc, const void *in, size_t count)
+void comm_reduce_load(enum comm_type type, void *acc, const void *in, size_t count)
 {
 	loops[type].load(acc, in, count);
 }
 
-void reduce_fold(enum comm_type type, enum comm_op op, void *acc, const void *right, size_t count)
+void comm_reduce_fold(enum comm_type type, enum comm_op op, void *acc, const void *right, size_t count)
 {
 	loops[type].op[op].fold(acc, right, count);
 }
@@ -260,7 +260,7 @@ __attribute__((noinline)) static void store_mean(const struct type_loops *t, voi
 	}
 }
 
-void reduce_store(enum comm_type type, enum comm_op op, void *out, const void *acc, size_t count, int n)
+void comm_reduce_store(enum comm_type type, enum comm_op op, void *out, const void *acc, size_t count, int n)
 {
 	const struct type_loops *t = &loops[type];
 	if (op == COMM_AVG)

@@ -102,7 +102,7 @@ static int check_same(const struct world *w, int rank, struct err *e)
 	return 0;
 }
 
-int world_meet(struct world *w, const struct comm_bootstrap *boot, const struct peer *mine,
+int comm_world_meet(struct world *w, const struct comm_bootstrap *boot, const struct peer *mine,
 	       struct card *cards, struct err *e)
 {
 	if (put_self(boot, mine, &cards[w->rank], e) < 0 || boot->fence(boot->arg, e) < 0)
@@ -138,55 +138,55 @@ static bool end_operations(struct world *w, const struct err *why)
 		w->first = *why;
 		atomic_store_explicit(&w->failed, true, memory_order_release);
 		for (struct comm *c = w->groups; c; c = c->next)
-			group_cut(c, why);
-		acceptor_cut(w);
+			comm_group_cut(c, why);
+		comm_acceptor_cut(w);
 		pthread_cond_broadcast(&w->news);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return first;
 }
 
-void world_fail(struct world *w, const struct err *why)
+void comm_world_fail(struct world *w, const struct err *why)
 {
 	pthread_mutex_lock(&w->dump_lock);
 	if (end_operations(w, why))
-		dump_first_error(w);
+		comm_dump_first_error(w);
 	pthread_mutex_unlock(&w->dump_lock);
 }
 
-void world_hear(struct world *w, int speaker, const char *words)
+void comm_world_hear(struct world *w, int speaker, const char *words)
 {
 	pthread_mutex_lock(&w->lock);
 	keep_words(w, speaker, words);
 	pthread_mutex_unlock(&w->lock);
 }
 
-void world_believe(struct world *w)
+void comm_world_believe(struct world *w)
 {
 	struct err why = ERR_INIT;
 	if (!atomic_load(&w->told) || world_failed(w))
 		return;
 	/* Written once, before `told` was. */
 	err_set(&why, ERR_PEER, "rank %d on host %s gave up: %s", w->speaker, w->peers[w->speaker].host, w->words);
-	world_fail(w, &why);
+	comm_world_fail(w, &why);
 }
 
-int world_tell(struct world *w, const struct err *why, struct err *e)
+int comm_world_tell(struct world *w, const struct err *why, struct err *e)
 {
 	bool noted = atomic_load_explicit(&w->noted, memory_order_acquire) && !strstr(why->text, w->note);
 	return err_set(e, why->code, "%s%s%s", why->text, noted ? "; " : "", noted ? w->note : "");
 }
 
-int world_error(struct world *w, struct err *e)
+int comm_world_error(struct world *w, struct err *e)
 {
 	/* Written once, before `failed` was. */
-	return world_tell(w, &w->first, e);
+	return comm_world_tell(w, &w->first, e);
 }
 
-void world_free(struct world *w)
+void comm_world_free(struct world *w)
 {
-	acceptor_close(w);
-	windows_free(w);
+	comm_acceptor_close(w);
+	comm_windows_free(w);
 	if (w->listener >= 0)
 		close(w->listener);
 	for (int r = 0; w->peers && r < w->size; r++) {
@@ -196,7 +196,7 @@ void world_free(struct world *w)
 			close(w->peers[r].pidfd);
 	}
 	free(w->peers);
-	dump_close(w);
+	comm_dump_close(w);
 	free(w->sides);
 	pthread_cond_destroy(&w->news);
 	pthread_mutex_destroy(&w->lock);

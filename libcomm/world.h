@@ -2,7 +2,7 @@
  * world — what all groups of one comm_open share: the other ranks, the first
  * error, the connections that have come in.
  *
- * The first error ends everything: world_fail keeps it, marks every group's
+ * The first error ends everything: comm_world_fail keeps it, marks every group's
  * shared line, shuts every socket down and wakes every sleeper, so that each
  * thread of this process, and each peer, sees it at its next look. Over the network the ranks
  * tell each other the error itself (side.h), so that all name the same cause.
@@ -70,12 +70,12 @@ struct world {
 };
 
 /* Keeps the first error and ends every operation; the later ones are forgotten. */
-void world_fail(struct world *w, const struct err *why);
+void comm_world_fail(struct world *w, const struct err *why);
 /* Keeps the first error of world rank `speaker`'s world. It ends this world when an operation begins, or fails: one
  * that is under way may have all it needs, as the speaker had done its part before it failed. */
-void world_hear(struct world *w, int speaker, const char *words);
+void comm_world_hear(struct world *w, int speaker, const char *words);
 /* Fails the world with what it was told, if it was. */
-void world_believe(struct world *w);
+void comm_world_believe(struct world *w);
 static inline bool world_failed(const struct world *w)
 {
 	return atomic_load_explicit(&w->failed, memory_order_acquire);
@@ -84,13 +84,13 @@ static inline bool world_failed(const struct world *w)
 static inline bool world_over(struct world *w)
 {
 	if (atomic_load_explicit(&w->told, memory_order_relaxed))
-		world_believe(w);
+		comm_world_believe(w);
 	return world_failed(w);
 }
 /* Copies the first error into e; returns -1. */
-int world_error(struct world *w, struct err *e);
+int comm_world_error(struct world *w, struct err *e);
 /* The same with an operation's own error; says as well when the flight recorder could not be written. */
-int world_tell(struct world *w, const struct err *why, struct err *e);
+int comm_world_tell(struct world *w, const struct err *why, struct err *e);
 
 /* What a rank tells the others so that they can reach its end of a group. */
 struct card {
@@ -99,8 +99,8 @@ struct card {
 };
 
 /* Puts `mine`, fences, reads the others': w->peers and cards[size]. */
-int world_meet(struct world *w, const struct comm_bootstrap *boot, const struct peer *mine,
+int comm_world_meet(struct world *w, const struct comm_bootstrap *boot, const struct peer *mine,
 	       struct card *cards, struct err *e);
-void world_free(struct world *w);
+void comm_world_free(struct world *w);
 
 #endif

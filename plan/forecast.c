@@ -5,17 +5,17 @@
 
 static int open_cluster(const struct job *job, const char *calibration, int world, struct cluster *c, struct err *e)
 {
-	if (cluster_open("local", world, c, e))
+	if (topo_cluster_open("local", world, c, e))
 		return -1;
 	int rc = calibration_apply(calibration ? calibration : job->launch.calibration, job->network.backend, c, e);
 	if (!rc && (!c->kinds[0].measured || !c->kinds[0].measured->n_machines))
 		rc = err_set(e, ERR_USAGE, "this machine was not calibrated; run muster bench calibrate");
 	if (rc)
-		cluster_free(c);
+		topo_cluster_free(c);
 	return rc;
 }
 
-int forecast_here(const struct job *job, const char *calibration, struct forecast *out, struct err *e)
+int plan_forecast_here(const struct job *job, const char *calibration, struct forecast *out, struct err *e)
 {
 	struct layout l = layout_of(job, (int)job->parallel.dp);
 	struct cluster c;
@@ -33,6 +33,6 @@ int forecast_here(const struct job *job, const char *calibration, struct forecas
 		}
 		plan_free(&plan);
 	}
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	return rc;
 }

@@ -16,6 +16,6 @@ struct forecast {
 };
 
 /* calibration: a file, NULL: [launch] calibration's. ERR_USAGE when this host was not calibrated; all that plan_build refuses. */
-int forecast_here(const struct job *job, const char *calibration, struct forecast *out, struct err *e);
+int plan_forecast_here(const struct job *job, const char *calibration, struct forecast *out, struct err *e);
 
 #endif

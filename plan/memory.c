@@ -22,7 +22,7 @@ static double immense(const struct job *job, const struct model_shape *m, const 
 	return bytes > TENSOR_MOST ? bytes / l->tp : 0;
 }
 
-void memory_sizes_of(const struct job *job, const struct model_shape *m, const struct layout *l, int tp_rank, bool split, struct memory_sizes *out)
+void plan_memory_sizes_of(const struct job *job, const struct model_shape *m, const struct layout *l, int tp_rank, bool split, struct memory_sizes *out)
 {
 	struct memory_sizes s = { .immense = immense(job, m, l) };
 	struct act_dims d;
@@ -31,7 +31,7 @@ void memory_sizes_of(const struct job *job, const struct model_shape *m, const s
 		return;
 	}
 	struct stage plain = { .last = false }, last = { .last = true };
-	act_dims_of(job, m, l, tp_rank, split, &d);
+	activations_dims_of(job, m, l, tp_rank, split, &d);
 	s.offload = d.offload;
 	s.every = d.mode == RECOMPUTE_NONE ? 0 : (int)d.every;
 	for (int again = 0; again < 2; again++) {
@@ -39,24 +39,24 @@ void memory_sizes_of(const struct job *job, const struct model_shape *m, const s
 		if (layer < 0 && s.every)
 			continue;
 		layer = layer < 0 ? 0 : layer;
-		s.layer[again] = (double)act_layer_bytes(&d, layer, false);
-		s.first[again] = s.layer[again] - (double)act_layer_bytes(&d, layer, true);
+		s.layer[again] = (double)activations_layer_bytes(&d, layer, false);
+		s.first[again] = s.layer[again] - (double)activations_layer_bytes(&d, layer, true);
 	}
 	for (int a = 0; a < ACTS; a++)
-		s.work += act_home(&d, 0, false, (enum act)a) == ACT_WORK ? (double)act_bytes(&d, (enum act)a) : 0;
+		s.work += activations_home(&d, 0, false, (enum act)a) == ACT_WORK ? (double)activations_bytes(&d, (enum act)a) : 0;
 	for (int a = 0; a < SLOTS; a++) {
-		s.slot += (double)act_slot_bytes(&d, &plain, (enum act_slot)a);
-		s.slot_last += (double)(act_slot_bytes(&d, &last, (enum act_slot)a) - act_slot_bytes(&d, &plain, (enum act_slot)a));
+		s.slot += (double)activations_slot_bytes(&d, &plain, (enum act_slot)a);
+		s.slot_last += (double)(activations_slot_bytes(&d, &last, (enum act_slot)a) - activations_slot_bytes(&d, &plain, (enum act_slot)a));
 	}
 	for (int a = 0; a < SCRATCHES; a++) {
-		s.scratch += (double)act_scratch_bytes(&d, false, (enum act_scratch)a);
-		s.scratch_last += (double)(act_scratch_bytes(&d, true, (enum act_scratch)a) - act_scratch_bytes(&d, false, (enum act_scratch)a));
+		s.scratch += (double)activations_scratch_bytes(&d, false, (enum act_scratch)a);
+		s.scratch_last += (double)(activations_scratch_bytes(&d, true, (enum act_scratch)a) - activations_scratch_bytes(&d, false, (enum act_scratch)a));
 	}
-	s.scratch += m->rope ? (double)act_rope_bytes(&d) : 0;
+	s.scratch += m->rope ? (double)activations_rope_bytes(&d) : 0;
 	if (d.moe) {
-		s.kept = (double)act_experts_kept(&d);
-		s.kept_scratch = (double)act_experts_scratch(&d);
-		s.kept_again = act_experts_again(&d, 0);
+		s.kept = (double)activations_experts_kept(&d);
+		s.kept_scratch = (double)activations_experts_scratch(&d);
+		s.kept_again = activations_experts_again(&d, 0);
 	}
 	*out = s;
 }
@@ -74,14 +74,14 @@ static double layers_of(const struct memory_sizes *s, const struct stage *stage)
 	return again * s->layer[1] + plain * s->layer[0] - (stage->layer_hi > stage->layer_lo ? s->first[first] : 0);
 }
 
-double memory_slot(const struct memory_sizes *s, const struct stage *stage)
+double plan_memory_slot(const struct memory_sizes *s, const struct stage *stage)
 {
 	int again = s->kept_again ? memory_again(s, stage->layer_lo, stage->layer_hi) : 0;
 	return (s->offload ? 0 : layers_of(s, stage)) + s->slot + (stage->last ? s->slot_last : 0) +
 	       s->kept * (stage->layer_hi - stage->layer_lo - again);
 }
 
-double memory_offloaded(const struct memory_sizes *s, const struct stage *stage)
+double plan_memory_offloaded(const struct memory_sizes *s, const struct stage *stage)
 {
 	return s->offload ? layers_of(s, stage) : 0;
 }
@@ -99,7 +99,7 @@ static double largest(const struct memory_sizes *s, const struct stage *stage)
 	return most;
 }
 
-double memory_shared(const struct memory_sizes *s, const struct stage *chunks, int n)
+double plan_memory_shared(const struct memory_sizes *s, const struct stage *chunks, int n)
 {
 	double staged = 0, sum = s->scratch + s->kept_scratch;
 	bool last = false;
@@ -118,13 +118,13 @@ static void pass_memory(const struct job *job, const struct model_shape *m, cons
 {
 	struct memory_sizes sizes;
 	struct sched_slots live;
-	memory_sizes_of(job, m, l, r->at.tp, schedule_splits(job->parallel.schedule), &sizes);
+	plan_memory_sizes_of(job, m, l, r->at.tp, schedule_splits(job->parallel.schedule), &sizes);
 	if ((r->activations = sizes.immense) > 0)
 		return;
 	schedule_slots(job->parallel.schedule, l, micros, r->at.pp, &live);
 	for (int c = 0; c < share->n_chunks; c++)
-		r->activations += live.live[c] * memory_slot(&sizes, &share->chunks[c]);
-	r->buffers += memory_shared(&sizes, share->chunks, share->n_chunks);
+		r->activations += live.live[c] * plan_memory_slot(&sizes, &share->chunks[c]);
+	r->buffers += plan_memory_shared(&sizes, share->chunks, share->n_chunks);
 }
 
 /* --- All ------------------------------------------------------------------------- */
@@ -137,7 +137,7 @@ static double token_bytes(const struct job *job, int micros)
 	return TOKEN * steps * planes * (double)micros * (double)job->batch.micro * (double)job->model.seq;
 }
 
-double memory_rest(const struct job *job, int micros, int threads)
+double plan_memory_rest(const struct job *job, int micros, int threads)
 {
 	bool narrow = job->precision.dtype != DTYPE_FP32 && job->job.device == DEVICE_CPU;
 	if (job->job.device == DEVICE_CUDA) /* tokens wait in the host's memory */
@@ -145,7 +145,7 @@ double memory_rest(const struct job *job, int micros, int threads)
 	return token_bytes(job, micros) + (narrow ? (double)NARROW_LANE * (threads ? threads : 1) : 0);
 }
 
-double memory_staged(const struct job *job)
+double plan_memory_staged(const struct job *job)
 {
 	int moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1;
 	bool masters = job->precision.dtype != DTYPE_FP32;
@@ -155,7 +155,7 @@ double memory_staged(const struct job *job)
 }
 
 /* Parameters, gradients, the optimizer's state, the store's buffers: as the ZeRO stage divides them (zero.h). */
-void memory_state(const struct job *job, const int64_t elements[UNIT_KINDS], const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
+void plan_memory_state(const struct job *job, const int64_t elements[UNIT_KINDS], const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
 		  struct plan_rank *r)
 {
 	int moments = job->optimizer.kind == OPTIMIZER_ADAMW ? 2 : 1;
@@ -164,7 +164,7 @@ void memory_state(const struct job *job, const int64_t elements[UNIT_KINDS], con
 	r->params = z.params;
 	r->grads = z.grads;
 	r->optimizer = job->offload.optimizer ? 0 : z.masters + ELEMENT * moments * z.owned;
-	r->buffers = z.gather + z.reduce + memory_staged(job);
+	r->buffers = z.gather + z.reduce + plan_memory_staged(job);
 }
 
 static void state_memory(const struct job *job, const struct model_shape *m, const struct layout *l, const struct share *share, bool saves,
@@ -178,7 +178,7 @@ static void state_memory(const struct job *job, const struct model_shape *m, con
 		elements[kind] = catalogue_unit_elements(m, share, kind);
 		counts[kind] = catalogue_unit_count(m, share, kind);
 	}
-	memory_state(job, elements, counts, cuts, r);
+	plan_memory_state(job, elements, counts, cuts, r);
 	r->snapshot = saves ? (1 + moments) * ELEMENT * zero_saved(m, share, stage, cuts) : 0;
 }
 
@@ -218,6 +218,6 @@ void plan_memory_rank(const struct job *job, const struct model_shape *m, const 
 	if (job->parallel.sync == SYNC_SERVER)
 		server_memory(job, m, l, &share, saves, r);
 	pass_memory(job, m, l, micros, &share, r);
-	r->buffers += memory_rest(job, micros, r->threads ? r->threads : speeds_threads(job, layout_rank(l, r->at)));
+	r->buffers += plan_memory_rest(job, micros, r->threads ? r->threads : speeds_threads(job, layout_rank(l, r->at)));
 	r->total = r->params + r->grads + r->optimizer + r->activations + r->buffers + r->snapshot;
 }

@@ -26,21 +26,21 @@ struct memory_sizes {
 	int every;                  /* layers between those that recompute; 0: none does */
 };
 /* split: backward passes come in two halves (schedule_splits). */
-void memory_sizes_of(const struct job *job, const struct model_shape *m, const struct layout *l, int tp_rank, bool split, struct memory_sizes *out);
+void plan_memory_sizes_of(const struct job *job, const struct model_shape *m, const struct layout *l, int tp_rank, bool split, struct memory_sizes *out);
 
 /* One micro-batch of a chunk in a slot. */
-double memory_slot(const struct memory_sizes *s, const struct stage *stage);
+double plan_memory_slot(const struct memory_sizes *s, const struct stage *stage);
 /* Of it, what waits in host memory. */
-double memory_offloaded(const struct memory_sizes *s, const struct stage *stage);
+double plan_memory_offloaded(const struct memory_sizes *s, const struct stage *stage);
 /* What the slots of a rank with these chunks share. */
-double memory_shared(const struct memory_sizes *s, const struct stage *chunks, int n);
+double plan_memory_shared(const struct memory_sizes *s, const struct stage *chunks, int n);
 
 /* Sets r->params, grads, optimizer and buffers from units: counts of each kind that the rank has. */
-void memory_state(const struct job *job, const int64_t elements[UNIT_KINDS], const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
+void plan_memory_state(const struct job *job, const int64_t elements[UNIT_KINDS], const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
 		  struct plan_rank *r);
 /* What the optimizer's state takes of a GPU's memory on its way, with offload.optimizer. */
-double memory_staged(const struct job *job);
+double plan_memory_staged(const struct job *job);
 /* Of tokens, and what the backend itself takes with so many threads. */
-double memory_rest(const struct job *job, int micros, int threads);
+double plan_memory_rest(const struct job *job, int micros, int threads);
 
 #endif

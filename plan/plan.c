@@ -29,7 +29,7 @@ int plan_groups(const struct cluster *c, int tp)
 	int n = 0, devices = 0;
 	for (int i = 0; i < c->n_nodes; i++) {
 		devices += devices_of(c, i);
-		if (i + 1 < c->n_nodes && cluster_joined(c, i, i + 1))
+		if (i + 1 < c->n_nodes && topo_cluster_joined(c, i, i + 1))
 			continue;
 		n += devices / tp;
 		devices = 0;
@@ -79,7 +79,7 @@ static void warn_crossing(struct plan *p, const struct cluster *c)
 static int refuse_world(const struct job *job, const struct cluster *c, const struct layout *l, struct err *e)
 {
 	struct buf hint = BUF_INIT;
-	fit_hint(job, c, l, &hint);
+	search_fit_hint(job, c, l, &hint);
 	struct buf degrees = BUF_INIT;
 	plan_print_degrees(l, " × ", &degrees);
 	err_set(e, ERR_NOFIT, "%s = %lld ranks, and %s has %d device%s; %s", buf_str(&degrees),
@@ -163,7 +163,7 @@ static void warn_idle(const struct job *job, struct plan *p)
 static void warn_ragged(const struct job *job, struct plan *p)
 {
 	struct buf sizes = BUF_INIT;
-	ragged_say(job, &p->shape, &p->layout, &sizes);
+	plan_ragged_say(job, &p->shape, &p->layout, &sizes);
 	if (sizes.len)
 		warn(p, "%s", buf_str(&sizes));
 	buf_fini(&sizes);
@@ -173,10 +173,10 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 {
 	if (job->open)
 		return err_set(e, ERR_USAGE, "the job leaves keys to muster ([parallel] auto, or = auto), and nothing has decided them; decide them first");
-	model_shape(job, &p->shape);
+	shape_of_job(job, &p->shape);
 	if (decide_layout(job, c, p, e))
 		return -1;
-	if (share_work(job, p, e) || seats_take(job, c, p, e) || check_mates(job, c, p, e))
+	if (share_work(job, p, e) || plan_seats_take(job, c, p, e) || check_mates(job, c, p, e))
 		return -1;
 	warn_crossing(p, c);
 	warn_idle(job, p);
@@ -186,7 +186,7 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	    schedule_check(&p->schedule, e))
 		return -1;
 	plan_memory(job, c, p);
-	if (fit_memory(job, c, p, e))
+	if (search_fit_memory(job, c, p, e))
 		return -1;
 	return plan_cost(job, c, p, e);
 }
@@ -207,7 +207,7 @@ void plan_free(struct plan *p)
 	schedule_free(&p->schedule);
 	free(p->seconds);
 	free(p->ranks);
-	placement_free(&p->place);
+	place_placement_free(&p->place);
 	free(p->shares);
 	free(p->stages);
 	*p = (struct plan){ 0 };

@@ -15,7 +15,7 @@ static bool is_ragged(int64_t n, int tp, int64_t grain)
 {
 	for (int i = 0; i < tp; i++) {
 		int64_t lo, hi;
-		partition(n, tp, i, partition_grain(n, tp, grain), &lo, &hi);
+		layout_partition(n, tp, i, layout_partition_grain(n, tp, grain), &lo, &hi);
 		if ((hi - lo) % ALIGNED)
 			return true;
 	}
@@ -66,7 +66,7 @@ static void say_hidden(const struct job *job, const struct model_shape *m, struc
 			   between, m->hidden, ALIGNED, next_hidden(job, m));
 }
 
-void ragged_say(const struct job *job, const struct model_shape *m, const struct layout *l, struct buf *out)
+void plan_ragged_say(const struct job *job, const struct model_shape *m, const struct layout *l, struct buf *out)
 {
 	struct buf sizes = BUF_INIT;
 	if (job->job.device != DEVICE_CUDA)

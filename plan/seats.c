@@ -11,7 +11,7 @@
 static bool stays_in_order(const struct job *job, const struct cluster *c)
 {
 	bool in_nodes = job->parallel.zero && job->parallel.zero_shard == ZERO_SHARD_NODE;
-	return speeds_devices(job) || in_nodes || (c->n_nodes == 1 && fit_on_cpu(cluster_kind(c, 0)));
+	return speeds_devices(job) || in_nodes || (c->n_nodes == 1 && search_fit_on_cpu(topo_cluster_kind(c, 0)));
 }
 
 static int place(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
@@ -20,7 +20,7 @@ static int place(const struct job *job, const struct cluster *c, struct plan *p,
 	struct cluster_slot *slots = calloc((size_t)p->world, sizeof *slots);
 	if (!slots)
 		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", p->world);
-	traffic_of(job, &p->shape, &p->layout, p->stages, p->micros, &t);
+	place_traffic_of(job, &p->shape, &p->layout, p->stages, p->micros, &t);
 	int rc = place_ranks(c, &p->layout, &t, stays_in_order(job, c), slots, &p->place, e);
 	for (int i = 0; !rc && i < p->world; i++)
 		p->ranks[i] = (struct plan_rank){ .at = layout_coords(&p->layout, i), .node = slots[i].node, .slot = slots[i].device };
@@ -28,7 +28,7 @@ static int place(const struct job *job, const struct cluster *c, struct plan *p,
 	return rc;
 }
 
-void seats_by_node(const struct cluster *c, const struct plan *p, int *first, int *order)
+void plan_seats_by_node(const struct cluster *c, const struct plan *p, int *first, int *order)
 {
 	memset(first, 0, (size_t)(c->n_nodes + 1) * sizeof *first);
 	for (int i = 0; i < p->world; i++)
@@ -48,8 +48,8 @@ static int cores_each(const struct cluster *c, const int *first)
 	int least = 0;
 	for (int n = 0; n < c->n_nodes; n++) {
 		int agents = first[n + 1] - first[n];
-		if (agents && (!least || cluster_kind(c, n)->cores / agents < least))
-			least = cluster_kind(c, n)->cores / agents;
+		if (agents && (!least || topo_cluster_kind(c, n)->cores / agents < least))
+			least = topo_cluster_kind(c, n)->cores / agents;
 	}
 	return least > 0 ? least : 1;
 }
@@ -75,7 +75,7 @@ static int settle(const struct job *job, const struct cluster *c, struct plan *p
 		free(order);
 		return err_set(e, ERR_NOMEM, "no memory for %d nodes; close other programs", c->n_nodes);
 	}
-	seats_by_node(c, p, first, order);
+	plan_seats_by_node(c, p, first, order);
 	int each = cores_each(c, first);
 	for (int i = 0; i < p->world; i++) {
 		int asked = speeds_threads(job, i);
@@ -89,7 +89,7 @@ static int settle(const struct job *job, const struct cluster *c, struct plan *p
 	return 0;
 }
 
-int seats_take(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
+int plan_seats_take(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
 {
 	p->ranks = calloc((size_t)p->world, sizeof *p->ranks);
 	if (!p->ranks)

@@ -10,9 +10,9 @@
 #include "plan/plan.h"
 
 /* Sets p->ranks and p->place, and p->threads. p's shape, layout, stages, shares and micros are given. */
-int seats_take(const struct job *job, const struct cluster *c, struct plan *p, struct err *e);
+int plan_seats_take(const struct job *job, const struct cluster *c, struct plan *p, struct err *e);
 
 /* The ranks node by node, in rising order on each: order[first[n]] … order[first[n + 1] - 1] are node n's. [n_nodes + 1], [world]. */
-void seats_by_node(const struct cluster *c, const struct plan *p, int *first, int *order);
+void plan_seats_by_node(const struct cluster *c, const struct plan *p, int *first, int *order);
 
 #endif

@@ -46,7 +46,7 @@ static bool domain_place(const struct host *h, int slots, int slot, int threads,
 	return false;
 }
 
-int bind_on(const struct host *h, int slots, int slot, int threads, char *list, int size, struct err *e)
+int topo_bind_on(const struct host *h, int slots, int slot, int threads, char *list, int size, struct err *e)
 {
 	if (threads < 1)
 		threads = 1;
@@ -72,10 +72,10 @@ int bind_on(const struct host *h, int slots, int slot, int threads, char *list, 
 	return 0;
 }
 
-int bind_cpus(int slots, int slot, int threads, char *list, int size, struct err *e)
+int topo_bind_cpus(int slots, int slot, int threads, char *list, int size, struct err *e)
 {
 	const struct host *h;
-	return host_get(&h, e) ? -1 : bind_on(h, slots, slot, threads, list, size, e);
+	return topo_host_get(&h, e) ? -1 : topo_bind_on(h, slots, slot, threads, list, size, e);
 }
 
 /* --- Next to a device --------------------------------------------------------------------- */
@@ -163,7 +163,7 @@ static void share_near(const struct node_kind *k, int device, int *cpus, int *pa
 		write_list(cpus, n, list, size);
 }
 
-void bind_near(const struct node_kind *k, int device, char *list, size_t size)
+void topo_bind_near(const struct node_kind *k, int device, char *list, size_t size)
 {
 	list[0] = '\0';
 	if (!k->parts || device < 0 || device >= k->devices)

@@ -51,7 +51,7 @@ static void walk(const char *mount, const struct hierarchy *h, char *group, doub
 	}
 }
 
-double cgroup_memory(const char *membership, const char *mount)
+double topo_cgroup_memory(const char *membership, const char *mount)
 {
 	char line[PATH_MAX + 64];
 	const char *path;

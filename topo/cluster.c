@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-int cluster_alloc(const char *name, int kinds, int nodes, struct cluster *out, struct err *e)
+int topo_cluster_alloc(const char *name, int kinds, int nodes, struct cluster *out, struct err *e)
 {
 	struct cluster c = { .n_kinds = kinds, .n_nodes = nodes };
 	snprintf(c.name, sizeof c.name, "%s", name);
 	c.kinds = calloc((size_t)kinds, sizeof *c.kinds);
 	c.nodes = calloc((size_t)nodes, sizeof *c.nodes);
 	if (!c.kinds || !c.nodes) {
-		cluster_free(&c);
+		topo_cluster_free(&c);
 		return err_set(e, ERR_NOMEM, "cluster %s: no memory for %d nodes", name, nodes);
 	}
 	for (int i = 0; i < nodes; i++)
@@ -23,7 +23,7 @@ int cluster_alloc(const char *name, int kinds, int nodes, struct cluster *out, s
 	return 0;
 }
 
-void kind_free(struct node_kind *k)
+void topo_kind_free(struct node_kind *k)
 {
 	free(k->parts);
 	free(k->nics);
@@ -35,22 +35,22 @@ void kind_free(struct node_kind *k)
 	k->measured = NULL;
 }
 
-void cluster_free(struct cluster *c)
+void topo_cluster_free(struct cluster *c)
 {
 	for (int i = 0; i < c->n_kinds; i++)
-		kind_free(&c->kinds[i]);
+		topo_kind_free(&c->kinds[i]);
 	free(c->kinds);
 	free(c->nodes);
 	free(c->switches);
 	*c = (struct cluster){ 0 };
 }
 
-const struct node_kind *cluster_kind(const struct cluster *c, int node)
+const struct node_kind *topo_cluster_kind(const struct cluster *c, int node)
 {
 	return &c->kinds[c->nodes[node].kind];
 }
 
-const char *link_word(enum link_kind kind)
+const char *topo_link_word(enum link_kind kind)
 {
 	static const char *const words[LINK_KINDS] = {
 		[LINK_UNKNOWN] = "?", [LINK_SYS] = "SYS", [LINK_NODE] = "NODE", [LINK_PHB] = "PHB", [LINK_PXB] = "PXB", [LINK_PIX] = "PIX",
@@ -59,7 +59,7 @@ const char *link_word(enum link_kind kind)
 	return words[kind];
 }
 
-double link_latency(enum link_kind kind)
+double topo_link_latency(enum link_kind kind)
 {
 	static const double seconds[LINK_KINDS] = {
 		[LINK_UNKNOWN] = 10e-6, [LINK_SYS] = 10e-6, [LINK_NODE] = 8e-6, [LINK_PHB] = 8e-6, [LINK_PXB] = 7e-6, [LINK_PIX] = 6e-6,
@@ -68,7 +68,7 @@ double link_latency(enum link_kind kind)
 	return seconds[kind];
 }
 
-struct topo_link cluster_link(const struct node_kind *k, int a, int b)
+struct topo_link topo_cluster_link(const struct node_kind *k, int a, int b)
 {
 	if (k->links)
 		return k->links[a * k->devices + b];
@@ -77,7 +77,7 @@ struct topo_link cluster_link(const struct node_kind *k, int a, int b)
 	return (struct topo_link){ .kind = k->switched ? LINK_NVSWITCH : LINK_UNKNOWN, .bandwidth = k->link_bandwidth, .latency = k->link_latency };
 }
 
-bool cluster_joined(const struct cluster *c, int a, int b)
+bool topo_cluster_joined(const struct cluster *c, int a, int b)
 {
 	return a == b || (c->nodes[a].domain >= 0 && c->nodes[a].domain == c->nodes[b].domain);
 }
@@ -90,7 +90,7 @@ static int depth_of(const struct cluster *c, int at)
 	return depth;
 }
 
-int cluster_hops(const struct cluster *c, int a, int b)
+int topo_cluster_hops(const struct cluster *c, int a, int b)
 {
 	int x = c->nodes[a].leaf, y = c->nodes[b].leaf, hops = 1;
 	if (a == b)
@@ -108,7 +108,7 @@ int cluster_hops(const struct cluster *c, int a, int b)
 	return x >= 0 && x == y ? hops : most + 1;
 }
 
-int cluster_devices(const struct cluster *c)
+int topo_cluster_devices(const struct cluster *c)
 {
 	int n = 0;
 	for (int i = 0; i < c->n_nodes; i++)
@@ -140,7 +140,7 @@ static bool is_file(const char *spec, size_t *path)
 
 static int open_file(const char *spec, size_t len, int devices, struct cluster *out, struct err *e)
 {
-	long nodes = spec[len] ? nodes_in(spec + len + 1, strlen(spec + len + 1)) : 0;
+	long nodes = spec[len] ? topo_nodes_in(spec + len + 1, strlen(spec + len + 1)) : 0;
 	if (nodes < 0)
 		return err_set(e, ERR_USAGE, "cluster \"%.200s\": \"%.100s\" is no number of nodes; give one from 1 to %d", spec, spec + len + 1,
 			       NODES_MOST);
@@ -152,16 +152,16 @@ static int open_file(const char *spec, size_t len, int devices, struct cluster *
 	return result;
 }
 
-int cluster_open(const char *spec, int devices, struct cluster *out, struct err *e)
+int topo_cluster_open(const char *spec, int devices, struct cluster *out, struct err *e)
 {
 	if (!*spec || !strcmp(spec, "auto"))
 		spec = getenv("SLURM_JOB_ID") ? "slurm" : "local";
 	if (!strcmp(spec, "local"))
-		return cluster_local(devices, out, e);
+		return topo_cluster_local(devices, out, e);
 	if (!strcmp(spec, "slurm"))
-		return cluster_slurm(out, e);
+		return topo_cluster_slurm(out, e);
 	size_t path;
 	if (is_file(spec, &path))
 		return open_file(spec, path, devices, out, e);
-	return cluster_preset(spec, out, e);
+	return topo_cluster_preset(spec, out, e);
 }

@@ -36,7 +36,7 @@ enum link_kind {
 	LINK_KINDS
 };
 /* "SYS", "PIX", "NVL", … */
-const char *link_word(enum link_kind kind);
+const char *topo_link_word(enum link_kind kind);
 
 /* Between two devices of a node. */
 struct topo_link {
@@ -116,28 +116,28 @@ struct cluster {
 
 /* "local" (this host, `devices` slots; 0: one a core), "slurm" (the allocation this process runs in), a preset or a sum of
  * such, PRESET[:NODES][+PRESET[:NODES]…], or a file that topo/read/ knows, PATH[:NODES] (a PATH holds a '/' or ends in .xml, .json or .txt). */
-int cluster_open(const char *spec, int devices, struct cluster *out, struct err *e);
+int topo_cluster_open(const char *spec, int devices, struct cluster *out, struct err *e);
 /* The same after a closer look, where the machines can be asked: GPUs are the slots of a host that has any ("auto" and "local"), with
  * their links and adapters; an allocation's nodes are all asked in one step of it ("auto" and "slurm"), or, unless `fresh`, taken
  * from a cache where they were asked since they booted. Takes tens of milliseconds; the step up to a second and more. */
-int cluster_probe(const char *spec, bool fresh, struct cluster *out, struct err *e);
+int topo_cluster_probe(const char *spec, bool fresh, struct cluster *out, struct err *e);
 /* What this host says in such a step: lines for the process that asks (topo/discover/internal.h). */
-int cluster_report(struct buf *out, struct err *e);
-void cluster_free(struct cluster *c);
+int topo_cluster_report(struct buf *out, struct err *e);
+void topo_cluster_free(struct cluster *c);
 
-int cluster_devices(const struct cluster *c);
-const struct node_kind *cluster_kind(const struct cluster *c, int node);
+int topo_cluster_devices(const struct cluster *c);
+const struct node_kind *topo_cluster_kind(const struct cluster *c, int node);
 
 /* A place for an agent. */
 struct cluster_slot {
 	int node, device;
 };
 /* The link between two devices of a node of this kind: the parts' own, else the totals'. */
-struct topo_link cluster_link(const struct node_kind *k, int a, int b);
+struct topo_link topo_cluster_link(const struct node_kind *k, int a, int b);
 /* Levels of switches up to where two nodes meet: 0 the same node, 1 the same leaf, then one more a level; one more than the
  * tree is high where they meet nowhere. Without switches: 1. */
-int cluster_hops(const struct cluster *c, int a, int b);
+int topo_cluster_hops(const struct cluster *c, int a, int b);
 /* Whether two nodes' devices reach each other over one NVLink fabric, or they are the same node. */
-bool cluster_joined(const struct cluster *c, int a, int b);
+bool topo_cluster_joined(const struct cluster *c, int a, int b);
 
 #endif

@@ -63,7 +63,7 @@ static void add_run(struct cluster *c, const struct run *r, bool several, int co
 	c->n_switches = leaf + r->leaves;
 }
 
-int fabric_build(struct cluster *c, const struct box *const *boxes, struct err *e)
+int topo_fabric_build(struct cluster *c, const struct box *const *boxes, struct err *e)
 {
 	struct run *runs = calloc((size_t)c->n_kinds, sizeof *runs);
 	if (!runs)

@@ -10,7 +10,7 @@
  * Sources: the vendors' data sheets named in each comment ("DS"); device ids: the PCI ID repository. A data sheet's "GB" of
  * HBM is about a GiB as the driver counts it. NVLink: 20 GB/s a lane and direction in its first generation, 25 from the
  * second to the fourth, 50 in the fifth; bridges of GDDR boards run at 14.0625 ("NVIDIA Ampere GA102 Architecture").
- * Where several forms share an architecture the commonest comes first: gpu_of_arch answers with it.
+ * Where several forms share an architecture the commonest comes first: topo_gpu_of_arch answers with it.
  */
 static const struct gpu_model models[] = {
 	/* "Tesla P100" DS: 21.2 (SXM2), 18.7 (PCIe) TFLOPS fp16, 16 GB, 732 GB/s; NVLink 160 GB/s both ways. */
@@ -94,12 +94,12 @@ static const struct gpu_model models[] = {
 
 enum { MODELS = sizeof models / sizeof *models };
 
-const struct gpu_model *gpu_at(int i)
+const struct gpu_model *topo_gpu_at(int i)
 {
 	return i >= 0 && i < MODELS ? &models[i] : NULL;
 }
 
-const struct gpu_model *gpu_named(const char *name)
+const struct gpu_model *topo_gpu_named(const char *name)
 {
 	for (int i = 0; i < MODELS; i++)
 		if (!strcmp(models[i].name, name))
@@ -107,7 +107,7 @@ const struct gpu_model *gpu_named(const char *name)
 	return NULL;
 }
 
-const struct gpu_model *gpu_of_pci(int vendor, int device)
+const struct gpu_model *topo_gpu_of_pci(int vendor, int device)
 {
 	for (int i = 0; i < MODELS; i++)
 		for (int j = 0; j < GPU_IDS && models[i].ids[j]; j++)
@@ -116,7 +116,7 @@ const struct gpu_model *gpu_of_pci(int vendor, int device)
 	return NULL;
 }
 
-const struct gpu_model *gpu_of_arch(int vendor, int arch)
+const struct gpu_model *topo_gpu_of_arch(int vendor, int arch)
 {
 	for (int i = 0; i < MODELS; i++)
 		if (models[i].vendor == vendor && models[i].arch == arch)
@@ -158,7 +158,7 @@ static int score(const char *text, const char *words)
 	return n;
 }
 
-const struct gpu_model *gpu_called(const char *text)
+const struct gpu_model *topo_gpu_called(const char *text)
 {
 	const struct gpu_model *best = NULL;
 	int most = 0;
@@ -172,9 +172,9 @@ const struct gpu_model *gpu_called(const char *text)
 	return best;
 }
 
-const struct gpu_model *gpu_typed(const char *type)
+const struct gpu_model *topo_gpu_typed(const char *type)
 {
-	const struct gpu_model *called = gpu_called(type), *begun = NULL;
+	const struct gpu_model *called = topo_gpu_called(type), *begun = NULL;
 	size_t len = strlen(type);
 	for (int i = 0; !called && len && i < MODELS; i++) {
 		if (strncasecmp(models[i].name, type, len))
@@ -186,7 +186,7 @@ const struct gpu_model *gpu_typed(const char *type)
 	return called ? called : begun;
 }
 
-void gpu_fill(const struct gpu_model *m, struct node_kind *k)
+void topo_gpu_fill(const struct gpu_model *m, struct node_kind *k)
 {
 	snprintf(k->device, sizeof k->device, "%s", m->name);
 	k->device_flops = m->flops;

@@ -28,21 +28,21 @@ struct gpu_model {
 };
 
 /* The row of that name; NULL when there is none. */
-const struct gpu_model *gpu_named(const char *name);
+const struct gpu_model *topo_gpu_named(const char *name);
 /* By PCI ids. */
-const struct gpu_model *gpu_of_pci(int vendor, int device);
+const struct gpu_model *topo_gpu_of_pci(int vendor, int device);
 /* By what a driver calls it ("NVIDIA H100 80GB HBM3"): the row with the most words in it. */
-const struct gpu_model *gpu_called(const char *text);
+const struct gpu_model *topo_gpu_called(const char *text);
 /* By what a Slurm site calls it in Gres or a feature: the driver's name with underscores, or how ours begins, "a100": the first such row. */
-const struct gpu_model *gpu_typed(const char *type);
+const struct gpu_model *topo_gpu_typed(const char *type);
 /* By the architecture alone: the first row of that vendor. What is built of it in several forms is the commonest one, so
  * only lanes and their bandwidth are sure. */
-const struct gpu_model *gpu_of_arch(int vendor, int arch);
+const struct gpu_model *topo_gpu_of_arch(int vendor, int arch);
 
 /* Row i, for those who go through all; NULL past the end. */
-const struct gpu_model *gpu_at(int i);
+const struct gpu_model *topo_gpu_at(int i);
 
 /* What a node_kind says of its device, from the model. */
-void gpu_fill(const struct gpu_model *m, struct node_kind *k);
+void topo_gpu_fill(const struct gpu_model *m, struct node_kind *k);
 
 #endif

@@ -80,7 +80,7 @@ static double memory_of(hwloc_topology_t t)
 		return plugged;
 	double promised = (double)info.totalram * info.mem_unit;
 	double most = promised > plugged ? promised : plugged;
-	double allowed = cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup");
+	double allowed = topo_cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup");
 	return allowed > 0 && allowed < most ? allowed : most;
 }
 
@@ -99,7 +99,7 @@ static void discover(void)
 	hwloc_topology_destroy(t);
 }
 
-int host_get(const struct host **out, struct err *e)
+int topo_host_get(const struct host **out, struct err *e)
 {
 	pthread_once(&once, discover);
 	if (the_error.code != ERR_NONE)

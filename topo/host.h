@@ -25,6 +25,6 @@ struct host {
 };
 
 /* The host stays owned by this module. */
-int host_get(const struct host **out, struct err *e);
+int topo_host_get(const struct host **out, struct err *e);
 
 #endif

@@ -116,14 +116,14 @@ static const char *item_end(const char *at)
 	return at;
 }
 
-int hostlist_expand(const char *text, struct hostlist *out, struct err *e)
+int topo_hostlist_expand(const char *text, struct hostlist *out, struct err *e)
 {
 	struct hostlist h = { 0 };
 	struct expansion x = { .text = text, .out = &h, .e = e };
 	for (const char *at = text;; at++) {
 		const char *end = item_end(at);
 		if (expand_from(&x, 0, at, end, 0)) {
-			hostlist_free(&h);
+			topo_hostlist_free(&h);
 			return -1;
 		}
 		at = end;
@@ -134,7 +134,7 @@ int hostlist_expand(const char *text, struct hostlist *out, struct err *e)
 	return 0;
 }
 
-void hostlist_free(struct hostlist *h)
+void topo_hostlist_free(struct hostlist *h)
 {
 	free(h->names);
 	*h = (struct hostlist){ 0 };
@@ -145,7 +145,7 @@ static int bad_counts(const char *text, struct err *e)
 	return err_set(e, ERR_USAGE, "task counts \"%.200s\": not of the form 4(x2),3", text);
 }
 
-int hostlist_counts(const char *text, int *counts, int n, struct err *e)
+int topo_hostlist_counts(const char *text, int *counts, int n, struct err *e)
 {
 	int filled = 0;
 	for (const char *at = text;;) {

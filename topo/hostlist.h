@@ -22,10 +22,10 @@ struct hostlist {
 };
 
 /* The names in the order of the text, repeats kept. */
-int hostlist_expand(const char *text, struct hostlist *out, struct err *e);
-void hostlist_free(struct hostlist *h);
+int topo_hostlist_expand(const char *text, struct hostlist *out, struct err *e);
+void topo_hostlist_free(struct hostlist *h);
 
 /* Fills counts[0..n): the text must hold exactly n of them, each from 0 to 1000000. */
-int hostlist_counts(const char *text, int *counts, int n, struct err *e);
+int topo_hostlist_counts(const char *text, int *counts, int n, struct err *e);
 
 #endif

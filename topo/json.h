@@ -23,7 +23,7 @@
  *   }
  *
  * Units are those of topo/cluster.h; a figure that is not known is null, or left out; an index, -1. Names of links are
- * link_word's. Of a kind, name and devices are needed, of a run of nodes its names; kind, leaf and domain are 0, -1, -1 where they
+ * topo_link_word's. Of a kind, name and devices are needed, of a run of nodes its names; kind, leaf and domain are 0, -1, -1 where they
  * are left out; parts, nics, links and switches are left out where they are not known. A cluster without a name has its file's, a kind's
  * devices without one are "device"; of a device that topo/gpus.h knows by that name, memory, flops and bandwidth may be left
  * out. Names hold no control characters, those of nodes no blanks. A switch stands after its parent.

@@ -109,12 +109,12 @@ static const struct box boxes[] = {
 
 enum { BOXES = sizeof boxes / sizeof *boxes };
 
-const struct box *box_at(int i)
+const struct box *topo_box_at(int i)
 {
 	return i >= 0 && i < BOXES ? &boxes[i] : NULL;
 }
 
-const struct box *box_named(const char *name, size_t len)
+const struct box *topo_box_named(const char *name, size_t len)
 {
 	for (int i = 0; i < BOXES; i++)
 		if (strlen(boxes[i].name) == len && !memcmp(boxes[i].name, name, len))

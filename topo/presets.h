@@ -32,14 +32,14 @@ struct box {
 };
 
 /* The row of that name (`len` characters), NULL when there is none; row i, NULL past the end. */
-const struct box *box_named(const char *name, size_t len);
-const struct box *box_at(int i);
+const struct box *topo_box_named(const char *name, size_t len);
+const struct box *topo_box_at(int i);
 
-/* A kind with its parts, owned by the caller (cluster_free). */
-int box_kind(const struct box *b, struct node_kind *out, struct err *e);
+/* A kind with its parts, owned by the caller (topo_cluster_free). */
+int topo_box_kind(const struct box *b, struct node_kind *out, struct err *e);
 
 /* The switches over the nodes of a cluster of boxes: boxes[k] is kind k. Nodes of one kind lie side by side. Sets the nodes'
  * leaves and domains, and rails. */
-int fabric_build(struct cluster *c, const struct box *const *boxes, struct err *e);
+int topo_fabric_build(struct cluster *c, const struct box *const *boxes, struct err *e);
 
 #endif

@@ -18,14 +18,14 @@ static int no_preset(const char *spec, const char *name, size_t len, struct err 
 {
 	char names[256] = "";
 	size_t used = 0;
-	for (int i = 0; box_at(i) && used < sizeof names; i++)
-		used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", box_at(i)->name);
+	for (int i = 0; topo_box_at(i) && used < sizeof names; i++)
+		used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", topo_box_at(i)->name);
 	return err_set(e, ERR_USAGE, "cluster \"%.200s\": no such machine as \"%.*s\"; use auto, local, slurm, NAME[:NODES][+NAME[:NODES]…] "
 		       "with NAME one of %s, or a file: PATH[:NODES] with a '/' in it or .xml, .json or .txt at its end",
 		       spec, (int)(len > 100 ? 100 : len), name, names);
 }
 
-long nodes_in(const char *text, size_t len)
+long topo_nodes_in(const char *text, size_t len)
 {
 	long n = 0;
 	for (size_t i = 0; i < len; i++) {
@@ -54,10 +54,10 @@ static int read_sum(const char *spec, struct sum *s, struct err *e)
 {
 	for (const char *at = spec;; at++) {
 		size_t len = strcspn(at, "+"), name = strcspn(at, "+:");
-		const struct box *b = box_named(at, name);
+		const struct box *b = topo_box_named(at, name);
 		if (!b)
 			return no_preset(spec, at, name, e);
-		long nodes = name == len ? 1 : nodes_in(at + name + 1, len - name - 1);
+		long nodes = name == len ? 1 : topo_nodes_in(at + name + 1, len - name - 1);
 		if (nodes < 0)
 			return err_set(e, ERR_USAGE, "cluster \"%.200s\": \"%.*s\" is no number of nodes; give one from 1 to %d", spec,
 				       (int)(len - name - 1 > 100 ? 100 : len - name - 1), at + name + 1, NODES_MOST);
@@ -74,24 +74,24 @@ static int fill(const struct sum *s, struct cluster *c, struct err *e)
 {
 	int at = 0;
 	for (int k = 0; k < s->n; k++) {
-		if (box_kind(s->boxes[k], &c->kinds[k], e))
+		if (topo_box_kind(s->boxes[k], &c->kinds[k], e))
 			return -1;
 		for (int i = 0; i < s->nodes[k]; i++, at++) {
 			snprintf(c->nodes[at].name, sizeof c->nodes[at].name, "node%d", at);
 			c->nodes[at].kind = k;
 		}
 	}
-	return fabric_build(c, s->boxes, e);
+	return topo_fabric_build(c, s->boxes, e);
 }
 
-int cluster_preset(const char *spec, struct cluster *out, struct err *e)
+int topo_cluster_preset(const char *spec, struct cluster *out, struct err *e)
 {
 	struct sum s = { .n = 0 };
 	struct cluster c;
-	if (read_sum(spec, &s, e) || cluster_alloc(spec, s.n, s.total, &c, e))
+	if (read_sum(spec, &s, e) || topo_cluster_alloc(spec, s.n, s.total, &c, e))
 		return -1;
 	if (fill(&s, &c, e)) {
-		cluster_free(&c);
+		topo_cluster_free(&c);
 		return -1;
 	}
 	*out = c;

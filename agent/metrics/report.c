@@ -33,7 +33,7 @@ static json_t *number(double x)
 	return isfinite(x) ? json_real(x) : json_null();
 }
 
-json_t *report_step(const struct step_report *r)
+json_t *agent_report_step(const struct step_report *r)
 {
 	json_t *o = json_object();
 	for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
@@ -50,72 +50,72 @@ json_t *report_step(const struct step_report *r)
 	return o;
 }
 
-json_t *report_eval(int64_t step, double loss)
+json_t *agent_report_eval(int64_t step, double loss)
 {
 	return json_pack("{s:I, s:o}", "step", (json_int_t)step, "loss", number(loss));
 }
 
 static void progress(void *arg, int64_t step, const char *phase)
 {
-	control_progress(arg, step, phase);
+	agent_control_progress(arg, step, phase);
 }
 
 static void moved(void *arg)
 {
-	control_moved(arg);
+	agent_control_moved(arg);
 }
 
 static bool stopping(void *arg, bool *checkpoint)
 {
-	return control_stopping(arg, checkpoint);
+	return agent_control_stopping(arg, checkpoint);
 }
 
 static int await_recorded(void *arg, int64_t step, double seconds, struct err *e)
 {
-	return control_await_recorded(arg, step, seconds, e);
+	return agent_control_await_recorded(arg, step, seconds, e);
 }
 
 static void give_up(void *arg)
 {
-	control_give_up(arg);
+	agent_control_give_up(arg);
 }
 
 static void send_ready(void *arg, int64_t step, int64_t samples, const struct phases *start)
 {
-	control_send(arg, MSG_READY, json_pack("{s:I, s:I, s:o}", "step", (json_int_t)step, "samples", (json_int_t)samples, "phases",
-					       phases_json(start)));
+	agent_control_send(arg, MSG_READY, json_pack("{s:I, s:I, s:o}", "step", (json_int_t)step, "samples", (json_int_t)samples, "phases",
+					       train_phases_json(start)));
 }
 
 static void send_step(void *arg, const struct step_report *r)
 {
-	control_send(arg, MSG_METRICS, report_step(r));
+	agent_control_send(arg, MSG_METRICS, agent_report_step(r));
 }
 
 static void send_eval(void *arg, int64_t step, double loss)
 {
-	control_send(arg, MSG_EVAL, report_eval(step, loss));
+	agent_control_send(arg, MSG_EVAL, agent_report_eval(step, loss));
 }
 
 static void send_series(void *arg, int64_t step)
 {
-	control_send(arg, MSG_SERIES, json_pack("{s:I}", "step", (json_int_t)step));
+	agent_control_send(arg, MSG_SERIES, json_pack("{s:I}", "step", (json_int_t)step));
 }
 
 static void send_committed(void *arg, const struct ckpt_report *c)
 {
-	control_send(arg, MSG_CKPT,
+	agent_control_send(arg, MSG_CKPT,
 		     json_pack("{s:I, s:s, s:I, s:f, s:f}", "step", (json_int_t)c->step, "path", c->path, "bytes",
 			       (json_int_t)c->bytes, "seconds", c->seconds, "stall_s", c->stall_s));
 }
 
 static void send_finished(void *arg, int64_t step, int64_t peak_bytes, const struct phases *spent)
 {
-	control_send(arg, MSG_FINISHED,
+	agent_control_send(arg, MSG_FINISHED,
 		     json_pack("{s:I, s:I, s:o}", "step", (json_int_t)step, "peak_bytes", (json_int_t)peak_bytes, "phases",
-			       phases_json(spent)));
+			       train_phases_json(spent)));
 }
 
-struct train_hooks report_hooks(struct control *control)
+struct train_hooks agent_report_hooks(struct control *control)
 {
 	return (struct train_hooks){
 		.arg = control, .progress = progress, .moved = moved, .stopping = stopping, .await_recorded = await_recorded,

@@ -13,10 +13,10 @@
 #include <stdint.h>
 
 /* The training loop's hooks over the control channel; borrows control. */
-struct train_hooks report_hooks(struct control *control);
+struct train_hooks agent_report_hooks(struct control *control);
 
 /* New references; NULL without memory. */
-json_t *report_step(const struct step_report *r);
-json_t *report_eval(int64_t step, double loss);
+json_t *agent_report_step(const struct step_report *r);
+json_t *agent_report_eval(int64_t step, double loss);
 
 #endif

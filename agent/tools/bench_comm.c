@@ -264,7 +264,7 @@ static int check_words(struct bench *b, struct err *e)
 	if (b->calibrate && b->shaping)
 		return err_set(e, ERR_USAGE, "--calibrate chooses what it measures, among the ranks of one host, and writes a file: leave --%s out",
 			       b->shaping);
-	if ((b->ranks_given || b->hosts_given || b->calibrate) && crew_invited())
+	if ((b->ranks_given || b->hosts_given || b->calibrate) && tool_crew_invited())
 		return err_set(e, ERR_USAGE, "the launcher says how many ranks there are, and where: leave --ranks, --hosts and --calibrate out");
 	return 0;
 }
@@ -310,14 +310,14 @@ static int misused(bool speaks, const struct err *e)
 static int run_bench(struct bench *b)
 {
 	struct err e = ERR_INIT;
-	bool invited = crew_invited(), speaks = crew_speaks(); /* crew_join takes the invitation out of the environment */
+	bool invited = tool_crew_invited(), speaks = tool_crew_speaks(); /* tool_crew_join takes the invitation out of the environment */
 	if (check_words(b, &e))
 		return misused(speaks, &e);
 	if (b->calibrate)
 		return bench_calibrate(&b->crew, b->calibration, &e) ? tool_fail(&tool_bench_comm, &e) : TOOL_OK;
 	b->crew.work = work;
 	b->crew.arg = b;
-	if (!(invited ? crew_join(&b->crew, &e) : crew_run(&b->crew, &e)))
+	if (!(invited ? tool_crew_join(&b->crew, &e) : tool_crew_run(&b->crew, &e)))
 		return TOOL_OK;
 	return e.code == ERR_USAGE ? misused(speaks, &e) : tool_fail(&tool_bench_comm, &e);
 }
@@ -335,14 +335,14 @@ static int run(int argc, char **argv)
 	opterr = 0;
 	for (int c, at; (c = getopt_long(argc, argv, ":h", options, &at)) != -1;) {
 		if (c < O_OPS)
-			return crew_speaks() ? tool_option(&tool_bench_comm, c, argv) : TOOL_USAGE;
+			return tool_crew_speaks() ? tool_option(&tool_bench_comm, c, argv) : TOOL_USAGE;
 		if (read_option(&b, c, optarg, &e))
-			return misused(crew_speaks(), &e);
+			return misused(tool_crew_speaks(), &e);
 		if (!for_calibration(c))
 			b.shaping = options[at].name;
 	}
 	if (optind != argc)
-		return crew_speaks() ? tool_usage(&tool_bench_comm, "%s is no option", argv[optind]) : TOOL_USAGE;
+		return tool_crew_speaks() ? tool_usage(&tool_bench_comm, "%s is no option", argv[optind]) : TOOL_USAGE;
 	return run_bench(&b);
 }
 

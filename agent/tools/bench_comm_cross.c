@@ -79,13 +79,13 @@ static int measure(struct crew crew, struct cross *x, struct times *t, struct er
 	crew.work = one_pass;
 	crew.arg = x;
 	*x = (struct cross){ 0 };
-	if (crew_run(&crew, e))
+	if (tool_crew_run(&crew, e))
 		return -1;
 	memcpy(t->table, x->table, sizeof t->table);
 	for (int a = 0; algorithm(a); a++) {
 		*x = (struct cross){ .name = algorithm(a) };
 		crew.comm.algorithm = x->name;
-		if (crew_run(&crew, e))
+		if (tool_crew_run(&crew, e))
 			return -1;
 		memcpy(t->seconds[a], x->seconds, sizeof x->seconds);
 	}

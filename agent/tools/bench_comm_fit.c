@@ -77,7 +77,7 @@ static int one_transport(struct crew crew, struct pass *p, int transport, struct
 	crew.comm.backend = backends[transport];
 	crew.work = measure;
 	crew.arg = p;
-	if (crew_run(&crew, e))
+	if (tool_crew_run(&crew, e))
 		return -1;
 	if (!calibration_fit(p->notes->samples, p->notes->n, &c->links[transport]))
 		return err_set(e, ERR_NUMERIC, "the times over %s fit nothing; run it again on a quiet machine", backends[transport]);

@@ -175,7 +175,7 @@ int bench_exchange(enum measured_transport transport, int crowd, double seconds,
 	const struct crew crew = {
 		.ranks = crowd, .comm = { .interface = "", .backend = measured_transport_word(transport), .timeout_s = 120 }, .work = measure, .arg = &p,
 	};
-	int rc = crew_run(&crew, e);
+	int rc = tool_crew_run(&crew, e);
 	for (int i = 0; i < p.notes->n && !rc; i++)
 		measured_add_exchange(out, &p.notes->list[i]);
 	munmap(p.notes, sizeof *p.notes);

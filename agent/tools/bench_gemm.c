@@ -44,10 +44,10 @@ struct settings {
 static int measure(const struct settings *s, double *flops, struct err *e)
 {
 	struct kern *k;
-	if (kern_open("cpu", (int)s->threads, &k, e))
+	if (backend_open("cpu", (int)s->threads, &k, e))
 		return -1;
-	*flops = kern_gemm_flops(k, s->size, s->seconds);
-	kern_close(k);
+	*flops = backend_gemm_flops(k, s->size, s->seconds);
+	backend_close(k);
 	if (*flops > 0)
 		return 0;
 	return err_set(e, ERR_NOMEM, "no memory for matrices of %lld × %lld; use a smaller --size", (long long)s->size, (long long)s->size);

@@ -197,7 +197,7 @@ static double optimizer(struct rig *r, const int64_t *d)
 	float *p = out32(r, n);
 	const struct update u = { .p = p, .g = grad, .m = out32(r, n), .v = out32(r, n), .count = n, .weight_decay = 0.1f,
 				  .stored = r->width < (int64_t)sizeof *p ? out(r, n) : NULL };
-	kern_zero(r->kern, out32(r, n), (size_t)n * sizeof *p);
+	backend_zero(r->kern, out32(r, n), (size_t)n * sizeof *p);
 	r->ops->sqnorm(r->kern, &r->sum, grad, n);
 	r->ops->adamw(r->kern, &u, 1, &a);
 	return 28.0 * (double)n;
@@ -246,16 +246,16 @@ static double time_calls(struct rig *r, run_fn *run, const int64_t *d, double se
 {
 	double times[BATCHES_MOST];
 	run(r, d);
-	kern_sync(r->kern, NULL);
+	backend_sync(r->kern, NULL);
 	double begun = clock_s(), since = begun;
 	run(r, d);
-	kern_sync(r->kern, NULL);
+	backend_sync(r->kern, NULL);
 	int calls = 1 + (int)(BATCH_SECONDS / (clock_s() - begun + 1e-9)), n = 0;
 	for (begun = clock_s(); n < BATCHES_MOST && (n < 3 || clock_s() - begun < seconds); n++) {
 		since = clock_s();
 		for (int i = 0; i < calls; i++)
 			run(r, d);
-		kern_sync(r->kern, NULL);
+		backend_sync(r->kern, NULL);
 		times[n] = (clock_s() - since) / calls;
 	}
 	qsort(times, (size_t)n, sizeof *times, by_value);
@@ -301,12 +301,12 @@ static int measure_all(struct rig *r, struct comm *world, struct bench_ops *b, s
 
 static int open_rig(struct rig *r, const struct bench_ops *b, struct err *e)
 {
-	if (kern_open(b->narrow ? "cpu:bf16" : "cpu", b->threads, &r->kern, e))
+	if (backend_open(b->narrow ? "cpu:bf16" : "cpu", b->threads, &r->kern, e))
 		return -1;
-	r->ops = kern_ops(r->kern);
-	r->width = (int64_t)kern_width(r->kern);
+	r->ops = backend_ops(r->kern);
+	r->width = (int64_t)backend_width(r->kern);
 	for (int i = 0; i < ARENAS; i++)
-		if (!(r->arenas[i] = kern_alloc(r->kern, ARENA)))
+		if (!(r->arenas[i] = backend_alloc(r->kern, ARENA)))
 			return err_set(e, ERR_NOMEM, "no memory to measure operations; close other programs");
 	return 0;
 }
@@ -331,8 +331,8 @@ static void close_rig(struct rig *r)
 {
 	for (int i = 0; i < ARENAS; i++)
 		if (r->arenas[i])
-			kern_free(r->kern, r->arenas[i]);
-	kern_close(r->kern);
+			backend_free(r->kern, r->arenas[i]);
+	backend_close(r->kern);
 	free(r);
 }
 
@@ -354,5 +354,5 @@ int bench_ops_run(struct bench_ops *b, struct err *e)
 {
 	const struct crew crew = { .ranks = b->agents, .comm = { .timeout_s = 120 }, .work = work, .arg = b };
 	b->n = 0;
-	return crew_run(&crew, e);
+	return tool_crew_run(&crew, e);
 }

@@ -117,7 +117,7 @@ static int predict(struct bench *b, struct bench_plan_form *f, struct err *e)
 {
 	struct job job;
 	struct forecast told;
-	if (load(b, f->job, &job, e) || forecast_here(&job, b->calibration, &told, e))
+	if (load(b, f->job, &job, e) || plan_forecast_here(&job, b->calibration, &told, e))
 		return -1;
 	f->world = told.world;
 	f->predicted = told.time;

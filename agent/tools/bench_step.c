@@ -129,7 +129,7 @@ static int check_forms(struct bench *b, struct err *e)
 		if (load_form(b, b->forms[i].words, &job, e))
 			return -1;
 		b->forms[i].world = world_of(&job);
-		model_shape(&job, &b->shape);
+		shape_of_job(&job, &b->shape);
 		b->batch = job.batch.global;
 		b->threads = all_threads(&job);
 	}
@@ -183,7 +183,7 @@ static int measure(struct bench *b, struct err *e)
 
 static double flops_of(const struct bench *b, const struct form *f)
 {
-	return model_flops_token(&b->shape) * (double)(b->batch * b->shape.seq) / f->median;
+	return shape_flops_token(&b->shape) * (double)(b->batch * b->shape.seq) / f->median;
 }
 
 static json_t *json_of(const struct bench *b, const struct form *f)
@@ -200,7 +200,7 @@ static int report_json(const struct bench *b)
 	json_t *forms = json_array();
 	for (int i = 0; i < b->n_forms; i++)
 		json_array_append_new(forms, json_of(b, &b->forms[i]));
-	return tool_print_json(&tool_bench_step, json_pack("{s:I, s:I, s:i, s:I, s:I, s:f, s:o}", "parameters", (json_int_t)model_params(&b->shape),
+	return tool_print_json(&tool_bench_step, json_pack("{s:I, s:I, s:i, s:I, s:I, s:f, s:o}", "parameters", (json_int_t)shape_params(&b->shape),
 			       "tokens", (json_int_t)(b->batch * b->shape.seq), "threads", b->threads, "steps", (json_int_t)b->steps,
 			       "rounds", (json_int_t)b->rounds, "gemm_flops", b->gemm, "forms", forms));
 }
@@ -236,7 +236,7 @@ static int report(const struct bench *b)
 	if (b->json)
 		return report_json(b);
 	printf("model         %s, %" PRId64 " layers, hidden %" PRId64 ", %.1f M parameters; %" PRId64 " × %" PRId64 " tokens a step, %d threads\n",
-	       job_enum_word(offsetof(struct job, model.family), (int)b->shape.family), b->shape.layers, b->shape.hidden, (double)model_params(&b->shape) / 1e6, b->batch, b->shape.seq, b->threads);
+	       job_enum_word(offsetof(struct job, model.family), (int)b->shape.family), b->shape.layers, b->shape.hidden, (double)shape_params(&b->shape) / 1e6, b->batch, b->shape.seq, b->threads);
 	if (b->n_forms == 1)
 		report_one(b, &b->forms[0]);
 	else

@@ -54,7 +54,7 @@ static int open_batch(struct trainee *t, const struct layout *l, struct err *e)
 {
 	struct model_shape s;
 	struct batch_share share;
-	model_shape(t->job, &s);
+	shape_of_job(t->job, &s);
 	if (batch_share_of(t->job, l, t->at.dp, &share, e))
 		return -1;
 	int64_t n = share.micros * t->job->batch.micro;
@@ -69,12 +69,12 @@ static int open_batch(struct trainee *t, const struct layout *l, struct err *e)
 
 static int open_optim(struct trainee *t, struct err *e)
 {
-	struct store *store = engine_store(t->engine);
-	const struct optim_options o = { .kern = engine_kern(t->engine), .store = store, .job = t->job, .spill_dir = "." };
+	struct store *store = pipeline_store(t->engine);
+	const struct optim_options o = { .kern = pipeline_kern(t->engine), .store = store, .job = t->job, .spill_dir = "." };
 	if (optim_open(&o, &t->optim, e))
 		return -1;
 	const struct state_view view = { .store = store, .optim = t->optim };
-	return state_init(&view, engine_shape(t->engine), t->job->job.seed, e);
+	return train_state_init(&view, pipeline_shape(t->engine), t->job->job.seed, e);
 }
 
 static int open_server(struct trainee *t, const struct layout *l, const char *backend, struct err *e)
@@ -83,14 +83,14 @@ static int open_server(struct trainee *t, const struct layout *l, const char *ba
 	if (batch_share_of(t->job, l, t->at.dp, &mine, e))
 		return -1;
 	const struct server_options o = {
-		.job = t->job, .catalogue = engine_catalogue(t->engine), .world = t->world, .backend = backend,
-		.worker = engine_store(t->engine), .kern = engine_kern(t->engine),
+		.job = t->job, .catalogue = pipeline_catalogue(t->engine), .world = t->world, .backend = backend,
+		.worker = pipeline_store(t->engine), .kern = pipeline_kern(t->engine),
 		.share = (double)(mine.micros * t->job->batch.micro) / (double)t->job->batch.global,
 	};
-	if (server_open(&o, &t->server, e))
+	if (param_server_open(&o, &t->server, e))
 		return -1;
-	const struct state_view view = { .store = server_store(t->server), .optim = server_optim(t->server) };
-	return state_init(&view, engine_shape(t->engine), t->job->job.seed, e) || server_start(t->server, 0, e) ? -1 : 0;
+	const struct state_view view = { .store = param_server_store(t->server), .optim = param_server_optim(t->server) };
+	return train_state_init(&view, pipeline_shape(t->engine), t->job->job.seed, e) || param_server_start(t->server, 0, e) ? -1 : 0;
 }
 
 static int open_rank(struct trainee *t, struct err *e)
@@ -101,19 +101,19 @@ static int open_rank(struct trainee *t, struct err *e)
 	t->at = layout_coords(&l, comm_rank(t->world));
 	const struct engine_options opt = {
 		.job = t->job, .layout = l, .at = t->at, .world = t->world, .threads = threads ? threads : 1,
-		.backend = cuda ? "cuda" : "cpu", .device = cuda ? device_of_slot(comm_rank(t->world)) : 0,
+		.backend = cuda ? "cuda" : "cpu", .device = cuda ? parallel_device_of_slot(comm_rank(t->world)) : 0,
 		.spill_dir = ".",
 	};
-	if (engine_open(&opt, &t->engine, e) || open_batch(t, &l, e))
+	if (pipeline_open(&opt, &t->engine, e) || open_batch(t, &l, e))
 		return -1;
 	return t->job->parallel.sync == SYNC_SERVER ? open_server(t, &l, opt.backend, e) : open_optim(t, e);
 }
 
 static void close_rank(struct trainee *t)
 {
-	server_close(t->server);
+	param_server_close(t->server);
 	optim_close(t->optim);
-	engine_close(t->engine);
+	pipeline_close(t->engine);
 	free(t->inputs);
 	free(t->targets);
 }
@@ -123,27 +123,27 @@ static int update(struct trainee *t, int64_t step, double *loss, struct err *e)
 	double norm;
 	struct server_step io = { .step = step, .loss = *loss };
 	if (t->server) {
-		int rc = server_step(t->server, &io, e);
+		int rc = param_server_step(t->server, &io, e);
 		*loss = io.loss;
 		return rc;
 	}
 	if (optim_norm(t->optim, t->world, 1, &norm, e))
 		return -1;
 	optim_step(t->optim, norm, 1, step);
-	return store_publish(engine_store(t->engine), step + 1, e) || kern_sync(engine_kern(t->engine), e) ? -1 : 0;
+	return param_store_publish(pipeline_store(t->engine), step + 1, e) || backend_sync(pipeline_kern(t->engine), e) ? -1 : 0;
 }
 
 static int one_step(struct trainee *t, int64_t step, double *loss, struct plan_time *sum, struct err *e)
 {
 	const struct engine_batch b = { .inputs = t->inputs, .targets = t->targets, .sample = t->first, .loss_scale = 1 };
 	struct engine_times parts;
-	if (engine_step(t->engine, &b, loss, e))
+	if (pipeline_step(t->engine, &b, loss, e))
 		return -1;
-	double since = clock_s(), waited = store_waited(engine_store(t->engine));
+	double since = clock_s(), waited = param_store_waited(pipeline_store(t->engine));
 	if (update(t, step, loss, e))
 		return -1;
-	engine_times(t->engine, &parts);
-	waited = store_waited(engine_store(t->engine)) - waited;
+	pipeline_times(t->engine, &parts);
+	waited = param_store_waited(pipeline_store(t->engine)) - waited;
 	sum->compute += parts.compute;
 	sum->recompute += parts.recompute;
 	sum->tp += parts.tp;
@@ -195,9 +195,9 @@ static int work(struct comm *world, void *arg, struct err *e)
 	struct bench_train *b = arg;
 	struct trainee t = { .job = &b->job, .world = world };
 	int rc = open_rank(&t, e) || timed_steps(&t, b, e) ? -1 : 0;
-	int64_t peak = rc ? 0 : engine_peak_bytes(t.engine) + (t.server ? server_peak_bytes(t.server) : 0);
+	int64_t peak = rc ? 0 : pipeline_peak_bytes(t.engine) + (t.server ? param_server_peak_bytes(t.server) : 0);
 	if (!rc && t.server)
-		rc = server_leave(t.server, e);
+		rc = param_server_leave(t.server, e);
 	if (!rc)
 		rc = comm_all_reduce(world, &peak, &peak, 1, COMM_I64, COMM_MAX, e);
 	if (!rc && comm_rank(world) == 0)
@@ -209,7 +209,7 @@ static int work(struct comm *world, void *arg, struct err *e)
 int bench_train_run(struct bench_train *b, struct err *e)
 {
 	const struct crew crew = { .ranks = b->ranks, .comm = { .timeout_s = 600 }, .work = work, .arg = b };
-	return crew_run(&crew, e);
+	return tool_crew_run(&crew, e);
 }
 
 /* What bench_train_gemm's process is told. */
@@ -225,10 +225,10 @@ static int multiply(struct comm *world, void *arg, struct err *e)
 	const struct gemm *g = arg;
 	struct kern *k;
 	(void)world;
-	if (kern_open("cpu", g->threads, &k, e))
+	if (backend_open("cpu", g->threads, &k, e))
 		return -1;
-	g->b->gemm = kern_gemm_flops(k, g->size, g->seconds);
-	kern_close(k);
+	g->b->gemm = backend_gemm_flops(k, g->size, g->seconds);
+	backend_close(k);
 	return g->b->gemm > 0 ? 0 : err_set(e, ERR_NOMEM, "no memory for matrices of %lld × %lld", (long long)g->size, (long long)g->size);
 }
 
@@ -236,5 +236,5 @@ int bench_train_gemm(struct bench_train *b, int threads, int64_t size, double se
 {
 	struct gemm g = { b, threads, size, seconds };
 	const struct crew crew = { .ranks = 1, .work = multiply, .arg = &g };
-	return crew_run(&crew, e); /* a process of its own: a crew is forked only before there are threads */
+	return tool_crew_run(&crew, e); /* a process of its own: a crew is forked only before there are threads */
 }

@@ -47,9 +47,9 @@ static int open_one(struct ckpt_dir *d, const char *path, struct err *e)
 	if (!d->list)
 		return err_set(e, ERR_NOMEM, "%s: no memory", path);
 	strcpy(d->list->name, slash + 1);
-	if (!manifest_load(real, &m, NULL)) {
+	if (!ckpt_manifest_load(real, &m, NULL)) {
 		d->list->step = m.state.step;
-		manifest_fini(&m);
+		ckpt_manifest_fini(&m);
 	}
 	*slash = '\0';
 	d->n = 1;
@@ -57,7 +57,7 @@ static int open_one(struct ckpt_dir *d, const char *path, struct err *e)
 	return set_dir(d, real[0] ? real : "/", NULL, e);
 }
 
-int ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e)
+int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e)
 {
 	struct ckpt_dir d = { 0 };
 	struct stat st;
@@ -71,33 +71,33 @@ int ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e)
 		rc = open_one(&d, path, e);
 	else
 		rc = (exists(path, "job.ini") ? set_run_dir(&d, path, e) : set_dir(&d, path, NULL, e)) ||
-		     folder_list(d.dir, &d.list, &d.n, e);
+		     ckpt_folder_list(d.dir, &d.list, &d.n, e);
 	if (rc) {
-		ckpt_dir_close(&d);
+		tool_ckpt_dir_close(&d);
 		return -1;
 	}
 	*out = d;
 	return 0;
 }
 
-void ckpt_dir_close(struct ckpt_dir *d)
+void tool_ckpt_dir_close(struct ckpt_dir *d)
 {
 	free(d->list);
 	d->list = NULL;
 }
 
-void ckpt_dir_path(const struct ckpt_dir *d, int64_t i, char *out)
+void tool_ckpt_dir_path(const struct ckpt_dir *d, int64_t i, char *out)
 {
 	snprintf(out, PATH_MAX, "%.*s/%s", (int)(PATH_MAX - sizeof d->list->name - 2), d->dir, d->list[i].name);
 }
 
-int ckpt_dir_choose(const struct ckpt_dir *d, char *path, struct manifest *m, struct err *e)
+int tool_ckpt_dir_choose(const struct ckpt_dir *d, char *path, struct manifest *m, struct err *e)
 {
 	for (int64_t i = 0; i < d->n; i++) {
-		ckpt_dir_path(d, i, path);
+		tool_ckpt_dir_path(d, i, path);
 		if (d->one)
-			return manifest_load(path, m, e);
-		if (!folder_check(d->dir, &d->list[i], m, e))
+			return ckpt_manifest_load(path, m, e);
+		if (!ckpt_folder_check(d->dir, &d->list[i], m, e))
 			return 0;
 	}
 	if (d->n == 0)

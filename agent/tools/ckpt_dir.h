@@ -17,12 +17,12 @@ struct ckpt_dir {
 
 /* A run's folder is known by its job.ini, which may say that its checkpoints lie elsewhere. ERR_NOTFOUND when there is
  * no such folder; a folder without checkpoints is an empty list. */
-int ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e);
-void ckpt_dir_close(struct ckpt_dir *d);
+int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e);
+void tool_ckpt_dir_close(struct ckpt_dir *d);
 /* DIR/NAME of an entry, into `out` of PATH_MAX bytes. */
-void ckpt_dir_path(const struct ckpt_dir *d, int64_t i, char *out);
+void tool_ckpt_dir_path(const struct ckpt_dir *d, int64_t i, char *out);
 /* The one that was named, whatever is wrong with it; of several the newest that is sound. Its folder, into `path` of PATH_MAX bytes,
  * and its manifest. */
-int ckpt_dir_choose(const struct ckpt_dir *d, char *path, struct manifest *m, struct err *e);
+int tool_ckpt_dir_choose(const struct ckpt_dir *d, char *path, struct manifest *m, struct err *e);
 
 #endif

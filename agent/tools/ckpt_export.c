@@ -85,15 +85,15 @@ static int export(const char *word, const char *folder, const struct hf_type *ty
 	struct manifest m;
 	static struct hf_report report; /* too large for a small stack */
 	char path[PATH_MAX];
-	if (ckpt_dir_open(word, &d, &e))
+	if (tool_ckpt_dir_open(word, &d, &e))
 		return tool_fail(&tool_ckpt_export, &e);
-	int rc = ckpt_dir_choose(&d, path, &m, &e);
-	ckpt_dir_close(&d);
+	int rc = tool_ckpt_dir_choose(&d, path, &m, &e);
+	tool_ckpt_dir_close(&d);
 	if (rc)
 		return tool_fail(&tool_ckpt_export, &e);
 	rc = hf_export(path, &m, folder, type, shard_size, &report, &e) ? tool_fail(&tool_ckpt_export, &e) :
 		print_report(&report, &m, json);
-	manifest_fini(&m);
+	ckpt_manifest_fini(&m);
 	return rc;
 }
 
@@ -105,7 +105,7 @@ static int run(int argc, char **argv)
 		{ "help", no_argument, NULL, TOOL_HELP }, { 0 },
 	};
 	const char *folder = NULL;
-	const struct hf_type *type = numbers_type("fp32");
+	const struct hf_type *type = hf_numbers_type("fp32");
 	int64_t shard_size = 5000000000;
 	bool json = false;
 	opterr = 0;
@@ -115,7 +115,7 @@ static int run(int argc, char **argv)
 			folder = optarg;
 			break;
 		case 't':
-			type = numbers_type(optarg);
+			type = hf_numbers_type(optarg);
 			if (!type)
 				return tool_usage(&tool_ckpt_export, "--dtype %s is none of fp32, bf16, fp16", optarg);
 			break;

@@ -33,15 +33,15 @@ static json_t *describe(const struct ckpt_dir *d, int64_t i)
 	struct err e = ERR_INIT;
 	struct manifest m;
 	char path[PATH_MAX];
-	ckpt_dir_path(d, i, path);
-	if (folder_check(d->dir, &d->list[i], &m, &e))
+	tool_ckpt_dir_path(d, i, path);
+	if (ckpt_folder_check(d->dir, &d->list[i], &m, &e))
 		return json_pack("{s:I, s:s, s:b, s:s}", "step", (json_int_t)d->list[i].step, "path", path, "valid", 0,
 				 "error", e.text);
 	json_t *v = json_pack("{s:I, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:O}", "step", (json_int_t)m.state.step, "path", path,
 			      "valid", 1, "samples", (json_int_t)m.state.samples, "total_steps", (json_int_t)m.state.total_steps,
-			      "generation", (json_int_t)m.generation, "bytes", (json_int_t)manifest_bytes(&m), "files",
+			      "generation", (json_int_t)m.generation, "bytes", (json_int_t)ckpt_manifest_bytes(&m), "files",
 			      (json_int_t)m.n_files, "layout", m.layout);
-	manifest_fini(&m);
+	ckpt_manifest_fini(&m);
 	return v;
 }
 
@@ -71,7 +71,7 @@ static int list(const char *path, bool json)
 	struct ckpt_dir d;
 	size_t i;
 	json_t *all = json_array(), *v;
-	if (ckpt_dir_open(path, &d, &e)) {
+	if (tool_ckpt_dir_open(path, &d, &e)) {
 		json_decref(all);
 		return tool_fail(&tool_ckpt_ls, &e);
 	}
@@ -87,7 +87,7 @@ static int list(const char *path, bool json)
 			print_row(v);
 	}
 	json_decref(all);
-	ckpt_dir_close(&d);
+	tool_ckpt_dir_close(&d);
 	return rc;
 }
 

@@ -58,7 +58,7 @@ static json_t *files_json(const struct manifest *m)
 	json_t *list = json_array();
 	for (int64_t i = 0; i < m->n_files; i++) {
 		char hex[DIGEST_HEX];
-		digest_hex(&m->files[i].digest, hex);
+		ckpt_digest_hex(&m->files[i].digest, hex);
 		json_array_append_new(list, json_pack("{s:s, s:I, s:s}", "name", m->files[i].name, "size",
 						      (json_int_t)m->files[i].size, "digest", hex));
 	}
@@ -70,7 +70,7 @@ static json_t *carried_json(const struct manifest *m)
 	json_t *list = json_array();
 	for (int i = 0; i < m->n_carried; i++) {
 		char hex[DIGEST_HEX];
-		digest_hex(&m->carried[i].digest, hex);
+		ckpt_digest_hex(&m->carried[i].digest, hex);
 		json_array_append_new(list, json_pack("{s:s, s:I, s:s}", "name", m->carried[i].name, "size",
 						      (json_int_t)m->carried[i].size, "digest", hex));
 	}
@@ -91,7 +91,7 @@ static int show_json(const char *path, const struct manifest *m)
 	return tool_print_json(&tool_ckpt_show, json_pack("{s:s, s:I, s:I, s:s, s:I, s:I, s:O, s:O, s:o?, s:I, s:o, s:o, s:s?, s:o}", "path", path,
 			       "step", (json_int_t)m->state.step, "samples", (json_int_t)m->state.samples, "seed", seed,
 			       "total_steps", (json_int_t)m->state.total_steps, "generation", (json_int_t)m->generation, "model",
-			       m->model, "layout", m->layout, "data", data_json(&m->state.data), "bytes", (json_int_t)manifest_bytes(m), "files", files_json(m),
+			       m->model, "layout", m->layout, "data", data_json(&m->state.data), "bytes", (json_int_t)ckpt_manifest_bytes(m), "files", files_json(m),
 			       "carried", carried_json(m), "from", m->from[0] ? m->from : NULL, "tensors", tensors_json(m)));
 }
 
@@ -115,7 +115,7 @@ static int show_text(const char *path, const struct manifest *m)
 	printf("%-10s ", "layout");
 	tool_print_layout(m->layout);
 	printf("\n");
-	printf("%-10s %" PRId64 ", %s\n", "files", m->n_files, human_bytes((double)manifest_bytes(m), bytes));
+	printf("%-10s %" PRId64 ", %s\n", "files", m->n_files, human_bytes((double)ckpt_manifest_bytes(m), bytes));
 	for (int64_t i = 0; i < m->n_files; i++)
 		printf("  %-32s %12" PRId64 "\n", m->files[i].name, m->files[i].size);
 	if (m->n_carried)
@@ -138,14 +138,14 @@ static int show(const char *word, bool json)
 	struct ckpt_dir d;
 	struct manifest m;
 	char path[PATH_MAX];
-	if (ckpt_dir_open(word, &d, &e))
+	if (tool_ckpt_dir_open(word, &d, &e))
 		return tool_fail(&tool_ckpt_show, &e);
-	int rc = ckpt_dir_choose(&d, path, &m, &e);
-	ckpt_dir_close(&d);
+	int rc = tool_ckpt_dir_choose(&d, path, &m, &e);
+	tool_ckpt_dir_close(&d);
 	if (rc)
 		return tool_fail(&tool_ckpt_show, &e);
 	rc = json ? show_json(path, &m) : show_text(path, &m);
-	manifest_fini(&m);
+	ckpt_manifest_fini(&m);
 	return rc;
 }
 

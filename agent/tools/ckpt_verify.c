@@ -32,10 +32,10 @@ static const char page[] =
 static int verify_one(const char *path, struct err *e)
 {
 	struct manifest m;
-	if (ckpt_verify(path, e) || manifest_load(path, &m, e))
+	if (ckpt_verify(path, e) || ckpt_manifest_load(path, &m, e))
 		return -1;
-	int rc = state_check(&m, e) ? err_prefix(e, "%s", path) : 0;
-	manifest_fini(&m);
+	int rc = train_state_check(&m, e) ? err_prefix(e, "%s", path) : 0;
+	ckpt_manifest_fini(&m);
 	return rc;
 }
 
@@ -46,10 +46,10 @@ static int verify_all(const struct ckpt_dir *d, bool json, json_t *results)
 		struct err e = ERR_INIT;
 		struct manifest m;
 		char path[PATH_MAX];
-		ckpt_dir_path(d, i, path);
+		tool_ckpt_dir_path(d, i, path);
 		int bad = verify_one(path, &e);
-		if (!bad && !d->one && !(bad = folder_check(d->dir, &d->list[i], &m, &e)))
-			manifest_fini(&m); /* of the step that its name says */
+		if (!bad && !d->one && !(bad = ckpt_folder_check(d->dir, &d->list[i], &m, &e)))
+			ckpt_manifest_fini(&m); /* of the step that its name says */
 		if (bad)
 			rc = TOOL_FAILED;
 		if (!json)
@@ -64,11 +64,11 @@ static int verify(const char *word, bool json)
 {
 	struct err e = ERR_INIT;
 	struct ckpt_dir d;
-	if (ckpt_dir_open(word, &d, &e))
+	if (tool_ckpt_dir_open(word, &d, &e))
 		return tool_fail(&tool_ckpt_verify, &e);
 	if (d.n == 0) {
 		err_set(&e, ERR_NOTFOUND, "%s: no checkpoints", d.dir);
-		ckpt_dir_close(&d);
+		tool_ckpt_dir_close(&d);
 		return tool_fail(&tool_ckpt_verify, &e);
 	}
 	json_t *results = json_array();
@@ -76,7 +76,7 @@ static int verify(const char *word, bool json)
 	if (json && tool_print_json(&tool_ckpt_verify, json_pack("{s:s, s:O}", "dir", d.dir, "checkpoints", results)))
 		rc = TOOL_FAILED;
 	json_decref(results);
-	ckpt_dir_close(&d);
+	tool_ckpt_dir_close(&d);
 	return rc;
 }
 

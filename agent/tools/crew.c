@@ -214,7 +214,7 @@ static int verdict(const struct watch *w, const struct board *b, struct err *e)
 	return err_set(e, ERR_INTERNAL, "rank %d left with status %d and no word", w->bad, WEXITSTATUS(w->status));
 }
 
-int crew_run(const struct crew *crew, struct err *e)
+int tool_crew_run(const struct crew *crew, struct err *e)
 {
 	struct watch w = { .bad = -1 };
 	if (crew->ranks < 1 || crew->ranks > CREW_MOST)
@@ -241,46 +241,46 @@ int crew_run(const struct crew *crew, struct err *e)
 
 /* --- A launcher's step ---------------------------------------------------------------------------------- */
 
-bool crew_invited(void)
+bool tool_crew_invited(void)
 {
 	return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE");
 }
 
-bool crew_speaks(void)
+bool tool_crew_speaks(void)
 {
-	return !crew_invited() || !strcmp(getenv("PMIX_RANK"), "0");
+	return !tool_crew_invited() || !strcmp(getenv("PMIX_RANK"), "0");
 }
 
 /* Who reaches Slurm's PMIx server must not be able to join: the launcher has given all ranks a secret. */
 static int share_secret(struct boot *boot, struct err *e)
 {
-	char *secret = boot_take_env(AGENT_ENV_SECRET);
+	char *secret = agent_boot_take_env(AGENT_ENV_SECRET);
 	if (!secret)
 		return err_set(e, ERR_USAGE, AGENT_ENV_SECRET " is not in the environment: the ranks have no secret in common; "
 			       "call `muster bench comm` once in the allocation, it starts its own step");
-	int rc = boot_seal(boot, secret, 0, e);
+	int rc = agent_boot_seal(boot, secret, 0, e);
 	explicit_bzero(secret, strlen(secret));
 	free(secret);
 	return rc;
 }
 
-int crew_join(const struct crew *crew, struct err *e)
+int tool_crew_join(const struct crew *crew, struct err *e)
 {
 	struct boot *boot;
 	struct comm *world;
 	char host[BOOT_HOST], address[NET_ADDR_MAX];
-	if (boot_open(&boot, e))
+	if (agent_boot_open(&boot, e))
 		return -1;
 	if (share_secret(boot, e)) {
-		boot_finish(boot);
+		agent_boot_finish(boot);
 		return -1;
 	}
 	struct comm_options opt = crew->comm;
-	boot_host(host);
+	agent_boot_host(host);
 	opt.host = host;
-	opt.address_hint = boot_address(address) ? address : NULL;
-	int rc = comm_open(boot_bootstrap(boot), &opt, &world, e);
-	boot_finish(boot);
+	opt.address_hint = agent_boot_address(address) ? address : NULL;
+	int rc = comm_open(agent_boot_bootstrap(boot), &opt, &world, e);
+	agent_boot_finish(boot);
 	if (rc)
 		return -1;
 	rc = crew->work(world, crew->arg, e);

@@ -61,11 +61,11 @@ static int read_ledger(struct audit_job *j, struct err *e)
 	int rc = slurp(j->run, LEDGER_NAME, &text, e);
 	if (rc && e->code == ERR_NOTFOUND)
 		err_set(e, ERR_NOTFOUND, "%s/" LEDGER_NAME ": no such file; name the folder of a run that has trained", j->run);
-	if (!rc && audit_open(buf_str(&text), text.len, &j->audit, e))
+	if (!rc && data_audit_open(buf_str(&text), text.len, &j->audit, e))
 		rc = err_prefix(e, "%s/" LEDGER_NAME, j->run);
 	buf_clear(&text);
 	if (!rc && !slurp(j->run, "metrics.jsonl", &text, NULL))
-		audit_metrics(j->audit, buf_str(&text), text.len);
+		data_audit_metrics(j->audit, buf_str(&text), text.len);
 	buf_fini(&text);
 	return rc;
 }
@@ -89,22 +89,22 @@ static void hold_against_checkpoint(struct audit_job *j)
 	struct ckpt_dir dir;
 	struct manifest m;
 	j->ckpt_step = -1;
-	if (ckpt_dir_open(j->run, &dir, NULL))
+	if (tool_ckpt_dir_open(j->run, &dir, NULL))
 		return;
 	for (int64_t i = 0; i < dir.n && j->ckpt_step < 0; i++) {
-		if (folder_check(dir.dir, &dir.list[i], &m, NULL))
+		if (ckpt_folder_check(dir.dir, &dir.list[i], &m, NULL))
 			continue;
 		j->ckpt_step = m.state.step;
 		j->ckpt_samples = m.state.samples;
-		manifest_fini(&m);
+		ckpt_manifest_fini(&m);
 	}
-	ckpt_dir_close(&dir);
+	tool_ckpt_dir_close(&dir);
 	int64_t counted = j->ckpt_step < 0 ? 0 : samples_after(j->audit, j->ckpt_step);
 	if (j->ckpt_step >= 0 && counted < 0)
-		audit_find(j->audit, "the newest checkpoint is of step %lld and holds %lld samples, the ledger ends with step %lld and %lld",
+		data_audit_find(j->audit, "the newest checkpoint is of step %lld and holds %lld samples, the ledger ends with step %lld and %lld",
 			   (long long)j->ckpt_step, (long long)j->ckpt_samples, (long long)j->audit->step, (long long)j->audit->samples);
 	else if (j->ckpt_step >= 0 && counted != j->ckpt_samples)
-		audit_find(j->audit, "the newest checkpoint, of step %lld, holds %lld samples, the ledger has %lld after that step",
+		data_audit_find(j->audit, "the newest checkpoint, of step %lld, holds %lld samples, the ledger has %lld after that step",
 			   (long long)j->ckpt_step, (long long)j->ckpt_samples, (long long)counted);
 }
 
@@ -122,9 +122,9 @@ static void hold_against_data(struct audit_job *j)
 		err_set(&j->why, ERR_NONE, "--no-data");
 		return;
 	}
-	if (audit_dataset(j->audit, j->words, &j->data, &j->why))
+	if (data_audit_dataset(j->audit, j->words, &j->data, &j->why))
 		return;
-	if (audit_data(j->audit, j->data, show_progress, j, &j->why)) {
+	if (data_audit_data(j->audit, j->data, show_progress, j, &j->why)) {
 		dataset_close(j->data);
 		j->data = NULL;
 	}
@@ -224,7 +224,7 @@ static int audit(struct audit_job *j)
 	hold_against_data(j);
 	int rc = j->json ? print_json(j) : print_text(j);
 	dataset_close(j->data);
-	audit_close(j->audit);
+	data_audit_close(j->audit);
 	return rc;
 }
 

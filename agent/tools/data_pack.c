@@ -146,7 +146,7 @@ static int print_json(const struct pack_words *w, const struct pack_report *r, e
 		json_object_set_new(o, "with_nuls", json_integer(c->nuls));
 	if (r->newer)
 		json_object_set_new(o, "newer_characters", json_integer(r->newer));
-	json_object_set_new(o, "type", json_string(token_word(type)));
+	json_object_set_new(o, "type", json_string(data_token_word(type)));
 	return tool_print_json(&tool_data_pack, o);
 }
 
@@ -162,7 +162,7 @@ static int print_report(const struct pack_words *w, const struct pack_report *r,
 			"this line\n", c->nuls, human_s(c->nuls), c->first_nul);
 	if (r->newer)
 		fprintf(stderr, "muster data pack: %s\n", r->note);
-	printf("%s: %" PRId64 " documents, %" PRId64 " tokens (%s)", w->prefix, c->documents, r->tokens, token_word(type));
+	printf("%s: %" PRId64 " documents, %" PRId64 " tokens (%s)", w->prefix, c->documents, r->tokens, data_token_word(type));
 	if (c->empty)
 		printf("; empty ones left out: %" PRId64, c->empty);
 	printf("\n");
@@ -174,9 +174,9 @@ static int print_ids_report(const struct pack_words *w, const struct pack_ids_re
 	if (w->json)
 		return tool_print_json(&tool_data_pack, json_pack("{s:s, s:I, s:I, s:I, s:i, s:s}", "prefix", w->prefix, "documents",
 				       (json_int_t)r->documents, "empty", (json_int_t)r->empty, "tokens", (json_int_t)r->tokens, "largest",
-				       (int)r->largest, "type", token_word(r->type)));
+				       (int)r->largest, "type", data_token_word(r->type)));
 	printf("%s: %" PRId64 " documents, %" PRId64 " tokens (%s); the largest id is %" PRId32 "\n", w->prefix, r->documents, r->tokens,
-	       token_word(r->type), r->largest);
+	       data_token_word(r->type), r->largest);
 	return TOOL_OK;
 }
 
@@ -187,9 +187,9 @@ static int pack_names(const struct pack_words *w, const struct names *names)
 	struct pack_ids_report ids;
 	enum token_type type = TOKEN_U8;
 	if (w->ids.type)
-		return pack_ids(w->prefix, names->list, names->n, &w->ids, &ids, &e) ? tool_fail(&tool_data_pack, &e) : print_ids_report(w, &ids);
-	int rc = w->tokens.tokenizer ? pack_tokens(w->prefix, names->list, names->n, &w->read, &w->tokens, &report, &type, &e) :
-				       pack_files(w->prefix, names->list, names->n, &w->read, &report, &e);
+		return data_pack_ids(w->prefix, names->list, names->n, &w->ids, &ids, &e) ? tool_fail(&tool_data_pack, &e) : print_ids_report(w, &ids);
+	int rc = w->tokens.tokenizer ? tool_pack_tokens(w->prefix, names->list, names->n, &w->read, &w->tokens, &report, &type, &e) :
+				       data_pack_files(w->prefix, names->list, names->n, &w->read, &report, &e);
 	return rc ? tool_fail(&tool_data_pack, &e) : print_report(w, &report, type);
 }
 

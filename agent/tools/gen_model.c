@@ -18,46 +18,46 @@ static int find_checkpoint(const char *word, struct gen_model *m, struct err *e)
 {
 	struct ckpt_dir d;
 	char *path = NULL;
-	if (ckpt_dir_open(word, &d, e))
+	if (tool_ckpt_dir_open(word, &d, e))
 		return -1;
 	int rc = 0;
 	if (d.one)
-		ckpt_dir_path(&d, 0, m->path);
+		tool_ckpt_dir_path(&d, 0, m->path);
 	else if (!(rc = ckpt_latest(d.dir, NULL, &path, NULL, NULL, e)) && !path)
 		rc = err_set(e, ERR_NOTFOUND, "%s: no checkpoints", d.dir);
 	if (path)
 		snprintf(m->path, sizeof m->path, "%s", path);
 	free(path);
-	ckpt_dir_close(&d);
+	tool_ckpt_dir_close(&d);
 	return rc;
 }
 
 /* A model that is larger than what was saved would take memory before the first tensor is missed. */
 static int check_size(const struct gen_model *g, const struct manifest *m, struct err *e)
 {
-	double need = (double)model_params(&g->shape) * sizeof(float);
-	if (need <= (double)manifest_bytes(m))
+	double need = (double)shape_params(&g->shape) * sizeof(float);
+	if (need <= (double)ckpt_manifest_bytes(m))
 		return 0;
-	return err_set(e, ERR_CORRUPT, "%s: its files hold %" PRId64 " bytes, its model needs %.0f", g->path, manifest_bytes(m), need);
+	return err_set(e, ERR_CORRUPT, "%s: its files hold %" PRId64 " bytes, its model needs %.0f", g->path, ckpt_manifest_bytes(m), need);
 }
 
 static int read_manifest(struct gen_model *g, const struct manifest *m, struct err *e)
 {
 	struct job job;
-	if (state_model_job(m->model, &job, e))
+	if (train_state_model_job(m->model, &job, e))
 		return err_prefix(e, "%s", g->path);
 	g->step = m->state.step;
-	model_shape(&job, &g->shape);
-	return check_size(g, m, e) || carry_load(g->path, m, &g->carry, e) ? -1 : 0;
+	shape_of_job(&job, &g->shape);
+	return check_size(g, m, e) || ckpt_carry_load(g->path, m, &g->carry, e) ? -1 : 0;
 }
 
 static int open_checkpoint(const char *word, struct gen_model *g, struct err *e)
 {
 	struct manifest m;
-	if (find_checkpoint(word, g, e) || manifest_load(g->path, &m, e))
+	if (find_checkpoint(word, g, e) || ckpt_manifest_load(g->path, &m, e))
 		return -1;
 	int rc = read_manifest(g, &m, e);
-	manifest_fini(&m);
+	ckpt_manifest_fini(&m);
 	return rc;
 }
 
@@ -67,9 +67,9 @@ static int open_folder(const char *word, struct gen_model *g, struct err *e)
 {
 	if (snprintf(g->path, sizeof g->path, "%s", word) >= (int)sizeof g->path)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", word);
-	if (hf_reader_open(word, 0, &g->folder, e) || side_take(word, NULL, NULL, &g->carry, e))
+	if (hf_reader_open(word, 0, &g->folder, e) || hf_side_take(word, NULL, NULL, &g->carry, e))
 		return -1;
-	model_shape(hf_reader_job(g->folder), &g->shape);
+	shape_of_job(hf_reader_job(g->folder), &g->shape);
 	return 0;
 }
 
@@ -84,11 +84,11 @@ struct filling {
 static int put_part(void *arg, const struct hf_part *part, int64_t columns, const float *data, struct err *e)
 {
 	struct filling *f = arg;
-	const struct catalogue *c = lm_catalogue(f->lm);
+	const struct catalogue *c = generate_lm_catalogue(f->lm);
 	const struct param *p = f->next < c->n ? &c->params[f->next++] : NULL;
 	if (!p || strcmp(p->name, part->name) || p->count != part->rows * columns)
 		return err_set(e, ERR_INTERNAL, "tensor %s: comes where the model has %s", part->name, p ? p->name : "no more");
-	memcpy(lm_weights(f->lm) + p->offset, data, (size_t)p->count * sizeof *data);
+	memcpy(generate_lm_weights(f->lm) + p->offset, data, (size_t)p->count * sizeof *data);
 	return 0;
 }
 
@@ -101,27 +101,27 @@ static void put_note(void *arg, const char *text)
 
 /* --- either --------------------------------------------------------------------------- */
 
-int gen_model_open(const char *word, struct gen_model *out, struct err *e)
+int tool_gen_model_open(const char *word, struct gen_model *out, struct err *e)
 {
 	*out = (struct gen_model){ 0 };
-	if (kind_is_folder(word) ? open_folder(word, out, e) : open_checkpoint(word, out, e)) {
-		gen_model_close(out);
+	if (hf_kind_is_folder(word) ? open_folder(word, out, e) : open_checkpoint(word, out, e)) {
+		tool_gen_model_close(out);
 		return -1;
 	}
 	return 0;
 }
 
-void gen_model_close(struct gen_model *m)
+void tool_gen_model_close(struct gen_model *m)
 {
 	hf_reader_close(m->folder);
-	carry_fini(&m->carry);
+	ckpt_carry_fini(&m->carry);
 	m->folder = NULL;
 }
 
-int gen_model_load(struct gen_model *m, struct lm *lm, hf_reader_note *note, void *arg, struct err *e)
+int tool_gen_model_load(struct gen_model *m, struct lm *lm, hf_reader_note *note, void *arg, struct err *e)
 {
 	struct filling f = { lm, 0, note, arg };
 	if (m->folder)
 		return hf_reader_read(m->folder, put_part, put_note, &f, e);
-	return lm_load(lm, m->path, e) ? err_prefix(e, "%s", m->path) : 0;
+	return generate_lm_load(lm, m->path, e) ? err_prefix(e, "%s", m->path) : 0;
 }

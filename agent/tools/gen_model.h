@@ -22,10 +22,10 @@ struct gen_model {
 };
 
 /* word: a folder of Hugging Face, a checkpoint, or a run's folder or its ckpt folder: then the newest valid one. No weights are read yet. */
-int gen_model_open(const char *word, struct gen_model *out, struct err *e);
-void gen_model_close(struct gen_model *m);
+int tool_gen_model_open(const char *word, struct gen_model *out, struct err *e);
+void tool_gen_model_close(struct gen_model *m);
 
 /* Fills the weights of `lm`, which was opened for the model's shape (with any seq where positions are rotary). note: hf_reader_read's. */
-int gen_model_load(struct gen_model *m, struct lm *lm, hf_reader_note *note, void *arg, struct err *e);
+int tool_gen_model_load(struct gen_model *m, struct lm *lm, hf_reader_note *note, void *arg, struct err *e);
 
 #endif

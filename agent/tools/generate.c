@@ -149,7 +149,7 @@ static int run(int argc, char **argv)
 	o.word = argv[optind];
 	if (!o.threads)
 		o.threads = processors();
-	return generate_run(&o);
+	return tool_generate_run(&o);
 }
 
 const struct tool tool_generate = { "generate", NULL, run, "text from a checkpoint", page };

@@ -1,4 +1,4 @@
-/* generate — between the command line of `muster generate` (generate.c) and what it does (generate_run.c). */
+/* generate — between the command line of `muster generate` (generate.c) and what it does (tool_generate_run.c). */
 #ifndef MUSTER_AGENT_TOOLS_GENERATE_H
 #define MUSTER_AGENT_TOOLS_GENERATE_H
 
@@ -17,6 +17,6 @@ struct generate_options {
 };
 
 /* Prints the text and the report; the exit status. */
-int generate_run(const struct generate_options *opt);
+int tool_generate_run(const struct generate_options *opt);
 
 #endif

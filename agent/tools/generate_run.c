@@ -40,7 +40,7 @@ struct generate {
 /* The one that was named, else the model's own; none is right for a model of bytes. */
 static int open_tokenizer(struct generate *g, struct err *e)
 {
-	const struct carry_file *own = carry_find(&g->model.carry, "tokenizer.json");
+	const struct carry_file *own = ckpt_carry_find(&g->model.carry, "tokenizer.json");
 	char name[PATH_MAX + 32];
 	if (g->opt->tokenizer) {
 		snprintf(g->tokenizer_name, sizeof g->tokenizer_name, "%s", g->opt->tokenizer);
@@ -61,7 +61,7 @@ static int open_tokenizer(struct generate *g, struct err *e)
 /* Which ids end a text: --end's, else the model's own. */
 static int find_ends(struct generate *g, struct err *e)
 {
-	g->n_ends = side_ends(&g->model.carry, g->model.shape.vocab, g->ends);
+	g->n_ends = hf_side_ends(&g->model.carry, g->model.shape.vocab, g->ends);
 	if (!g->opt->end)
 		return 0;
 	if (!g->tokenizer)
@@ -85,7 +85,7 @@ static int load_tokenizer(struct generate *g, struct err *e)
 		return err_set(e, ERR_USAGE, "%s has %" PRId32 " tokens, the model of %s only %" PRId64 "; name the tokenizer.json that it was "
 			       "trained with", g->tokenizer_name, tokenizer_vocab(g->tokenizer), g->model.path, vocab);
 	g->usable = tokenizer_vocab(g->tokenizer);
-	return decoder_open(g->tokenizer, &g->decoder, e);
+	return text_decoder_open(g->tokenizer, &g->decoder, e);
 }
 
 static void put_note(void *arg, const char *text)
@@ -102,7 +102,7 @@ static int load_weights(struct generate *g, struct err *e)
 	if (opt.shape.rope && g->n_prompt + g->opt->tokens < opt.shape.seq)
 		opt.shape.seq = g->n_prompt + g->opt->tokens;
 	g->context = opt.shape.seq;
-	if (lm_open(&opt, &g->lm, e) || gen_model_load(&g->model, g->lm, put_note, NULL, e))
+	if (generate_lm_open(&opt, &g->lm, e) || tool_gen_model_load(&g->model, g->lm, put_note, NULL, e))
 		return -1;
 	g->load_s += clock_s() - since;
 	return 0;
@@ -111,7 +111,7 @@ static int load_weights(struct generate *g, struct err *e)
 static int open_model(struct generate *g, struct err *e)
 {
 	double since = clock_s();
-	int rc = gen_model_open(g->opt->word, &g->model, e);
+	int rc = tool_gen_model_open(g->opt->word, &g->model, e);
 	g->load_s = clock_s() - since;
 	return rc;
 }
@@ -139,13 +139,13 @@ static int encode_text(struct generate *g, struct err *e)
 	size_t n;
 	const int32_t *before = tokenizer_before(g->tokenizer, &n);
 	buf_add(&g->ids, before, n * sizeof *before);
-	if (encoder_open(g->tokenizer, &c, e))
+	if (text_encoder_open(g->tokenizer, &c, e))
 		return -1;
 	char note[ENCODER_NOTE];
-	int rc = encoder_encode(c, buf_str(&g->prompt), g->prompt.len, add_ids, &g->ids, e);
-	if (encoder_newer(c, note) && !g->opt->json)
+	int rc = text_encoder_encode(c, buf_str(&g->prompt), g->prompt.len, add_ids, &g->ids, e);
+	if (text_encoder_newer(c, note) && !g->opt->json)
 		fprintf(stderr, "muster generate: the prompt: %s\n", note);
-	encoder_close(c);
+	text_encoder_close(c);
 	return rc ? err_prefix(e, "the prompt") : 0;
 }
 
@@ -183,7 +183,7 @@ static int print_out(struct generate *g, struct err *e)
 static int print_token(struct generate *g, int32_t id, struct err *e)
 {
 	if (g->decoder) {
-		if (decoder_put(g->decoder, id, &g->out, e))
+		if (text_decoder_put(g->decoder, id, &g->out, e))
 			return -1;
 	} else {
 		buf_add(&g->out, &(char){ (char)id }, 1);
@@ -194,7 +194,7 @@ static int print_token(struct generate *g, int32_t id, struct err *e)
 /* In JSON it is a field. */
 static void warn_unseen(struct generate *g, const struct text *t)
 {
-	g->unseen = text_unseen(t);
+	g->unseen = generate_text_unseen(t);
 	if (!g->unseen || g->warned || g->opt->json)
 		return;
 	g->warned = true;
@@ -214,14 +214,14 @@ static int draw(struct generate *g, struct text *t, struct err *e)
 {
 	const int32_t *prompt = (const int32_t *)(const void *)g->ids.data;
 	double since = clock_s();
-	if (text_prompt(t, prompt, g->n_prompt, e))
+	if (generate_text_prompt(t, prompt, g->n_prompt, e))
 		return -1;
 	g->prompt_s = clock_s() - since;
 	since = clock_s();
 	while (g->n < g->opt->tokens && !g->ended) {
 		int32_t id;
 		warn_unseen(g, t);
-		if (text_next(t, &id, e))
+		if (generate_text_next(t, &id, e))
 			return -1;
 		g->n++;
 		g->ended = is_end(g, id);
@@ -238,17 +238,17 @@ static int write_text(struct generate *g, struct err *e)
 	struct text *t;
 	struct text_options opt = { .lm = g->lm, .context = g->context, .vocab = g->model.shape.vocab, .usable = g->usable,
 				    .sample = g->opt->sample };
-	if (text_open(&opt, &t, e))
+	if (generate_text_open(&opt, &t, e))
 		return -1;
 	if (g->opt->echo)
 		buf_add(&g->out, g->prompt.data, g->prompt.len);
-	int rc = g->decoder ? decoder_begin(g->decoder, (const int32_t *)(const void *)g->ids.data, (size_t)g->n_prompt, e) : 0;
+	int rc = g->decoder ? text_decoder_begin(g->decoder, (const int32_t *)(const void *)g->ids.data, (size_t)g->n_prompt, e) : 0;
 	rc = rc || print_out(g, e) || draw(g, t, e) ? -1 : 0;
 	if (!rc && g->decoder)
-		decoder_end(g->decoder, &g->out);
+		text_decoder_end(g->decoder, &g->out);
 	if (!rc && !g->opt->json)
 		buf_puts(&g->out, "\n");
-	text_close(t);
+	generate_text_close(t);
 	return rc || print_out(g, e) ? -1 : 0;
 }
 
@@ -259,7 +259,7 @@ static json_t *json_text(const struct buf *text)
 {
 	struct buf out = BUF_INIT;
 	for (size_t at = 0; at < text->len;) {
-		size_t run = utf8_run(text->data + at, text->len - at);
+		size_t run = text_utf8_run(text->data + at, text->len - at);
 		buf_add(&out, text->data + at, run);
 		at += run;
 		if (at < text->len) {
@@ -302,7 +302,7 @@ static int print_report(const struct generate *g)
 	return TOOL_OK;
 }
 
-int generate_run(const struct generate_options *opt)
+int tool_generate_run(const struct generate_options *opt)
 {
 	struct err e = ERR_INIT;
 	static struct generate here; /* too large for a small stack; a program calls this once */
@@ -310,9 +310,9 @@ int generate_run(const struct generate_options *opt)
 	*g = (struct generate){ .opt = opt };
 	int rc = open_model(g, &e) || load_tokenizer(g, &e) || read_prompt(g, &e) || load_weights(g, &e) || write_text(g, &e) ? -1 : 0;
 	rc = rc ? tool_fail(&tool_generate, &e) : print_report(g);
-	lm_close(g->lm);
-	gen_model_close(&g->model);
-	decoder_close(g->decoder);
+	generate_lm_close(g->lm);
+	tool_gen_model_close(&g->model);
+	text_decoder_close(g->decoder);
 	tokenizer_close(g->tokenizer);
 	buf_fini(&g->prompt);
 	buf_fini(&g->ids);

@@ -23,13 +23,13 @@ static int put_ids(void *arg, const int32_t *ids, size_t n, struct err *e)
 	enum { CHUNK = 4096 };
 	struct packer *p = arg;
 	if (p->type == TOKEN_I32)
-		return token_writer_add(p->writer, ids, n, e);
+		return data_token_writer_add(p->writer, ids, n, e);
 	for (size_t at = 0; at < n; at += CHUNK) {
 		uint16_t narrow[CHUNK];
 		size_t part = n - at < CHUNK ? n - at : CHUNK;
 		for (size_t i = 0; i < part; i++)
 			narrow[i] = (uint16_t)ids[at + i];
-		if (token_writer_add(p->writer, narrow, part, e))
+		if (data_token_writer_add(p->writer, narrow, part, e))
 			return -1;
 	}
 	return 0;
@@ -39,8 +39,8 @@ static int put_whole(struct packer *p, const char *text, size_t n, struct err *e
 {
 	if (!n)
 		return 0;
-	if ((p->begin != NONE && put_ids(p, &p->begin, 1, e)) || encoder_encode(p->encoder, text, n, put_ids, p, e) ||
-	    (p->end != NONE && put_ids(p, &p->end, 1, e)) || token_writer_end(p->writer, e))
+	if ((p->begin != NONE && put_ids(p, &p->begin, 1, e)) || text_encoder_encode(p->encoder, text, n, put_ids, p, e) ||
+	    (p->end != NONE && put_ids(p, &p->end, 1, e)) || data_token_writer_end(p->writer, e))
 		return -1;
 	return 0;
 }
@@ -74,17 +74,17 @@ static int find_token(const struct packer *p, const struct pack_tokens_options *
 
 static int packer_open(struct packer *p, const char *prefix, const struct pack_tokens_options *opt, struct err *e)
 {
-	if (tokenizer_open_named(opt->tokenizer, &p->tokenizer, e) || encoder_open(p->tokenizer, &p->encoder, e) ||
+	if (tokenizer_open_named(opt->tokenizer, &p->tokenizer, e) || text_encoder_open(p->tokenizer, &p->encoder, e) ||
 	    find_token(p, opt, "--begin", opt->begin, &p->begin, e) || find_token(p, opt, "--end", opt->end, &p->end, e))
 		return -1;
 	p->type = tokenizer_vocab(p->tokenizer) <= UINT16_MAX + 1 ? TOKEN_U16 : TOKEN_I32;
-	return token_writer_open(prefix, p->type, &p->writer, e);
+	return data_token_writer_open(prefix, p->type, &p->writer, e);
 }
 
 static void packer_close(struct packer *p)
 {
-	token_writer_close(p->writer);
-	encoder_close(p->encoder);
+	data_token_writer_close(p->writer);
+	text_encoder_close(p->encoder);
 	tokenizer_close(p->tokenizer);
 	buf_fini(&p->text);
 }
@@ -97,19 +97,19 @@ static int pack_all(struct packer *p, const char *prefix, char *const *files, in
 	struct pack_report report = { 0 };
 	whole.whole = true;
 	for (int64_t i = 0; i < n; i++)
-		if (documents_read(files[i], &whole, &sink, &report.read, e))
+		if (data_documents_read(files[i], &whole, &sink, &report.read, e))
 			return -1;
-	report.tokens = token_writer_tokens(p->writer);
-	report.newer = encoder_newer(p->encoder, report.note);
+	report.tokens = data_token_writer_tokens(p->writer);
+	report.newer = text_encoder_newer(p->encoder, report.note);
 	if (!report.tokens)
 		return err_set(e, ERR_USAGE, "%s: the %" PRId64 " files hold no byte; nothing was packed", prefix, n);
-	if (token_writer_commit(p->writer, e))
+	if (data_token_writer_commit(p->writer, e))
 		return -1;
 	*out = report;
 	return 0;
 }
 
-int pack_tokens(const char *prefix, char *const *files, int64_t n, const struct document_options *read, const struct pack_tokens_options *opt,
+int tool_pack_tokens(const char *prefix, char *const *files, int64_t n, const struct document_options *read, const struct pack_tokens_options *opt,
 		struct pack_report *out, enum token_type *type, struct err *e)
 {
 	struct packer p = { 0 };

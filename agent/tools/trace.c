@@ -53,7 +53,7 @@ static int add_file(struct trace *t, const char *path, bool own, struct err *e)
 	struct buf text = BUF_INIT;
 	int rc = (own ? file_slurp_own : file_slurp)(path, TRACE_FILE, &text, e);
 	if (!rc)
-		rc = trace_add(t, buf_str(&text), text.len, path, e);
+		rc = comm_trace_add(t, buf_str(&text), text.len, path, e);
 	buf_fini(&text);
 	return rc;
 }
@@ -140,8 +140,8 @@ static json_t *as_json(const struct trace *t, struct diagnosis *d)
 	for (int r = 0; r < t->size; r++)
 		if (!t->ranks[r].there)
 			json_array_append_new(missing, json_integer(r));
-	return json_pack("{s:s, s:s, s:s?, s:s?, s:I, s:o, s:i, s:o}", "finding", finding_word(d->finding), "text", buf_str(&d->text),
-			 "group", d->group ? d->group->name : NULL, "op", d->op ? op_word(d->op->kind) : NULL, "number",
+	return json_pack("{s:s, s:s, s:s?, s:s?, s:I, s:o, s:i, s:o}", "finding", comm_finding_word(d->finding), "text", buf_str(&d->text),
+			 "group", d->group ? d->group->name : NULL, "op", d->op ? comm_op_word(d->op->kind) : NULL, "number",
 			 (json_int_t)(d->op ? d->op->seq : 0), "ranks", ranks, "world", t->size, "missing", missing);
 }
 
@@ -162,13 +162,13 @@ static int tell(char **words, int n, bool json)
 	int status = TOOL_USAGE, rc = 0;
 	for (int i = 0; i < n && !rc; i++)
 		rc = add_word(&t, words[i], &e);
-	if (!rc && !diagnose(&t, &d, &e)) {
+	if (!rc && !comm_diagnose(&t, &d, &e)) {
 		status = print(&t, &d, json);
-		diagnosis_fini(&d);
+		comm_diagnosis_fini(&d);
 	} else {
 		tool_fail(&tool_trace, &e);
 	}
-	trace_fini(&t);
+	comm_trace_fini(&t);
 	return status;
 }
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-blas_sgemm_fn *blas_sgemm;
+blas_sgemm_fn *cpu_blas_sgemm;
 
 /* In order of preference; all export cblas_sgemm with 32-bit sizes. */
 static const char *const libraries[] = {
@@ -47,8 +47,8 @@ static void blas_load(void)
 				snprintf(failure, sizeof failure, "%s", dlerror());
 			continue;
 		}
-		blas_sgemm = (blas_sgemm_fn *)dlsym(lib, "cblas_sgemm");
-		if (blas_sgemm) {
+		cpu_blas_sgemm = (blas_sgemm_fn *)dlsym(lib, "cblas_sgemm");
+		if (cpu_blas_sgemm) {
 			library = lib;
 			blas_describe(lib, libraries[i]);
 			return;
@@ -87,17 +87,17 @@ static int blas_open_limited(int threads, struct err *e)
 	return rc;
 }
 
-int blas_open(int threads, struct err *e)
+int cpu_blas_open(int threads, struct err *e)
 {
 	if (process_address_limit() && blas_open_limited(threads, e))
 		return -1;
 	pthread_once(&once, blas_load);
-	if (!blas_sgemm)
+	if (!cpu_blas_sgemm)
 		return err_set(e, ERR_NOTFOUND, "BLAS: %s; install libopenblas0", failure[0] ? failure : "no library has cblas_sgemm");
 	return 0;
 }
 
-const char *blas_name(void)
+const char *cpu_blas_name(void)
 {
 	return name;
 }

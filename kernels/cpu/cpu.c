@@ -55,13 +55,13 @@ enum { ISAS = sizeof isas / sizeof isas[0] };
 
 int cpu_fill(struct kern *k, const char *variant, struct err *e)
 {
-	if (blas_open(k->threads, e) < 0)
+	if (cpu_blas_open(k->threads, e) < 0)
 		return -1;
 	for (int i = 0; i < ISAS; i++)
 		if ((!variant || !strcmp(variant, isas[i].name)) && isas[i].enter(&k->ops)) {
-			kern_composed(&k->ops);
-			kern_places(&k->ops);
-			kern_product8(&k->ops);
+			backend_composed(&k->ops);
+			backend_places(&k->ops);
+			backend_product8(&k->ops);
 			k->isa = isas[i].name;
 			return 0;
 		}

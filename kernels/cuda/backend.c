@@ -167,7 +167,7 @@ static void close_kern(struct kern *k)
 	k->state = NULL;
 }
 
-static const struct kern_device device_table = {
+static const struct kern_device parallel_device_table = {
 	.alloc = cuda_memory_alloc,
 	.free = cuda_memory_free,
 	.zero = cuda_memory_zero,
@@ -223,7 +223,7 @@ int muster_kern_cuda(struct kern *k, size_t size, const char *storage, int devic
 	k->element = c->storage == STORE_FP32 ? sizeof(float) : sizeof(uint16_t);
 	k->fp8 = c->cc >= FIRST_FP8;
 	k->isa = c->isa;
-	k->device = &device_table;
+	k->device = &parallel_device_table;
 	snprintf(c->isa, sizeof c->isa, "sm_%d", c->cc);
 	k->bytes = k->peak = CUDA_SCRATCH + BLAS_WORKSPACE;
 	table_fill(k);

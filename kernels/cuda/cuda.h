@@ -4,7 +4,7 @@
  * Host code is C (backend, memory, streams, tapes, matrix products), kernels are .cu files of one family of ops
  * each. A family exports cuda_fill_<family>, which enters its ops into the table; its line in CUDA_FAMILIES
  * makes the backend call it. An op queues kernels on the kern's stream by launch() of launch.cuh and returns; it neither
- * allocates, nor waits, nor fails: what goes wrong becomes the kern's first error, which kern_get and kern_sync return.
+ * allocates, nor waits, nor fails: what goes wrong becomes the kern's first error, which backend_get and backend_sync return.
  *
  * To add an op: its kernel in a family's .cu, its line in that family's fill. To add a family: a .cu, which the build finds
  * by itself, and a line in CUDA_FAMILIES.
@@ -58,7 +58,7 @@ struct cuda_kern {
 	char isa[8];             /* "sm_90" */
 	size_t shared_most;      /* bytes of dynamic shared memory that a block can have */
 	cudaStream_t stream;     /* of the ops */
-	cudaStream_t side;       /* of kern_side_copy */
+	cudaStream_t side;       /* of backend_side_copy */
 	void *scratch;           /* CUDA_SCRATCH bytes, of the op that was queued last */
 
 	cudaError_t first_error; /* of anything queued or asked for; cudaSuccess: none */
@@ -66,7 +66,7 @@ struct cuda_kern {
 	char error_more[160];    /* what is known besides, or "" */
 	const char *last_op;     /* queued last */
 
-	bool recording;          /* between kern_record and kern_recorded */
+	bool recording;          /* between backend_record and backend_recorded */
 	struct cuda_allowed allowed[CUDA_KERNELS_MOST];
 
 	struct cuda_pool *pool;

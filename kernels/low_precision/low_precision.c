@@ -49,9 +49,9 @@ static void table_fill(struct ops *o, const struct ops *wide, const char *name)
 		.adamw = wide->adamw,
 		.sgd = wide->sgd,
 	};
-	kern_composed(o);
-	kern_places(o);
-	kern_product8(o);
+	backend_composed(o);
+	backend_places(o);
+	backend_product8(o);
 	narrow_linear(o);
 	narrow_norm(o);
 	narrow_elements(o);
@@ -68,7 +68,7 @@ int narrow_open(struct kern *k, const char *storage, struct err *e)
 			       k->ops.name, storage);
 	struct narrow *n = calloc(1, sizeof *n);
 	struct kern *lanes = calloc((size_t)k->threads, sizeof *lanes);
-	float *arena = kern_alloc(k, (size_t)k->threads * KERN_NARROW_LANE);
+	float *arena = backend_alloc(k, (size_t)k->threads * KERN_NARROW_LANE);
 	if (!n || !lanes || !arena) {
 		free(n);
 		free(lanes);

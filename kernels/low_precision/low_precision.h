@@ -6,8 +6,8 @@
  * every sum is made in fp32 by code that is tested on its own, and a number is rounded
  * once, where it is stored.
  *
- * Scratch is fixed at kern_open: a lane of KERN_NARROW_LANE bytes a thread,
- * counted by kern_peak; no op needs more than that, or than one row takes, which plan/spec/job/check_model.c holds to fit.
+ * Scratch is fixed at backend_open: a lane of KERN_NARROW_LANE bytes a thread,
+ * counted by backend_peak; no op needs more than that, or than one row takes, which plan/spec/job/check_model.c holds to fit.
  * There are two ways to use it:
  *
  *   lanes   a call is cut into tiles (rows, heads) that share nothing. Each
@@ -47,7 +47,7 @@ NARROW_DECLARE(v4)
 struct narrow {
 	const struct narrow_type *type;
 	struct ops wide;       /* of the fp32 backend */
-	float *arena;          /* one lane a thread; of kern_alloc */
+	float *arena;          /* one lane a thread; of backend_alloc */
 	struct kern *lanes;    /* for the fp32 ops inside a lane: one thread, its part of the kern's scratch */
 	char name[32];
 };

@@ -16,9 +16,9 @@ int PLAIN(fill)(struct kern *k, const char *variant, struct err *e)
 	PLAIN(xent)(o);
 	PLAIN(convert)(o);
 	PLAIN(optim)(o);
-	kern_composed(o);
-	kern_places(o);
-	kern_product8(o);
+	backend_composed(o);
+	backend_places(o);
+	backend_product8(o);
 	k->isa = "base";
 	return 0;
 }

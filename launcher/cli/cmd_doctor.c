@@ -69,8 +69,8 @@ static int show(const struct doctor_node *nodes, int n, bool json, bool quiet)
 		free(dump);
 		json_decref(doc);
 	} else {
-		terminal_detect(STDOUT_FILENO, &t);
-		doctor_page(nodes, n, t.colour, quiet, terminal_columns(STDOUT_FILENO), &text);
+		supervise_terminal_detect(STDOUT_FILENO, &t);
+		doctor_page(nodes, n, t.colour, quiet, supervise_terminal_columns(STDOUT_FILENO), &text);
 	}
 	int status = buf_failed(&text) ? STATUS_FAILED : command_help(buf_str(&text));
 	buf_fini(&text);
@@ -84,10 +84,10 @@ static int look(const struct needs *n, const struct hostlist *names, struct doct
 	struct err e = ERR_INIT;
 	bool asked = n->slurm && !doctor_ask(n, names, nodes, &e);
 	if (!asked)
-		nodes_self(nodes[0].name);
+		topo_nodes_self(nodes[0].name);
 	if (n->slurm && !asked) {
 		nodes[0].found.check = "nodes";
-		found_bad(&nodes[0].found, FINDING_FAIL, "nodes", "srun hostname must work in this allocation",
+		doctor_found_bad(&nodes[0].found, FINDING_FAIL, "nodes", "srun hostname must work in this allocation",
 			  "could not be asked: %s", e.text);
 	}
 	doctor_run(doctor_checks, n, asked ? DOCTOR_ONCE : DOCTOR_ALL, &nodes[0].found);
@@ -98,24 +98,24 @@ static int examine(const struct needs *n, bool json, bool quiet)
 {
 	struct hostlist names = { .n = 0 };
 	struct err e = ERR_INIT;
-	if (n->slurm && nodes_of_allocation(&names, &e))
+	if (n->slurm && topo_nodes_of_allocation(&names, &e))
 		return command_fail(&e);
 	int count = names.n ? names.n : 1;
 	struct doctor_node *nodes = calloc((size_t)count, sizeof *nodes);
 	if (!nodes) {
-		hostlist_free(&names);
+		topo_hostlist_free(&names);
 		err_set(&e, ERR_NOMEM, "no memory for %d nodes", count);
 		return command_fail(&e);
 	}
 	count = look(n, &names, nodes);
 	int status = show(nodes, count, json, quiet);
 	for (int i = 0; i < count; i++) {
-		if (!status && findings_worst(&nodes[i].found) == FINDING_FAIL)
+		if (!status && doctor_findings_worst(&nodes[i].found) == FINDING_FAIL)
 			status = STATUS_CANNOT_START;
-		findings_fini(&nodes[i].found);
+		doctor_findings_fini(&nodes[i].found);
 	}
 	free(nodes);
-	hostlist_free(&names);
+	topo_hostlist_free(&names);
 	return status;
 }
 
@@ -150,7 +150,7 @@ int cmd_doctor(int argc, char **argv)
 		int status = command_job(argc, argv, options, TO_PLAN, &job);
 		if (status)
 			return status;
-		needs_of_job(&job, job_file(argc, argv), &n);
+		doctor_needs_of_job(&job, job_file(argc, argv), &n);
 	} else {
 		int status = command_options(argc, argv, options);
 		if (status)

@@ -108,12 +108,12 @@ int cmd_plan(int argc, char **argv)
 	spec = spec ? spec : job.launch.cluster;
 	if (range)
 		return cmd_plan_scaling(&job, spec, range, drawn.svg, drawn.json);
-	if (machine_open(&job, spec, &cluster, &e))
+	if (launcher_machine_open(&job, spec, &cluster, &e))
 		return command_fail(&e);
 	if (job.open && schedule && search_resolve(&job, &cluster, &e))
 		status = command_fail(&e);
 	else
 		status = job.open ? cmd_plan_auto(&job, &cluster, drawn.json) : show_plan(&job, &cluster, schedule, &drawn);
-	cluster_free(&cluster);
+	topo_cluster_free(&cluster);
 	return status;
 }

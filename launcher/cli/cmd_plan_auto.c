@@ -37,9 +37,9 @@ int cmd_plan_auto(const struct job *job, const struct cluster *cluster, bool jso
 	if (rc)
 		status = command_fail(&e);
 	else if (json)
-		status = print_json(search_json(job, cluster, s));
+		status = print_json(show_search_json(job, cluster, s));
 	else {
-		search_print(job, cluster, s, &text);
+		show_search_print(job, cluster, s, &text);
 		status = print_text(&text);
 	}
 	free(s);
@@ -78,12 +78,12 @@ static int open_size(const char *spec, int devices, struct cluster *out, struct 
 	if (strchr(spec, '+'))
 		return err_set(e, ERR_USAGE, "--gpus: %.200s is a mixture; name one kind of node, such as dgx-h100", spec);
 	snprintf(name, sizeof name, "%.*s:1", n, spec);
-	if (cluster_open(name, 0, &one, e))
+	if (topo_cluster_open(name, 0, &one, e))
 		return -1;
-	int box = cluster_devices(&one) / one.n_nodes;
-	cluster_free(&one);
+	int box = topo_cluster_devices(&one) / one.n_nodes;
+	topo_cluster_free(&one);
 	snprintf(name, sizeof name, "%.*s:%d", n, spec, (devices + box - 1) / box);
-	return cluster_open(name, 0, out, e);
+	return topo_cluster_open(name, 0, out, e);
 }
 
 static int fill_point(const struct job *job, const char *spec, int devices, struct scaling_point *point, struct err *e)
@@ -95,8 +95,8 @@ static int fill_point(const struct job *job, const char *spec, int devices, stru
 		return -1;
 	}
 	int rc = search_run(job, &c, &(struct search_ask){ .finalists = 8 }, s, e);
-	*point = (struct scaling_point){ .devices = cluster_devices(&c), .fits = !rc, .best = s->found[0], .flops = cluster_kind(&c, 0)->device_flops };
-	cluster_free(&c);
+	*point = (struct scaling_point){ .devices = topo_cluster_devices(&c), .fits = !rc, .best = s->found[0], .flops = topo_cluster_kind(&c, 0)->device_flops };
+	topo_cluster_free(&c);
 	free(s);
 	return rc && e->code != ERR_NOFIT ? -1 : 0;
 }
@@ -104,7 +104,7 @@ static int fill_point(const struct job *job, const char *spec, int devices, stru
 static int write_svg(const struct job *job, const char *spec, const struct scaling_point *points, int n, const char *path, struct err *e)
 {
 	struct buf text = BUF_INIT;
-	scaling_svg(job, spec, points, n, &text);
+	show_scaling_svg(job, spec, points, n, &text);
 	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "%s: no memory for the drawing; close other programs", path)
 				   : file_replace(path, text.data, text.len, e);
 	buf_fini(&text);
@@ -122,9 +122,9 @@ int cmd_plan_scaling(const struct job *job, const char *spec, const char *range,
 	rc = rc || (svg && write_svg(job, spec, points, n, svg, &e));
 	int status = rc ? command_fail(&e) : 0;
 	if (!rc && json)
-		status = print_json(scaling_json(job, spec, points, n));
+		status = print_json(show_scaling_json(job, spec, points, n));
 	else if (!rc) {
-		scaling_print(job, spec, points, n, &text);
+		show_scaling_print(job, spec, points, n, &text);
 		status = print_text(&text);
 	}
 	free(points);

@@ -57,7 +57,7 @@ static int build(const struct job *job, const struct plan *plan, const char *run
 	int micros = plan->shares[0].micros;
 	if (schedule_build(job->parallel.schedule, l, micros, &p->schedule, e))
 		return -1;
-	if (run ? timelines_load(run, l, micros, &p->measured, e) || simulate_as_measured(plan, p, e) : simulate(plan, p, e))
+	if (run ? rundir_timelines_load(run, l, micros, &p->measured, e) || simulate_as_measured(plan, p, e) : simulate(plan, p, e))
 		return -1;
 	buf_printf(&p->title, "%s: %d rank%s × %d chunk%s, %d micro-batch%s", job_word(job, offsetof(struct job, parallel.schedule)),
 		   l->pp, human_s(l->pp), l->chunks, human_s(l->chunks), micros, micros == 1 ? "" : "es");
@@ -90,7 +90,7 @@ static int write_svg(const struct picture *p, const char *path)
 {
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
-	draw_svg(&p->drawing, &text);
+	show_draw_svg(&p->drawing, &text);
 	bool bad = buf_failed(&text);
 	if (bad)
 		err_set(&e, ERR_NOMEM, "%s: no memory for the drawing; close other programs", path);
@@ -103,8 +103,8 @@ static int print_text(const struct picture *p)
 {
 	struct terminal_options t = { 0 };
 	struct buf text = BUF_INIT;
-	terminal_detect(STDOUT_FILENO, &t);
-	draw_text(&p->drawing, terminal_columns(STDOUT_FILENO), t.colour, &text);
+	supervise_terminal_detect(STDOUT_FILENO, &t);
+	show_draw_text(&p->drawing, supervise_terminal_columns(STDOUT_FILENO), t.colour, &text);
 	int status = command_help(buf_str(&text));
 	buf_fini(&text);
 	return status;

@@ -81,13 +81,13 @@ struct run {
 
 static void run_close(struct run *r)
 {
-	terminal_close(r->term);
+	supervise_terminal_close(r->term);
 	rundir_close(r->dir);
 	json_decref(r->plan_doc);
 	if (r->has_plan)
 		plan_free(&r->plan);
 	if (r->has_cluster)
-		cluster_free(&r->cluster);
+		topo_cluster_free(&r->cluster);
 	buf_fini(&r->job_text);
 }
 
@@ -99,8 +99,8 @@ static int decide(struct job *job, const struct cluster *c, struct err *e)
 	if (search_resolve(job, c, e))
 		return -1;
 	struct buf words = BUF_INIT;
-	struct search_config chosen = config_of(job, (int)job->parallel.dp);
-	config_print(&chosen, &words);
+	struct search_config chosen = search_config_of(job, (int)job->parallel.dp);
+	search_config_print(&chosen, &words);
 	fprintf(stderr, "muster: chose %s\n", buf_str(&words));
 	buf_fini(&words);
 	return 0;
@@ -109,7 +109,7 @@ static int decide(struct job *job, const struct cluster *c, struct err *e)
 static int make_plan(struct run *r, struct err *e)
 {
 	const char *spec = r->ops == &launch_slurm ? "slurm" : "local";
-	if (machine_open(&r->job, spec, &r->cluster, e))
+	if (launcher_machine_open(&r->job, spec, &r->cluster, e))
 		return -1;
 	r->has_cluster = true;
 	if (decide(&r->job, &r->cluster, e) || plan_build(&r->job, &r->cluster, &r->plan, e))
@@ -141,21 +141,21 @@ static int open_control(struct run *r, struct err *e)
 static int run_open(struct run *r, struct err *e)
 {
 	struct terminal_options look = { .every = r->job.log.every, .steps = r->job.job.steps };
-	r->ops = launch_choose(r->job.launch.launcher);
-	terminal_detect(STDOUT_FILENO, &look);
-	if (agent_path(r->agent, sizeof r->agent, e) || make_plan(r, e) || descriptors_allow(r->plan.world, e) ||
-	    address_space_allows(&r->job, &r->plan, e) ||
+	r->ops = command_launcher(r->job.launch.launcher);
+	supervise_terminal_detect(STDOUT_FILENO, &look);
+	if (launcher_agent_path(r->agent, sizeof r->agent, e) || make_plan(r, e) || launcher_descriptors_allow(r->plan.world, e) ||
+	    launcher_address_space_allows(&r->job, &r->plan, e) ||
 	    rundir_open(r->job.job.run_dir, r->job.job.name, &r->dir, e) ||
 	    rundir_save_job(r->dir, buf_str(&r->job_text), e))
 		return -1;
-	return terminal_open(&look, &r->term, e) || open_control(r, e) ? -1 : 0;
+	return supervise_terminal_open(&look, &r->term, e) || open_control(r, e) ? -1 : 0;
 }
 
 static void show_plan(struct run *r)
 {
 	struct buf text = BUF_INIT;
 	plan_print(&r->job, &r->cluster, &r->plan, &text);
-	terminal_text(r->term, buf_str(&text));
+	supervise_terminal_text(r->term, buf_str(&text));
 	buf_fini(&text);
 }
 
@@ -173,7 +173,7 @@ static int run_loop(struct run *r)
 		.plan_doc = r->plan_doc, .ops = r->ops, .agent = r->agent, .run = r->dir, .term = r->term,
 		.listener = r->listener, .address = r->address, .limits = SUPERVISE_LIMITS, .now = clock_s,
 	};
-	int status = supervise(&o);
+	int status = supervise_run(&o);
 	uv_loop_close(&loop);
 	return status;
 }

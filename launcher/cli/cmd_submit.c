@@ -76,12 +76,12 @@ static int check_plan(struct job *job, struct err *e)
 			return 0;
 	struct cluster cluster;
 	struct plan plan;
-	if (cluster_open(job->launch.cluster, 0, &cluster, e))
+	if (topo_cluster_open(job->launch.cluster, 0, &cluster, e))
 		return err_prefix(e, "[launch] cluster");
 	int rc = search_resolve(job, &cluster, e) || plan_build(job, &cluster, &plan, e) ? -1 : 0;
 	if (!rc)
 		plan_free(&plan);
-	cluster_free(&cluster);
+	topo_cluster_free(&cluster);
 	return rc;
 }
 
@@ -113,19 +113,19 @@ static int build_script(const struct submission *s, struct buf *out, struct err 
 {
 	struct buf text = BUF_INIT, options = BUF_INIT, command = BUF_INIT;
 	struct script_size size;
-	int rc = script_template("sbatch.in", &text, e);
+	int rc = slurm_script_template("sbatch.in", &text, e);
 	if (!rc)
-		rc = script_size(&s->job, &size, e);
+		rc = slurm_script_size(&s->job, &size, e);
 	if (!rc)
-		rc = script_options(&s->job, &size, s->run_dir, &options, e);
+		rc = slurm_script_options(&s->job, &size, s->run_dir, &options, e);
 	if (!rc) {
-		script_quote(s->muster, &command);
+		slurm_script_quote(s->muster, &command);
 		buf_puts(&command, " run ");
-		script_quote(s->file, &command);
+		slurm_script_quote(s->file, &command);
 		const struct script_value values[] = {
 			{ "options", buf_str(&options) }, { "command", buf_str(&command) }, { NULL, NULL },
 		};
-		rc = script_render(buf_str(&text), values, out, e);
+		rc = slurm_script_render(buf_str(&text), values, out, e);
 	}
 	buf_fini(&command);
 	buf_fini(&options);
@@ -151,7 +151,7 @@ static int sbatch(const char *script, char *id, size_t size, struct err *e)
 	const struct child_command c = { .argv = argv, .input = script, .out = -1, .absent = SLURM_ABSENT,
 					 .late = "; is Slurm's controller up (scontrol ping)?" };
 	struct buf output = BUF_INIT;
-	int rc = child_run(&c, SBATCH_TIMEOUT, &output, e);
+	int rc = launcher_child_run(&c, SBATCH_TIMEOUT, &output, e);
 	if (!rc) {
 		const char *text = buf_str(&output);
 		/* Warnings may come first: the id is the last line. */

@@ -35,7 +35,7 @@ int cmd_tool(int argc, char **argv)
 {
 	struct err e = ERR_INIT;
 	char agent[PATH_MAX];
-	if (agent_path(agent, sizeof agent, &e))
+	if (launcher_agent_path(agent, sizeof agent, &e))
 		return command_fail(&e);
 	signal(SIGPIPE, SIG_DFL);
 	if (over_allocation(argc, argv)) {

@@ -47,8 +47,8 @@ static int show(const struct cluster *c)
 {
 	struct terminal_options t = { 0 };
 	struct buf text = BUF_INIT;
-	terminal_detect(STDOUT_FILENO, &t);
-	draw_cluster(c, t.colour, &text);
+	supervise_terminal_detect(STDOUT_FILENO, &t);
+	topo_draw_cluster(c, t.colour, &text);
 	int status = buf_failed(&text) ? STATUS_FAILED : command_help(buf_str(&text));
 	buf_fini(&text);
 	return status;
@@ -67,7 +67,7 @@ static int write_svg(const struct cluster *c, const char *path)
 {
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
-	draw_cluster_svg(c, &text);
+	topo_draw_cluster_svg(c, &text);
 	int rc = buf_failed(&text) ? err_set(&e, ERR_NOMEM, "%s: no memory for the drawing; close other programs", path)
 				   : file_replace(path, text.data, text.len, &e);
 	buf_fini(&text);
@@ -78,7 +78,7 @@ static int show_report(void)
 {
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
-	int status = cluster_report(&text, &e) ? command_fail(&e) : command_help(buf_str(&text));
+	int status = topo_cluster_report(&text, &e) ? command_fail(&e) : command_help(buf_str(&text));
 	buf_fini(&text);
 	return status;
 }
@@ -105,11 +105,11 @@ int cmd_topo(int argc, char **argv)
 	struct cluster c;
 	if (report)
 		return show_report();
-	if (cluster_probe(spec, !cached, &c, &e))
+	if (topo_cluster_probe(spec, !cached, &c, &e))
 		return command_fail(&e);
 	int status = svg ? write_svg(&c, svg) : STATUS_DONE;
 	if (status == STATUS_DONE)
 		status = json ? show_json(&c) : show(&c);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	return status;
 }

@@ -25,7 +25,7 @@ static const struct {
 	{ LAUNCHER_LOCAL, &launch_local, always },
 };
 
-const struct launch_ops *launch_choose(enum job_launcher wanted)
+const struct launch_ops *command_launcher(enum job_launcher wanted)
 {
 	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
 		if (wanted == LAUNCHER_AUTO ? ways[i].fits() : wanted == ways[i].word)

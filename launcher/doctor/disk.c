@@ -34,27 +34,27 @@ static void check_folder(const char *what, const char *path, double need, enum f
 	struct statvfs s;
 	nearest(path, there);
 	if (!stat(there, &kind) && !S_ISDIR(kind.st_mode)) {
-		found_bad(f, level, what, "name another folder (job.run_dir, checkpoint.dir)", "%s: there, and no folder", there);
+		doctor_found_bad(f, level, what, "name another folder (job.run_dir, checkpoint.dir)", "%s: there, and no folder", there);
 		return;
 	}
 	if (access(there, W_OK | X_OK) || statvfs(there, &s)) {
-		found_bad(f, level, what, "make it yours, or name another folder (job.run_dir, checkpoint.dir)", "%s: %s", there,
+		doctor_found_bad(f, level, what, "make it yours, or name another folder (job.run_dir, checkpoint.dir)", "%s: %s", there,
 			  strerror(errno));
 		return;
 	}
 	double room = (double)s.f_bavail * (double)s.f_frsize;
 	human_bytes(room, text);
 	if (need > room)
-		found_bad(f, FINDING_FAIL, what, "make room, lower checkpoint.keep, or name another folder in checkpoint.dir",
+		doctor_found_bad(f, FINDING_FAIL, what, "make room, lower checkpoint.keep, or name another folder in checkpoint.dir",
 			  "%s: %s free, and the checkpoints that are kept take %s", there, text,
 			  human_bytes(need, more));
 	else if (room < ROOM_LEAST)
-		found_bad(f, FINDING_WARN, what, "make room", "%s: %s free", there, text);
+		doctor_found_bad(f, FINDING_WARN, what, "make room", "%s: %s free", there, text);
 	else
-		found_ok(f, what, "%s free in %s", text, there);
+		doctor_found_ok(f, what, "%s free in %s", text, there);
 }
 
-void check_disk(const struct needs *n, struct findings *f)
+void doctor_check_disk(const struct needs *n, struct findings *f)
 {
 	check_folder("run folder", n->job ? n->run_dir : ".", *n->ckpt_dir ? 0 : n->checkpoint,
 		     n->job ? FINDING_FAIL : FINDING_WARN, f);

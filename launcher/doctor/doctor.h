@@ -24,7 +24,7 @@
 #include <stdbool.h>
 
 enum finding_level { FINDING_OK, FINDING_WARN, FINDING_FAIL, FINDING_LEVELS };
-const char *finding_word(enum finding_level level); /* "ok", "warn", "fail" */
+const char *doctor_finding_word(enum finding_level level); /* "ok", "warn", "fail" */
 
 struct finding {
 	enum finding_level level;
@@ -42,21 +42,21 @@ struct findings {
 	const char *check;     /* of what is added from now on */
 	json_t *facts;         /* for programs, by check: figures of what was looked at; NULL: none */
 };
-void findings_fini(struct findings *f);
+void doctor_findings_fini(struct findings *f);
 
 /* Adds one; texts are made plain and cut to fit. */
-void found_ok(struct findings *f, const char *object, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-void found_bad(struct findings *f, enum finding_level level, const char *object, const char *remedy, const char *fmt, ...)
+void doctor_found_ok(struct findings *f, const char *object, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void doctor_found_bad(struct findings *f, enum finding_level level, const char *object, const char *remedy, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
-enum finding_level findings_worst(const struct findings *f);
+enum finding_level doctor_findings_worst(const struct findings *f);
 /* Takes the reference over: figures of the check that is at work. */
-void found_facts(struct findings *f, json_t *facts);
+void doctor_found_facts(struct findings *f, json_t *facts);
 /* {"findings": […], "facts": {…}}; and adds those of such a document: -1, and nothing added, where it is none. */
-json_t *findings_json(const struct findings *f);
-int findings_take(struct findings *f, const json_t *doc);
+json_t *doctor_findings_json(const struct findings *f);
+int doctor_findings_take(struct findings *f, const json_t *doc);
 
 struct gpu_states;
-json_t *gpu_facts(const struct gpu_states *s);
+json_t *doctor_gpu_facts(const struct gpu_states *s);
 
 /* What a job needs of each node that it runs on, the fullest one's figures; without a job all is 0 or "". */
 struct needs {
@@ -74,10 +74,10 @@ struct needs {
 	const char *file;         /* its file; else NULL */
 };
 /* Of a job on the machine that it would be run on; `slurm` is set before. */
-void needs_of_job(const struct job *job, const char *file, struct needs *out);
-json_t *needs_json(const struct needs *n);
-int needs_take(const json_t *doc, struct needs *out); /* -1, and nothing taken, where it is none */
-int needs_read(const char *text, struct needs *out, struct err *e);
+void doctor_needs_of_job(const struct job *job, const char *file, struct needs *out);
+json_t *doctor_needs_json(const struct needs *n);
+int doctor_needs_take(const json_t *doc, struct needs *out); /* -1, and nothing taken, where it is none */
+int doctor_needs_read(const char *text, struct needs *out, struct err *e);
 
 typedef void doctor_check(const struct needs *n, struct findings *f);
 struct check {
@@ -91,13 +91,13 @@ struct check {
 extern const struct check doctor_checks[];
 
 /* For checks: the first line of a file of the kernel's, "" where it cannot be read. */
-void first_line(const char *path, char *out, size_t size);
+void doctor_first_line(const char *path, char *out, size_t size);
 /* Whether a driver of NVIDIA's runs here. */
-bool has_driver(void);
+bool doctor_has_driver(void);
 
-doctor_check check_agent, check_libraries, check_pmix, check_blas, check_driver, check_cuda, check_limits, check_memory,
-	check_shm, check_cpu, check_gpus, check_adapters, check_near, check_name, check_disk, check_slurm, check_munge, check_job,
-	check_data;
+doctor_check doctor_check_agent, doctor_check_libraries, doctor_check_pmix, doctor_check_blas, doctor_check_driver, doctor_check_cuda, doctor_check_limits, doctor_check_memory,
+	doctor_check_shm, doctor_check_cpu, doctor_check_gpus, doctor_check_adapters, doctor_check_near, doctor_check_name, doctor_check_disk, doctor_check_slurm, doctor_check_munge, doctor_check_job,
+	doctor_check_data;
 
 /* Runs checks here and adds what they found in the table's order. */
 enum doctor_which { DOCTOR_ALL, DOCTOR_OF_NODE, DOCTOR_ONCE };

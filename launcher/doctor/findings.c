@@ -12,12 +12,12 @@ enum { FINDINGS_MOST = 4096 };
 
 static const char *const words[FINDING_LEVELS] = { "ok", "warn", "fail" };
 
-const char *finding_word(enum finding_level level)
+const char *doctor_finding_word(enum finding_level level)
 {
 	return words[level];
 }
 
-void findings_fini(struct findings *f)
+void doctor_findings_fini(struct findings *f)
 {
 	free(f->rows);
 	json_decref(f->facts);
@@ -71,7 +71,7 @@ static void __attribute__((format(printf, 5, 0))) put(struct findings *f, enum f
 	cut(x->remedy, sizeof x->remedy, remedy);
 }
 
-void found_ok(struct findings *f, const char *object, const char *fmt, ...)
+void doctor_found_ok(struct findings *f, const char *object, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
@@ -79,7 +79,7 @@ void found_ok(struct findings *f, const char *object, const char *fmt, ...)
 	va_end(ap);
 }
 
-void found_bad(struct findings *f, enum finding_level level, const char *object, const char *remedy, const char *fmt, ...)
+void doctor_found_bad(struct findings *f, enum finding_level level, const char *object, const char *remedy, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
@@ -87,7 +87,7 @@ void found_bad(struct findings *f, enum finding_level level, const char *object,
 	va_end(ap);
 }
 
-enum finding_level findings_worst(const struct findings *f)
+enum finding_level doctor_findings_worst(const struct findings *f)
 {
 	enum finding_level worst = f->lost ? FINDING_FAIL : FINDING_OK;
 	for (int i = 0; i < f->n; i++)
@@ -95,14 +95,14 @@ enum finding_level findings_worst(const struct findings *f)
 	return worst;
 }
 
-void found_facts(struct findings *f, json_t *facts)
+void doctor_found_facts(struct findings *f, json_t *facts)
 {
 	if (!f->facts)
 		f->facts = json_object();
 	json_object_set_new(f->facts, f->check ? f->check : "", facts);
 }
 
-json_t *findings_json(const struct findings *f)
+json_t *doctor_findings_json(const struct findings *f)
 {
 	json_t *list = json_array();
 	for (int i = 0; i < f->n; i++) {
@@ -143,7 +143,7 @@ static void take_facts(struct findings *f, const json_t *facts)
 	json_object_update(f->facts, (json_t *)facts);
 }
 
-int findings_take(struct findings *f, const json_t *doc)
+int doctor_findings_take(struct findings *f, const json_t *doc)
 {
 	const json_t *list = json_object_get(doc, "findings");
 	int before = f->n;

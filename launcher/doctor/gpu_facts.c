@@ -86,7 +86,7 @@ static json_t *facts_of(const struct gpu_state *g)
 	return o;
 }
 
-json_t *gpu_facts(const struct gpu_states *s)
+json_t *doctor_gpu_facts(const struct gpu_states *s)
 {
 	json_t *list = json_array();
 	for (int i = 0; i < s->n; i++)

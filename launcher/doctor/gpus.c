@@ -21,7 +21,7 @@ static void say(void *arg, enum gpu_level level, const char *found, const char *
 	struct patient *p = arg;
 	p->warnings += level != GPU_BAD;
 	p->bad += level == GPU_BAD;
-	found_bad(p->f, level == GPU_BAD ? FINDING_FAIL : FINDING_WARN, p->object, remedy, "%s", found);
+	doctor_found_bad(p->f, level == GPU_BAD ? FINDING_FAIL : FINDING_WARN, p->object, remedy, "%s", found);
 }
 
 /* The most NVLinks that one of the same model has up. */
@@ -76,7 +76,7 @@ static int examine(const struct gpu_states *s, const struct gpu_state *g, const 
 {
 	struct patient p = { .g = g, .f = f };
 	snprintf(p.object, sizeof p.object, "GPU%d%s%s%s", g->index, *g->bus ? " (" : "", g->bus, *g->bus ? ")" : "");
-	gpu_judge(g, say, &p);
+	topo_gpu_judge(g, say, &p);
 	if (!*g->trouble) {
 		judge_links(s, &p);
 		judge_use(n, &p);
@@ -96,7 +96,7 @@ static void tell_sound(const struct gpu_states *s, int sound, const struct gpu_s
 	if (first->links_up)
 		snprintf(links, sizeof links, ", %d NVLinks each", first->links_up);
 	snprintf(object, sizeof object, "%d GPU%s", sound, human_s(sound));
-	found_ok(f, object, "%s%s%s%s%s%s%s", first->name, links, there >= 0 ? ", " : "",
+	doctor_found_ok(f, object, "%s%s%s%s%s%s%s", first->name, links, there >= 0 ? ", " : "",
 		 there >= 0 ? human_bytes(there, least) : "", there >= 0 ? " free" : "",
 		 *s->driver ? ", driver " : "", s->driver);
 }
@@ -108,7 +108,7 @@ static void judge_fabric(const struct gpu_states *s, struct findings *f)
 		if (*s->gpus[i].trouble || !s->gpus[i].links || s->gpus[i].links_up)
 			return;
 	if (s->n > 1 && !strstr(s->gpus[0].name, "PCIe"))
-		found_bad(f, FINDING_WARN, "NVLink", "systemctl status nvidia-fabricmanager where there are NVSwitches; cards "
+		doctor_found_bad(f, FINDING_WARN, "NVLink", "systemctl status nvidia-fabricmanager where there are NVSwitches; cards "
 			  "without bridges have none, then this is as it should be",
 			  "none of the %d links that each GPU has is up", s->gpus[0].links);
 }
@@ -119,29 +119,29 @@ static void judge_count(const struct gpu_states *s, int usable, const struct nee
 	if (s->hidden)
 		snprintf(hidden, sizeof hidden, "; CUDA_VISIBLE_DEVICES leaves out %d", s->hidden);
 	if (n->cuda && usable < n->ranks)
-		found_bad(f, FINDING_FAIL, "GPUs", "repair those above, plan for fewer ranks a node, or ask for other nodes",
+		doctor_found_bad(f, FINDING_FAIL, "GPUs", "repair those above, plan for fewer ranks a node, or ask for other nodes",
 			  "%d of %d can be trained on, and the job puts %d rank%s on this node%s",
 			  usable, s->n, n->ranks, human_s(n->ranks), hidden);
 	else if (s->hidden)
-		found_ok(f, "GPUs", "%d of %d%s", s->n, s->n + s->hidden, hidden);
+		doctor_found_ok(f, "GPUs", "%d of %d%s", s->n, s->n + s->hidden, hidden);
 }
 
-void check_gpus(const struct needs *n, struct findings *f)
+void doctor_check_gpus(const struct needs *n, struct findings *f)
 {
 	struct gpu_states s;
 	struct err e = ERR_INIT;
 	const struct gpu_state *first = NULL;
 	int sound = 0, usable = 0;
-	if (gpu_states_read(NVML_LIBRARY, getenv("CUDA_VISIBLE_DEVICES"), &s, &e)) {
+	if (topo_gpu_states_read(NVML_LIBRARY, getenv("CUDA_VISIBLE_DEVICES"), &s, &e)) {
 		if (e.code == ERR_NOTFOUND && !n->cuda)
-			found_ok(f, "GPUs", "none of NVIDIA's here");
+			doctor_found_ok(f, "GPUs", "none of NVIDIA's here");
 		else
-			found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "GPUs",
+			doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "GPUs",
 				  "see what nvidia-smi says; in a container, start it with the GPUs (--gpus all, --nv)", "%s",
 				  e.text);
 		return;
 	}
-	found_facts(f, gpu_facts(&s));
+	doctor_found_facts(f, doctor_gpu_facts(&s));
 	for (int i = 0; i < s.n; i++) {
 		if (examine(&s, &s.gpus[i], n, f, &usable))
 			continue;
@@ -153,8 +153,8 @@ void check_gpus(const struct needs *n, struct findings *f)
 	judge_fabric(&s, f);
 	judge_count(&s, usable, n, f);
 	if (!s.n && !n->cuda && !s.hidden)
-		found_ok(f, "GPUs", "none");
-	gpu_states_free(&s);
+		doctor_found_ok(f, "GPUs", "none");
+	topo_gpu_states_free(&s);
 }
 
 /* --- How near adapters are. --- */
@@ -164,13 +164,13 @@ static const char *const nearness[LINK_KINDS] = {
 	[LINK_NODE] = "on the same NUMA domain", [LINK_SYS] = "across sockets",
 };
 
-void check_near(const struct needs *n, struct findings *f)
+void doctor_check_near(const struct needs *n, struct findings *f)
 {
 	struct cluster c;
 	struct err e = ERR_INIT;
 	(void)n;
-	if (cluster_probe("local", true, &c, &e)) {
-		found_bad(f, FINDING_WARN, "hardware", "see what muster topo says", "%s", e.text);
+	if (topo_cluster_probe("local", true, &c, &e)) {
+		doctor_found_bad(f, FINDING_WARN, "hardware", "see what muster topo says", "%s", e.text);
 		return;
 	}
 	const struct node_kind *k = &c.kinds[0];
@@ -182,19 +182,19 @@ void check_near(const struct needs *n, struct findings *f)
 			continue;
 		counts[d->nic_link]++;
 		if (d->nic_link == LINK_SYS)
-			found_bad(f, FINDING_WARN, d->name, "a slot near it for an adapter; muster topo shows the whole",
+			doctor_found_bad(f, FINDING_WARN, d->name, "a slot near it for an adapter; muster topo shows the whole",
 				  "its nearest adapter, %s, is across sockets", k->nics[d->nic].name);
 	}
 	if (unseen)
-		found_bad(f, FINDING_WARN, "PCI devices", "apt install libhwloc-plugins (HWLOC_COMPONENTS must not leave out pci)",
+		doctor_found_bad(f, FINDING_WARN, "PCI devices", "apt install libhwloc-plugins (HWLOC_COMPONENTS must not leave out pci)",
 			  "hwloc shows no place for %d of %d GPUs", unseen, k->devices);
 	for (int kind = LINK_SYS + 1; kind < LINK_KINDS; kind++)
 		if (counts[kind] && nearness[kind])
-			found_ok(f, "GPU to adapter", "%d GPU%s with one %s (%s)", counts[kind], human_s(counts[kind]),
-				 nearness[kind], link_word((enum link_kind)kind));
+			doctor_found_ok(f, "GPU to adapter", "%d GPU%s with one %s (%s)", counts[kind], human_s(counts[kind]),
+				 nearness[kind], topo_link_word((enum link_kind)kind));
 	if (!k->parts)
-		found_ok(f, "hardware", "%d × %s; muster topo shows it", k->devices, k->device);
+		doctor_found_ok(f, "hardware", "%d × %s; muster topo shows it", k->devices, k->device);
 	else if (!unseen && !f->n)
-		found_ok(f, "GPU to adapter", "no adapter that hwloc shows");
-	cluster_free(&c);
+		doctor_found_ok(f, "GPU to adapter", "no adapter that hwloc shows");
+	topo_cluster_free(&c);
 }

@@ -11,48 +11,48 @@
 #define DATA_SECONDS 10.0
 #define SAYS "muster data show: "
 
-void check_job(const struct needs *n, struct findings *f)
+void doctor_check_job(const struct needs *n, struct findings *f)
 {
 	char memory[HUMAN], host[HUMAN];
 	if (!n->job)
-		found_ok(f, "job", "none given: muster doctor JOB.ini tells what a job needs, too");
+		doctor_found_ok(f, "job", "none given: muster doctor JOB.ini tells what a job needs, too");
 	else if (*n->trouble)
-		found_bad(f, FINDING_FAIL, "job", "muster plan shows the job on this machine; muster run --help explains its keys",
+		doctor_found_bad(f, FINDING_FAIL, "job", "muster plan shows the job on this machine; muster run --help explains its keys",
 			  "%s", n->trouble);
 	else if (n->cuda)
-		found_ok(f, "job", "%d rank%s a node at most, each with %s of a GPU's memory", n->ranks, human_s(n->ranks),
+		doctor_found_ok(f, "job", "%d rank%s a node at most, each with %s of a GPU's memory", n->ranks, human_s(n->ranks),
 			 human_bytes(n->memory, memory));
 	else
-		found_ok(f, "job", "%d rank%s a node at most, together with %s of its memory", n->ranks, human_s(n->ranks),
+		doctor_found_ok(f, "job", "%d rank%s a node at most, together with %s of its memory", n->ranks, human_s(n->ranks),
 			 human_bytes(n->host_memory, host));
 }
 
 /* The agent's own tool reads its headers: what is wrong with it, it says. */
-void check_data(const struct needs *n, struct findings *f)
+void doctor_check_data(const struct needs *n, struct findings *f)
 {
 	char path[PATH_MAX];
 	struct err e = ERR_INIT;
 	struct buf out = BUF_INIT;
 	if (!*n->data) {
 		if (n->job)
-			found_bad(f, FINDING_FAIL, "data", "data.path=PREFIX names what muster data pack wrote",
+			doctor_found_bad(f, FINDING_FAIL, "data", "data.path=PREFIX names what muster data pack wrote",
 				  "data.path is not given");
 		else
-			found_ok(f, "data", "no job, no data");
+			doctor_found_ok(f, "data", "no job, no data");
 		return;
 	}
-	if (agent_path(path, sizeof path, &e)) {
-		found_bad(f, FINDING_FAIL, "data", "see muster-agent above", "cannot be looked at");
+	if (launcher_agent_path(path, sizeof path, &e)) {
+		doctor_found_bad(f, FINDING_FAIL, "data", "see muster-agent above", "cannot be looked at");
 		return;
 	}
 	char *const argv[] = { path, "data", "show", (char *)n->data, NULL };
 	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
-	if (child_run(&c, DATA_SECONDS, &out, &e)) {
+	if (launcher_child_run(&c, DATA_SECONDS, &out, &e)) {
 		const char *own = strstr(e.text, SAYS);
-		found_bad(f, FINDING_FAIL, "data", "a relative path begins where muster is started, and every node must see it",
+		doctor_found_bad(f, FINDING_FAIL, "data", "a relative path begins where muster is started, and every node must see it",
 			  "%s", own ? own + strlen(SAYS) : e.text);
 	} else {
-		found_ok(f, "data", "%s can be read", n->data);
+		doctor_found_ok(f, "data", "%s can be read", n->data);
 	}
 	buf_fini(&out);
 }

@@ -43,11 +43,11 @@ static void check_address_space(const struct needs *n, struct findings *f)
 		return;
 	human_bytes(limit, text);
 	if (n->cuda || rank + ADDRESS_LEAST > limit)
-		found_bad(f, FINDING_FAIL, "address space", "ulimit -v unlimited (/etc/security/limits.conf: as)",
+		doctor_found_bad(f, FINDING_FAIL, "address space", "ulimit -v unlimited (/etc/security/limits.conf: as)",
 			  "limited to %s by ulimit -v: an agent takes %s%s", text,
 			  n->cuda ? "more for CUDA alone" : human_bytes(rank + ADDRESS_LEAST, need), n->cuda ? "" : " or more");
 	else
-		found_bad(f, FINDING_WARN, "address space", "ulimit -v unlimited (/etc/security/limits.conf: as)",
+		doctor_found_bad(f, FINDING_WARN, "address space", "ulimit -v unlimited (/etc/security/limits.conf: as)",
 			  "limited to %s by ulimit -v: memory that is reserved counts there too", text);
 }
 
@@ -56,12 +56,12 @@ static void check_file_sizes(struct findings *f)
 	struct rlimit sizes = { 0, 0 };
 	char text[HUMAN];
 	if (!getrlimit(RLIMIT_FSIZE, &sizes) && sizes.rlim_cur != RLIM_INFINITY)
-		found_bad(f, FINDING_WARN, "file sizes", "ulimit -f unlimited (/etc/security/limits.conf: fsize)",
+		doctor_found_bad(f, FINDING_WARN, "file sizes", "ulimit -f unlimited (/etc/security/limits.conf: fsize)",
 			  "limited to %s by ulimit -f: larger shards of a checkpoint and longer logs cannot be written",
 			  limit_text(sizes.rlim_cur, true, text));
 }
 
-void check_limits(const struct needs *n, struct findings *f)
+void doctor_check_limits(const struct needs *n, struct findings *f)
 {
 	struct rlimit files = { 0, 0 }, locked = { 0, 0 };
 	char text[HUMAN], most[HUMAN];
@@ -69,30 +69,30 @@ void check_limits(const struct needs *n, struct findings *f)
 	getrlimit(RLIMIT_NOFILE, &files);
 	getrlimit(RLIMIT_MEMLOCK, &locked);
 	if (files.rlim_max < FILES_LEAST)
-		found_bad(f, FINDING_WARN, "open files", "raise the hard limit (ulimit -Hn 65536; /etc/security/limits.conf; "
+		doctor_found_bad(f, FINDING_WARN, "open files", "raise the hard limit (ulimit -Hn 65536; /etc/security/limits.conf; "
 			  "Slurm: PropagateResourceLimitsExcept=NOFILE)",
 			  "at most %s; large jobs and data of many files need more", limit_text(files.rlim_max, false, text));
 	else
-		found_ok(f, "open files", "%s, up to %s", limit_text(files.rlim_cur, false, text),
+		doctor_found_ok(f, "open files", "%s, up to %s", limit_text(files.rlim_cur, false, text),
 			 limit_text(files.rlim_max, false, most));
 	check_address_space(n, f);
 	check_file_sizes(f);
 	if (locked.rlim_cur != RLIM_INFINITY && has_infiniband())
-		found_bad(f, FINDING_WARN, "locked memory", "ulimit -l unlimited (/etc/security/limits.conf; for Slurm's jobs "
+		doctor_found_bad(f, FINDING_WARN, "locked memory", "ulimit -l unlimited (/etc/security/limits.conf; for Slurm's jobs "
 			  "LimitMEMLOCK=infinity in slurmd's unit)",
 			  "%s: NCCL's memory for InfiniBand may not fit", limit_text(locked.rlim_cur, true, text));
 	else
-		found_ok(f, "locked memory", "%s", limit_text(locked.rlim_cur, true, text));
+		doctor_found_ok(f, "locked memory", "%s", limit_text(locked.rlim_cur, true, text));
 }
 
-void check_memory(const struct needs *n, struct findings *f)
+void doctor_check_memory(const struct needs *n, struct findings *f)
 {
 	const struct host *h;
 	struct err e = ERR_INIT;
 	char free_text[HUMAN], all_text[HUMAN], need[HUMAN], total_text[HUMAN];
 	double there = meminfo("MemAvailable"), total = meminfo("MemTotal");
-	if (host_get(&h, &e)) {
-		found_bad(f, FINDING_FAIL, "memory", "see what lstopo says", "%s", e.text);
+	if (topo_host_get(&h, &e)) {
+		doctor_found_bad(f, FINDING_FAIL, "memory", "see what lstopo says", "%s", e.text);
 		return;
 	}
 	bool cut = h->memory < 0.98 * total;
@@ -100,37 +100,37 @@ void check_memory(const struct needs *n, struct findings *f)
 	human_bytes(there, free_text);
 	human_bytes(h->memory, all_text);
 	if (n->host_memory > there)
-		found_bad(f, FINDING_FAIL, "memory", "end other programs, ask for more memory (Slurm: --mem=0), or spread the "
+		doctor_found_bad(f, FINDING_FAIL, "memory", "end other programs, ask for more memory (Slurm: --mem=0), or spread the "
 			  "ranks over more nodes",
 			  "the job's %d rank%s here take %s, and %s of %s are available", n->ranks, human_s(n->ranks),
 			  human_bytes(n->host_memory, need), free_text, all_text);
 	else if (cut)
-		found_ok(f, "memory", "%s available; the control group grants %s of the node's %s", free_text, all_text,
+		doctor_found_ok(f, "memory", "%s available; the control group grants %s of the node's %s", free_text, all_text,
 			 human_bytes(total, total_text));
 	else
-		found_ok(f, "memory", "%s of %s available", free_text, all_text);
+		doctor_found_ok(f, "memory", "%s of %s available", free_text, all_text);
 }
 
-void check_shm(const struct needs *n, struct findings *f)
+void doctor_check_shm(const struct needs *n, struct findings *f)
 {
 	struct statvfs s;
 	char text[HUMAN], all[HUMAN];
-	bool matters = n->cuda || has_driver();
+	bool matters = n->cuda || doctor_has_driver();
 	if (statvfs("/dev/shm", &s)) {
 		if (matters)
-			found_bad(f, FINDING_WARN, "/dev/shm", "mount a tmpfs there: NCCL needs it", "not there");
+			doctor_found_bad(f, FINDING_WARN, "/dev/shm", "mount a tmpfs there: NCCL needs it", "not there");
 		else
-			found_ok(f, "/dev/shm", "not there, and only GPUs need it");
+			doctor_found_ok(f, "/dev/shm", "not there, and only GPUs need it");
 		return;
 	}
 	double there = (double)s.f_bavail * (double)s.f_frsize;
 	human_bytes(there, text);
 	human_bytes((double)s.f_blocks * (double)s.f_frsize, all);
 	if (matters && there < SHM_LEAST)
-		found_bad(f, FINDING_WARN, "/dev/shm", "docker run --shm-size=8g or --ipc=host; else remove what old runs left in "
+		doctor_found_bad(f, FINDING_WARN, "/dev/shm", "docker run --shm-size=8g or --ipc=host; else remove what old runs left in "
 			  "it", "%s of %s free: too little for NCCL", text, all);
 	else
-		found_ok(f, "/dev/shm", "%s of %s free", text, all);
+		doctor_found_ok(f, "/dev/shm", "%s of %s free", text, all);
 }
 
 /* CPUs of time that the control group grants; 0: no limit. Inside a container its own group is the mount's root. */
@@ -145,7 +145,7 @@ static double cpu_quota(void)
 	return quota > 0 && period > 0 ? quota / period : 0;
 }
 
-void first_line(const char *path, char *out, size_t size)
+void doctor_first_line(const char *path, char *out, size_t size)
 {
 	FILE *file = fopen(path, "re");
 	out[0] = '\0';
@@ -156,27 +156,27 @@ void first_line(const char *path, char *out, size_t size)
 	out[strcspn(out, "\n")] = '\0';
 }
 
-void check_cpu(const struct needs *n, struct findings *f)
+void doctor_check_cpu(const struct needs *n, struct findings *f)
 {
 	const struct host *h;
 	struct err e = ERR_INIT;
 	char governor[64], driver[64];
 	double quota = cpu_quota();
 	(void)n;
-	if (host_get(&h, &e)) {
-		found_bad(f, FINDING_FAIL, "cores", "see what lstopo says", "%s", e.text);
+	if (topo_host_get(&h, &e)) {
+		doctor_found_bad(f, FINDING_FAIL, "cores", "see what lstopo says", "%s", e.text);
 		return;
 	}
 	if (quota > 0 && quota < h->n_cores)
-		found_bad(f, FINDING_WARN, "cores", "ask for as many CPUs as there are threads, or set launch.threads lower",
+		doctor_found_bad(f, FINDING_WARN, "cores", "ask for as many CPUs as there are threads, or set launch.threads lower",
 			  "%d, and the control group grants the time of %.1f", h->n_cores, quota);
 	else
-		found_ok(f, "cores", "%d in %d NUMA domain%s", h->n_cores, h->n_numa, human_s(h->n_numa));
-	first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", governor, sizeof governor);
-	first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", driver, sizeof driver);
+		doctor_found_ok(f, "cores", "%d in %d NUMA domain%s", h->n_cores, h->n_numa, human_s(h->n_numa));
+	doctor_first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", governor, sizeof governor);
+	doctor_first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", driver, sizeof driver);
 	/* intel_pstate and amd-pstate raise clocks by themselves under that name too. */
 	if (!strcmp(governor, "powersave") && !strstr(driver, "pstate"))
-		found_bad(f, FINDING_WARN, "governor", "cpupower frequency-set -g performance", "powersave: clocks stay low");
+		doctor_found_bad(f, FINDING_WARN, "governor", "cpupower frequency-set -g performance", "powersave: clocks stay low");
 	else if (*governor)
-		found_ok(f, "governor", "%s", governor);
+		doctor_found_ok(f, "governor", "%s", governor);
 }

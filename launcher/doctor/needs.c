@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-json_t *needs_json(const struct needs *n)
+json_t *doctor_needs_json(const struct needs *n)
 {
 	return json_pack("{s:b, s:b, s:b, s:i, s:f, s:f, s:f, s:s, s:s, s:s, s:s, s:s}", "job", n->job, "cuda", n->cuda, "slurm",
 			 n->slurm, "ranks", n->ranks, "memory", n->memory, "host_memory", n->host_memory, "checkpoint",
@@ -20,7 +20,7 @@ static int take_text(char *to, size_t size, const char *text)
 	return 0;
 }
 
-int needs_take(const json_t *doc, struct needs *out)
+int doctor_needs_take(const json_t *doc, struct needs *out)
 {
 	struct needs n = { .job = false };
 	const char *run_dir, *ckpt_dir, *data, *interface, *trouble;
@@ -41,10 +41,10 @@ int needs_take(const json_t *doc, struct needs *out)
 	return 0;
 }
 
-int needs_read(const char *text, struct needs *out, struct err *e)
+int doctor_needs_read(const char *text, struct needs *out, struct err *e)
 {
 	json_t *doc = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-	int rc = doc ? needs_take(doc, out) : -1;
+	int rc = doc ? doctor_needs_take(doc, out) : -1;
 	json_decref(doc);
 	return rc ? err_set(e, ERR_USAGE, "--report: what follows it is no needs of a job; muster doctor itself gives it to the "
 			    "nodes") : 0;

@@ -32,7 +32,7 @@ static int of_plan(const struct plan *p, int nodes, const struct job *job, struc
 		out->host_memory = memory[r->node] > out->host_memory ? memory[r->node] : out->host_memory;
 	}
 	free(memory);
-	out->checkpoint = SAVED_BYTES * (double)model_params(&p->shape) * (double)(job->checkpoint.keep + 1);
+	out->checkpoint = SAVED_BYTES * (double)shape_params(&p->shape) * (double)(job->checkpoint.keep + 1);
 	return 0;
 }
 
@@ -51,10 +51,10 @@ __attribute__((noinline)) static int plan_of(const struct job *given, struct nee
 	struct job job = *given;
 	struct cluster c;
 	struct plan p;
-	if (machine_open(&job, out->slurm ? "slurm" : "local", &c, e))
+	if (launcher_machine_open(&job, out->slurm ? "slurm" : "local", &c, e))
 		return -1;
 	if (out->cuda && !has_gpus(&c)) {
-		cluster_free(&c);
+		topo_cluster_free(&c);
 		return err_set(e, ERR_NOTFOUND, "[job] device is cuda, and there is no GPU here; ask where it shall run: salloc … "
 			       "muster doctor JOB.ini");
 	}
@@ -65,7 +65,7 @@ __attribute__((noinline)) static int plan_of(const struct job *given, struct nee
 		rc = of_plan(&p, c.n_nodes, &job, out, e);
 		plan_free(&p);
 	}
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	return rc;
 }
 
@@ -76,10 +76,10 @@ static void plan_here(const struct needs *n, struct findings *f)
 	struct err e = ERR_INIT;
 	if (plan_of(n->given, &out, &e) || job_check_run(n->given, n->file, &e))
 		snprintf(out.trouble, sizeof out.trouble, "%.*s", (int)sizeof out.trouble - 1, e.text);
-	found_facts(f, needs_json(&out));
+	doctor_found_facts(f, doctor_needs_json(&out));
 }
 
-void needs_of_job(const struct job *job, const char *file, struct needs *out)
+void doctor_needs_of_job(const struct job *job, const char *file, struct needs *out)
 {
 	const struct check plan[] = { { "plan", out->slurm ? SECONDS_OF_NODES : SECONDS, false, NULL, plan_here },
 				      { NULL, 0, false, NULL, NULL } };
@@ -93,8 +93,8 @@ void needs_of_job(const struct job *job, const char *file, struct needs *out)
 	out->given = job;
 	out->file = file;
 	doctor_run(plan, out, DOCTOR_ALL, &f);
-	if (needs_take(json_object_get(f.facts, plan->name), out))
+	if (doctor_needs_take(json_object_get(f.facts, plan->name), out))
 		snprintf(out->trouble, sizeof out->trouble, "planning it failed: %s; see what is said of the driver, or of Slurm",
 			 f.n ? f.rows[0].found : "no answer");
-	findings_fini(&f);
+	doctor_findings_fini(&f);
 }

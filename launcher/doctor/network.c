@@ -16,7 +16,7 @@ static void line_in(const char *folder, const char *name, char *out, size_t size
 {
 	char path[512];
 	snprintf(path, sizeof path, "%s/%s", folder, name);
-	first_line(path, out, size);
+	doctor_first_line(path, out, size);
 }
 
 static const char *base_name(const char *path)
@@ -47,7 +47,7 @@ static int infiniband(struct findings *f, int *all)
 		port_name(g.gl_pathv[i], name);
 		up += state[0] == '4';
 		if (state[0] != '4')
-			found_bad(f, FINDING_WARN, name, "look at cable, switch port and subnet manager (ibstat); NCCL_IB_HCA "
+			doctor_found_bad(f, FINDING_WARN, name, "look at cable, switch port and subnet manager (ibstat); NCCL_IB_HCA "
 				  "leaves it out", "%s", *state ? state : "its state cannot be read");
 	}
 	globfree(&g);
@@ -79,30 +79,30 @@ static void check_interface(const char *name, struct findings *f)
 	snprintf(folder, sizeof folder, "/sys/class/net/%.100s", name);
 	line_in(folder, "operstate", state, sizeof state);
 	if (access(folder, F_OK))
-		found_bad(f, FINDING_FAIL, name, "ip link lists those that are here; set network.interface to one, or leave it out",
+		doctor_found_bad(f, FINDING_FAIL, name, "ip link lists those that are here; set network.interface to one, or leave it out",
 			  "network.interface names it, and it is not on this node");
 	else if (!strcmp(state, "down"))
-		found_bad(f, FINDING_FAIL, name, "ip link set it up, or name another in network.interface",
+		doctor_found_bad(f, FINDING_FAIL, name, "ip link set it up, or name another in network.interface",
 			  "network.interface names it, and it is down");
 	else
-		found_ok(f, name, "%s", *state ? state : "there");
+		doctor_found_ok(f, name, "%s", *state ? state : "there");
 }
 
-void check_adapters(const struct needs *n, struct findings *f)
+void doctor_check_adapters(const struct needs *n, struct findings *f)
 {
 	int ports, cards, active = infiniband(f, &ports), up = ethernet(&cards);
 	if (*n->interface)
 		check_interface(n->interface, f);
 	if (ports && !active)
-		found_bad(f, FINDING_WARN, "adapters", "start the subnet manager (opensm), or look at the switch",
+		doctor_found_bad(f, FINDING_WARN, "adapters", "start the subnet manager (opensm), or look at the switch",
 			  "no InfiniBand port of %d is active", ports);
 	else if (ports)
-		found_ok(f, "adapters", "%d of %d InfiniBand port%s active, %d of %d Ethernet", active, ports, human_s(ports), up,
+		doctor_found_ok(f, "adapters", "%d of %d InfiniBand port%s active, %d of %d Ethernet", active, ports, human_s(ports), up,
 			 cards);
 	else if (cards && !up && n->slurm)
-		found_bad(f, FINDING_WARN, "adapters", "look at cable and switch", "none of %d is up", cards);
+		doctor_found_bad(f, FINDING_WARN, "adapters", "look at cable and switch", "none of %d is up", cards);
 	else
-		found_ok(f, "adapters", "%d of %d Ethernet up, no InfiniBand", up, cards);
+		doctor_found_ok(f, "adapters", "%d of %d Ethernet up, no InfiniBand", up, cards);
 }
 
 static bool is_loopback(const struct addrinfo *a)
@@ -113,7 +113,7 @@ static bool is_loopback(const struct addrinfo *a)
 	return a->ai_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)at)->sin6_addr);
 }
 
-void check_name(const struct needs *n, struct findings *f)
+void doctor_check_name(const struct needs *n, struct findings *f)
 {
 	static const char remedy[] = "put its address and name into /etc/hosts or DNS; network.interface names the interface "
 		"that the ranks shall use";
@@ -121,18 +121,18 @@ void check_name(const struct needs *n, struct findings *f)
 	struct addrinfo *list = NULL, hints = { .ai_socktype = SOCK_STREAM };
 	enum finding_level level = n->slurm ? FINDING_WARN : FINDING_OK;
 	if (gethostname(name, sizeof name - 1) || !*name) {
-		found_bad(f, FINDING_WARN, "host name", remedy, "there is none");
+		doctor_found_bad(f, FINDING_WARN, "host name", remedy, "there is none");
 		return;
 	}
 	int rc = getaddrinfo(name, NULL, &hints, &list);
 	if (rc) {
-		found_bad(f, level, "host name", level ? remedy : "", "%s: %s%s", name, gai_strerror(rc),
+		doctor_found_bad(f, level, "host name", level ? remedy : "", "%s: %s%s", name, gai_strerror(rc),
 			  level ? "" : "; ranks on this host do without");
 		return;
 	}
 	if (getnameinfo(list->ai_addr, list->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST))
 		snprintf(text, sizeof text, "?");
-	found_ok(f, "host name", "%s is %s%s", name, text, is_loopback(list) &&
+	doctor_found_ok(f, "host name", "%s is %s%s", name, text, is_loopback(list) &&
 		 n->slurm ? ", the loopback address: ranks use the interface towards the supervisor" : "");
 	freeaddrinfo(list);
 }

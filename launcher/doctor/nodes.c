@@ -16,21 +16,21 @@ static json_t *report_of(const struct needs *n)
 {
 	struct findings f = { .rows = NULL };
 	doctor_run(doctor_checks, n, DOCTOR_OF_NODE, &f);
-	json_t *o = json_pack("{s:f, s:o}", "time", clock_wall_s(), "found", findings_json(&f));
-	findings_fini(&f);
+	json_t *o = json_pack("{s:f, s:o}", "time", clock_wall_s(), "found", doctor_findings_json(&f));
+	doctor_findings_fini(&f);
 	return o;
 }
 
 int doctor_report(const char *needs, struct buf *out, struct err *e)
 {
 	struct needs n;
-	if (needs_read(needs, &n, e))
+	if (doctor_needs_read(needs, &n, e))
 		return -1;
 	json_t *o = report_of(&n);
 	char *text = o ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 	json_decref(o);
 	if (text)
-		nodes_print(TAG, text, strlen(text), out);
+		topo_nodes_print(TAG, text, strlen(text), out);
 	bool bad = !text || buf_failed(out);
 	free(text);
 	return bad ? err_set(e, ERR_NOMEM, "no memory to tell what was found") : 0;
@@ -39,7 +39,7 @@ int doctor_report(const char *needs, struct buf *out, struct err *e)
 static void silent(struct findings *f, const char *why)
 {
 	f->check = "node";
-	found_bad(f, FINDING_FAIL, "node", "scontrol show node tells its state; muster must lie in a folder that this node sees",
+	doctor_found_bad(f, FINDING_FAIL, "node", "scontrol show node tells its state; muster must lie in a folder that this node sees",
 		  "%s", why);
 }
 
@@ -51,7 +51,7 @@ static void take(struct doctor_node *node, struct buf *answer, double *time)
 	*time = json_is_number(t) ? json_number_value(t) : -1;
 	if (!answer->len)
 		silent(&node->found, "it told nothing");
-	else if (findings_take(&node->found, json_object_get(o, "found")))
+	else if (doctor_findings_take(&node->found, json_object_get(o, "found")))
 		silent(&node->found, "what it told cannot be read");
 	json_decref(o);
 }
@@ -76,7 +76,7 @@ static void compare_clocks(struct doctor_node *nodes, const double *times, int n
 		double off = times[i] - sorted[told / 2];
 		nodes[i].found.check = "clock";
 		if (times[i] >= 0 && fabs(off) > CLOCKS_APART)
-			found_bad(&nodes[i].found, FINDING_WARN, "clock", "start chronyd or ntpd on it",
+			doctor_found_bad(&nodes[i].found, FINDING_WARN, "clock", "start chronyd or ntpd on it",
 				  "%.0f s %s the other nodes'", fabs(off), off > 0 ? "ahead of" : "behind");
 	}
 	free(sorted);
@@ -84,7 +84,7 @@ static void compare_clocks(struct doctor_node *nodes, const double *times, int n
 
 int doctor_ask(const struct needs *n, const struct hostlist *names, struct doctor_node *nodes, struct err *e)
 {
-	json_t *doc = needs_json(n);
+	json_t *doc = doctor_needs_json(n);
 	char *text = doc ? json_dumps(doc, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 	struct buf *answers = calloc((size_t)names->n + 1, sizeof *answers);
 	double *times = calloc((size_t)names->n + 1, sizeof *times);
@@ -94,7 +94,7 @@ int doctor_ask(const struct needs *n, const struct hostlist *names, struct docto
 		err_set(e, ERR_NOMEM, "no memory to ask %d nodes", names->n);
 	} else {
 		const char *const words[] = { "doctor", "--report", text, NULL };
-		rc = nodes_ask(TAG, words, SECONDS, names, answers, e);
+		rc = topo_nodes_ask(TAG, words, SECONDS, names, answers, e);
 	}
 	for (int i = 0; i < names->n && answers && times; i++) {
 		snprintf(nodes[i].name, sizeof nodes[i].name, "%s", names->names[i]);

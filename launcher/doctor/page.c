@@ -87,7 +87,7 @@ static void put_finding(struct page *p, const struct finding *x)
 	char names[4 * HOSTLIST_NAME + 32], text[sizeof names + sizeof x->found];
 	put_names(p, x, names, sizeof names);
 	snprintf(text, sizeof text, "%s%s", names, x->found);
-	buf_printf(p->out, "%s%-4s%s  %s", p->colour ? inks[x->level] : "", finding_word(x->level), p->colour ? "\033[0m" : "",
+	buf_printf(p->out, "%s%-4s%s  %s", p->colour ? inks[x->level] : "", doctor_finding_word(x->level), p->colour ? "\033[0m" : "",
 		   x->object);
 	int over = width(x->object) - OBJECT_WIDTH;
 	if (over > 0)
@@ -117,7 +117,7 @@ static void put_sum(struct page *p, bool apart)
 	for (int i = 0; i < p->n; i++) {
 		for (int r = 0; r < p->nodes[i].found.n; r++)
 			counts[p->nodes[i].found.rows[r].level]++;
-		sick += findings_worst(&p->nodes[i].found) == FINDING_FAIL;
+		sick += doctor_findings_worst(&p->nodes[i].found) == FINDING_FAIL;
 	}
 	buf_printf(p->out, "%s%d ok, %d warning%s, %d failure%s", apart ? "\n" : "", counts[FINDING_OK], counts[FINDING_WARN],
 		   human_s(counts[FINDING_WARN]), counts[FINDING_FAIL],
@@ -149,13 +149,13 @@ json_t *doctor_json(const struct doctor_node *nodes, int n)
 	enum finding_level worst = FINDING_OK;
 	json_t *list = json_array();
 	for (int i = 0; i < n; i++) {
-		enum finding_level level = findings_worst(&nodes[i].found);
+		enum finding_level level = doctor_findings_worst(&nodes[i].found);
 		worst = level > worst ? level : worst;
-		json_t *node = json_pack("{s:s, s:s}", "name", nodes[i].name, "level", finding_word(level)),
-			*found = findings_json(&nodes[i].found);
+		json_t *node = json_pack("{s:s, s:s}", "name", nodes[i].name, "level", doctor_finding_word(level)),
+			*found = doctor_findings_json(&nodes[i].found);
 		json_object_update(node, found);
 		json_decref(found);
 		json_array_append_new(list, node);
 	}
-	return json_pack("{s:s, s:s, s:o}", "format", "muster doctor 1", "level", finding_word(worst), "nodes", list);
+	return json_pack("{s:s, s:s, s:o}", "format", "muster doctor 1", "level", doctor_finding_word(worst), "nodes", list);
 }

@@ -13,32 +13,32 @@
 
 #define AGENT_SECONDS 8.0
 
-void check_agent(const struct needs *n, struct findings *f)
+void doctor_check_agent(const struct needs *n, struct findings *f)
 {
 	char path[PATH_MAX];
 	struct err e = ERR_INIT;
 	struct buf out = BUF_INIT;
 	(void)n;
-	if (agent_path(path, sizeof path, &e)) {
-		found_bad(f, FINDING_FAIL, "muster-agent", "make builds it beside muster; MUSTER_AGENT names another place", "%s",
+	if (launcher_agent_path(path, sizeof path, &e)) {
+		doctor_found_bad(f, FINDING_FAIL, "muster-agent", "make builds it beside muster; MUSTER_AGENT names another place", "%s",
 			  e.text);
 		return;
 	}
 	char *const argv[] = { path, "ckpt", "--help", NULL };
 	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
-	if (child_run(&c, AGENT_SECONDS, &out, &e))
-		found_bad(f, FINDING_FAIL, "muster-agent", "install the packages that make setup names, on this node too; build on "
+	if (launcher_child_run(&c, AGENT_SECONDS, &out, &e))
+		doctor_found_bad(f, FINDING_FAIL, "muster-agent", "install the packages that make setup names, on this node too; build on "
 			  "a node like this one", "%s", e.text);
 	else if (!strstr(buf_str(&out), "muster ckpt"))
-		found_bad(f, FINDING_FAIL, "muster-agent", "MUSTER_AGENT must name muster's agent, or nothing",
+		doctor_found_bad(f, FINDING_FAIL, "muster-agent", "MUSTER_AGENT must name muster's agent, or nothing",
 			  "%s: another program", path);
 	else
-		found_ok(f, "muster-agent", "%s", path);
+		doctor_found_ok(f, "muster-agent", "%s", path);
 	buf_fini(&out);
 }
 
 /* muster is linked with it; a node may have another version in its place. */
-void check_pmix(const struct needs *n, struct findings *f)
+void doctor_check_pmix(const struct needs *n, struct findings *f)
 {
 	const char *(*version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "PMIx_Get_version");
 	char text[64];
@@ -47,11 +47,11 @@ void check_pmix(const struct needs *n, struct findings *f)
 	text[strcspn(text, ",(\n")] = '\0';
 	for (size_t len = strlen(text); len && text[len - 1] == ' ';)
 		text[--len] = '\0';
-	found_ok(f, "PMIx", "%s", text);
+	doctor_found_ok(f, "PMIx", "%s", text);
 }
 
 /* Of those that kernels/cpu/blas.c takes, the first that is here. */
-void check_blas(const struct needs *n, struct findings *f)
+void doctor_check_blas(const struct needs *n, struct findings *f)
 {
 	static const char *const names[] = { "libopenblas.so.0", "libopenblas.so", "libblis.so.4", "libblas.so.3" };
 	(void)n;
@@ -61,17 +61,17 @@ void check_blas(const struct needs *n, struct findings *f)
 			continue;
 		char *(*core)(void) = (char *(*)(void))dlsym(lib, "openblas_get_corename");
 		if (i < 3)
-			found_ok(f, "BLAS", "%s%s%s", names[i], core ? ", for " : "", core ? core() : "");
+			doctor_found_ok(f, "BLAS", "%s%s%s", names[i], core ? ", for " : "", core ? core() : "");
 		else
-			found_bad(f, FINDING_WARN, "BLAS", "apt install libopenblas0",
+			doctor_found_bad(f, FINDING_WARN, "BLAS", "apt install libopenblas0",
 				  "%s, the reference: many times slower than OpenBLAS", names[i]);
 		return;
 	}
-	found_bad(f, n->cuda ? FINDING_WARN : FINDING_FAIL, "BLAS", "apt install libopenblas0",
+	doctor_found_bad(f, n->cuda ? FINDING_WARN : FINDING_FAIL, "BLAS", "apt install libopenblas0",
 		  "none: agents cannot compute on the CPU");
 }
 
-bool has_driver(void)
+bool doctor_has_driver(void)
 {
 	return !access("/proc/driver/nvidia/version", F_OK) || !access("/dev/nvidiactl", F_OK);
 }
@@ -79,10 +79,10 @@ bool has_driver(void)
 /* What is missing for GPUs matters where a job asks for them, or there are some. */
 static void missing(const struct needs *n, struct findings *f, const char *object, const char *remedy, const char *why)
 {
-	if (n->cuda || has_driver())
-		found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, object, remedy, "%s", why);
+	if (n->cuda || doctor_has_driver())
+		doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, object, remedy, "%s", why);
 	else
-		found_ok(f, object, "not here, and only device = cuda needs it");
+		doctor_found_ok(f, object, "not here, and only device = cuda needs it");
 }
 
 static const char *load_error(void)
@@ -94,7 +94,7 @@ static const char *load_error(void)
 static void *cuda_agent(char path[PATH_MAX], struct err *e)
 {
 	char named[PATH_MAX], agent[PATH_MAX];
-	if (agent_path(named, sizeof named, e))
+	if (launcher_agent_path(named, sizeof named, e))
 		return NULL;
 	if (!realpath(named, agent)) {
 		err_errno(e, ERR_NOTFOUND, "%.600s", named);
@@ -119,7 +119,7 @@ static int built_with(void *lib)
 	return version ? *version : 0;
 }
 
-void check_cuda(const struct needs *n, struct findings *f)
+void doctor_check_cuda(const struct needs *n, struct findings *f)
 {
 	static const char remedy[] = "install CUDA's toolkit 12 or newer where muster is built (CUDA_HOME names its folder) and "
 		"run make again";
@@ -130,16 +130,16 @@ void check_cuda(const struct needs *n, struct findings *f)
 	if (!lib && e.code == ERR_NOTFOUND)
 		missing(n, f, "libmuster-cuda.so", remedy, e.text);
 	else if (!lib)
-		found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "libmuster-cuda.so", "build it on a node like this one", "%s",
+		doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "libmuster-cuda.so", "build it on a node like this one", "%s",
 			  e.text);
 	else if (cuda)
-		found_ok(f, "libmuster-cuda.so", "loads; built with CUDA %d.%d", cuda / 1000, cuda % 1000 / 10);
+		doctor_found_ok(f, "libmuster-cuda.so", "loads; built with CUDA %d.%d", cuda / 1000, cuda % 1000 / 10);
 	else
-		found_ok(f, "libmuster-cuda.so", "loads");
+		doctor_found_ok(f, "libmuster-cuda.so", "loads");
 }
 
 /* Within a major version of CUDA every driver of it does (CUDA Compatibility, "minor version compatibility"). */
-void check_driver(const struct needs *n, struct findings *f)
+void doctor_check_driver(const struct needs *n, struct findings *f)
 {
 	static const char remedy[] = "install NVIDIA's driver; in a container, start it with the GPUs (--gpus all, --nv)";
 	char path[PATH_MAX], update[160];
@@ -151,17 +151,17 @@ void check_driver(const struct needs *n, struct findings *f)
 	}
 	int (*version)(int *) = (int (*)(int *))dlsym(lib, "cuDriverGetVersion");
 	if (!version || version(&driver) || driver <= 0) {
-		found_bad(f, FINDING_WARN, "CUDA driver", remedy, "libcuda.so.1 does not tell its version");
+		doctor_found_bad(f, FINDING_WARN, "CUDA driver", remedy, "libcuda.so.1 does not tell its version");
 		return;
 	}
 	int cuda = built_with(cuda_agent(path, NULL));
 	snprintf(update, sizeof update, "update the driver, or build muster with CUDA %d (CUDA_HOME)", driver / 1000);
 	if (driver / 1000 < cuda / 1000)
-		found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "CUDA driver", update,
+		doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "CUDA driver", update,
 			  "for CUDA %d.%d, and muster was built with %d.%d: too old", driver / 1000,
 			  driver % 1000 / 10, cuda / 1000, cuda % 1000 / 10);
 	else
-		found_ok(f, "CUDA driver", "for CUDA %d.%d", driver / 1000, driver % 1000 / 10);
+		doctor_found_ok(f, "CUDA driver", "for CUDA %d.%d", driver / 1000, driver % 1000 / 10);
 }
 
 /* Those that kernels/cuda and libcomm/device/cuda load, by the names that they try. Versions are major × 10000 + minor × 100 +
@@ -200,18 +200,18 @@ static void check_library(const struct needs *n, struct findings *f, const struc
 			snprintf(why, sizeof why, "%s", load_error());
 	int version = lib ? version_of(lib, l) : 0;
 	if (!lib && l->optional && n->cuda)
-		found_bad(f, FINDING_WARN, l->label, l->remedy, "%s", why);
+		doctor_found_bad(f, FINDING_WARN, l->label, l->remedy, "%s", why);
 	else if (!lib)
 		missing(n, f, l->label, l->remedy, why);
 	else if (version < l->least)
-		found_bad(f, l->optional || !n->cuda ? FINDING_WARN : FINDING_FAIL, l->label, l->remedy,
+		doctor_found_bad(f, l->optional || !n->cuda ? FINDING_WARN : FINDING_FAIL, l->label, l->remedy,
 			  "%s is version %d.%d, and %d.%d is the least", *name, version / 10000,
 			  version / 100 % 100, l->least / 10000, l->least / 100 % 100);
 	else
-		found_ok(f, l->label, "%d.%d.%d (%s)", version / 10000, version / 100 % 100, version % 100, *name);
+		doctor_found_ok(f, l->label, "%d.%d.%d (%s)", version / 10000, version / 100 % 100, version % 100, *name);
 }
 
-void check_libraries(const struct needs *n, struct findings *f)
+void doctor_check_libraries(const struct needs *n, struct findings *f)
 {
 	for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
 		check_library(n, f, &libraries[i]);

@@ -35,11 +35,11 @@ static void answer(const struct check *c, const struct needs *n, int fd)
 	int null = open("/dev/null", O_RDWR);
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	fork_hear();
+	launcher_fork_hear();
 	for (int std = 0; null >= 0 && std <= STDERR_FILENO; std++)
 		dup2(null, std);
 	c->fn(n, &f);
-	json_t *list = findings_json(&f);
+	json_t *list = doctor_findings_json(&f);
 	char *text = json_dumps(list, JSON_COMPACT);
 	if (text)
 		file_write_full(fd, text, strlen(text));
@@ -51,10 +51,10 @@ static void start(struct running *r, const struct check *c, const struct needs *
 	int ends[2];
 	*r = (struct running){ .check = c, .pid = -1, .fd = -1, .until = clock_s() + c->seconds };
 	if (pipe2(ends, O_CLOEXEC)) {
-		found_bad(f, FINDING_FAIL, c->name, "raise ulimit -n", "could not be started: %s", strerror(errno));
+		doctor_found_bad(f, FINDING_FAIL, c->name, "raise ulimit -n", "could not be started: %s", strerror(errno));
 		return;
 	}
-	r->pid = fork_deaf();
+	r->pid = launcher_fork_deaf();
 	if (!r->pid) {
 		close(ends[0]);
 		answer(c, n, ends[1]);
@@ -64,7 +64,7 @@ static void start(struct running *r, const struct check *c, const struct needs *
 	if (r->pid < 0) {
 		close(r->fd);
 		r->fd = -1;
-		found_bad(f, FINDING_FAIL, c->name, "raise ulimit -u, or end other programs", "could not be started: %s",
+		doctor_found_bad(f, FINDING_FAIL, c->name, "raise ulimit -u, or end other programs", "could not be started: %s",
 			  strerror(errno));
 	}
 }
@@ -135,15 +135,15 @@ static void take(struct running *r, struct findings *f)
 	int status = r->pid > 0 ? end(r) : 0;
 	json_t *list = json_loadb(buf_str(&r->answer), r->answer.len, 0, NULL);
 	if (r->pid > 0 && r->late)
-		found_bad(f, FINDING_FAIL, r->check->name, "a driver or a file system that hangs looks so: see dmesg; reboot the "
+		doctor_found_bad(f, FINDING_FAIL, r->check->name, "a driver or a file system that hangs looks so: see dmesg; reboot the "
 			  "node if it stays",
 			  "no answer within %g s", r->check->seconds);
 	else if (r->pid > 0 && status > 0 && WIFSIGNALED(status))
-		found_bad(f, FINDING_FAIL, r->check->name, "a library that does not belong to this machine looks so: reinstall it, "
+		doctor_found_bad(f, FINDING_FAIL, r->check->name, "a library that does not belong to this machine looks so: reinstall it, "
 			  "or the driver", "ended by signal %d (%s)",
 			  WTERMSIG(status), strsignal(WTERMSIG(status)));
-	else if (r->pid > 0 && findings_take(f, list))
-		found_bad(f, FINDING_FAIL, r->check->name, "run it again", "its answer cannot be read");
+	else if (r->pid > 0 && doctor_findings_take(f, list))
+		doctor_found_bad(f, FINDING_FAIL, r->check->name, "run it again", "its answer cannot be read");
 	json_decref(list);
 	buf_fini(&r->answer);
 }

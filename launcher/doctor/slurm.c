@@ -13,7 +13,7 @@
 static int run(const char *const *words, struct buf *out, struct err *e)
 {
 	const struct child_command c = { .argv = (char *const *)words, .out = -1, .tied = true };
-	return child_run(&c, SECONDS, out, e);
+	return launcher_child_run(&c, SECONDS, out, e);
 }
 
 static const char conf[] = "systemctl status slurmctld on the controller; SLURM_CONF must name this cluster's slurm.conf";
@@ -27,9 +27,9 @@ static void check_controller(struct findings *f)
 	int rc = run(ping, &out, &e);
 	const char *text = buf_str(&out), *up = strstr(text, " is UP"), *down = strstr(text, " is DOWN");
 	if (rc || down)
-		found_bad(f, !rc && up ? FINDING_WARN : FINDING_FAIL, "slurmctld", conf, "%s", rc ? e.text : text);
+		doctor_found_bad(f, !rc && up ? FINDING_WARN : FINDING_FAIL, "slurmctld", conf, "%s", rc ? e.text : text);
 	else
-		found_ok(f, "slurmctld", "%.*s", (int)strcspn(text, "\n"), text);
+		doctor_found_ok(f, "slurmctld", "%.*s", (int)strcspn(text, "\n"), text);
 	buf_fini(&out);
 }
 
@@ -49,16 +49,16 @@ static void check_plugin(struct findings *f)
 	struct err e = ERR_INIT;
 	int rc = run(list, &out, &e);
 	if (!rc && has_pmix(buf_str(&out)))
-		found_ok(f, "srun --mpi=pmix", "there");
+		doctor_found_ok(f, "srun --mpi=pmix", "there");
 	else
-		found_bad(f, FINDING_FAIL, "srun --mpi=pmix",
+		doctor_found_bad(f, FINDING_FAIL, "srun --mpi=pmix",
 			  "install Slurm's PMIx plugin on every node (Debian: slurm-wlm-mpi-plugins, with libpmix2) and restart "
 			  "slurmd", "%s",
 			  rc ? e.text : "srun --mpi=list does not name it: agents cannot be started");
 	buf_fini(&out);
 }
 
-void check_slurm(const struct needs *n, struct findings *f)
+void doctor_check_slurm(const struct needs *n, struct findings *f)
 {
 	static const char *const version[] = { "sinfo", "--version", NULL };
 	struct buf out = BUF_INIT;
@@ -66,15 +66,15 @@ void check_slurm(const struct needs *n, struct findings *f)
 	int rc = run(version, &out, &e);
 	const char *text = buf_str(&out);
 	if (rc && e.code == ERR_NOTFOUND && !n->slurm) {
-		found_ok(f, "Slurm", "its commands are not here; runs stay on this host");
+		doctor_found_ok(f, "Slurm", "its commands are not here; runs stay on this host");
 	} else if (rc && !n->slurm && strstr(e.text, "configuration source")) {
-		found_ok(f, "Slurm", "installed, and this host belongs to no cluster; runs stay on it");
+		doctor_found_ok(f, "Slurm", "installed, and this host belongs to no cluster; runs stay on it");
 	} else if (rc) {
-		found_bad(f, n->slurm ? FINDING_FAIL : FINDING_WARN, "Slurm", e.code == ERR_NOTFOUND ?
+		doctor_found_bad(f, n->slurm ? FINDING_FAIL : FINDING_WARN, "Slurm", e.code == ERR_NOTFOUND ?
 			  "install Slurm's commands (slurm-client) where muster runs, of the cluster's version" : conf, "%s",
 			  e.text);
 	} else {
-		found_ok(f, "Slurm", "%.*s%s", (int)strcspn(text, "\n"), text, n->slurm ? "" : "; this is no allocation");
+		doctor_found_ok(f, "Slurm", "%.*s%s", (int)strcspn(text, "\n"), text, n->slurm ? "" : "; this is no allocation");
 		check_controller(f);
 		check_plugin(f);
 	}
@@ -82,19 +82,19 @@ void check_slurm(const struct needs *n, struct findings *f)
 }
 
 /* As the agents and the supervisor will, on this node. */
-void check_munge(const struct needs *n, struct findings *f)
+void doctor_check_munge(const struct needs *n, struct findings *f)
 {
 	char word[MUNGE_WORD];
 	struct err warning = ERR_INIT;
 	if (!n->slurm) {
-		found_ok(f, "MUNGE", "only runs under Slurm use it");
+		doctor_found_ok(f, "MUNGE", "only runs under Slurm use it");
 		return;
 	}
 	slurm_auth(word, &warning);
 	if (warning.code != ERR_NONE)
-		found_bad(f, FINDING_WARN, "MUNGE", "start munged on this node with the cluster's key; MUSTER_AUTH=secret does "
+		doctor_found_bad(f, FINDING_WARN, "MUNGE", "start munged on this node with the cluster's key; MUSTER_AUTH=secret does "
 			  "without it", "%s", warning.text);
 	else
-		found_ok(f, "MUNGE", "%s", strcmp(word, "secret") ? "credentials can be made" : "not used here: the secret of each "
+		doctor_found_ok(f, "MUNGE", "%s", strcmp(word, "secret") ? "credentials can be made" : "not used here: the secret of each "
 			 "launch is enough");
 }

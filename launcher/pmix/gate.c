@@ -9,7 +9,7 @@
 
 static atomic_bool closed;
 
-bool gate_close_to_others(void)
+bool local_gate_close_to_others(void)
 {
 	atomic_store(&closed, owner_known_for_tcp());
 	return atomic_load(&closed);

@@ -8,7 +8,7 @@
  * its other end belongs to a process of our own user (base/owner.h).
  *
  * libpmix has no hook at this place, so the gate is this program's own accept(2), which the
- * dynamic linker finds before libc's. It does what libc's does until gate_close_to_others.
+ * dynamic linker finds before libc's. It does what libc's does until local_gate_close_to_others.
  *
  * Where the kernel cannot tell the owner, what is left are the namespace, which cannot be guessed
  * and which only the agents' environment holds, and the seal of all that agents publish
@@ -21,6 +21,6 @@
 
 /* From here on accept() in this process returns connections of our own user alone. False: this kernel cannot tell, and
  * nothing has changed. */
-bool gate_close_to_others(void);
+bool local_gate_close_to_others(void);
 
 #endif

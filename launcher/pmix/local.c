@@ -54,7 +54,7 @@ static void on_exit_seen(uv_poll_t *poll, int uv_status, int uv_events)
 	(void)uv_status;
 	(void)uv_events;
 	int status;
-	if (!spawn_reap(a->pid, &status))
+	if (!local_spawn_reap(a->pid, &status))
 		return;
 	a->pid = 0;
 	uv_close((uv_handle_t *)poll, on_handle_closed);
@@ -67,12 +67,12 @@ static void local_kill(struct launch *l)
 {
 	for (int i = 0; i < l->n; i++)
 		if (l->agents[i].pid)
-			spawn_kill(l->agents[i].pid);
+			local_spawn_kill(l->agents[i].pid);
 }
 
 static void local_close(struct launch *l)
 {
-	server_close(l->server);
+	local_server_close(l->server);
 	l->closed = true;
 	free_when_done(l);
 }
@@ -106,10 +106,10 @@ static int choose_cpus(const struct launch_request *r, int rank, char *cpus, int
 	cpus[0] = '\0';
 	if (how == BIND_NONE)
 		return 0;
-	bind_near(cluster_kind(r->cluster, r->plan->ranks[rank].node), r->plan->ranks[rank].slot, cpus, (size_t)size);
+	topo_bind_near(topo_cluster_kind(r->cluster, r->plan->ranks[rank].node), r->plan->ranks[rank].slot, cpus, (size_t)size);
 	if (*cpus)
 		return 0;
-	if (bind_cpus(r->plan->world, rank, r->plan->threads, cpus, size, e))
+	if (topo_bind_cpus(r->plan->world, rank, r->plan->threads, cpus, size, e))
 		return -1;
 	if (how == BIND_CORE && !*cpus)
 		return err_set(e, ERR_NOFIT, "[launch] bind = core: %d agents of %d threads need more cores than this host has; "
@@ -121,8 +121,8 @@ static int choose_cpus(const struct launch_request *r, int rank, char *cpus, int
 static void end_agent(const struct agent *a)
 {
 	int status;
-	spawn_kill(a->pid);
-	while (!spawn_reap(a->pid, &status))
+	local_spawn_kill(a->pid);
+	while (!local_spawn_reap(a->pid, &status))
 		usleep(1000);
 }
 
@@ -136,10 +136,10 @@ static int start_agent(uv_loop_t *loop, struct launch *l, const struct launch_re
 		return -1;
 	env_threads(t, r->plan->ranks[a->rank].threads);
 	struct spawn s = {
-		.path = r->agent, .cpus = cpus, .pmix_env = server_env(l->server, a->rank), .own_env = t->own, .soft_env = t->soft,
+		.path = r->agent, .cpus = cpus, .pmix_env = local_server_env(l->server, a->rank), .own_env = t->own, .soft_env = t->soft,
 		.log_fd = log_fd,
 	};
-	if (spawn_start(&s, &a->pid, &a->pidfd, e))
+	if (local_spawn_start(&s, &a->pid, &a->pidfd, e))
 		return -1;
 	if (uv_poll_init(loop, &a->poll, a->pidfd)) {
 		end_agent(a);
@@ -195,7 +195,7 @@ static int local_start(uv_loop_t *loop, const struct launch_request *r, const st
 	name_space(nspace, r->generation);
 	if (open_log(r, &log_fd, e))
 		goto free_launch;
-	if (server_open(nspace, world, r->run_dir, log_fd, &l->server, e))
+	if (local_server_open(nspace, world, r->run_dir, log_fd, &l->server, e))
 		goto close_log;
 	struct env_text t;
 	env_fill(&t, r);

@@ -31,7 +31,7 @@ static int start(const char *dir, struct err *e)
 	/* Job data in messages rather than in mapped files: nothing to leave behind. */
 	setenv("PMIX_MCA_gds", "hash", 0);
 	setenv("PMIX_MCA_ptl_base_if_include", "lo", 0);
-	if (!gate_close_to_others())
+	if (!local_gate_close_to_others())
 		fprintf(stderr, "muster: this kernel does not tell who connects to the PMIx server (no sock_diag): processes of other "
 				"users of this host can hold up the start of agents\n");
 	const char *const keys[] = { PMIX_SERVER_TMPDIR, PMIX_SYSTEM_TMPDIR, PMIX_HOSTNAME };
@@ -135,7 +135,7 @@ static int register_rank(const char *nspace, int rank, struct buf *env, struct e
 	return 0;
 }
 
-int register_ranks(const char *nspace, int world, const char *dir, struct buf *env, struct err *e)
+int local_register_ranks(const char *nspace, int world, const char *dir, struct buf *env, struct err *e)
 {
 	pmix_nspace_t name = "";
 	snprintf(name, sizeof name, "%s", nspace);

@@ -82,7 +82,7 @@ static void serve(const struct server *s, const char *nspace, int out, int log_f
 	close_range(4, ~0U, 0);
 	char word = ANSWER_READY;
 	buf_add(&answer, &word, 1);
-	if (register_ranks(nspace, s->world, s->dir, &answer, &e)) {
+	if (local_register_ranks(nspace, s->world, s->dir, &answer, &e)) {
 		buf_clear(&answer);
 		buf_printf(&answer, "%c%s", ANSWER_FAILED, e.text);
 	}
@@ -147,7 +147,7 @@ static int fork_server(struct server *s, const char *nspace, int log_fd, int *an
 	if (pipe2(ends, O_CLOEXEC))
 		return err_errno(e, ERR_NOMEM, "cannot make a pipe");
 	pid_t launcher = getpid();
-	s->pid = fork_deaf();
+	s->pid = launcher_fork_deaf();
 	if (s->pid == 0)
 		serve(s, nspace, ends[1], log_fd, launcher);
 	close(ends[1]);
@@ -159,7 +159,7 @@ static int fork_server(struct server *s, const char *nspace, int log_fd, int *an
 	return 0;
 }
 
-int server_open(const char *nspace, int world, const char *run_dir, int log_fd, struct server **out, struct err *e)
+int local_server_open(const char *nspace, int world, const char *run_dir, int log_fd, struct server **out, struct err *e)
 {
 	struct server *s = calloc(1, sizeof *s);
 	int answer = -1;
@@ -168,20 +168,20 @@ int server_open(const char *nspace, int world, const char *run_dir, int log_fd, 
 	s->world = world;
 	s->pid = -1;
 	if (make_dir(s, run_dir, e) || fork_server(s, nspace, log_fd, &answer, e)) {
-		server_close(s);
+		local_server_close(s);
 		return -1;
 	}
 	int rc = read_answer(s, answer, e);
 	close(answer);
 	if (rc || parse_answer(s, e)) {
-		server_close(s);
+		local_server_close(s);
 		return -1;
 	}
 	*out = s;
 	return 0;
 }
 
-void server_close(struct server *s)
+void local_server_close(struct server *s)
 {
 	if (!s)
 		return;
@@ -198,7 +198,7 @@ void server_close(struct server *s)
 	free(s);
 }
 
-char *const *server_env(const struct server *s, int rank)
+char *const *local_server_env(const struct server *s, int rank)
 {
 	return s->env[rank];
 }

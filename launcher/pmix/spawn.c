@@ -75,7 +75,7 @@ static char **merge_env(const struct spawn *s)
 static void become_agent(const struct spawn *s, pid_t launcher, char *const *env)
 {
 	setsid();
-	fork_hear();
+	launcher_fork_hear();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != launcher) /* it died before the line above */
 		_exit(127);
@@ -92,12 +92,12 @@ static void become_agent(const struct spawn *s, pid_t launcher, char *const *env
 	_exit(127);
 }
 
-int spawn_start(const struct spawn *s, pid_t *pid, int *pidfd, struct err *e)
+int local_spawn_start(const struct spawn *s, pid_t *pid, int *pidfd, struct err *e)
 {
 	char **env = merge_env(s);
 	if (!env)
 		return err_set(e, ERR_NOMEM, "%s: no memory to start it", s->path);
-	pid_t launcher = getpid(), child = fork_deaf();
+	pid_t launcher = getpid(), child = launcher_fork_deaf();
 	if (child == 0)
 		become_agent(s, launcher, env);
 	free(env);
@@ -115,13 +115,13 @@ int spawn_start(const struct spawn *s, pid_t *pid, int *pidfd, struct err *e)
 	return 0;
 }
 
-void spawn_kill(pid_t pid)
+void local_spawn_kill(pid_t pid)
 {
 	kill(-pid, SIGKILL);
 	kill(pid, SIGKILL); /* it may not lead its group yet */
 }
 
-int spawn_reap(pid_t pid, int *status)
+int local_spawn_reap(pid_t pid, int *status)
 {
 	siginfo_t info = { 0 };
 	if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) && errno == ECHILD) {

@@ -89,7 +89,7 @@ static int check(const char *run, const struct layout *l, int micros, const stru
 	return 0;
 }
 
-int timelines_load(const char *run, const struct layout *l, int micros, struct timeline *out, struct err *e)
+int rundir_timelines_load(const char *run, const struct layout *l, int micros, struct timeline *out, struct err *e)
 {
 	char folder[PATH_MAX + 300], path[PATH_MAX + 600];
 	if (newest(run, folder, sizeof folder, e))

@@ -12,6 +12,6 @@
 
 /* Reads a run's into *out, which is empty. ERR_NOTFOUND when there are none; ERR_USAGE when they are not of this layout and number of
  * micro-batches. */
-int timelines_load(const char *run, const struct layout *l, int micros, struct timeline *out, struct err *e);
+int rundir_timelines_load(const char *run, const struct layout *l, int micros, struct timeline *out, struct err *e);
 
 #endif

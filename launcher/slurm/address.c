@@ -31,7 +31,7 @@ static bool node_addr(const char *node, char *value, size_t size)
 	char *argv[] = { "scontrol", "--oneliner", "show", "node", (char *)node, NULL };
 	const struct child_command c = { .argv = argv, .out = -1 };
 	struct buf output = BUF_INIT;
-	bool found = !child_run(&c, SCONTROL_TIMEOUT, &output, NULL) &&
+	bool found = !launcher_child_run(&c, SCONTROL_TIMEOUT, &output, NULL) &&
 		     field(buf_str(&output), "NodeAddr", value, size);
 	buf_fini(&output);
 	return found;

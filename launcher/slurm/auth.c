@@ -47,7 +47,7 @@ void slurm_auth(char word[MUNGE_WORD], struct err *warning)
 	strcpy(word, "secret");
 	if (wish && !strcmp(wish, "secret"))
 		return;
-	if (!child_run(&c, SCONTROL_TIMEOUT, &config, NULL)) {
+	if (!launcher_child_run(&c, SCONTROL_TIMEOUT, &config, NULL)) {
 		setting(buf_str(&config), "AuthType", type, sizeof type);
 		setting(buf_str(&config), "AuthInfo", info, sizeof info);
 	}

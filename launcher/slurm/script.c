@@ -23,7 +23,7 @@ static int read_template(const char *folder, const char *name, struct buf *out, 
 	return file_slurp(path, TEMPLATE_MOST, out, e);
 }
 
-int script_template(const char *name, struct buf *out, struct err *e)
+int slurm_script_template(const char *name, struct buf *out, struct err *e)
 {
 	/* Of an installed program, and of one in build/. */
 	static const char *const places[] = { "../share/muster/templates", "../templates" };
@@ -56,7 +56,7 @@ static const char *value_of(const struct script_value *values, const char *name,
 	return NULL;
 }
 
-int script_render(const char *text, const struct script_value *values, struct buf *out, struct err *e)
+int slurm_script_render(const char *text, const struct script_value *values, struct buf *out, struct err *e)
 {
 	while (*text) {
 		size_t plain = strcspn(text, "@");
@@ -79,7 +79,7 @@ int script_render(const char *text, const struct script_value *values, struct bu
 	return buf_failed(out) ? err_set(e, ERR_NOMEM, "no memory for the script") : 0;
 }
 
-void script_quote(const char *word, struct buf *out)
+void slurm_script_quote(const char *word, struct buf *out)
 {
 	buf_puts(out, "'");
 	for (; *word; word++) {
@@ -91,7 +91,7 @@ void script_quote(const char *word, struct buf *out)
 	buf_puts(out, "'");
 }
 
-int script_size(const struct job *job, struct script_size *out, struct err *e)
+int slurm_script_size(const struct job *job, struct script_size *out, struct err *e)
 {
 	struct layout l = layout_of(job, (int)(job->parallel.dp > 0 ? job->parallel.dp : job->parallel.ep));
 	int64_t tp = l.tp, world = layout_world(&l), nodes = job->slurm.nodes > 0 ? job->slurm.nodes : 1;
@@ -141,7 +141,7 @@ static int add_log(const char *run_dir, struct buf *out, struct err *e)
 	return 0;
 }
 
-int script_options(const struct job *job, const struct script_size *size, const char *run_dir, struct buf *out, struct err *e)
+int slurm_script_options(const struct job *job, const struct script_size *size, const char *run_dir, struct buf *out, struct err *e)
 {
 	static const struct {
 		const char *option;

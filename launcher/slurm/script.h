@@ -19,10 +19,10 @@ struct script_value {
 
 /* The whole template, from $MUSTER_TEMPLATES, PREFIX/share/muster/templates, or the source tree that this
  * program was built in. */
-int script_template(const char *name, struct buf *out, struct err *e);
+int slurm_script_template(const char *name, struct buf *out, struct err *e);
 
 /* `values` ends with a NULL name. */
-int script_render(const char *text, const struct script_value *values, struct buf *out, struct err *e);
+int slurm_script_render(const char *text, const struct script_value *values, struct buf *out, struct err *e);
 
 /* What is asked of Slurm; decided from [slurm] and the degrees. */
 struct script_size {
@@ -33,12 +33,12 @@ struct script_size {
 
 /* [slurm] nodes × gpus_per_node, or, without GPUs, agents enough for the degrees, whole
  * tensor-parallel groups on each node where they fit. */
-int script_size(const struct job *job, struct script_size *out, struct err *e);
+int slurm_script_size(const struct job *job, struct script_size *out, struct err *e);
 
 /* The #SBATCH lines, without the last newline; run_dir is where the log goes. */
-int script_options(const struct job *job, const struct script_size *size, const char *run_dir, struct buf *out, struct err *e);
+int slurm_script_options(const struct job *job, const struct script_size *size, const char *run_dir, struct buf *out, struct err *e);
 
 /* Appends the word in single quotes, so that the shell reads it back as it is. */
-void script_quote(const char *word, struct buf *out);
+void slurm_script_quote(const char *word, struct buf *out);
 
 #endif

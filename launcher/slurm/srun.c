@@ -48,7 +48,7 @@ static int write_hosts(const struct launch_request *r, const char *path, struct 
 }
 
 /* By prefix. */
-bool srun_removes(const char *word)
+bool slurm_srun_removes(const char *word)
 {
 	static const char *const names[] = {
 		"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_CPUS_PER_TASK", "SLURM_CPUS_PER_GPU",
@@ -108,7 +108,7 @@ static int fill_env(const struct launch_request *r, const char *hosts, struct sr
 		return err_set(e, ERR_NOMEM, "srun: no memory for its environment");
 	size_t n = 0;
 	for (char **at = environ; *at; at++)
-		if (!srun_removes(*at))
+		if (!slurm_srun_removes(*at))
 			s->env[n++] = *at;
 	for (int i = 0; i < s->n_own; i++) {
 		if (!s->own[i])
@@ -150,7 +150,7 @@ static void fill_argv(const struct launch_request *r, struct srun *s)
 	s->argv[n] = NULL;
 }
 
-int srun_prepare(const struct launch_request *r, struct srun *s, struct err *e)
+int slurm_srun_prepare(const struct launch_request *r, struct srun *s, struct err *e)
 {
 	char hosts[JOB_PATH + 64];
 	*s = (struct srun){ 0 };
@@ -159,14 +159,14 @@ int srun_prepare(const struct launch_request *r, struct srun *s, struct err *e)
 	if (write_hosts(r, hosts, e))
 		return -1;
 	if (fill_env(r, hosts, s, e)) {
-		srun_fini(s);
+		slurm_srun_fini(s);
 		return -1;
 	}
 	fill_argv(r, s);
 	return 0;
 }
 
-void srun_fini(struct srun *s)
+void slurm_srun_fini(struct srun *s)
 {
 	for (int i = 0; i < s->n_own; i++) {
 		if (s->own[i])

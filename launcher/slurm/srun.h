@@ -29,11 +29,11 @@ struct srun {
 
 /* Whether a word of the environment stays away from a step: what srun reads as options about tasks, and what belongs to
  * another PMIx job or launch. */
-bool srun_removes(const char *word);
+bool slurm_srun_removes(const char *word);
 
 /* Writes the host file, logs/hosts-<generation> of the run folder. */
-int srun_prepare(const struct launch_request *r, struct srun *s, struct err *e);
+int slurm_srun_prepare(const struct launch_request *r, struct srun *s, struct err *e);
 /* Wipes the secret. */
-void srun_fini(struct srun *s);
+void slurm_srun_fini(struct srun *s);
 
 #endif

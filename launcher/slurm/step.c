@@ -65,11 +65,11 @@ static void on_timer(uv_timer_t *timer)
 {
 	struct launch *l = timer->data;
 	if (l->helper) {
-		child_signal(l->helper, SIGKILL);
+		launcher_child_signal(l->helper, SIGKILL);
 		return;
 	}
 	if (l->srun)
-		child_signal(l->srun, SIGKILL);
+		launcher_child_signal(l->srun, SIGKILL);
 	look(l);
 }
 
@@ -83,7 +83,7 @@ static void help(struct launch *l, char *const *argv, void (*ended)(void *, int,
 {
 	const struct child_command c = { .argv = argv, .out = -1 };
 	uv_timer_start(&l->timer, on_timer, HELPER_MS, 0);
-	if (child_watch(l->loop, &c, ended, l, &l->helper, NULL)) {
+	if (launcher_child_watch(l->loop, &c, ended, l, &l->helper, NULL)) {
 		l->helper = NULL;
 		look_later(l);
 	}
@@ -126,7 +126,7 @@ static void on_looked(void *arg, int status, const char *output)
 	} else {
 		/* Not listed yet, or the controller is silent: srun alone can be ended. */
 		if (l->srun)
-			child_signal(l->srun, SIGKILL);
+			launcher_child_signal(l->srun, SIGKILL);
 		look_later(l);
 	}
 }
@@ -170,14 +170,14 @@ static int slurm_start(uv_loop_t *loop, const struct launch_request *r, const st
 	struct launch *l = calloc(1, sizeof *l);
 	if (!l) {
 		err_set(e, ERR_NOMEM, "no memory to launch");
-	} else if (!srun_prepare(r, &s, e)) {
+	} else if (!slurm_srun_prepare(r, &s, e)) {
 		l->loop = loop;
 		l->ev = *ev;
 		l->timer.data = l;
 		snprintf(l->name, sizeof l->name, "%s", s.name);
 		const struct child_command c = { .argv = s.argv, .env = s.env, .out = log, .absent = SLURM_ABSENT };
-		rc = child_watch(loop, &c, on_srun_end, l, &l->srun, e);
-		srun_fini(&s);
+		rc = launcher_child_watch(loop, &c, on_srun_end, l, &l->srun, e);
+		slurm_srun_fini(&s);
 	}
 	close(log);
 	if (rc) {

@@ -30,7 +30,7 @@ static int place(const struct cluster *c, struct buf *tasks, struct buf *where, 
 	bool even = true;
 	for (int i = 0; i < c->n_nodes; i++)
 		even &= devices_on(c, i) == devices_on(c, 0);
-	buf_printf(tasks, "--ntasks=%d", cluster_devices(c));
+	buf_printf(tasks, "--ntasks=%d", topo_cluster_devices(c));
 	if (even)
 		buf_printf(where, "--ntasks-per-node=%d", devices_on(c, 0));
 	for (int i = 0; i < c->n_nodes && !even; i++)
@@ -54,7 +54,7 @@ static char **step_environment(char *secret)
 	if (!env)
 		return NULL;
 	for (size_t i = 0; i < n; i++)
-		if (!srun_removes(environ[i]) && strncmp(environ[i], AGENT_ENV_SECRET "=", sizeof AGENT_ENV_SECRET))
+		if (!slurm_srun_removes(environ[i]) && strncmp(environ[i], AGENT_ENV_SECRET "=", sizeof AGENT_ENV_SECRET))
 			env[k++] = environ[i];
 	env[k++] = secret;
 	return env;
@@ -103,10 +103,10 @@ int slurm_tool(const char *agent, int argc, char **argv, struct err *e)
 {
 	struct cluster cluster;
 	struct buf tasks = BUF_INIT, where = BUF_INIT;
-	if (cluster_open("slurm", 0, &cluster, e))
+	if (topo_cluster_open("slurm", 0, &cluster, e))
 		return -1;
 	int rc = place(&cluster, &tasks, &where, e);
-	cluster_free(&cluster);
+	topo_cluster_free(&cluster);
 	if (!rc)
 		rc = become_srun(agent, argc, argv, buf_str(&tasks), where.data, e);
 	buf_fini(&tasks);

@@ -37,7 +37,7 @@ static double sum_of(const double p[CONTRACT_PARTS])
 
 /* --- Gathering --------------------------------------------------------------------------------------------- */
 
-void contract_step(struct contract *c, const json_t *metrics)
+void supervise_contract_step(struct contract *c, const json_t *metrics)
 {
 	c->steps++;
 	for (int i = 0; i < CONTRACT_PARTS; i++) {
@@ -51,7 +51,7 @@ static double farness(double predicted, double measured)
 	return predicted > 0 && measured > 0 ? fabs(log(predicted / measured)) : -1;
 }
 
-void contract_memory(struct contract *c, const struct plan *plan, int rank, double bytes)
+void supervise_contract_memory(struct contract *c, const struct plan *plan, int rank, double bytes)
 {
 	const struct plan_rank *r = &plan->ranks[rank];
 	double predicted = r->total - r->snapshot; /* which the agents' device allocator does not know of */
@@ -62,11 +62,11 @@ void contract_memory(struct contract *c, const struct plan *plan, int rank, doub
 	c->measured_bytes = bytes;
 }
 
-void contract_predicted(const struct job *job, const struct cluster *cluster, const struct plan *plan, double p[CONTRACT_PARTS])
+void supervise_contract_predicted(const struct job *job, const struct cluster *cluster, const struct plan *plan, double p[CONTRACT_PARTS])
 {
 	const struct plan_time *t = &plan->time;
 	struct train_costs costs;
-	train_costs_of(job, cluster, plan, &costs);
+	cost_train_costs_of(job, cluster, plan, &costs);
 	const double all[CONTRACT_PARTS] = {
 		[CONTRACT_COMPUTE] = t->compute, [CONTRACT_RECOMPUTE] = t->recompute, [CONTRACT_TP] = t->tp, [CONTRACT_CP] = t->cp,
 		[CONTRACT_EP] = t->ep, [CONTRACT_PP] = t->bubble, [CONTRACT_DP] = t->dp, [CONTRACT_OPTIMIZER] = t->optimizer,
@@ -89,7 +89,7 @@ static double measured_step(const struct contract *c)
 	return c->steps ? sum_of(c->parts) / (double)c->steps : 0;
 }
 
-bool contract_mismatch(const struct contract *c, const double predicted[CONTRACT_PARTS], bool shared, char *text, size_t size)
+bool supervise_contract_mismatch(const struct contract *c, const double predicted[CONTRACT_PARTS], bool shared, char *text, size_t size)
 {
 	double step = measured_step(c);
 	for (int i = 0; i < CONTRACT_PARTS && !shared; i++) {
@@ -119,7 +119,7 @@ static json_t *parts_json(const double p[CONTRACT_PARTS])
 	return o;
 }
 
-json_t *contract_json(const struct contract *c, const double predicted[CONTRACT_PARTS])
+json_t *supervise_contract_json(const struct contract *c, const double predicted[CONTRACT_PARTS])
 {
 	double means[CONTRACT_PARTS];
 	for (int i = 0; i < CONTRACT_PARTS; i++)
@@ -131,19 +131,19 @@ json_t *contract_json(const struct contract *c, const double predicted[CONTRACT_
 	return o;
 }
 
-void contract_tell(const struct contract *c, const double predicted[CONTRACT_PARTS], struct terminal *t)
+void supervise_contract_tell(const struct contract *c, const double predicted[CONTRACT_PARTS], struct terminal *t)
 {
 	double step = measured_step(c), whole = sum_of(predicted);
 	char a[HUMAN], b[HUMAN];
 	if (!c->steps || !(step > 0))
 		return;
-	terminal_event(t, TONE_PLAIN, "step", "%-16s %9.4g s predicted %9.4g s measured  %+.0f %%", "in all", whole, step, 100 * (whole / step - 1));
+	supervise_terminal_event(t, TONE_PLAIN, "step", "%-16s %9.4g s predicted %9.4g s measured  %+.0f %%", "in all", whole, step, 100 * (whole / step - 1));
 	for (int i = 0; i < CONTRACT_PARTS; i++) {
 		double was = measured(c, i);
 		if (was >= SHOWN * step || predicted[i] >= SHOWN * whole)
-			terminal_event(t, TONE_PLAIN, "", "%-16s %9.4g %s %12.4g %11s %3.0f %%", parts[i].name, predicted[i], "           ", was, "", 100 * was / step);
+			supervise_terminal_event(t, TONE_PLAIN, "", "%-16s %9.4g %s %12.4g %11s %3.0f %%", parts[i].name, predicted[i], "           ", was, "", 100 * was / step);
 	}
 	if (c->measured_bytes > 0)
-		terminal_event(t, TONE_PLAIN, "memory", "%s predicted, %s measured on rank %d, where they differ most", human_bytes(c->predicted_bytes, a),
+		supervise_terminal_event(t, TONE_PLAIN, "memory", "%s predicted, %s measured on rank %d, where they differ most", human_bytes(c->predicted_bytes, a),
 			       human_bytes(c->measured_bytes, b), c->rank);
 }

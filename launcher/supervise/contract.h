@@ -25,20 +25,20 @@ struct contract {
 };
 
 /* One step's report. What it lacks, or what is no time, counts as 0. */
-void contract_step(struct contract *c, const json_t *metrics);
+void supervise_contract_step(struct contract *c, const json_t *metrics);
 /* A rank's peak, when it has finished. */
-void contract_memory(struct contract *c, const struct plan *plan, int rank, double bytes);
+void supervise_contract_memory(struct contract *c, const struct plan *plan, int rank, double bytes);
 
 /* Seconds of a step by part. */
-void contract_predicted(const struct job *job, const struct cluster *cluster, const struct plan *plan, double parts[CONTRACT_PARTS]);
+void supervise_contract_predicted(const struct job *job, const struct cluster *cluster, const struct plan *plan, double parts[CONTRACT_PARTS]);
 /* Of transfers that show in both or in one of them by more than a twentieth of the step, the first that is off by more than twice: what is to be said of it; false: none is.
  * Not where agents share cores: there a wait is often another's turn. */
-bool contract_mismatch(const struct contract *c, const double predicted[CONTRACT_PARTS], bool shared, char *text, size_t size);
+bool supervise_contract_mismatch(const struct contract *c, const double predicted[CONTRACT_PARTS], bool shared, char *text, size_t size);
 
 /* {"steps": …, "predicted": {"step_s": …, "compute_s": …, …}, "measured": {the same}, "memory": {"rank", "predicted_bytes", "measured_bytes"}};
  * without memory where none is known. A new reference. */
-json_t *contract_json(const struct contract *c, const double predicted[CONTRACT_PARTS]);
+json_t *supervise_contract_json(const struct contract *c, const double predicted[CONTRACT_PARTS]);
 /* The parts that matter, a line each. */
-void contract_tell(const struct contract *c, const double predicted[CONTRACT_PARTS], struct terminal *t);
+void supervise_contract_tell(const struct contract *c, const double predicted[CONTRACT_PARTS], struct terminal *t);
 
 #endif

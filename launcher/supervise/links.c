@@ -79,7 +79,7 @@ static void on_link_closed(uv_handle_t *h)
 	release(l);
 }
 
-void link_drop(struct link *l)
+void supervise_link_drop(struct link *l)
 {
 	struct links *ls = l->owner;
 	if (!l->open)
@@ -102,7 +102,7 @@ static void lose(struct link *l, const struct err *why)
 	int rank = l->rank;
 	if (!l->open)
 		return;
-	link_drop(l);
+	supervise_link_drop(l);
 	ls->o.closed(ls->o.arg, rank, why);
 }
 
@@ -129,7 +129,7 @@ static void flush(struct link *l)
 	watch(l);
 }
 
-int link_send(struct link *l, enum msg_type type, json_t *body, struct err *e)
+int supervise_link_send(struct link *l, enum msg_type type, json_t *body, struct err *e)
 {
 	if (!l->open)
 		return err_set(e, ERR_NET, "the connection is closed");
@@ -229,7 +229,7 @@ static bool on_readable(struct link *l)
 	return l->open;
 }
 
-void link_read_out(struct link *l)
+void supervise_link_read_out(struct link *l)
 {
 	while (l->open && on_readable(l))
 		;
@@ -266,7 +266,7 @@ static struct in6_addr address_of(int fd)
 	return out;
 }
 
-int links_adopt(struct links *ls, int fd, struct err *e)
+int supervise_links_adopt(struct links *ls, int fd, struct err *e)
 {
 	struct link *l = calloc(1, sizeof *l);
 	int flags = fcntl(fd, F_GETFL);
@@ -373,7 +373,7 @@ static int let_in(struct links *ls, int fd, struct err *e)
 		return 0;
 	}
 	struct in6_addr from = address_of(fd);
-	if (links_adopt(ls, fd, e)) /* it is closed */
+	if (supervise_links_adopt(ls, fd, e)) /* it is closed */
 		return -1;
 	make_room(ls, from);
 	return 0;
@@ -401,7 +401,7 @@ static void on_listener(uv_poll_t *poll, int status, int events)
 	}
 }
 
-int links_open(const struct links_options *o, struct links **out, struct err *e)
+int supervise_links_open(const struct links_options *o, struct links **out, struct err *e)
 {
 	struct links *ls = calloc(1, sizeof *ls);
 	if (!ls)
@@ -423,7 +423,7 @@ int links_open(const struct links_options *o, struct links **out, struct err *e)
 static void drop_all(struct links *ls)
 {
 	while (ls->first)
-		link_drop(ls->first);
+		supervise_link_drop(ls->first);
 }
 
 static void on_listener_closed(uv_handle_t *h)
@@ -434,7 +434,7 @@ static void on_listener_closed(uv_handle_t *h)
 	free_when_done(ls);
 }
 
-void links_close(struct links *ls)
+void supervise_links_close(struct links *ls)
 {
 	if (!ls)
 		return;
@@ -445,7 +445,7 @@ void links_close(struct links *ls)
 	free_when_done(ls);
 }
 
-void links_renew(struct links *ls, const unsigned char secret[AUTH_SECRET_BYTES], uint32_t generation, double now)
+void supervise_links_renew(struct links *ls, const unsigned char secret[AUTH_SECRET_BYTES], uint32_t generation, double now)
 {
 	drop_all(ls);
 	memcpy(ls->secret, secret, AUTH_SECRET_BYTES);
@@ -463,7 +463,7 @@ static struct link *overdue(struct links *ls)
 	return NULL;
 }
 
-void links_tick(struct links *ls, double now)
+void supervise_links_tick(struct links *ls, double now)
 {
 	ls->now = now;
 	for (struct link *l; (l = overdue(ls));) {
@@ -474,19 +474,19 @@ void links_tick(struct links *ls, double now)
 	listen_again(ls);
 }
 
-int links_strangers(const struct links *ls)
+int supervise_links_strangers(const struct links *ls)
 {
 	return ls->strangers;
 }
 
-void link_claim(struct link *l, int rank)
+void supervise_link_claim(struct link *l, int rank)
 {
 	if (l->rank < 0 && rank >= 0)
 		l->owner->strangers--;
 	l->rank = rank;
 }
 
-int link_rank(const struct link *l)
+int supervise_link_rank(const struct link *l)
 {
 	return l->rank;
 }

@@ -2,7 +2,7 @@
  * links — the supervisor's end of the control connections, on the loop.
  *
  * Each accepted connection is a link: a socket and a channel (base/auth.h). A
- * link that has not been claimed (link_claim, once its hello was found good)
+ * link that has not been claimed (supervise_link_claim, once its hello was found good)
  * is a stranger, and must be claimed within `patience` seconds. Nobody can keep the agents out:
  *
  * - A connection that another user of this host has made is closed at once (base/owner.h).
@@ -16,7 +16,7 @@
  * generation: to the person it would look like agents that do not report. The
  * listener then rests until the next tick, or until a link goes.
  *
- * A new generation (links_renew) closes every link of the one before and
+ * A new generation (supervise_links_renew) closes every link of the one before and
  * admits only who knows the new secret.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_LINKS_H
@@ -34,38 +34,38 @@ struct link;
 
 struct links_options {
 	uv_loop_t *loop;
-	int listener;     /* non-blocking; -1: only links_adopt. Closed by links_close. */
+	int listener;     /* non-blocking; -1: only supervise_links_adopt. Closed by supervise_links_close. */
 	int most;         /* silent strangers at a time, */
 	int most_per_address; /* and from one address */
 	double patience;  /* seconds */
 	const struct voucher *voucher; /* agents must have a MUNGE credential, too; NULL: the secret is enough. Borrowed */
 	/* A whole message; it is the callee's only during the call. */
 	void (*message)(void *arg, struct link *l, const struct msg *m);
-	/* The other side ended the link, or broke the rules; never called for link_drop. rank: as claimed, or -1. */
+	/* The other side ended the link, or broke the rules; never called for supervise_link_drop. rank: as claimed, or -1. */
 	void (*closed)(void *arg, int rank, const struct err *why);
 	/* Visitors cannot be let in; the first time of a generation. */
 	void (*trouble)(void *arg, const struct err *why);
 	void *arg;
 };
 
-int links_open(const struct links_options *o, struct links **out, struct err *e);
+int supervise_links_open(const struct links_options *o, struct links **out, struct err *e);
 /* Frees everything once the loop has run its closing callbacks. */
-void links_close(struct links *ls);
+void supervise_links_close(struct links *ls);
 
-void links_renew(struct links *ls, const unsigned char secret[AUTH_SECRET_BYTES], uint32_t generation, double now);
+void supervise_links_renew(struct links *ls, const unsigned char secret[AUTH_SECRET_BYTES], uint32_t generation, double now);
 /* Takes over a connected socket. */
-int links_adopt(struct links *ls, int fd, struct err *e);
+int supervise_links_adopt(struct links *ls, int fd, struct err *e);
 /* Drops strangers whose time is over; now in seconds of any clock that goes forward. */
-void links_tick(struct links *ls, double now);
+void supervise_links_tick(struct links *ls, double now);
 /* Strangers there now. */
-int links_strangers(const struct links *ls);
+int supervise_links_strangers(const struct links *ls);
 
-void link_claim(struct link *l, int rank);
-int link_rank(const struct link *l); /* -1: not claimed */
+void supervise_link_claim(struct link *l, int rank);
+int supervise_link_rank(const struct link *l); /* -1: not claimed */
 /* Borrows body. What cannot be written now is kept and written later. */
-int link_send(struct link *l, enum msg_type type, json_t *body, struct err *e);
+int supervise_link_send(struct link *l, enum msg_type type, json_t *body, struct err *e);
 /* Delivers what has arrived already: the last words of a process that has ended. The callbacks may drop the link. */
-void link_read_out(struct link *l);
-void link_drop(struct link *l);
+void supervise_link_read_out(struct link *l);
+void supervise_link_drop(struct link *l);
 
 #endif

@@ -50,11 +50,11 @@ static void watch_signals(struct run *run, uv_loop_t *loop)
 
 static int fail(const struct supervise_options *o, const struct err *e)
 {
-	terminal_event(o->term, TONE_BAD, "failed", "%s", e->text);
+	supervise_terminal_event(o->term, TONE_BAD, "failed", "%s", e->text);
 	return STATUS_CANNOT_START;
 }
 
-int supervise(const struct supervise_options *o)
+int supervise_run(const struct supervise_options *o)
 {
 	struct run run = { 0 };
 	struct err e = ERR_INIT;

@@ -27,18 +27,18 @@ static bool get_step(const json_t *body, int64_t *step)
 
 static void refuse(struct supervisor *s, struct link *l, const char *why)
 {
-	report_refused(s, why);
-	link_drop(l);
+	supervise_report_refused(s, why);
+	supervise_link_drop(l);
 }
 
 /* A rank that breaks the rules is lost; the handler's caller has checked that the link is claimed. */
 static void break_off(struct supervisor *s, struct link *l, const struct msg *m)
 {
-	struct loss loss = { .rank = link_rank(l), .how = LOSS_PROTOCOL, .code = ERR_PROTO, .at = sup_now(s) };
+	struct loss loss = { .rank = supervise_link_rank(l), .how = LOSS_PROTOCOL, .code = ERR_PROTO, .at = supervisor_now(s) };
 	snprintf(loss.text, sizeof loss.text, "sent a malformed %s message", msg_word(m->type));
 	s->ranks[loss.rank].link = NULL;
-	link_drop(l);
-	sup_handle(s, EV_LOST, &loss, NULL);
+	supervise_link_drop(l);
+	supervisor_handle(s, EV_LOST, &loss, NULL);
 }
 
 static void touch(struct supervisor *s, struct rank_state *k, int64_t step, const char *phase)
@@ -47,18 +47,18 @@ static void touch(struct supervisor *s, struct rank_state *k, int64_t step, cons
 		return;
 	k->step = step;
 	snprintf(k->phase, sizeof k->phase, "%.31s", phase);
-	k->moved = sup_now(s);
+	k->moved = supervisor_now(s);
 }
 
 /* The rank's device, and the cores and the memory next to it. */
 static void add_place(const struct supervisor *s, int rank, json_t *body)
 {
 	const struct plan_rank *r = &s->o.plan->ranks[rank];
-	const struct node_kind *k = cluster_kind(s->o.cluster, r->node);
+	const struct node_kind *k = topo_cluster_kind(s->o.cluster, r->node);
 	char cpus[TOPO_CPUS] = "";
 	bool bound = s->o.job->launch.bind != BIND_NONE;
 	if (bound)
-		bind_near(k, r->slot, cpus, sizeof cpus);
+		topo_bind_near(k, r->slot, cpus, sizeof cpus);
 	json_object_set_new(body, "device", json_integer(r->slot));
 	json_object_set_new(body, "bus", json_string(k->parts ? k->parts[r->slot].bus : ""));
 	json_object_set_new(body, "memory", json_real(r->total));
@@ -71,14 +71,14 @@ static int send_welcome(struct supervisor *s, struct link *l, int rank, struct e
 {
 	const struct coords *at = &s->o.plan->ranks[rank].at;
 	json_t *body = json_pack("{s:s, s:i, s:s, s:s, s:{s:i, s:i, s:i, s:i}, s:s, s:i, s:f}", "job", s->o.job_text, "threads",
-				 s->o.plan->ranks[rank].threads, "run", rundir_path(s->o.run), "resume", sup_resume(s), "coords",
-				 "tp", at->tp, "cp", at->cp, "dp", at->dp, "pp", at->pp, "node", sup_node(s, rank), "node_index",
+				 s->o.plan->ranks[rank].threads, "run", rundir_path(s->o.run), "resume", supervisor_resume(s), "coords",
+				 "tp", at->tp, "cp", at->cp, "dp", at->dp, "pp", at->pp, "node", supervisor_node(s, rank), "node_index",
 				 s->o.plan->ranks[rank].node, "heartbeat_s", s->o.limits.heartbeat);
 	if (!body)
 		return err_set(e, ERR_NOMEM, "no memory for the welcome of rank %d", rank);
 	json_object_set_new(body, "group_secret", json_string(s->group_secret));
 	add_place(s, rank, body);
-	int rc = link_send(l, MSG_WELCOME, body, e);
+	int rc = supervise_link_send(l, MSG_WELCOME, body, e);
 	json_decref(body);
 	return rc;
 }
@@ -86,7 +86,7 @@ static int send_welcome(struct supervisor *s, struct link *l, int rank, struct e
 static bool on_hello(struct supervisor *s, struct link *l, const json_t *body)
 {
 	int64_t rank, world, version, pid;
-	if (link_rank(l) >= 0)
+	if (supervise_link_rank(l) >= 0)
 		return false;
 	if (!get_int(body, "version", 0, INT32_MAX, &version) || version != MSG_VERSION) {
 		refuse(s, l, "an agent of another version");
@@ -102,25 +102,25 @@ static bool on_hello(struct supervisor *s, struct link *l, const json_t *body)
 		refuse(s, l, "a second hello for a rank that is here already");
 		return true;
 	}
-	link_claim(l, (int)rank);
-	*k = (struct rank_state){ .link = l, .hello = true, .beat = sup_now(s), .moved = sup_now(s), .step = -1, .exited = k->exited };
-	report_event(s, "hello", json_pack("{s:I, s:s, s:I}", "rank", (json_int_t)rank, "node", get_text(body, "node", ""), "pid",
+	supervise_link_claim(l, (int)rank);
+	*k = (struct rank_state){ .link = l, .hello = true, .beat = supervisor_now(s), .moved = supervisor_now(s), .step = -1, .exited = k->exited };
+	supervise_report_event(s, "hello", json_pack("{s:I, s:s, s:I}", "rank", (json_int_t)rank, "node", get_text(body, "node", ""), "pid",
 					   (json_int_t)pid));
 	struct err e = ERR_INIT;
 	if (send_welcome(s, l, (int)rank, &e)) {
-		struct loss loss = { .rank = (int)rank, .how = LOSS_PROTOCOL, .code = e.code, .at = sup_now(s) };
+		struct loss loss = { .rank = (int)rank, .how = LOSS_PROTOCOL, .code = e.code, .at = supervisor_now(s) };
 		snprintf(loss.text, sizeof loss.text, "cannot be told its part: %.900s", e.text);
-		sup_handle(s, EV_LOST, &loss, NULL);
+		supervisor_handle(s, EV_LOST, &loss, NULL);
 		return true;
 	}
 	if (++s->hellos == s->world)
-		sup_handle(s, EV_HELLO, NULL, NULL);
+		supervisor_handle(s, EV_HELLO, NULL, NULL);
 	return true;
 }
 
 static bool on_ready(struct supervisor *s, struct link *l, const json_t *body)
 {
-	struct rank_state *k = &s->ranks[link_rank(l)];
+	struct rank_state *k = &s->ranks[supervise_link_rank(l)];
 	int64_t step;
 	if (!get_step(body, &step) || k->ready)
 		return false;
@@ -128,7 +128,7 @@ static bool on_ready(struct supervisor *s, struct link *l, const json_t *body)
 	s->resumed = step;
 	touch(s, k, step, "ready");
 	if (++s->readies == s->world)
-		sup_handle(s, EV_READY, NULL, NULL);
+		supervisor_handle(s, EV_READY, NULL, NULL);
 	return true;
 }
 
@@ -137,12 +137,12 @@ static bool on_metrics(struct supervisor *s, struct link *l, const json_t *body)
 	int64_t step;
 	if (!get_step(body, &step))
 		return false;
-	struct rank_state *k = &s->ranks[link_rank(l)];
-	k->moved = sup_now(s);
+	struct rank_state *k = &s->ranks[supervise_link_rank(l)];
+	k->moved = supervisor_now(s);
 	if (step > k->step)
 		k->step = step;
-	restart_step(&s->restart, step);
-	report_metrics(s, (json_t *)body);
+	supervise_restart_step(&s->restart, step);
+	supervise_report_metrics(s, (json_t *)body);
 	return true;
 }
 
@@ -152,33 +152,33 @@ static bool on_eval(struct supervisor *s, struct link *l, const json_t *body)
 	const json_t *loss = json_object_get(body, "loss");
 	if (!get_step(body, &step) || !json_is_number(loss))
 		return false;
-	s->ranks[link_rank(l)].moved = sup_now(s);
-	report_eval(s, step, json_number_value(loss));
+	s->ranks[supervise_link_rank(l)].moved = supervisor_now(s);
+	supervise_report_eval(s, step, json_number_value(loss));
 	return true;
 }
 
 static bool on_progress(struct supervisor *s, struct link *l, const json_t *body)
 {
 	int64_t step, count = json_integer_value(json_object_get(body, "count"));
-	struct rank_state *k = &s->ranks[link_rank(l)];
+	struct rank_state *k = &s->ranks[supervise_link_rank(l)];
 	if (!get_int(body, "step", -1, INT64_MAX / 2, &step))
 		return false;
 	touch(s, k, step, get_text(body, "phase", ""));
 	if (count != k->count)
-		k->moved = sup_now(s);
+		k->moved = supervisor_now(s);
 	k->count = count;
 	return true;
 }
 
 static bool on_log(struct supervisor *s, struct link *l, const json_t *body)
 {
-	int rank = link_rank(l);
+	int rank = supervise_link_rank(l);
 	const char *level = get_text(body, "level", "warn"), *text = get_text(body, "text", "");
-	report_event(s, "log", json_pack("{s:i, s:s, s:s, s:s}", "rank", rank, "node", sup_node(s, rank), "level", level, "text", text));
+	supervise_report_event(s, "log", json_pack("{s:i, s:s, s:s, s:s}", "rank", rank, "node", supervisor_node(s, rank), "level", level, "text", text));
 	/* What the ranks say while the generation is being ended is in their logs. */
 	if (s->state != SUP_DRAINING && !s->settle_at)
-		terminal_event(s->o.term, strcmp(level, "error") ? TONE_WARN : TONE_BAD, strcmp(level, "error") ? "warn" : "error",
-			       "%s:%d: %s", sup_node(s, rank), rank, text);
+		supervise_terminal_event(s->o.term, strcmp(level, "error") ? TONE_WARN : TONE_BAD, strcmp(level, "error") ? "warn" : "error",
+			       "%s:%d: %s", supervisor_node(s, rank), rank, text);
 	return true;
 }
 
@@ -187,11 +187,11 @@ static bool on_ckpt(struct supervisor *s, struct link *l, const json_t *body)
 	int64_t step;
 	if (!get_step(body, &step) || !json_is_string(json_object_get(body, "path")))
 		return false;
-	s->ranks[link_rank(l)].moved = sup_now(s);
-	restart_ckpt(&s->restart, step);
+	s->ranks[supervise_link_rank(l)].moved = supervisor_now(s);
+	supervise_restart_ckpt(&s->restart, step);
 	s->ckpt_step = step;
 	snprintf(s->ckpt_path, sizeof s->ckpt_path, "%s", get_text(body, "path", ""));
-	report_ckpt(s, (json_t *)body);
+	supervise_report_ckpt(s, (json_t *)body);
 	return true;
 }
 
@@ -202,10 +202,10 @@ static bool on_series(struct supervisor *s, struct link *l, const json_t *body)
 	int64_t step;
 	if (!get_step(body, &step))
 		return false;
-	s->ranks[link_rank(l)].moved = sup_now(s);
+	s->ranks[supervise_link_rank(l)].moved = supervisor_now(s);
 	json_t *answer = json_pack("{s:I}", "step", (json_int_t)step);
 	if (s->ranks[0].link) /* else it is lost, and so is its checkpoint */
-		link_send(s->ranks[0].link, MSG_RECORDED, answer, NULL);
+		supervise_link_send(s->ranks[0].link, MSG_RECORDED, answer, NULL);
 	json_decref(answer);
 	return true;
 }
@@ -216,8 +216,8 @@ static bool on_signal(struct supervisor *s, struct link *l, const json_t *body)
 	char reason[128];
 	if (!get_int(body, "number", 1, 128, &number))
 		return false;
-	snprintf(reason, sizeof reason, "rank %d got signal %d (%s)", link_rank(l), (int)number, strsignal((int)number));
-	sup_handle(s, EV_STOP, NULL, reason);
+	snprintf(reason, sizeof reason, "rank %d got signal %d (%s)", supervise_link_rank(l), (int)number, strsignal((int)number));
+	supervisor_handle(s, EV_STOP, NULL, reason);
 	return true;
 }
 
@@ -231,35 +231,35 @@ static enum err_code code_of(const char *word)
 
 static bool on_failed(struct supervisor *s, struct link *l, const json_t *body)
 {
-	struct loss loss = { .rank = link_rank(l), .how = LOSS_FAILED, .at = sup_now(s) };
+	struct loss loss = { .rank = supervise_link_rank(l), .how = LOSS_FAILED, .at = supervisor_now(s) };
 	loss.code = code_of(get_text(body, "code", "internal"));
 	snprintf(loss.text, sizeof loss.text, "%s", get_text(body, "text", "failed without saying why"));
-	sup_handle(s, EV_LOST, &loss, NULL);
+	supervisor_handle(s, EV_LOST, &loss, NULL);
 	return true;
 }
 
 static bool on_finished(struct supervisor *s, struct link *l, const json_t *body)
 {
-	struct rank_state *k = &s->ranks[link_rank(l)];
+	struct rank_state *k = &s->ranks[supervise_link_rank(l)];
 	int64_t step;
 	if (!get_step(body, &step) || k->finished)
 		return false;
 	k->finished = true;
-	contract_memory(&s->contract, s->o.plan, link_rank(l), json_number_value(json_object_get(body, "peak_bytes")));
+	supervise_contract_memory(&s->contract, s->o.plan, supervise_link_rank(l), json_number_value(json_object_get(body, "peak_bytes")));
 	touch(s, k, step, "finished");
 	if (++s->finishes == s->world)
-		sup_handle(s, EV_FINISHED, NULL, NULL);
+		supervisor_handle(s, EV_FINISHED, NULL, NULL);
 	return true;
 }
 
 static bool on_dumped(struct supervisor *s, struct link *l, const json_t *body)
 {
-	int rank = link_rank(l);
+	int rank = supervise_link_rank(l);
 	const char *error = get_text(body, "error", NULL);
 	s->ranks[rank].dumped = true;
 	if (error)
-		report_event(s, "log", json_pack("{s:i, s:s, s:s, s:s}", "rank", rank, "node", sup_node(s, rank), "level", "warn", "text", error));
-	sup_handle(s, EV_DUMPED, NULL, NULL);
+		supervise_report_event(s, "log", json_pack("{s:i, s:s, s:s, s:s}", "rank", rank, "node", supervisor_node(s, rank), "level", "warn", "text", error));
+	supervisor_handle(s, EV_DUMPED, NULL, NULL);
 	return true;
 }
 
@@ -282,17 +282,17 @@ static const struct {
 	[MSG_DUMPED] = { on_dumped, false },
 };
 
-void sup_message(void *supervisor, struct link *l, const struct msg *m)
+void supervisor_message(void *supervisor, struct link *l, const struct msg *m)
 {
 	struct supervisor *s = supervisor;
-	int rank = link_rank(l);
+	int rank = supervise_link_rank(l);
 	bool known = m->type > MSG_NONE && m->type < MSG_COUNT && handlers[m->type].fn;
 	if (rank < 0 && !(known && handlers[m->type].stranger)) {
 		refuse(s, l, "a message before hello");
 		return;
 	}
 	if (rank >= 0)
-		s->ranks[rank].beat = sup_now(s);
+		s->ranks[rank].beat = supervisor_now(s);
 	if (!known || !handlers[m->type].fn(s, l, m->body))
 		break_off(s, l, m);
 }

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stddef.h>
 
-void restart_init(struct restart *r, int64_t max_restarts, int64_t max_futile, double backoff)
+void supervise_restart_init(struct restart *r, int64_t max_restarts, int64_t max_futile, double backoff)
 {
 	*r = (struct restart){
 		.max_restarts = max_restarts, .max_futile = max_futile, .backoff = backoff, .best_step = -1, .best_ckpt = -1,
@@ -18,13 +18,13 @@ static void reach(struct restart *r, int64_t *best, int64_t step)
 	r->progress = true;
 }
 
-void restart_step(struct restart *r, int64_t step)
+void supervise_restart_step(struct restart *r, int64_t step)
 {
 	r->stepped = true;
 	reach(r, &r->best_step, step);
 }
 
-void restart_ckpt(struct restart *r, int64_t step)
+void supervise_restart_ckpt(struct restart *r, int64_t step)
 {
 	reach(r, &r->best_ckpt, step);
 }
@@ -41,14 +41,14 @@ static const bool lasts[] = {
 	[ERR_INTERNAL] = false,   /* a bug may be a race */
 };
 
-bool restart_mends(enum err_code code)
+bool supervise_restart_mends(enum err_code code)
 {
 	return (size_t)code >= sizeof lasts / sizeof *lasts || !lasts[code];
 }
 
-bool restart_decide(struct restart *r, enum err_code code, double *wait, struct err *e)
+bool supervise_restart_decide(struct restart *r, enum err_code code, double *wait, struct err *e)
 {
-	bool lasting = !r->stepped && !restart_mends(code);
+	bool lasting = !r->stepped && !supervise_restart_mends(code);
 	bool hopeless = lasting && (r->early == code || !r->restarts);
 	r->early = lasting ? code : ERR_NONE;
 	if (r->progress)

@@ -109,41 +109,41 @@ struct supervisor {
 };
 
 /* states.c */
-void sup_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss, const char *reason);
+void supervisor_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss, const char *reason);
 
 /* supervisor.c */
-double sup_now(const struct supervisor *s);
+double supervisor_now(const struct supervisor *s);
 /* Starts the next generation; on failure nothing of it is left. */
-int sup_launch(struct supervisor *s, struct err *e);
-void sup_broadcast(struct supervisor *s, enum msg_type type, json_t *body /* stolen */);
-const char *sup_node(const struct supervisor *s, int rank);
+int supervisor_launch(struct supervisor *s, struct err *e);
+void supervisor_broadcast(struct supervisor *s, enum msg_type type, json_t *body /* stolen */);
+const char *supervisor_node(const struct supervisor *s, int rank);
 /* What the job says until this launch has committed a checkpoint, afterwards "auto": the newest valid one. */
-const char *sup_resume(const struct supervisor *s);
+const char *supervisor_resume(const struct supervisor *s);
 
 /* messages.c */
-void sup_message(void *supervisor, struct link *l, const struct msg *m);
+void supervisor_message(void *supervisor, struct link *l, const struct msg *m);
 
 /* watch.c */
-void sup_watch(struct supervisor *s);
+void supervisor_watch(struct supervisor *s);
 
 /* trace.c */
-void trace_ask(struct supervisor *s);
-bool trace_complete(const struct supervisor *s); /* who is connected has answered */
-bool trace_judge(struct supervisor *s);          /* EV_VERDICT follows; false: there is nothing to read */
-void trace_stop(struct supervisor *s);           /* whoever still reads gives up */
+void supervise_trace_ask(struct supervisor *s);
+bool supervise_trace_complete(const struct supervisor *s); /* who is connected has answered */
+bool supervise_trace_judge(struct supervisor *s);          /* EV_VERDICT follows; false: there is nothing to read */
+void supervise_trace_stop(struct supervisor *s);           /* whoever still reads gives up */
 
 /* report.c */
-void report_event(struct supervisor *s, const char *event, json_t *fields /* stolen, may be NULL */);
-void report_started(struct supervisor *s, const char *resume);
-void report_loss(struct supervisor *s);   /* at once: the event */
-void report_blame(struct supervisor *s);  /* once the generation is gone: what it was, for people */
-void report_verdict(struct supervisor *s, json_t *verdict); /* muster trace's */
-void report_exit(struct supervisor *s, int rank);
-void report_refused(struct supervisor *s, const char *why);
-void report_trouble(struct supervisor *s, const char *why);
-void report_metrics(struct supervisor *s, json_t *body);
-void report_eval(struct supervisor *s, int64_t step, double loss);
-void report_ckpt(struct supervisor *s, json_t *body);
-void report_end(struct supervisor *s, const char *event);
+void supervise_report_event(struct supervisor *s, const char *event, json_t *fields /* stolen, may be NULL */);
+void supervise_report_started(struct supervisor *s, const char *resume);
+void supervise_report_loss(struct supervisor *s);   /* at once: the event */
+void supervise_report_blame(struct supervisor *s);  /* once the generation is gone: what it was, for people */
+void supervise_report_verdict(struct supervisor *s, json_t *verdict); /* muster trace's */
+void supervise_report_exit(struct supervisor *s, int rank);
+void supervise_report_refused(struct supervisor *s, const char *why);
+void supervise_report_trouble(struct supervisor *s, const char *why);
+void supervise_report_metrics(struct supervisor *s, json_t *body);
+void supervise_report_eval(struct supervisor *s, int64_t step, double loss);
+void supervise_report_ckpt(struct supervisor *s, json_t *body);
+void supervise_report_end(struct supervisor *s, const char *event);
 
 #endif

@@ -14,14 +14,14 @@ struct cause {
 static void enter(struct supervisor *s, enum sup_state state, double seconds)
 {
 	s->state = state;
-	s->deadline = seconds > 0 ? sup_now(s) + seconds : 0;
+	s->deadline = seconds > 0 ? supervisor_now(s) + seconds : 0;
 }
 
 static void end(struct supervisor *s, int status, const char *event)
 {
 	s->status = status;
 	enter(s, SUP_DONE, 0);
-	report_end(s, event);
+	supervise_report_end(s, event);
 }
 
 /* Ends every process of the generation; what comes next is decided when none is left. */
@@ -30,7 +30,7 @@ static void drain(struct supervisor *s, enum verdict verdict)
 	s->verdict = verdict;
 	s->settle_at = 0;
 	enter(s, SUP_DRAINING, s->o.limits.drain);
-	sup_broadcast(s, MSG_ABORT, json_pack("{s:s}", "reason", s->lost ? s->loss.text : s->reason));
+	supervisor_broadcast(s, MSG_ABORT, json_pack("{s:s}", "reason", s->lost ? s->loss.text : s->reason));
 	s->o.ops->kill(s->launch);
 }
 
@@ -38,12 +38,12 @@ static void drain(struct supervisor *s, enum verdict verdict)
  * number: nobody has heard of it. */
 static int launch_first(struct supervisor *s, struct err *e)
 {
-	int rc = sup_launch(s, e);
+	int rc = supervisor_launch(s, e);
 	for (int again = 0; rc && e->code == ERR_PEER && again < START_AGAIN; again++) {
-		report_event(s, "start-again", json_pack("{s:s}", "text", e->text));
-		terminal_event(s->o.term, TONE_WARN, "start", "%s; trying again", e->text);
+		supervise_report_event(s, "start-again", json_pack("{s:s}", "text", e->text));
+		supervise_terminal_event(s->o.term, TONE_WARN, "start", "%s; trying again", e->text);
 		s->generation = 0;
-		rc = sup_launch(s, e);
+		rc = supervisor_launch(s, e);
 	}
 	return rc;
 }
@@ -52,7 +52,7 @@ static void launch_next(struct supervisor *s)
 {
 	struct err e = ERR_INIT;
 	enter(s, SUP_STARTING, s->o.limits.start);
-	if (!(s->generation ? sup_launch(s, &e) : launch_first(s, &e)))
+	if (!(s->generation ? supervisor_launch(s, &e) : launch_first(s, &e)))
 		return;
 	snprintf(s->reason, sizeof s->reason, "%s", e.text);
 	if (s->first) {
@@ -60,28 +60,28 @@ static void launch_next(struct supervisor *s)
 		return;
 	}
 	s->lost = true;
-	s->loss = (struct loss){ .rank = -1, .how = LOSS_START, .code = e.code, .at = sup_now(s) };
+	s->loss = (struct loss){ .rank = -1, .how = LOSS_START, .code = e.code, .at = supervisor_now(s) };
 	snprintf(s->loss.text, sizeof s->loss.text, "%s", e.text);
-	report_loss(s);
+	supervise_report_loss(s);
 	s->verdict = VERDICT_RETRY;
-	sup_handle(s, EV_ALL_GONE, NULL, NULL);
+	supervisor_handle(s, EV_ALL_GONE, NULL, NULL);
 }
 
 static void retry(struct supervisor *s)
 {
 	struct err e = ERR_INIT;
 	double wait = 0;
-	report_blame(s);
-	if (!restart_decide(&s->restart, s->loss.code, &wait, &e)) {
+	supervise_report_blame(s);
+	if (!supervise_restart_decide(&s->restart, s->loss.code, &wait, &e)) {
 		bool tried = e.code == ERR_ABORTED && s->restart.restarts;
 		snprintf(s->reason, sizeof s->reason, "%s", e.text);
 		end(s, tried ? STATUS_GAVE_UP : STATUS_FAILED, tried ? "gave-up" : "failed");
 		return;
 	}
-	report_event(s, "restart", json_pack("{s:I, s:f, s:I}", "generation", (json_int_t)s->generation + 1, "delay_s", wait,
+	supervise_report_event(s, "restart", json_pack("{s:I, s:f, s:I}", "generation", (json_int_t)s->generation + 1, "delay_s", wait,
 					     "futile", (json_int_t)s->restart.futile));
 	if (wait > 0) {
-		terminal_event(s->o.term, TONE_WARN, "restart", "in %g s, as the last one went no step further", wait);
+		supervise_terminal_event(s->o.term, TONE_WARN, "restart", "in %g s, as the last one went no step further", wait);
 		enter(s, SUP_BACKOFF, wait);
 	} else {
 		launch_next(s);
@@ -127,14 +127,14 @@ static void do_vanished(struct supervisor *s, const struct cause *c)
 {
 	if (s->settle_at) {
 		lose(s);
-		sup_handle(s, EV_ALL_GONE, NULL, NULL);
+		supervisor_handle(s, EV_ALL_GONE, NULL, NULL);
 		return;
 	}
 	if (!s->lost) {
 		s->lost = true;
-		s->loss = (struct loss){ .rank = -1, .how = LOSS_EXITED, .code = ERR_PEER, .at = sup_now(s) };
+		s->loss = (struct loss){ .rank = -1, .how = LOSS_EXITED, .code = ERR_PEER, .at = supervisor_now(s) };
 		snprintf(s->loss.text, sizeof s->loss.text, "every agent ended without a word");
-		report_loss(s);
+		supervise_report_loss(s);
 	}
 	s->verdict = s->state == SUP_STOPPING ? VERDICT_STOPPED : VERDICT_RETRY;
 	do_gone(s, c);
@@ -144,14 +144,14 @@ static void do_wire(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
 	enter(s, SUP_WIRING, 0);
-	report_event(s, "wired", NULL);
+	supervise_report_event(s, "wired", NULL);
 }
 
 static void do_train(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
 	enter(s, SUP_TRAINING, 0);
-	report_event(s, "ready", json_pack("{s:I}", "step", (json_int_t)s->resumed));
+	supervise_report_event(s, "ready", json_pack("{s:I}", "step", (json_int_t)s->resumed));
 }
 
 static void do_leave(struct supervisor *s, const struct cause *c)
@@ -161,7 +161,7 @@ static void do_leave(struct supervisor *s, const struct cause *c)
 	s->lost = false;
 	s->settle_at = 0;
 	enter(s, SUP_LEAVING, s->o.limits.drain);
-	report_event(s, "finished", json_pack("{s:I}", "step", (json_int_t)s->ranks[0].step));
+	supervise_report_event(s, "finished", json_pack("{s:I}", "step", (json_int_t)s->ranks[0].step));
 }
 
 /* A rank that blames a peer is seldom the culprit: the one that is shows itself within moments. */
@@ -186,19 +186,19 @@ static void lose(struct supervisor *s)
 	s->lost = true;
 	s->settle_at = 0;
 	s->verdict = s->state == SUP_STOPPING ? VERDICT_STOPPED : VERDICT_RETRY;
-	report_loss(s);
+	supervise_report_loss(s);
 	if (!trace) {
 		drain(s, s->verdict);
 		return;
 	}
 	enter(s, SUP_ASKING, s->o.limits.trace);
-	trace_ask(s);
-	sup_handle(s, EV_DUMPED, NULL, NULL); /* there may be nobody to answer */
+	supervise_trace_ask(s);
+	supervisor_handle(s, EV_DUMPED, NULL, NULL); /* there may be nobody to answer */
 }
 
 static void do_traced(struct supervisor *s, const struct cause *c)
 {
-	trace_stop(s);
+	supervise_trace_stop(s);
 	if (s->gone)
 		do_gone(s, c);
 	else
@@ -208,14 +208,14 @@ static void do_traced(struct supervisor *s, const struct cause *c)
 static void do_judge(struct supervisor *s, const struct cause *c)
 {
 	enter(s, SUP_JUDGING, s->o.limits.trace);
-	if (!trace_judge(s))
+	if (!supervise_trace_judge(s))
 		do_traced(s, c);
 }
 
 /* An agent has answered, or will not any more. */
 static void do_count(struct supervisor *s, const struct cause *c)
 {
-	if (trace_complete(s))
+	if (supervise_trace_complete(s))
 		do_judge(s, c);
 }
 
@@ -233,7 +233,7 @@ static void do_lose(struct supervisor *s, const struct cause *c)
 		s->ranks[c->loss->rank].complained = true;
 		if (!s->settle_at) {
 			s->loss = *c->loss;
-			s->settle_at = sup_now(s) + s->o.limits.settle;
+			s->settle_at = supervisor_now(s) + s->o.limits.settle;
 		}
 		return;
 	}
@@ -247,13 +247,13 @@ static void do_lose(struct supervisor *s, const struct cause *c)
 static void do_late(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
-	struct loss l = { .rank = -1, .how = LOSS_SILENT, .code = ERR_TIMEOUT, .at = sup_now(s) };
+	struct loss l = { .rank = -1, .how = LOSS_SILENT, .code = ERR_TIMEOUT, .at = supervisor_now(s) };
 	for (int r = 0; r < s->world && l.rank < 0; r++)
 		if (!s->ranks[r].hello)
 			l.rank = r;
 	snprintf(l.text, sizeof l.text, "%d of %d agents did not report within %g s", s->world - s->hellos, s->world,
 		 s->o.limits.start);
-	sup_handle(s, EV_LOST, &l, NULL);
+	supervisor_handle(s, EV_LOST, &l, NULL);
 }
 
 /* A checkpoint may take as long as a step may, or as Slurm was asked to leave: one that is under way is not lost. */
@@ -266,18 +266,18 @@ static double stop_seconds(const struct supervisor *s)
 static void do_stop(struct supervisor *s, const struct cause *c)
 {
 	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
-	report_event(s, "stop", json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 1));
-	terminal_event(s->o.term, TONE_WARN, "stop", "%s: finishing the step and writing a checkpoint (Ctrl-C again: at once)",
+	supervise_report_event(s, "stop", json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 1));
+	supervise_terminal_event(s->o.term, TONE_WARN, "stop", "%s: finishing the step and writing a checkpoint (Ctrl-C again: at once)",
 		       c->reason);
 	enter(s, SUP_STOPPING, stop_seconds(s));
-	sup_broadcast(s, MSG_STOP, json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 1));
+	supervisor_broadcast(s, MSG_STOP, json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 1));
 }
 
 static void do_quit(struct supervisor *s, const struct cause *c)
 {
 	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
-	report_event(s, "stop", json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 0));
-	terminal_event(s->o.term, TONE_WARN, "stop", "%s: at once", c->reason);
+	supervise_report_event(s, "stop", json_pack("{s:s, s:b}", "reason", c->reason, "checkpoint", 0));
+	supervise_terminal_event(s->o.term, TONE_WARN, "stop", "%s: at once", c->reason);
 	drain(s, VERDICT_STOPPED);
 }
 
@@ -317,7 +317,7 @@ static void do_again(struct supervisor *s, const struct cause *c)
 static void do_kill(struct supervisor *s, const struct cause *c)
 {
 	if (!c->reason)
-		terminal_event(s->o.term, TONE_WARN, "kill", "processes are still there after %g s", s->o.limits.drain);
+		supervise_terminal_event(s->o.term, TONE_WARN, "kill", "processes are still there after %g s", s->o.limits.drain);
 	enter(s, s->state, s->o.limits.drain);
 	s->o.ops->kill(s->launch);
 }
@@ -359,9 +359,9 @@ static void (*const table[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct supervisor *
 	},
 };
 
-void sup_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss, const char *reason)
+void supervisor_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss, const char *reason)
 {
-	if (ev == EV_TIMEOUT && s->settle_at && sup_now(s) >= s->settle_at) {
+	if (ev == EV_TIMEOUT && s->settle_at && supervisor_now(s) >= s->settle_at) {
 		lose(s);
 		return;
 	}

@@ -60,7 +60,7 @@ struct supervise_options {
 };
 
 /* Runs it all: signals, ticks, generations. Returns the exit status. */
-int supervise(const struct supervise_options *o);
+int supervise_run(const struct supervise_options *o);
 
 /* The parts, for tests: the caller runs the loop and calls supervisor_tick whenever time has gone by. */
 struct supervisor;

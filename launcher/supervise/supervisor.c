@@ -7,36 +7,36 @@
 #include <string.h>
 #include <sys/wait.h>
 
-double sup_now(const struct supervisor *s)
+double supervisor_now(const struct supervisor *s)
 {
 	return s->o.now();
 }
 
-const char *sup_node(const struct supervisor *s, int rank)
+const char *supervisor_node(const struct supervisor *s, int rank)
 {
 	return rank < 0 ? "" : s->o.cluster->nodes[s->o.plan->ranks[rank].node].name;
 }
 
-void sup_broadcast(struct supervisor *s, enum msg_type type, json_t *body)
+void supervisor_broadcast(struct supervisor *s, enum msg_type type, json_t *body)
 {
 	for (int r = 0; r < s->world; r++)
 		if (s->ranks[r].link)
-			link_send(s->ranks[r].link, type, body, NULL); /* one that is gone is noticed by its closing */
+			supervise_link_send(s->ranks[r].link, type, body, NULL); /* one that is gone is noticed by its closing */
 	json_decref(body);
 }
 
 static void say_lost(struct supervisor *s, int rank, enum loss_how how, enum err_code code, const char *text)
 {
-	struct loss l = { .rank = rank, .how = how, .code = code, .at = sup_now(s) };
+	struct loss l = { .rank = rank, .how = how, .code = code, .at = supervisor_now(s) };
 	snprintf(l.text, sizeof l.text, "%s", text);
-	sup_handle(s, EV_LOST, &l, NULL);
+	supervisor_handle(s, EV_LOST, &l, NULL);
 }
 
 static void on_closed(void *arg, int rank, const struct err *why)
 {
 	struct supervisor *s = arg;
 	if (rank < 0) {
-		report_refused(s, why->text);
+		supervise_report_refused(s, why->text);
 		return;
 	}
 	struct rank_state *k = &s->ranks[rank];
@@ -48,7 +48,7 @@ static void on_closed(void *arg, int rank, const struct err *why)
 
 static void on_trouble(void *arg, const struct err *why)
 {
-	report_trouble(arg, why->text);
+	supervise_report_trouble(arg, why->text);
 }
 
 static void describe_status(int status, char *out, size_t size)
@@ -73,16 +73,16 @@ static void on_exited(void *arg, int rank, int status)
 	describe_status(status, text, sizeof text);
 	if (rank < 0) { /* a whole step: all_gone tells the rest */
 		if (status)
-			terminal_event(s->o.term, TONE_PLAIN, s->o.ops->name, "%s", text);
+			supervise_terminal_event(s->o.term, TONE_PLAIN, s->o.ops->name, "%s", text);
 		return;
 	}
 	struct rank_state *k = &s->ranks[rank];
 	k->exited = true;
 	k->status = status;
 	if (k->link)
-		link_read_out(k->link);
+		supervise_link_read_out(k->link);
 	if ((s->lost && rank == s->loss.rank) || (k->finished && status && s->state == SUP_LEAVING))
-		report_exit(s, rank);
+		supervise_report_exit(s, rank);
 	if (!k->finished)
 		say_lost(s, rank, LOSS_EXITED, exit_code(k), text);
 }
@@ -92,11 +92,11 @@ static void on_all_gone(void *arg)
 	struct supervisor *s = arg;
 	for (int r = 0; r < s->world; r++)
 		if (s->ranks[r].link)
-			link_read_out(s->ranks[r].link);
-	sup_handle(s, EV_ALL_GONE, NULL, NULL);
+			supervise_link_read_out(s->ranks[r].link);
+	supervisor_handle(s, EV_ALL_GONE, NULL, NULL);
 }
 
-const char *sup_resume(const struct supervisor *s)
+const char *supervisor_resume(const struct supervisor *s)
 {
 	return s->restart.best_ckpt >= 0 ? "auto" : s->o.job->checkpoint.resume;
 }
@@ -111,7 +111,7 @@ static void reset_generation(struct supervisor *s)
 	s->verdict = VERDICT_NONE;
 }
 
-int sup_launch(struct supervisor *s, struct err *e)
+int supervisor_launch(struct supervisor *s, struct err *e)
 {
 	unsigned char secret[AUTH_SECRET_BYTES];
 	char hex[AUTH_SECRET_HEX];
@@ -121,13 +121,13 @@ int sup_launch(struct supervisor *s, struct err *e)
 	reset_generation(s);
 	rundir_prune_traces(s->o.run, s->generation);
 	s->loss.at = lost_at; /* first-step tells how long it took */
-	s->started = sup_now(s);
-	report_started(s, sup_resume(s));
+	s->started = supervisor_now(s);
+	supervise_report_started(s, supervisor_resume(s));
 	auth_secret_new(secret);
 	auth_secret_hex(secret, s->group_secret);
 	auth_secret_new(secret); /* another one: this one travels in the agents' environment */
 	auth_secret_hex(secret, hex);
-	links_renew(s->links, secret, s->generation, s->started);
+	supervise_links_renew(s->links, secret, s->generation, s->started);
 	struct launch_request request = {
 		.job = s->o.job, .cluster = s->o.cluster, .plan = s->o.plan, .generation = s->generation,
 		.address = s->o.address, .secret = hex, .run_dir = rundir_path(s->o.run), .agent = s->o.agent, .auth = s->auth,
@@ -138,11 +138,11 @@ int sup_launch(struct supervisor *s, struct err *e)
 	explicit_bzero(hex, sizeof hex);
 	if (rc)
 		return -1;
-	report_event(s, "started", NULL);
+	supervise_report_event(s, "started", NULL);
 	/* Written while the processes come up; a folder that cannot hold it is no reason to stop them. */
 	struct err lost = ERR_INIT;
 	if (rundir_save_plan(s->o.run, s->generation, s->o.plan_doc, &lost))
-		terminal_event(s->o.term, TONE_WARN, "warn", "%s", lost.text);
+		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", lost.text);
 	return 0;
 }
 
@@ -154,7 +154,7 @@ static const struct voucher *choose_auth(struct supervisor *s)
 	if (s->o.ops->auth)
 		s->o.ops->auth(s->auth, &warning);
 	if (*warning.text)
-		terminal_event(s->o.term, TONE_WARN, "warn", "%s", warning.text);
+		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", warning.text);
 	return munge_parse(s->auth, &s->munge, NULL) == 1 ? &s->munge : NULL;
 }
 
@@ -179,13 +179,13 @@ int supervisor_open(const struct supervise_options *o, struct supervisor **out, 
 	s->world = o->plan->world;
 	s->step = s->ckpt_step = -1;
 	s->opened = s->last_tick = o->now();
-	restart_init(&s->restart, o->job->restart.max_restarts, o->job->restart.max_futile, o->job->restart.backoff);
+	supervise_restart_init(&s->restart, o->job->restart.max_restarts, o->job->restart.max_futile, o->job->restart.backoff);
 	struct links_options lo = {
 		.loop = o->loop, .listener = o->listener, .most = o->limits.strangers + s->world,
 		.most_per_address = o->limits.strangers + most_ranks_of_a_node(o->plan), .patience = o->limits.handshake,
-		.voucher = choose_auth(s), .message = sup_message, .closed = on_closed, .trouble = on_trouble, .arg = s,
+		.voucher = choose_auth(s), .message = supervisor_message, .closed = on_closed, .trouble = on_trouble, .arg = s,
 	};
-	if (links_open(&lo, &s->links, e))
+	if (supervise_links_open(&lo, &s->links, e))
 		goto free_all;
 	*out = s;
 	return 0;
@@ -199,27 +199,27 @@ free_all:
 void supervisor_start(struct supervisor *s)
 {
 	s->state = SUP_BACKOFF; /* with nothing to wait for */
-	sup_handle(s, EV_TIMEOUT, NULL, NULL);
+	supervisor_handle(s, EV_TIMEOUT, NULL, NULL);
 }
 
 void supervisor_tick(struct supervisor *s)
 {
-	double now = sup_now(s);
-	links_tick(s->links, now);
+	double now = supervisor_now(s);
+	supervise_links_tick(s->links, now);
 	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
-		sup_handle(s, EV_TIMEOUT, NULL, NULL);
-	sup_watch(s);
+		supervisor_handle(s, EV_TIMEOUT, NULL, NULL);
+	supervisor_watch(s);
 	s->last_tick = now;
 }
 
 void supervisor_adopt(struct supervisor *s, int fd)
 {
-	links_adopt(s->links, fd, NULL);
+	supervise_links_adopt(s->links, fd, NULL);
 }
 
 void supervisor_stop(struct supervisor *s, const char *reason, bool now)
 {
-	sup_handle(s, now ? EV_STOP_NOW : EV_STOP, NULL, reason);
+	supervisor_handle(s, now ? EV_STOP_NOW : EV_STOP, NULL, reason);
 }
 
 bool supervisor_done(const struct supervisor *s, int *status)
@@ -234,8 +234,8 @@ void supervisor_close(struct supervisor *s)
 {
 	if (!s)
 		return;
-	trace_stop(s);
-	links_close(s->links);
+	supervise_trace_stop(s);
+	supervise_links_close(s->links);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);
 	free(s->ranks);
 	free(s);

@@ -34,7 +34,7 @@ static bool utf8_locale(void)
 	return false;
 }
 
-void terminal_detect(int fd, struct terminal_options *o)
+void supervise_terminal_detect(int fd, struct terminal_options *o)
 {
 	const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
 	o->fd = fd;
@@ -43,7 +43,7 @@ void terminal_detect(int fd, struct terminal_options *o)
 	o->unicode = o->live && utf8_locale();
 }
 
-int terminal_open(const struct terminal_options *o, struct terminal **out, struct err *e)
+int supervise_terminal_open(const struct terminal_options *o, struct terminal **out, struct err *e)
 {
 	struct terminal *t = calloc(1, sizeof *t);
 	if (!t)
@@ -54,7 +54,7 @@ int terminal_open(const struct terminal_options *o, struct terminal **out, struc
 	return 0;
 }
 
-int terminal_columns(int fd)
+int supervise_terminal_columns(int fd)
 {
 	struct winsize w;
 	const char *columns = getenv("COLUMNS");
@@ -66,7 +66,7 @@ int terminal_columns(int fd)
 
 static int width(const struct terminal *t)
 {
-	return t->o.width ? t->o.width : terminal_columns(t->o.fd);
+	return t->o.width ? t->o.width : supervise_terminal_columns(t->o.fd);
 }
 
 /* A terminal that is gone must not end the run: what cannot be shown is not shown. */
@@ -108,7 +108,7 @@ static void redraw(struct terminal *t)
 	buf_fini(&b);
 }
 
-void terminal_close(struct terminal *t)
+void supervise_terminal_close(struct terminal *t)
 {
 	if (!t)
 		return;
@@ -131,7 +131,7 @@ static void put_above(struct terminal *t, struct buf *text)
 	buf_fini(&b);
 }
 
-void terminal_text(struct terminal *t, const char *text)
+void supervise_terminal_text(struct terminal *t, const char *text)
 {
 	struct buf b = BUF_INIT;
 	buf_puts(&b, text);
@@ -139,7 +139,7 @@ void terminal_text(struct terminal *t, const char *text)
 	buf_fini(&b);
 }
 
-void terminal_event(struct terminal *t, enum terminal_tone tone, const char *word, const char *fmt, ...)
+void supervise_terminal_event(struct terminal *t, enum terminal_tone tone, const char *word, const char *fmt, ...)
 {
 	static const char *const codes[] = { "", "\033[32m", "\033[33m", "\033[31m" };
 	char text[1500];
@@ -155,7 +155,7 @@ void terminal_event(struct terminal *t, enum terminal_tone tone, const char *wor
 	buf_fini(&b);
 }
 
-const char *terminal_span(double seconds, char *out, size_t size)
+const char *supervise_terminal_span(double seconds, char *out, size_t size)
 {
 	long s = lround(fmin(fmax(seconds, 0), 1e9));
 	if (seconds < 9.95)
@@ -191,10 +191,10 @@ static void add_step(const struct terminal *t, const struct terminal_step *s, st
 	if (s->loss_scale > 0)
 		buf_printf(b, "  scale %.0f%s", s->loss_scale, s->skipped ? " overflows: skipped" : "");
 	if (s->left_s >= 0)
-		buf_printf(b, "  eta %s", terminal_span(s->left_s, left, sizeof left));
+		buf_printf(b, "  eta %s", supervise_terminal_span(s->left_s, left, sizeof left));
 }
 
-void terminal_step(struct terminal *t, const struct terminal_step *s, double now)
+void supervise_terminal_step(struct terminal *t, const struct terminal_step *s, double now)
 {
 	bool last = s->step >= t->o.steps;
 	if (t->o.live) {
@@ -221,7 +221,7 @@ void terminal_step(struct terminal *t, const struct terminal_step *s, double now
 	buf_fini(&b);
 }
 
-void terminal_waiting(struct terminal *t, const char *text)
+void supervise_terminal_waiting(struct terminal *t, const char *text)
 {
 	if (!t->o.live)
 		return;

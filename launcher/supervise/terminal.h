@@ -27,18 +27,18 @@ struct terminal_options {
 };
 
 /* What fd is and what the environment wants. */
-void terminal_detect(int fd, struct terminal_options *o);
+void supervise_terminal_detect(int fd, struct terminal_options *o);
 /* Columns of the terminal; $COLUMNS where fd is none, else 80. */
-int terminal_columns(int fd);
-int terminal_open(const struct terminal_options *o, struct terminal **out, struct err *e);
+int supervise_terminal_columns(int fd);
+int supervise_terminal_open(const struct terminal_options *o, struct terminal **out, struct err *e);
 /* Leaves the cursor on a line of its own. */
-void terminal_close(struct terminal *t);
+void supervise_terminal_close(struct terminal *t);
 
 enum terminal_tone { TONE_PLAIN, TONE_GOOD, TONE_WARN, TONE_BAD };
 
-void terminal_text(struct terminal *t, const char *text);
+void supervise_terminal_text(struct terminal *t, const char *text);
 /* `word` says what it is about ("lost", "checkpoint"). */
-void terminal_event(struct terminal *t, enum terminal_tone tone, const char *word, const char *fmt, ...)
+void supervise_terminal_event(struct terminal *t, enum terminal_tone tone, const char *word, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
 struct terminal_step {
@@ -49,11 +49,11 @@ struct terminal_step {
 	bool skipped;      /* its gradients overflowed: nothing was updated */
 	double left_s; /* until the run is done, as far as one can tell; negative: unknown */
 };
-void terminal_step(struct terminal *t, const struct terminal_step *s, double now);
+void supervise_terminal_step(struct terminal *t, const struct terminal_step *s, double now);
 /* A line about what is waited for ("starting 8 agents"); lives only on a terminal. "" takes the live line away. */
-void terminal_waiting(struct terminal *t, const char *text);
+void supervise_terminal_waiting(struct terminal *t, const char *text);
 
 /* 4.2 s, 1:20, 2:03:04 */
-const char *terminal_span(double seconds, char *out, size_t size);
+const char *supervise_terminal_span(double seconds, char *out, size_t size);
 
 #endif

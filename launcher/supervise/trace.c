@@ -10,14 +10,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-void trace_ask(struct supervisor *s)
+void supervise_trace_ask(struct supervisor *s)
 {
 	for (int r = 0; r < s->world; r++)
 		s->ranks[r].dumped = false;
-	sup_broadcast(s, MSG_DUMP, json_object());
+	supervisor_broadcast(s, MSG_DUMP, json_object());
 }
 
-bool trace_complete(const struct supervisor *s)
+bool supervise_trace_complete(const struct supervisor *s)
 {
 	for (int r = 0; r < s->world; r++)
 		if (s->ranks[r].link && !s->ranks[r].dumped)
@@ -39,7 +39,7 @@ static void report_failure(struct supervisor *s, const char *why)
 	for (char *c = text; *c; c++)
 		if (*c < ' ' || *c > '~')
 			*c = *c == '\n' ? ' ' : '?';
-	report_event(s, "verdict", json_pack("{s:s}", "error", text));
+	supervise_report_event(s, "verdict", json_pack("{s:s}", "error", text));
 }
 
 static void on_judged(void *arg, int status, const char *output)
@@ -49,14 +49,14 @@ static void on_judged(void *arg, int status, const char *output)
 	json_t *o = judged ? json_loads(output, JSON_REJECT_DUPLICATES, NULL) : NULL;
 	s->tracer = NULL;
 	if (*get_text(o, "text"))
-		report_verdict(s, o);
+		supervise_report_verdict(s, o);
 	else
 		report_failure(s, *output ? output : "the program that reads the flight recorders ended without a word");
 	json_decref(o);
-	sup_handle(s, EV_VERDICT, NULL, NULL);
+	supervisor_handle(s, EV_VERDICT, NULL, NULL);
 }
 
-bool trace_judge(struct supervisor *s)
+bool supervise_trace_judge(struct supervisor *s)
 {
 	char dir[PATH_MAX + 64];
 	struct err e = ERR_INIT;
@@ -65,14 +65,14 @@ bool trace_judge(struct supervisor *s)
 		return false; /* they had no communicators yet */
 	char *argv[] = { (char *)(uintptr_t)s->o.agent, (char[]){ "trace" }, (char[]){ "--json" }, dir, NULL };
 	struct child_command c = { .argv = argv, .out = -1 };
-	if (!child_watch(s->o.loop, &c, on_judged, s, &s->tracer, &e))
+	if (!launcher_child_watch(s->o.loop, &c, on_judged, s, &s->tracer, &e))
 		return true;
 	s->tracer = NULL;
 	report_failure(s, e.text);
 	return false;
 }
 
-void trace_stop(struct supervisor *s)
+void supervise_trace_stop(struct supervisor *s)
 {
 	char why[PATH_MAX + 100];
 	if (!s->tracer)
@@ -80,7 +80,7 @@ void trace_stop(struct supervisor *s)
 	snprintf(why, sizeof why, "the flight recorders were not read within %g s; muster trace %s reads them", s->o.limits.trace,
 		 rundir_path(s->o.run));
 	report_failure(s, why);
-	child_signal(s->tracer, SIGKILL);
-	child_forget(s->tracer);
+	launcher_child_signal(s->tracer, SIGKILL);
+	launcher_child_forget(s->tracer);
 	s->tracer = NULL;
 }

@@ -23,7 +23,7 @@ static bool watch_silence(struct supervisor *s, double now)
 			continue;
 		struct loss l = { .rank = r, .how = LOSS_SILENT, .code = ERR_TIMEOUT, .at = now };
 		snprintf(l.text, sizeof l.text, "no sign of life for %.3g s", now - k->beat);
-		sup_handle(s, EV_LOST, &l, NULL);
+		supervisor_handle(s, EV_LOST, &l, NULL);
 		return true;
 	}
 	return false;
@@ -53,12 +53,12 @@ static void watch_progress(struct supervisor *s, double now)
 		return;
 	struct loss l = { .rank = furthest_behind(s), .how = LOSS_HUNG, .code = ERR_TIMEOUT, .at = now };
 	snprintf(l.text, sizeof l.text, "no rank got any further for %.3g s; this one is the furthest behind", now - latest);
-	sup_handle(s, EV_LOST, &l, NULL);
+	supervisor_handle(s, EV_LOST, &l, NULL);
 }
 
-void sup_watch(struct supervisor *s)
+void supervisor_watch(struct supervisor *s)
 {
-	double now = sup_now(s), gap = now - s->last_tick;
+	double now = supervisor_now(s), gap = now - s->last_tick;
 	if (gap > asleep_s)
 		forgive(s, gap);
 	bool alive = s->state == SUP_STARTING || s->state == SUP_WIRING || s->state == SUP_TRAINING || s->state == SUP_STOPPING;

@@ -35,7 +35,7 @@ static bool one_slot_fits(const struct comm *c, size_t bytes)
 static bool hybrid_fits(const struct comm *c, size_t bytes)
 {
 	(void)bytes;
-	return crew_fits(c);
+	return comm_crew_fits(c);
 }
 
 /* Of an all_reduce over messages the busiest host, l of n ranks, sends and receives 2l(n - l)/n Vβ. By crews it is
@@ -54,13 +54,13 @@ static bool flat_costs_less(const struct comm *c, size_t bytes)
 
 static bool flat_halving_costs_less(const struct comm *c, size_t bytes)
 {
-	return halving_fits(c, bytes) && flat_costs_less(c, bytes);
+	return comm_halving_fits(c, bytes) && flat_costs_less(c, bytes);
 }
 
 #define SLOTS ALG_SLOTS, GROUP_SHM, slots_fit
 #define READERS ALG_READERS, GROUP_SHM, slots_fit
 #define BY_CREWS ALG_HYBRID, GROUP_HYBRID, hybrid_fits, 0, ALL
-#define BY_LEADERS ALG_LEADERS, GROUP_HYBRID, leaders_fit, 0
+#define BY_LEADERS ALG_LEADERS, GROUP_HYBRID, comm_leaders_fit, 0
 
 /*
  * Over messages a way costs α for each message on its longest chain and β for each byte that a rank sends, V being
@@ -71,71 +71,71 @@ static bool flat_halving_costs_less(const struct comm *c, size_t bytes)
  * cores, which is no network: α is a wake-up there and β a copy.
  */
 static const struct algorithm table[] = {
-	{ OP_P2P, ALG_DIRECT, ANY, NULL, 0, ALL, spread_p2p },
-	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 2, 128 * KIB, slots_all_reduce_once },
-	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 0, 4 * KIB, slots_all_reduce_once },
-	{ OP_ALL_REDUCE, SLOTS, 0, 128 * KIB, slots_reduce },
-	{ OP_ALL_REDUCE, READERS, 3, ALL, readers_all_reduce },
-	{ OP_ALL_REDUCE, SLOTS, 0, ALL, slots_reduce },
-	{ OP_ALL_REDUCE, BY_LEADERS, 64 * KIB, leaders_reduce },
-	{ OP_ALL_REDUCE, ALG_HALVING, GROUP_HYBRID, flat_halving_costs_less, 0, 256 * KIB, halving_all_reduce },
-	{ OP_ALL_REDUCE, ALG_SHARES, GROUP_HYBRID, flat_costs_less, 0, 1024 * KIB, combine_all_reduce_shares },
-	{ OP_ALL_REDUCE, BY_CREWS, hybrid_flow },
-	{ OP_ALL_REDUCE, ALG_DOUBLING, ANY, halving_fits, 0, 16 * KIB, doubling_all_reduce },
-	{ OP_ALL_REDUCE, ALG_HALVING, ANY, halving_fits, 0, 1024 * KIB, halving_all_reduce },
-	{ OP_ALL_REDUCE, ALG_DIRECT, ANY, NULL, 4, 16 * KIB, combine_all_reduce_direct },
-	{ OP_ALL_REDUCE, ALG_TREE, ANY, NULL, 0, 64 * KIB, combine_all_reduce_tree },
-	{ OP_ALL_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, combine_all_reduce_shares },
-	{ OP_REDUCE, SLOTS, 0, 128 * KIB, slots_reduce },
-	{ OP_REDUCE, READERS, 3, ALL, readers_reduce },
-	{ OP_REDUCE, SLOTS, 0, ALL, slots_reduce },
-	{ OP_REDUCE, BY_LEADERS, 64 * KIB, leaders_reduce },
-	{ OP_REDUCE, ALG_SHARES, GROUP_HYBRID, flat_costs_less, 0, 1024 * KIB, combine_reduce_shares },
-	{ OP_REDUCE, BY_CREWS, hybrid_flow },
-	{ OP_REDUCE, ALG_TREE, ANY, NULL, 0, 16 * KIB, combine_reduce_tree },
-	{ OP_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, combine_reduce_shares },
-	{ OP_REDUCE_SCATTER, SLOTS, 0, 16 * KIB, slots_reduce_scatter },
-	{ OP_REDUCE_SCATTER, READERS, 2, ALL, readers_reduce_scatter },
-	{ OP_REDUCE_SCATTER, SLOTS, 0, ALL, slots_reduce_scatter },
-	{ OP_REDUCE_SCATTER, ALG_DIRECT, GROUP_HYBRID, flat_costs_less, 0, 1024 * KIB, combine_reduce_scatter },
-	{ OP_REDUCE_SCATTER, ALG_HYBRID, GROUP_HYBRID, hybrid_scatter_fits, 0, ALL, hybrid_reduce_scatter },
-	{ OP_REDUCE_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, combine_reduce_scatter },
-	{ OP_BROADCAST, SLOTS, 0, ALL, slots_broadcast },
-	{ OP_BROADCAST, READERS, 0, ALL, readers_broadcast },
-	{ OP_BROADCAST, BY_LEADERS, 64 * KIB, leaders_broadcast },
-	{ OP_BROADCAST, BY_CREWS, hybrid_flow },
-	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 2, ALL, spread_broadcast_tree },
-	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 0, 64 * KIB, spread_broadcast_tree },
-	{ OP_BROADCAST, ALG_SHARES, ANY, NULL, 0, 4096 * KIB, spread_broadcast_shares },
-	{ OP_BROADCAST, ALG_RING, ANY, NULL, 16, ALL, chain_broadcast },
-	{ OP_BROADCAST, ALG_SHARES, ANY, NULL, 0, ALL, spread_broadcast_shares },
-	{ OP_ALL_GATHER, SLOTS, 0, 8 * KIB, slots_all_gather },
-	{ OP_ALL_GATHER, READERS, 2, ALL, readers_all_gather },
-	{ OP_ALL_GATHER, SLOTS, 0, 256 * KIB, slots_all_gather },
-	{ OP_ALL_GATHER, READERS, 4, ALL, readers_all_gather },
-	{ OP_ALL_GATHER, SLOTS, 0, ALL, slots_all_gather },
-	{ OP_ALL_GATHER, ALG_HYBRID, GROUP_HYBRID, hybrid_gather_fits, 0, ALL, hybrid_all_gather },
-	{ OP_ALL_GATHER, ALG_DOUBLING, ANY, halving_fits, 0, 256 * KIB, doubling_all_gather },
-	{ OP_ALL_GATHER, ALG_DIRECT, ANY, NULL, 64, ALL, spread_all_gather },
-	{ OP_ALL_GATHER, ALG_DIRECT, ANY, NULL, 0, 1024 * KIB, spread_all_gather },
-	{ OP_ALL_GATHER, ALG_RING, ANY, NULL, 0, ALL, chain_all_gather },
-	{ OP_ALL_TO_ALL, READERS, 0, ALL, readers_all_to_all },
-	{ OP_ALL_TO_ALL, SLOTS, 0, ALL, slots_all_to_all },
-	{ OP_ALL_TO_ALL, ALG_DIRECT, ANY, NULL, 32, ALL, spread_all_to_all },
-	{ OP_ALL_TO_ALL, ALG_PAIRWISE, ANY, NULL, 0, ALL, pairwise_all_to_all },
-	{ OP_GATHER, SLOTS, 0, 16 * KIB, slots_gather },
-	{ OP_GATHER, READERS, 2, ALL, readers_gather },
-	{ OP_GATHER, SLOTS, 0, 512 * KIB, slots_gather },
-	{ OP_GATHER, READERS, 0, ALL, readers_gather },
-	{ OP_GATHER, ALG_DIRECT, ANY, NULL, 0, ALL, spread_gather },
-	{ OP_SCATTER, SLOTS, 0, 16 * KIB, slots_scatter },
-	{ OP_SCATTER, READERS, 2, ALL, readers_scatter },
-	{ OP_SCATTER, SLOTS, 0, 128 * KIB, slots_scatter },
-	{ OP_SCATTER, READERS, 0, ALL, readers_scatter },
-	{ OP_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, spread_scatter },
-	{ OP_BARRIER, SLOTS, 0, ALL, slots_barrier },
-	{ OP_BARRIER, BY_LEADERS, ALL, leaders_barrier },
-	{ OP_BARRIER, ALG_TREE, ANY, NULL, 0, ALL, spread_barrier },
+	{ OP_P2P, ALG_DIRECT, ANY, NULL, 0, ALL, comm_spread_p2p },
+	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 2, 128 * KIB, comm_slots_all_reduce_once },
+	{ OP_ALL_REDUCE, ALG_ONCE, GROUP_SHM, one_slot_fits, 0, 4 * KIB, comm_slots_all_reduce_once },
+	{ OP_ALL_REDUCE, SLOTS, 0, 128 * KIB, comm_slots_reduce },
+	{ OP_ALL_REDUCE, READERS, 3, ALL, comm_readers_all_reduce },
+	{ OP_ALL_REDUCE, SLOTS, 0, ALL, comm_slots_reduce },
+	{ OP_ALL_REDUCE, BY_LEADERS, 64 * KIB, comm_leaders_reduce },
+	{ OP_ALL_REDUCE, ALG_HALVING, GROUP_HYBRID, flat_halving_costs_less, 0, 256 * KIB, comm_halving_all_reduce },
+	{ OP_ALL_REDUCE, ALG_SHARES, GROUP_HYBRID, flat_costs_less, 0, 1024 * KIB, comm_combine_all_reduce_shares },
+	{ OP_ALL_REDUCE, BY_CREWS, comm_hybrid_flow },
+	{ OP_ALL_REDUCE, ALG_DOUBLING, ANY, comm_halving_fits, 0, 16 * KIB, comm_doubling_all_reduce },
+	{ OP_ALL_REDUCE, ALG_HALVING, ANY, comm_halving_fits, 0, 1024 * KIB, comm_halving_all_reduce },
+	{ OP_ALL_REDUCE, ALG_DIRECT, ANY, NULL, 4, 16 * KIB, comm_combine_all_reduce_direct },
+	{ OP_ALL_REDUCE, ALG_TREE, ANY, NULL, 0, 64 * KIB, comm_combine_all_reduce_tree },
+	{ OP_ALL_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, comm_combine_all_reduce_shares },
+	{ OP_REDUCE, SLOTS, 0, 128 * KIB, comm_slots_reduce },
+	{ OP_REDUCE, READERS, 3, ALL, comm_readers_reduce },
+	{ OP_REDUCE, SLOTS, 0, ALL, comm_slots_reduce },
+	{ OP_REDUCE, BY_LEADERS, 64 * KIB, comm_leaders_reduce },
+	{ OP_REDUCE, ALG_SHARES, GROUP_HYBRID, flat_costs_less, 0, 1024 * KIB, comm_combine_reduce_shares },
+	{ OP_REDUCE, BY_CREWS, comm_hybrid_flow },
+	{ OP_REDUCE, ALG_TREE, ANY, NULL, 0, 16 * KIB, comm_combine_reduce_tree },
+	{ OP_REDUCE, ALG_SHARES, ANY, NULL, 0, ALL, comm_combine_reduce_shares },
+	{ OP_REDUCE_SCATTER, SLOTS, 0, 16 * KIB, comm_slots_reduce_scatter },
+	{ OP_REDUCE_SCATTER, READERS, 2, ALL, comm_readers_reduce_scatter },
+	{ OP_REDUCE_SCATTER, SLOTS, 0, ALL, comm_slots_reduce_scatter },
+	{ OP_REDUCE_SCATTER, ALG_DIRECT, GROUP_HYBRID, flat_costs_less, 0, 1024 * KIB, comm_combine_reduce_scatter },
+	{ OP_REDUCE_SCATTER, ALG_HYBRID, GROUP_HYBRID, comm_hybrid_scatter_fits, 0, ALL, comm_hybrid_reduce_scatter },
+	{ OP_REDUCE_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, comm_combine_reduce_scatter },
+	{ OP_BROADCAST, SLOTS, 0, ALL, comm_slots_broadcast },
+	{ OP_BROADCAST, READERS, 0, ALL, comm_readers_broadcast },
+	{ OP_BROADCAST, BY_LEADERS, 64 * KIB, comm_leaders_broadcast },
+	{ OP_BROADCAST, BY_CREWS, comm_hybrid_flow },
+	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 2, ALL, comm_spread_broadcast_tree },
+	{ OP_BROADCAST, ALG_TREE, ANY, NULL, 0, 64 * KIB, comm_spread_broadcast_tree },
+	{ OP_BROADCAST, ALG_SHARES, ANY, NULL, 0, 4096 * KIB, comm_spread_broadcast_shares },
+	{ OP_BROADCAST, ALG_RING, ANY, NULL, 16, ALL, comm_chain_broadcast },
+	{ OP_BROADCAST, ALG_SHARES, ANY, NULL, 0, ALL, comm_spread_broadcast_shares },
+	{ OP_ALL_GATHER, SLOTS, 0, 8 * KIB, comm_slots_all_gather },
+	{ OP_ALL_GATHER, READERS, 2, ALL, comm_readers_all_gather },
+	{ OP_ALL_GATHER, SLOTS, 0, 256 * KIB, comm_slots_all_gather },
+	{ OP_ALL_GATHER, READERS, 4, ALL, comm_readers_all_gather },
+	{ OP_ALL_GATHER, SLOTS, 0, ALL, comm_slots_all_gather },
+	{ OP_ALL_GATHER, ALG_HYBRID, GROUP_HYBRID, comm_hybrid_gather_fits, 0, ALL, comm_hybrid_all_gather },
+	{ OP_ALL_GATHER, ALG_DOUBLING, ANY, comm_halving_fits, 0, 256 * KIB, comm_doubling_all_gather },
+	{ OP_ALL_GATHER, ALG_DIRECT, ANY, NULL, 64, ALL, comm_spread_all_gather },
+	{ OP_ALL_GATHER, ALG_DIRECT, ANY, NULL, 0, 1024 * KIB, comm_spread_all_gather },
+	{ OP_ALL_GATHER, ALG_RING, ANY, NULL, 0, ALL, comm_chain_all_gather },
+	{ OP_ALL_TO_ALL, READERS, 0, ALL, comm_readers_all_to_all },
+	{ OP_ALL_TO_ALL, SLOTS, 0, ALL, comm_slots_all_to_all },
+	{ OP_ALL_TO_ALL, ALG_DIRECT, ANY, NULL, 32, ALL, comm_spread_all_to_all },
+	{ OP_ALL_TO_ALL, ALG_PAIRWISE, ANY, NULL, 0, ALL, comm_pairwise_all_to_all },
+	{ OP_GATHER, SLOTS, 0, 16 * KIB, comm_slots_gather },
+	{ OP_GATHER, READERS, 2, ALL, comm_readers_gather },
+	{ OP_GATHER, SLOTS, 0, 512 * KIB, comm_slots_gather },
+	{ OP_GATHER, READERS, 0, ALL, comm_readers_gather },
+	{ OP_GATHER, ALG_DIRECT, ANY, NULL, 0, ALL, comm_spread_gather },
+	{ OP_SCATTER, SLOTS, 0, 16 * KIB, comm_slots_scatter },
+	{ OP_SCATTER, READERS, 2, ALL, comm_readers_scatter },
+	{ OP_SCATTER, SLOTS, 0, 128 * KIB, comm_slots_scatter },
+	{ OP_SCATTER, READERS, 0, ALL, comm_readers_scatter },
+	{ OP_SCATTER, ALG_DIRECT, ANY, NULL, 0, ALL, comm_spread_scatter },
+	{ OP_BARRIER, SLOTS, 0, ALL, comm_slots_barrier },
+	{ OP_BARRIER, BY_LEADERS, ALL, comm_leaders_barrier },
+	{ OP_BARRIER, ALG_TREE, ANY, NULL, 0, ALL, comm_spread_barrier },
 };
 
 enum { ROWS = sizeof table / sizeof *table };
@@ -152,7 +152,7 @@ const char *const *comm_algorithms(void)
 	return names;
 }
 
-int algorithm_named(const char *word, int *out, struct err *e)
+int comm_algorithm_named(const char *word, int *out, struct err *e)
 {
 	*out = ALG_BY_TABLE;
 	if (!word || !*word)
@@ -220,7 +220,7 @@ static void run_alone(const struct op *op)
 		memmove(op->out, op->in, bytes);
 }
 
-void even_shares(const struct comm *c, size_t count, size_t element, size_t *off)
+void comm_even_shares(const struct comm *c, size_t count, size_t element, size_t *off)
 {
 	size_t line = 64 / element; /* whole cache lines */
 	size_t each = (count + (size_t)c->size - 1) / (size_t)c->size;
@@ -234,8 +234,8 @@ void even_shares(const struct comm *c, size_t count, size_t element, size_t *off
 /* The world has ended before this operation: the first error, and what was not begun. */
 static int not_begun(struct comm *c, const struct op *op, struct err *e)
 {
-	world_error(c->world, e);
-	return err_prefix(e, "%s number %u of group %s not begun", op_word(op->kind),
+	comm_world_error(c->world, e);
+	return err_prefix(e, "%s number %u of group %s not begun", comm_op_word(op->kind),
 			  1 + (op->kind == OP_P2P ? c->messages : c->seq), c->name);
 }
 
@@ -247,28 +247,28 @@ static int run_together(struct comm *c, const struct op *op, struct err *e)
 	if (world_over(c->world))
 		return not_begun(c, op, e);
 	uint32_t number = op->kind == OP_P2P ? ++c->messages : ++c->seq;
-	c->sign = op_sign(op, number, c->size);
+	c->sign = comm_op_sign(op, number, c->size);
 	c->deadline = c->grace = 0;
 	c->accused = -1;
 	const struct algorithm *a = choose(c, op, c->sign.bytes);
-	recorder_begin(c->recorder, op, &c->sign, names[a->name]);
+	comm_recorder_begin(c->recorder, op, &c->sign, names[a->name]);
 	int rc = a->run(c, op, &why);
-	recorder_end(c->recorder, rc < 0);
+	comm_recorder_end(c->recorder, rc < 0);
 	if (rc == 0) {
 		atomic_store_explicit(&c->waits_for, -1, memory_order_relaxed);
 		return 0;
 	}
-	verdict_settle(c, &why);
+	comm_verdict_settle(c, &why);
 	/* Once the world has failed, its sockets are shut: what the operation saw is only the echo. */
 	if (world_failed(c->world))
-		world_error(c->world, &why);
-	err_prefix(&why, "%s number %u of group %s (rank %d of %d)", op_word(op->kind), number, c->name, c->rank,
+		comm_world_error(c->world, &why);
+	err_prefix(&why, "%s number %u of group %s (rank %d of %d)", comm_op_word(op->kind), number, c->name, c->rank,
 		   c->size);
-	world_fail(c->world, &why);
-	return world_tell(c->world, &why, e);
+	comm_world_fail(c->world, &why);
+	return comm_world_tell(c->world, &why, e);
 }
 
-int group_run_host(struct comm *c, const struct op *op, struct err *e)
+int comm_group_run_host(struct comm *c, const struct op *op, struct err *e)
 {
 	if (c->size > 1 || op->kind == OP_P2P)
 		return run_together(c, op, e);
@@ -278,7 +278,7 @@ int group_run_host(struct comm *c, const struct op *op, struct err *e)
 	return 0;
 }
 
-int group_run(struct comm *c, const struct op *op, struct err *e)
+int comm_group_run(struct comm *c, const struct op *op, struct err *e)
 {
-	return c->ondevice ? ondevice_run(c, op, e) : group_run_host(c, op, e);
+	return c->ondevice ? comm_ondevice_run(c, op, e) : comm_group_run_host(c, op, e);
 }

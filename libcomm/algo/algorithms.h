@@ -5,7 +5,7 @@
  * declare it here, give it a name in ALGORITHMS, and add a row to the table in algorithms.c: the first
  * row that fits the operation, the group and the size is taken, unless comm_options.algorithm names another
  * that can do it. The choice may only depend on what all ranks know. Reductions must keep the order of comm.h:
- * have the raw contributions meet in reduce_tree, or pass partial results up that same tree.
+ * have the raw contributions meet in comm_reduce_tree, or pass partial results up that same tree.
  */
 #ifndef MUSTER_LIBCOMM_ALGO_ALGORITHMS_H
 #define MUSTER_LIBCOMM_ALGO_ALGORITHMS_H
@@ -36,62 +36,62 @@ enum algorithm_name {
 };
 
 /* NULL and "" are ALG_BY_TABLE; an unknown word is ERR_USAGE, which lists the known ones. */
-int algorithm_named(const char *word, int *out, struct err *e);
+int comm_algorithm_named(const char *word, int *out, struct err *e);
 
 typedef int algorithm_fn(struct comm *c, const struct op *op, struct err *e);
 
 /* slots.c: all ranks on one host, over shared slots, a step a chunk. */
 enum { SLOTS_RANKS = 256 }; /* at most: a slot is cut into a piece a rank, at each step a rank looks at every other */
-algorithm_fn slots_all_reduce_once; /* one step: everybody sums everything */
-algorithm_fn slots_reduce;          /* all_reduce and reduce: everybody sums a share */
-algorithm_fn slots_reduce_scatter, slots_all_gather, slots_gather, slots_scatter, slots_broadcast,
-	slots_all_to_all, slots_barrier;
-int slots_check_size(struct comm *c, int rank, uint64_t given, struct err *e); /* of an all_to_all's block */
+algorithm_fn comm_slots_all_reduce_once; /* one step: everybody sums everything */
+algorithm_fn comm_slots_reduce;          /* all_reduce and reduce: everybody sums a share */
+algorithm_fn comm_slots_reduce_scatter, comm_slots_all_gather, comm_slots_gather, comm_slots_scatter, comm_slots_broadcast,
+	comm_slots_all_to_all, comm_slots_barrier;
+int comm_slots_check_size(struct comm *c, int rank, uint64_t given, struct err *e); /* of an all_to_all's block */
 
 /* readers.c: all ranks on one host, out of each other's buffers. */
-algorithm_fn readers_all_reduce, readers_reduce, readers_reduce_scatter, readers_all_gather, readers_gather,
-	readers_scatter, readers_broadcast, readers_all_to_all;
+algorithm_fn comm_readers_all_reduce, comm_readers_reduce, comm_readers_reduce_scatter, comm_readers_all_gather, comm_readers_gather,
+	comm_readers_scatter, comm_readers_broadcast, comm_readers_all_to_all;
 
 /* spread.c: over messages; data that is not reduced. */
-algorithm_fn spread_broadcast_tree, spread_broadcast_shares, spread_all_gather, spread_all_to_all,
-	spread_gather, spread_scatter, spread_barrier, spread_p2p;
+algorithm_fn comm_spread_broadcast_tree, comm_spread_broadcast_shares, comm_spread_all_gather, comm_spread_all_to_all,
+	comm_spread_gather, comm_spread_scatter, comm_spread_barrier, comm_spread_p2p;
 
 /* combine.c: reductions over messages. */
-algorithm_fn combine_all_reduce_direct; /* everybody gets everything and sums it */
-algorithm_fn combine_all_reduce_tree;   /* partial sums up the tree, the result down */
-algorithm_fn combine_all_reduce_shares; /* a share a rank, then all gather */
-algorithm_fn combine_reduce_tree, combine_reduce_shares, combine_reduce_scatter;
+algorithm_fn comm_combine_all_reduce_direct; /* everybody gets everything and sums it */
+algorithm_fn comm_combine_all_reduce_tree;   /* partial sums up the tree, the result down */
+algorithm_fn comm_combine_all_reduce_shares; /* a share a rank, then all gather */
+algorithm_fn comm_combine_reduce_tree, comm_combine_reduce_shares, comm_combine_reduce_scatter;
 
 /* halving.c: over messages, in groups of 2^k ranks. */
-bool halving_fits(const struct comm *c, size_t bytes);
-algorithm_fn doubling_all_reduce, doubling_all_gather, halving_all_reduce;
+bool comm_halving_fits(const struct comm *c, size_t bytes);
+algorithm_fn comm_doubling_all_reduce, comm_doubling_all_gather, comm_halving_all_reduce;
 
 /* chain.c: over messages, few at a time. */
-algorithm_fn chain_all_gather, chain_broadcast, pairwise_all_to_all;
+algorithm_fn comm_chain_all_gather, comm_chain_broadcast, comm_pairwise_all_to_all;
 
 /* hybrid.c: several hosts of several ranks. */
-bool hybrid_scatter_fits(const struct comm *c, size_t bytes);
-algorithm_fn hybrid_flow; /* all_reduce, reduce, broadcast */
-algorithm_fn hybrid_reduce_scatter;
-bool hybrid_gather_fits(const struct comm *c, size_t bytes);
-algorithm_fn hybrid_all_gather; /* hybrid_gather.c */
+bool comm_hybrid_scatter_fits(const struct comm *c, size_t bytes);
+algorithm_fn comm_hybrid_flow; /* all_reduce, reduce, broadcast */
+algorithm_fn comm_hybrid_reduce_scatter;
+bool comm_hybrid_gather_fits(const struct comm *c, size_t bytes);
+algorithm_fn comm_hybrid_all_gather; /* hybrid_gather.c */
 
 /* leaders.c: the same, for few bytes. */
-bool leaders_fit(const struct comm *c, size_t bytes);
-algorithm_fn leaders_reduce; /* all_reduce and reduce */
-algorithm_fn leaders_broadcast, leaders_barrier;
+bool comm_leaders_fit(const struct comm *c, size_t bytes);
+algorithm_fn comm_leaders_reduce; /* all_reduce and reduce */
+algorithm_fn comm_leaders_broadcast, comm_leaders_barrier;
 
 /* Cuts count elements into one share a rank; off[0..size] in bytes. */
-void even_shares(const struct comm *c, size_t count, size_t element, size_t *off);
+void comm_even_shares(const struct comm *c, size_t count, size_t element, size_t *off);
 /* data[off[size]]: rank's block goes to everybody. */
-int spread_blocks(struct comm *c, const struct op *op, char *data, const size_t *off, struct err *e);
+int comm_spread_blocks(struct comm *c, const struct op *op, char *data, const size_t *off, struct err *e);
 /* After an operation's blocks are in c->off: this rank's own from in to out. */
-void spread_keep_own(const struct comm *c, const struct op *op);
+void comm_spread_keep_own(const struct comm *c, const struct op *op);
 /* Among ranks[0..n), of which this is number `me`; NULL: all of the group. data[bytes] goes from number
  * root to all, binomially. */
-int spread_down(struct comm *c, const struct op *op, const int *ranks, int n, int root, int me, void *data,
+int comm_spread_down(struct comm *c, const struct op *op, const int *ranks, int n, int root, int me, void *data,
 		size_t bytes, struct err *e);
 /* Likewise; returns when all have come. */
-int spread_around(struct comm *c, const struct op *op, const int *ranks, int n, int me, struct err *e);
+int comm_spread_around(struct comm *c, const struct op *op, const int *ranks, int n, int me, struct err *e);
 
 #endif

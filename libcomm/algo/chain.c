@@ -24,32 +24,32 @@ static int give(struct comm *c, const struct op *op, int to, const char *data, c
 		struct err *e)
 {
 	size_t bytes = off[block + 1] - off[block];
-	return bytes ? exchange_send(c, op, to, data + off[block], bytes, e) : 0;
+	return bytes ? comm_exchange_send(c, op, to, data + off[block], bytes, e) : 0;
 }
 
 static int take(struct comm *c, const struct op *op, int from, char *data, const size_t *off, int block, struct err *e)
 {
 	size_t bytes = off[block + 1] - off[block];
-	return bytes ? exchange_recv(c, op, from, data + off[block], bytes, e) : 0;
+	return bytes ? comm_exchange_recv(c, op, from, data + off[block], bytes, e) : 0;
 }
 
 /* Round i: the block that came in the round before goes on. */
-int chain_all_gather(struct comm *c, const struct op *op, struct err *e)
+int comm_chain_all_gather(struct comm *c, const struct op *op, struct err *e)
 {
-	op_blocks(op, op->counts, c->size, c->off);
-	spread_keep_own(c, op);
+	comm_op_blocks(op, op->counts, c->size, c->off);
+	comm_spread_keep_own(c, op);
 	for (int i = 0; i < c->size - 1; i++) {
-		exchange_begin(c);
+		comm_exchange_begin(c);
 		if (give(c, op, next_rank(c), op->out, c->off, rank_before(c, i), e) < 0 ||
 		    take(c, op, rank_before(c, 1), op->out, c->off, rank_before(c, i + 1), e) < 0 ||
-		    exchange_run(c, e) < 0)
+		    comm_exchange_run(c, e) < 0)
 			return -1;
 	}
 	return 0;
 }
 
 /* Chunk k comes from the rank before while chunk k - 1 goes on to the next one. */
-int chain_broadcast(struct comm *c, const struct op *op, struct err *e)
+int comm_chain_broadcast(struct comm *c, const struct op *op, struct err *e)
 {
 	char *data = op->out;
 	size_t bytes = op->count * comm_type_size(op->type), chunks = (bytes + CHUNK - 1) / CHUNK;
@@ -58,28 +58,28 @@ int chain_broadcast(struct comm *c, const struct op *op, struct err *e)
 		size_t at = k * CHUNK, before = at - CHUNK; /* used from the second round on */
 		size_t len = bytes - at < CHUNK ? bytes - at : CHUNK;
 		size_t gone = k == chunks ? bytes - before : CHUNK;
-		exchange_begin(c);
-		if ((k < chunks && !first && exchange_recv(c, op, rank_before(c, 1), data + at, len, e) < 0) ||
-		    (k > 0 && !last && exchange_send(c, op, next_rank(c), data + before, gone, e) < 0) ||
-		    exchange_run(c, e) < 0)
+		comm_exchange_begin(c);
+		if ((k < chunks && !first && comm_exchange_recv(c, op, rank_before(c, 1), data + at, len, e) < 0) ||
+		    (k > 0 && !last && comm_exchange_send(c, op, next_rank(c), data + before, gone, e) < 0) ||
+		    comm_exchange_run(c, e) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-int pairwise_all_to_all(struct comm *c, const struct op *op, struct err *e)
+int comm_pairwise_all_to_all(struct comm *c, const struct op *op, struct err *e)
 {
-	op_blocks(op, op->counts, c->size, c->off);
-	op_blocks(op, op->out_counts, c->size, c->off2);
+	comm_op_blocks(op, op->counts, c->size, c->off);
+	comm_op_blocks(op, op->out_counts, c->size, c->off2);
 	for (int i = 0; i < c->size; i += PAIRS) {
-		exchange_begin(c);
+		comm_exchange_begin(c);
 		for (int k = i; k < i + PAIRS && k < c->size; k++) {
 			int to = (c->rank + k) % c->size, from = rank_before(c, k);
 			if (give(c, op, to, op->in, c->off, to, e) < 0 ||
 			    take(c, op, from, op->out, c->off2, from, e) < 0)
 				return -1;
 		}
-		if (exchange_run(c, e) < 0)
+		if (comm_exchange_run(c, e) < 0)
 			return -1;
 	}
 	return 0;

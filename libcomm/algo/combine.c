@@ -31,7 +31,7 @@ struct table {
 static int table_open(struct comm *c, size_t each, struct table *t, struct err *e)
 {
 	size_t pointers = ((size_t)c->size * sizeof(void *) + 63) & ~(size_t)63;
-	char *all = group_scratch(c, pointers + (size_t)c->size * each, e);
+	char *all = comm_group_scratch(c, pointers + (size_t)c->size * each, e);
 	if (!all)
 		return -1;
 	*t = (struct table){ (const void **)(void *)all, all + pointers, each };
@@ -43,7 +43,7 @@ static int expect(struct comm *c, const struct op *op, struct table *t, const vo
 {
 	for (int r = 0; bytes && r < c->size; r++) {
 		t->src[r] = r == c->rank ? own : t->room + (size_t)r * t->each;
-		if (r != c->rank && exchange_recv(c, op, r, t->room + (size_t)r * t->each, bytes, e) < 0)
+		if (r != c->rank && comm_exchange_recv(c, op, r, t->room + (size_t)r * t->each, bytes, e) < 0)
 			return -1;
 	}
 	return 0;
@@ -59,40 +59,40 @@ static int sum_blocks(struct comm *c, const struct op *op, const char *in, const
 	if (table_open(c, round_size(c), &t, e) < 0)
 		return -1;
 	for (size_t k = 0; k * t.each < most; k++) {
-		exchange_begin(c);
+		comm_exchange_begin(c);
 		for (int i = 1; i < c->size; i++) {
 			int r = (c->rank + i) % c->size;
 			size_t len = piece(off, r, k, t.each);
-			if (len && exchange_send(c, op, r, in + off[r] + k * t.each, len, e) < 0)
+			if (len && comm_exchange_send(c, op, r, in + off[r] + k * t.each, len, e) < 0)
 				return -1;
 		}
 		size_t mine = piece(off, c->rank, k, t.each);
-		if (expect(c, op, &t, in + off[c->rank] + k * t.each, mine, e) < 0 || exchange_run(c, e) < 0)
+		if (expect(c, op, &t, in + off[c->rank] + k * t.each, mine, e) < 0 || comm_exchange_run(c, e) < 0)
 			return -1;
 		if (mine)
-			reduce_tree(op->type, op->redop, t.src, c->size, out + k * t.each, mine / size);
+			comm_reduce_tree(op->type, op->redop, t.src, c->size, out + k * t.each, mine / size);
 	}
 	return 0;
 }
 
-int combine_reduce_scatter(struct comm *c, const struct op *op, struct err *e)
+int comm_combine_reduce_scatter(struct comm *c, const struct op *op, struct err *e)
 {
-	op_blocks(op, op->counts, c->size, c->off);
+	comm_op_blocks(op, op->counts, c->size, c->off);
 	return sum_blocks(c, op, op->in, c->off, op->out, e);
 }
 
-int combine_all_reduce_shares(struct comm *c, const struct op *op, struct err *e)
+int comm_combine_all_reduce_shares(struct comm *c, const struct op *op, struct err *e)
 {
 	char *out = op->out;
-	even_shares(c, op->count, comm_type_size(op->type), c->off);
+	comm_even_shares(c, op->count, comm_type_size(op->type), c->off);
 	if (sum_blocks(c, op, op->in, c->off, out + c->off[c->rank], e) < 0)
 		return -1;
-	return spread_blocks(c, op, out, c->off, e);
+	return comm_spread_blocks(c, op, out, c->off, e);
 }
 
-int combine_reduce_shares(struct comm *c, const struct op *op, struct err *e)
+int comm_combine_reduce_shares(struct comm *c, const struct op *op, struct err *e)
 {
-	even_shares(c, op->count, comm_type_size(op->type), c->off);
+	comm_even_shares(c, op->count, comm_type_size(op->type), c->off);
 	size_t mine = c->off[c->rank + 1] - c->off[c->rank];
 	bool root = op->root == c->rank;
 	char *own = root ? NULL : malloc(mine + 1);
@@ -100,32 +100,32 @@ int combine_reduce_shares(struct comm *c, const struct op *op, struct err *e)
 	if (!root && !own)
 		return err_set(e, ERR_NOMEM, "no memory for %zu bytes of working space", mine);
 	int rc = sum_blocks(c, op, op->in, c->off, share, e);
-	exchange_begin(c);
+	comm_exchange_begin(c);
 	if (rc == 0 && !root && mine)
-		rc = exchange_send(c, op, op->root, share, mine, e);
+		rc = comm_exchange_send(c, op, op->root, share, mine, e);
 	for (int r = 0; rc == 0 && root && r < c->size; r++)
 		if (r != c->rank && c->off[r + 1] > c->off[r])
-			rc = exchange_recv(c, op, r, (char *)op->out + c->off[r], c->off[r + 1] - c->off[r], e);
+			rc = comm_exchange_recv(c, op, r, (char *)op->out + c->off[r], c->off[r + 1] - c->off[r], e);
 	if (rc == 0)
-		rc = exchange_run(c, e);
+		rc = comm_exchange_run(c, e);
 	free(own);
 	return rc;
 }
 
-int combine_all_reduce_direct(struct comm *c, const struct op *op, struct err *e)
+int comm_combine_all_reduce_direct(struct comm *c, const struct op *op, struct err *e)
 {
 	struct table t;
 	size_t bytes = op->count * comm_type_size(op->type);
 	if (table_open(c, (bytes + 63) & ~(size_t)63, &t, e) < 0)
 		return -1;
-	exchange_begin(c);
+	comm_exchange_begin(c);
 	for (int i = 1; bytes && i < c->size; i++)
-		if (exchange_send(c, op, (c->rank + i) % c->size, op->in, bytes, e) < 0)
+		if (comm_exchange_send(c, op, (c->rank + i) % c->size, op->in, bytes, e) < 0)
 			return -1;
-	if (expect(c, op, &t, op->in, bytes, e) < 0 || exchange_run(c, e) < 0)
+	if (expect(c, op, &t, op->in, bytes, e) < 0 || comm_exchange_run(c, e) < 0)
 		return -1;
 	if (bytes)
-		reduce_tree(op->type, op->redop, t.src, c->size, op->out, op->count);
+		comm_reduce_tree(op->type, op->redop, t.src, c->size, op->out, op->count);
 	return 0;
 }
 
@@ -134,56 +134,56 @@ int combine_all_reduce_direct(struct comm *c, const struct op *op, struct err *e
  * sum of all, as an accumulator; *acc points to it, *spare to as much room. */
 static int sum_up_tree(struct comm *c, const struct op *op, void **acc, void **spare, struct err *e)
 {
-	size_t bytes = op->count * reduce_acc_size(op->type), room = (bytes + 63) & ~(size_t)63;
-	char *mine = group_scratch(c, 2 * room + 64, e);
+	size_t bytes = op->count * comm_reduce_acc_size(op->type), room = (bytes + 63) & ~(size_t)63;
+	char *mine = comm_group_scratch(c, 2 * room + 64, e);
 	if (!mine)
 		return -1;
 	char *right = mine + room;
-	reduce_load(op->type, mine, op->in, op->count);
+	comm_reduce_load(op->type, mine, op->in, op->count);
 	for (int d = 1; d < c->size; d *= 2) {
-		exchange_begin(c);
+		comm_exchange_begin(c);
 		if (c->rank % (2 * d)) {
-			if (exchange_send(c, op, c->rank - d, mine, bytes, e) < 0)
+			if (comm_exchange_send(c, op, c->rank - d, mine, bytes, e) < 0)
 				return -1;
-			return exchange_run(c, e);
+			return comm_exchange_run(c, e);
 		}
 		if (c->rank + d >= c->size)
 			continue;
-		if (exchange_recv(c, op, c->rank + d, right, bytes, e) < 0 || exchange_run(c, e) < 0)
+		if (comm_exchange_recv(c, op, c->rank + d, right, bytes, e) < 0 || comm_exchange_run(c, e) < 0)
 			return -1;
-		reduce_fold(op->type, op->redop, mine, right, op->count);
+		comm_reduce_fold(op->type, op->redop, mine, right, op->count);
 	}
 	*acc = mine;
 	*spare = right;
 	return 0;
 }
 
-int combine_all_reduce_tree(struct comm *c, const struct op *op, struct err *e)
+int comm_combine_all_reduce_tree(struct comm *c, const struct op *op, struct err *e)
 {
 	void *acc, *spare;
 	if (sum_up_tree(c, op, &acc, &spare, e) < 0)
 		return -1;
 	if (c->rank == 0)
-		reduce_store(op->type, op->redop, op->out, acc, op->count, c->size);
+		comm_reduce_store(op->type, op->redop, op->out, acc, op->count, c->size);
 	struct op down = *op;
 	down.root = 0;
-	return spread_broadcast_tree(c, &down, e);
+	return comm_spread_broadcast_tree(c, &down, e);
 }
 
-int combine_reduce_tree(struct comm *c, const struct op *op, struct err *e)
+int comm_combine_reduce_tree(struct comm *c, const struct op *op, struct err *e)
 {
 	void *acc, *spare;
 	size_t bytes = op->count * comm_type_size(op->type);
 	if (sum_up_tree(c, op, &acc, &spare, e) < 0)
 		return -1;
-	exchange_begin(c);
+	comm_exchange_begin(c);
 	if (c->rank == 0) {
 		void *sum = op->root == 0 ? op->out : spare;
-		reduce_store(op->type, op->redop, sum, acc, op->count, c->size);
-		if (op->root != 0 && exchange_send(c, op, op->root, sum, bytes, e) < 0)
+		comm_reduce_store(op->type, op->redop, sum, acc, op->count, c->size);
+		if (op->root != 0 && comm_exchange_send(c, op, op->root, sum, bytes, e) < 0)
 			return -1;
-	} else if (op->root == c->rank && exchange_recv(c, op, 0, op->out, bytes, e) < 0) {
+	} else if (op->root == c->rank && comm_exchange_recv(c, op, 0, op->out, bytes, e) < 0) {
 		return -1;
 	}
-	return exchange_run(c, e);
+	return comm_exchange_run(c, e);
 }

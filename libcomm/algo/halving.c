@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-bool halving_fits(const struct comm *c, size_t bytes)
+bool comm_halving_fits(const struct comm *c, size_t bytes)
 {
 	(void)bytes;
 	return (c->size & (c->size - 1)) == 0;
@@ -28,43 +28,43 @@ static size_t round_line(size_t n)
 static int swap(struct comm *c, const struct op *op, int peer, const void *give, size_t given, void *take, size_t taken,
 		struct err *e)
 {
-	exchange_begin(c);
-	if ((given && exchange_send(c, op, peer, give, given, e) < 0) ||
-	    (taken && exchange_recv(c, op, peer, take, taken, e) < 0))
+	comm_exchange_begin(c);
+	if ((given && comm_exchange_send(c, op, peer, give, given, e) < 0) ||
+	    (taken && comm_exchange_recv(c, op, peer, take, taken, e) < 0))
 		return -1;
-	return exchange_run(c, e);
+	return comm_exchange_run(c, e);
 }
 
 /* --- Doubling -------------------------------------------------------------------------- */
 
-int doubling_all_reduce(struct comm *c, const struct op *op, struct err *e)
+int comm_doubling_all_reduce(struct comm *c, const struct op *op, struct err *e)
 {
-	size_t bytes = op->count * reduce_acc_size(op->type), room = round_line(bytes);
-	char *mine = group_scratch(c, 2 * room + 64, e);
+	size_t bytes = op->count * comm_reduce_acc_size(op->type), room = round_line(bytes);
+	char *mine = comm_group_scratch(c, 2 * room + 64, e);
 	if (!mine)
 		return -1;
 	char *theirs = mine + room;
-	reduce_load(op->type, mine, op->in, op->count);
+	comm_reduce_load(op->type, mine, op->in, op->count);
 	for (int d = 1; d < c->size; d *= 2) {
 		if (swap(c, op, c->rank ^ d, mine, bytes, theirs, bytes, e) < 0)
 			return -1;
 		bool lower = !(c->rank & d);
 		char *left = lower ? mine : theirs, *right = lower ? theirs : mine;
-		reduce_fold(op->type, op->redop, left, right, op->count);
+		comm_reduce_fold(op->type, op->redop, left, right, op->count);
 		mine = left;
 		theirs = right;
 	}
-	reduce_store(op->type, op->redop, op->out, mine, op->count, c->size);
+	comm_reduce_store(op->type, op->redop, op->out, mine, op->count, c->size);
 	return 0;
 }
 
 /* The blocks of an aligned group of ranks lie side by side. */
-int doubling_all_gather(struct comm *c, const struct op *op, struct err *e)
+int comm_doubling_all_gather(struct comm *c, const struct op *op, struct err *e)
 {
 	char *out = op->out;
 	const size_t *off = c->off;
-	op_blocks(op, op->counts, c->size, c->off);
-	spread_keep_own(c, op);
+	comm_op_blocks(op, op->counts, c->size, c->off);
+	comm_spread_keep_own(c, op);
 	for (int d = 1; d < c->size; d *= 2) {
 		int have = c->rank & ~(d - 1), want = have ^ d;
 		if (swap(c, op, c->rank ^ d, out + off[have], off[have + d] - off[have], out + off[want],
@@ -94,7 +94,7 @@ static struct half half_at(const struct comm *c, int rank, int d)
 /* The reduction of this rank's share of `in`, whose shares lie at c->off, to `out`. */
 static int halve(struct comm *c, const struct op *op, const char *in, char *out, struct err *e)
 {
-	size_t size = comm_type_size(op->type), acc = reduce_acc_size(op->type), most = 0;
+	size_t size = comm_type_size(op->type), acc = comm_reduce_acc_size(op->type), most = 0;
 	const size_t *off = c->off;
 	for (int side = 0; side < 2; side++) {
 		struct half h = half_at(c, side, 2);
@@ -102,7 +102,7 @@ static int halve(struct comm *c, const struct op *op, const char *in, char *out,
 		most = bytes > most ? bytes : most;
 	}
 	size_t room = round_line(most / size * acc);
-	char *mine = group_scratch(c, 2 * room + 64, e);
+	char *mine = comm_group_scratch(c, 2 * room + 64, e);
 	if (!mine)
 		return -1;
 	char *theirs = mine + room;
@@ -119,29 +119,29 @@ static int halve(struct comm *c, const struct op *op, const char *in, char *out,
 			return -1;
 		if (raw) {
 			const void *src[2] = { lower ? own : theirs, lower ? theirs : own };
-			reduce_partial(op->type, op->redop, src, 2, mine, kept);
+			comm_reduce_partial(op->type, op->redop, src, 2, mine, kept);
 			continue;
 		}
 		if (lower) {
 			memmove(mine, own, kept * acc);
-			reduce_fold(op->type, op->redop, mine, theirs, kept);
+			comm_reduce_fold(op->type, op->redop, mine, theirs, kept);
 		} else {
-			reduce_fold(op->type, op->redop, theirs, own, kept);
+			comm_reduce_fold(op->type, op->redop, theirs, own, kept);
 			char *free_now = mine;
 			mine = theirs;
 			theirs = free_now;
 		}
 	}
 	struct half last = half_at(c, c->rank, c->size);
-	reduce_store(op->type, op->redop, out, mine, (off[last.end] - off[last.begin]) / size, c->size);
+	comm_reduce_store(op->type, op->redop, out, mine, (off[last.end] - off[last.begin]) / size, c->size);
 	return 0;
 }
 
-int halving_all_reduce(struct comm *c, const struct op *op, struct err *e)
+int comm_halving_all_reduce(struct comm *c, const struct op *op, struct err *e)
 {
 	char *out = op->out;
 	const size_t *off = c->off;
-	even_shares(c, op->count, comm_type_size(op->type), c->off);
+	comm_even_shares(c, op->count, comm_type_size(op->type), c->off);
 	struct half own = half_at(c, c->rank, c->size);
 	if (halve(c, op, op->in, out + off[own.begin], e) < 0)
 		return -1;

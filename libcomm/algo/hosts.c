@@ -146,7 +146,7 @@ static int set_shares(struct hosts *h, int ratio, int *share, struct err *e)
 	return 0;
 }
 
-size_t hosts_share(const struct hosts *h, int ratio, size_t bytes, int host)
+size_t comm_hosts_share(const struct hosts *h, int ratio, size_t bytes, int host)
 {
 	const int *share = h->share[ratio - 1];
 	size_t at = (bytes + 63) / 64 * (size_t)share[host] / (size_t)share[h->n] * 64;
@@ -166,7 +166,7 @@ static int arrange(struct hosts *h, const int *host, int size, int rank, struct 
 			h->number[h->ranks[i]] = i - h->begin[a];
 	}
 	h->carried = count_carried(h);
-	h->part_count = tree_parts(h->of, size, h->parts);
+	h->part_count = comm_tree_parts(h->of, size, h->parts);
 	int *on = calloc((size_t)size, sizeof *on);
 	if (!on)
 		return err_set(e, ERR_NOMEM, "no memory for the hosts of %d ranks", size);
@@ -177,20 +177,20 @@ static int arrange(struct hosts *h, const int *host, int size, int rank, struct 
 	return set_shares(h, 1, h->share[0], e) < 0 || set_shares(h, 2, h->share[1], e) < 0 ? -1 : 0;
 }
 
-int hosts_open(const int *host, int size, int rank, struct hosts **out, struct err *e)
+int comm_hosts_open(const int *host, int size, int rank, struct hosts **out, struct err *e)
 {
 	struct hosts *h = calloc(1, sizeof *h);
 	if (!h)
 		return err_set(e, ERR_NOMEM, "no memory for the hosts of %d ranks", size);
 	if (arrange(h, host, size, rank, e) < 0) {
-		hosts_close(h);
+		comm_hosts_close(h);
 		return -1;
 	}
 	*out = h;
 	return 0;
 }
 
-void hosts_close(struct hosts *h)
+void comm_hosts_close(struct hosts *h)
 {
 	if (!h)
 		return;

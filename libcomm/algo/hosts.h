@@ -31,8 +31,8 @@ struct hosts {
 };
 
 /* host[r]: any number that is the same for ranks of the same host. */
-int hosts_open(const int *host, int size, int rank, struct hosts **out, struct err *e);
-void hosts_close(struct hosts *h);
+int comm_hosts_open(const int *host, int size, int rank, struct hosts **out, struct err *e);
+void comm_hosts_close(struct hosts *h);
 
 static inline int hosts_size(const struct hosts *h, int host)
 {
@@ -47,6 +47,6 @@ static inline size_t hosts_slice(size_t bytes, int n, int i)
 }
 
 /* The same for the part of a vector that host's ranks sum up. */
-size_t hosts_share(const struct hosts *h, int ratio, size_t bytes, int host);
+size_t comm_hosts_share(const struct hosts *h, int ratio, size_t bytes, int host);
 
 #endif

@@ -2,7 +2,7 @@
  * Operations over several hosts of several ranks, for vectors that are worth cutting up: over the network once a
  * host and not once a rank, and all of a host's ranks carry a part of it.
  *
- * A vector goes in chunks of a slot (crew_room). Of each chunk every rank owns a piece (hosts.h says how large a host's share
+ * A vector goes in chunks of a slot (comm_crew_room). Of each chunk every rank owns a piece (hosts.h says how large a host's share
  * is). Up: every host sends a piece's owner what its own ranks come to, one partial result for each of the
  * host's parts of the tree (tree.h), raw elements for a part of one rank; the owner folds them along the tree.
  * Down: the owner sends the piece's result once to each other host, where all ranks copy it out of shared
@@ -48,8 +48,8 @@ static size_t acc_bytes(const struct flow *f, size_t bytes)
 static struct flow flow_of(struct comm *c, const struct op *op)
 {
 	const struct hosts *h = c->hosts;
-	return (struct flow){ .w = crew_begin(c, op), .acc = reduce_acc_size(op->type),
-			      .room = crew_room(c),
+	return (struct flow){ .w = comm_crew_begin(c, op), .acc = comm_reduce_acc_size(op->type),
+			      .room = comm_crew_room(c),
 			      .source = op->kind == OP_BROADCAST ? h->of[op->root] : NOBODY,
 			      .sink = op->kind == OP_REDUCE ? h->of[op->root] : NOBODY };
 }
@@ -67,7 +67,7 @@ static int make_room(struct flow *f, struct err *e)
 	f->leaf_room = acc_bytes(f, piece);
 	size_t src = round_line((size_t)h->most * sizeof *f->src);
 	size_t leaves = round_line((size_t)h->part_count * sizeof *f->leaves);
-	char *at = group_scratch(c, src + leaves + 2 * piece + (size_t)h->part_count * f->leaf_room + sums, e);
+	char *at = comm_group_scratch(c, src + leaves + 2 * piece + (size_t)h->part_count * f->leaf_room + sums, e);
 	if (!at)
 		return -1;
 	f->src = (const void **)(void *)at;
@@ -87,7 +87,7 @@ static void cut_chunk(const struct flow *f, size_t at, size_t len, struct owned 
 	const struct hosts *h = f->w.h;
 	int ratio = (int)(f->acc / f->w.element);
 	for (int a = 0; a < h->n; a++) {
-		size_t begin = hosts_share(h, ratio, len, a), end = hosts_share(h, ratio, len, a + 1);
+		size_t begin = comm_hosts_share(h, ratio, len, a), end = comm_hosts_share(h, ratio, len, a + 1);
 		if (f->source != NOBODY) { /* the root's host owns nothing, the others as much each */
 			int place = a < f->source ? a : a - 1;
 			begin = a == f->source ? len : hosts_slice(len, h->n - 1, place);
@@ -120,7 +120,7 @@ static const char *part_sum(struct flow *f, struct tree_part part, int owner, si
 		return given(f, part.first, owner) + at;
 	for (int i = 0; i < part.count; i++)
 		f->src[i] = given(f, part.first + i, owner) + at;
-	reduce_partial(f->w.op->type, f->w.op->redop, f->src, part.count, room, len / f->w.element);
+	comm_reduce_partial(f->w.op->type, f->w.op->redop, f->src, part.count, room, len / f->w.element);
 	return room;
 }
 
@@ -138,7 +138,7 @@ static int send_sums(struct flow *f, int owner, char **room, struct err *e)
 	for (int i = h->part_begin[h->here]; len && i < h->part_begin[h->here + 1]; i++) {
 		struct tree_part part = h->parts[h->part[i]];
 		const char *sum = part_sum(f, part, owner, at, len, *room);
-		if (exchange_send(f->w.c, f->w.op, owner, sum, part_bytes(f, part, len), e) < 0)
+		if (comm_exchange_send(f->w.c, f->w.op, owner, sum, part_bytes(f, part, len), e) < 0)
 			return -1;
 		*room += sum == *room ? acc_bytes(f, len) : 0;
 	}
@@ -156,7 +156,7 @@ static int expect_sums(struct flow *f, int host, struct err *e)
 		size_t len = hosts_slice(f->own[c->rank].len, n, j + 1) - at;
 		for (int i = h->part_begin[host]; len && i < h->part_begin[host + 1]; i++) {
 			struct tree_part part = h->parts[h->part[i]];
-			if (exchange_recv(c, f->w.op, h->ranks[h->begin[host] + j],
+			if (comm_exchange_recv(c, f->w.op, h->ranks[h->begin[host] + j],
 					  f->leaves[h->part[i]].data + part_bytes(f, part, at),
 					  part_bytes(f, part, len), e) < 0)
 				return -1;
@@ -195,7 +195,7 @@ static void fold_piece(struct flow *f, char *out)
 		leaf->data = (char *)(uintptr_t)part_sum(f, leaf->part, rank, 0, len, leaf->data);
 	}
 	if (len)
-		tree_fold(f->w.op->type, f->w.op->redop, f->leaves, f->w.c->size, out, len / f->w.element);
+		comm_tree_fold(f->w.op->type, f->w.op->redop, f->leaves, f->w.c->size, out, len / f->w.element);
 }
 
 /* A broadcast's way up: the root's elements to their owners. */
@@ -207,13 +207,13 @@ static int list_elements(struct flow *f, char *piece, struct err *e)
 	for (int o = 0; h->here == f->source && o < c->size; o++) {
 		size_t at = hosts_slice(f->own[o].len, n, f->w.me);
 		size_t len = hosts_slice(f->own[o].len, n, f->w.me + 1) - at;
-		if (len && exchange_send(c, f->w.op, o, given(f, f->w.op->root, o) + at, len, e) < 0)
+		if (len && comm_exchange_send(c, f->w.op, o, given(f, f->w.op->root, o) + at, len, e) < 0)
 			return -1;
 	}
 	for (int j = 0; h->here != f->source && j < n; j++) {
 		size_t at = hosts_slice(f->own[c->rank].len, n, j);
 		size_t len = hosts_slice(f->own[c->rank].len, n, j + 1) - at;
-		if (len && exchange_recv(c, f->w.op, h->ranks[h->begin[f->source] + j], piece + at, len, e) < 0)
+		if (len && comm_exchange_recv(c, f->w.op, h->ranks[h->begin[f->source] + j], piece + at, len, e) < 0)
 			return -1;
 	}
 	return 0;
@@ -256,7 +256,7 @@ static int list_results(struct flow *f, const struct owned *own, size_t k, struc
 		int a = (h->here + i) % h->n, n = wanted(f, a) ? hosts_size(h, a) : 0;
 		for (int j = 0; j < n; j++) {
 			size_t at = hosts_slice(mine->len, n, j), len = hosts_slice(mine->len, n, j + 1) - at;
-			if (len && exchange_send(c, f->w.op, h->ranks[h->begin[a] + j], own_piece(f, mine, k) + at,
+			if (len && comm_exchange_send(c, f->w.op, h->ranks[h->begin[a] + j], own_piece(f, mine, k) + at,
 						 len, e) < 0)
 				return -1;
 		}
@@ -265,7 +265,7 @@ static int list_results(struct flow *f, const struct owned *own, size_t k, struc
 		int o = (c->rank + c->size - i) % c->size;
 		size_t at = hosts_slice(own[o].len, f->w.size, f->w.me);
 		size_t len = hosts_slice(own[o].len, f->w.size, f->w.me + 1) - at;
-		if (h->of[o] != h->here && len && exchange_recv(c, f->w.op, o, place(f, &own[o], k) + at, len, e) < 0)
+		if (h->of[o] != h->here && len && comm_exchange_recv(c, f->w.op, o, place(f, &own[o], k) + at, len, e) < 0)
 			return -1;
 	}
 	return 0;
@@ -311,9 +311,9 @@ static int move_round(struct flow *f, const struct owned *before, size_t k, stru
 {
 	struct comm *c = f->w.c;
 	char *mine = own_piece(f, &f->own[c->rank], k);
-	exchange_begin(c);
+	comm_exchange_begin(c);
 	if ((f->source == NOBODY ? list_sums(f, e) : list_elements(f, mine, e)) < 0 ||
-	    (k > 0 && list_results(f, before, k - 1, e) < 0) || exchange_run(c, e) < 0)
+	    (k > 0 && list_results(f, before, k - 1, e) < 0) || comm_exchange_run(c, e) < 0)
 		return -1;
 	if (f->source == NOBODY)
 		fold_piece(f, mine);
@@ -321,7 +321,7 @@ static int move_round(struct flow *f, const struct owned *before, size_t k, stru
 }
 
 /* all_reduce, reduce and broadcast. */
-int hybrid_flow(struct comm *c, const struct op *op, struct err *e)
+int comm_hybrid_flow(struct comm *c, const struct op *op, struct err *e)
 {
 	struct flow f = flow_of(c, op);
 	struct owned *const *own = c->hosts->owned;
@@ -333,7 +333,7 @@ int hybrid_flow(struct comm *c, const struct op *op, struct err *e)
 		if (k == 0 && make_room(&f, e) < 0)
 			return -1;
 		give_chunk(&f, k, len);
-		if (crew_step(&f.w, e) < 0)
+		if (comm_crew_step(&f.w, e) < 0)
 			return -1;
 		take_chunks(&f, own[(k + 1) & 1], bytes, k);
 		if (move_round(&f, own[(k + 1) & 1], k, e) < 0)
@@ -344,10 +344,10 @@ int hybrid_flow(struct comm *c, const struct op *op, struct err *e)
 
 /* --- reduce_scatter: up only, every rank owns its block -------------------------------------- */
 
-bool hybrid_scatter_fits(const struct comm *c, size_t bytes)
+bool comm_hybrid_scatter_fits(const struct comm *c, size_t bytes)
 {
 	(void)bytes;
-	return crew_fits(c) && (size_t)c->size <= crew_room(c) / 64;
+	return comm_crew_fits(c) && (size_t)c->size <= comm_crew_room(c) / 64;
 }
 
 /* The k-th piece of every block; the longest. */
@@ -363,12 +363,12 @@ static size_t cut_blocks(const struct comm *c, size_t k, size_t each, struct own
 	return most;
 }
 
-int hybrid_reduce_scatter(struct comm *c, const struct op *op, struct err *e)
+int comm_hybrid_reduce_scatter(struct comm *c, const struct op *op, struct err *e)
 {
 	struct flow f = flow_of(c, op);
 	struct owned *own = c->hosts->owned[0];
 	size_t each = f.room / (size_t)c->size & ~(size_t)63;
-	op_blocks(op, op->counts, c->size, c->off);
+	comm_op_blocks(op, op->counts, c->size, c->off);
 	f.own = own;
 	for (size_t k = 0; cut_blocks(c, k, each, own) || k == 0; k++) {
 		if (k == 0 && make_room(&f, e) < 0)
@@ -377,10 +377,10 @@ int hybrid_reduce_scatter(struct comm *c, const struct op *op, struct err *e)
 			if (own[o].len)
 				memcpy(step_my_room(f.w.inner, f.room) + own[o].slot, (const char *)op->in + own[o].vector,
 				       own[o].len);
-		if (crew_step(&f.w, e) < 0)
+		if (comm_crew_step(&f.w, e) < 0)
 			return -1;
-		exchange_begin(c);
-		if (list_sums(&f, e) < 0 || exchange_run(c, e) < 0)
+		comm_exchange_begin(c);
+		if (list_sums(&f, e) < 0 || comm_exchange_run(c, e) < 0)
 			return -1;
 		fold_piece(&f, (char *)op->out + k * each);
 	}

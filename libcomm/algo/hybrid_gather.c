@@ -12,13 +12,13 @@
 
 static size_t piece_size(const struct comm *c)
 {
-	return crew_room(c) / (size_t)(1 + c->hosts->carried) & ~(size_t)63;
+	return comm_crew_room(c) / (size_t)(1 + c->hosts->carried) & ~(size_t)63;
 }
 
-bool hybrid_gather_fits(const struct comm *c, size_t bytes)
+bool comm_hybrid_gather_fits(const struct comm *c, size_t bytes)
 {
 	(void)bytes;
-	return crew_fits(c) && piece_size(c) > 0;
+	return comm_crew_fits(c) && piece_size(c) > 0;
 }
 
 /* The number, on this host, of who has a rank's block. */
@@ -54,39 +54,39 @@ static int carry_pieces(const struct crew *w, const struct owned *own, struct er
 {
 	struct comm *c = w->c;
 	const struct hosts *h = w->h;
-	char *out = w->op->out, *slot = w->inner ? step_my_room(w->inner, crew_room(c)) : NULL;
-	exchange_begin(c);
+	char *out = w->op->out, *slot = w->inner ? step_my_room(w->inner, comm_crew_room(c)) : NULL;
+	comm_exchange_begin(c);
 	for (int i = 1; own[c->rank].len && i < h->n; i++) {
 		int host = (h->here + i) % h->n, to = h->begin[host] + w->me % hosts_size(h, host);
-		if (exchange_send(c, w->op, h->ranks[to], out + own[c->rank].vector, own[c->rank].len, e) < 0)
+		if (comm_exchange_send(c, w->op, h->ranks[to], out + own[c->rank].vector, own[c->rank].len, e) < 0)
 			return -1;
 	}
 	for (int i = 1; i < c->size; i++) {
 		int r = (c->rank + c->size - i) % c->size;
 		bool mine = h->of[r] != h->here && carrier(w, r) == w->me && own[r].len;
-		if (mine && exchange_recv(c, w->op, r, slot ? slot + own[r].slot : out + own[r].vector, own[r].len, e) < 0)
+		if (mine && comm_exchange_recv(c, w->op, r, slot ? slot + own[r].slot : out + own[r].vector, own[r].len, e) < 0)
 			return -1;
 	}
 	if (slot && own[c->rank].len)
 		memcpy(slot, out + own[c->rank].vector, own[c->rank].len);
-	return exchange_run(c, e);
+	return comm_exchange_run(c, e);
 }
 
-int hybrid_all_gather(struct comm *c, const struct op *op, struct err *e)
+int comm_hybrid_all_gather(struct comm *c, const struct op *op, struct err *e)
 {
-	struct crew w = crew_begin(c, op);
+	struct crew w = comm_crew_begin(c, op);
 	struct owned *own = c->hosts->owned[0];
 	char *out = op->out;
 	size_t each = piece_size(c);
-	op_blocks(op, op->counts, c->size, c->off);
-	spread_keep_own(c, op);
+	comm_op_blocks(op, op->counts, c->size, c->off);
+	comm_spread_keep_own(c, op);
 	assign_slots(&w, each, own);
 	for (size_t k = 0; cut_pieces(c, k, each, own) || k == 0; k++) {
-		if (carry_pieces(&w, own, e) < 0 || crew_step(&w, e) < 0)
+		if (carry_pieces(&w, own, e) < 0 || comm_crew_step(&w, e) < 0)
 			return -1;
 		for (int r = 0; w.inner && r < c->size; r++)
 			if (r != c->rank && own[r].len)
-				memcpy(out + own[r].vector, step_room(w.inner, carrier(&w, r), crew_room(c)) + own[r].slot,
+				memcpy(out + own[r].vector, step_room(w.inner, carrier(&w, r), comm_crew_room(c)) + own[r].slot,
 				       own[r].len);
 	}
 	return 0;

@@ -7,7 +7,7 @@ static const double MOST_GRACE_S = 2;
 
 enum { ROOMS_TOGETHER = 16 << 20 };
 
-struct crew crew_begin(struct comm *c, const struct op *op)
+struct crew comm_crew_begin(struct comm *c, const struct op *op)
 {
 	double grace = c->world->timeout_s / 16 < MOST_GRACE_S ? c->world->timeout_s / 16 : MOST_GRACE_S;
 	const struct hosts *h = c->hosts;
@@ -28,7 +28,7 @@ static struct op without_lists(const struct crew *w)
 	return op;
 }
 
-int crew_step(struct crew *w, struct err *e)
+int comm_crew_step(struct crew *w, struct err *e)
 {
 	struct comm *inner = w->inner;
 	if (!inner)
@@ -40,9 +40,9 @@ int crew_step(struct crew *w, struct err *e)
 	atomic_store_explicit(&w->c->waits_for, -1, memory_order_relaxed);
 	inner->grace = first ? 0 : 2 * w->c->grace;
 	if (first)
-		inner->sign = op_sign(&op, inner->seq, inner->size);
+		inner->sign = comm_op_sign(&op, inner->seq, inner->size);
 	inner->sign.lists = w->c->sign.lists;
-	int rc = first ? step_first(inner, &op, e) : step_pass(inner, e);
+	int rc = first ? comm_step_first(inner, &op, e) : comm_step_pass(inner, e);
 	w->c->deadline = inner->deadline;
 	w->c->accused = inner->accused;
 	if (rc == 0)
@@ -50,12 +50,12 @@ int crew_step(struct crew *w, struct err *e)
 	return rc;
 }
 
-bool crew_fits(const struct comm *c)
+bool comm_crew_fits(const struct comm *c)
 {
 	return c->hosts->most <= SLOTS_RANKS;
 }
 
-size_t crew_room(const struct comm *c)
+size_t comm_crew_room(const struct comm *c)
 {
 	size_t each = ROOMS_TOGETHER / (size_t)c->hosts->most & ~(size_t)4095;
 	return each < SEG_SLOT ? SEG_SLOT : each > SEG_ROOM ? SEG_ROOM : each;

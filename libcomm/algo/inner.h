@@ -24,15 +24,15 @@ struct crew {
 	int steps;
 };
 
-struct crew crew_begin(struct comm *c, const struct op *op);
+struct crew comm_crew_begin(struct comm *c, const struct op *op);
 /* The crew's next step; the first one also checks that all call the same operation. */
-int crew_step(struct crew *w, struct err *e);
+int comm_crew_step(struct crew *w, struct err *e);
 
 /* The largest crew that there are slots for, on any host. */
-bool crew_fits(const struct comm *c);
+bool comm_crew_fits(const struct comm *c);
 
 /* Bytes of a slot that a round uses, the same on all hosts. A round waits for every rank of every host, which costs
  * more than its bytes where ranks share cores: few large ones. With many ranks on a host less, for their memory. */
-size_t crew_room(const struct comm *c);
+size_t comm_crew_room(const struct comm *c);
 
 #endif

@@ -12,9 +12,9 @@
 
 enum { FEW_HOSTS = 4 }; /* that many leaders tell each other everything; more pass sums up the tree */
 
-bool leaders_fit(const struct comm *c, size_t bytes)
+bool comm_leaders_fit(const struct comm *c, size_t bytes)
 {
-	return crew_fits(c) && bytes <= SEG_SLOT;
+	return comm_crew_fits(c) && bytes <= SEG_SLOT;
 }
 
 struct council { /* of the leaders, on one reduction */
@@ -39,7 +39,7 @@ static int convene(struct council *m, struct err *e)
 	size_t parts = (size_t)h->part_count, src = round_line((size_t)h->most * sizeof *m->src);
 	size_t leaves = round_line(parts * sizeof *m->leaves);
 	m->stride = round_line(m->acc_bytes);
-	char *at = group_scratch(m->w.c, src + leaves + (parts + 1) * m->stride, e);
+	char *at = comm_group_scratch(m->w.c, src + leaves + (parts + 1) * m->stride, e);
 	if (!at)
 		return -1;
 	m->src = (const void **)(void *)at;
@@ -59,7 +59,7 @@ static void sum_part(const struct council *m, struct tree_part part, void *acc)
 {
 	for (int i = 0; i < part.count; i++)
 		m->src[i] = given(m, part.first + i);
-	reduce_partial(m->w.op->type, m->w.op->redop, m->src, part.count, acc, m->w.op->count);
+	comm_reduce_partial(m->w.op->type, m->w.op->redop, m->src, part.count, acc, m->w.op->count);
 }
 
 static bool wanted(const struct crew *w, int host)
@@ -79,7 +79,7 @@ static int list_parts(struct council *m, struct err *e)
 		*leaf = (struct tree_leaf){ h->parts[i], h->parts[i].count == 1, m->room + (size_t)i * m->stride };
 		size_t len = leaf->raw ? m->bytes : m->acc_bytes;
 		if (host != h->here) {
-			if (m->result && exchange_recv(w->c, w->op, h->leader[host], leaf->data, len, e) < 0)
+			if (m->result && comm_exchange_recv(w->c, w->op, h->leader[host], leaf->data, len, e) < 0)
 				return -1;
 			continue;
 		}
@@ -89,7 +89,7 @@ static int list_parts(struct council *m, struct err *e)
 			sum_part(m, leaf->part, leaf->data);
 		for (int k = 1; k < h->n; k++) {
 			int to = (h->here + k) % h->n;
-			if (wanted(w, to) && exchange_send(w->c, w->op, h->leader[to], leaf->data, len, e) < 0)
+			if (wanted(w, to) && comm_exchange_send(w->c, w->op, h->leader[to], leaf->data, len, e) < 0)
 				return -1;
 		}
 	}
@@ -99,11 +99,11 @@ static int list_parts(struct council *m, struct err *e)
 static int tell_all(struct council *m, struct err *e)
 {
 	const struct crew *w = &m->w;
-	exchange_begin(w->c);
-	if (list_parts(m, e) < 0 || exchange_run(w->c, e) < 0)
+	comm_exchange_begin(w->c);
+	if (list_parts(m, e) < 0 || comm_exchange_run(w->c, e) < 0)
 		return -1;
 	if (m->result)
-		tree_fold(w->op->type, w->op->redop, m->leaves, w->c->size, m->result, w->op->count);
+		comm_tree_fold(w->op->type, w->op->redop, m->leaves, w->c->size, m->result, w->op->count);
 	return 0;
 }
 
@@ -111,14 +111,14 @@ static int tell_all(struct council *m, struct err *e)
 
 static int send_now(struct comm *c, const struct op *op, int to, const void *data, size_t bytes, struct err *e)
 {
-	exchange_begin(c);
-	return exchange_send(c, op, to, data, bytes, e) < 0 ? -1 : exchange_run(c, e);
+	comm_exchange_begin(c);
+	return comm_exchange_send(c, op, to, data, bytes, e) < 0 ? -1 : comm_exchange_run(c, e);
 }
 
 static int recv_now(struct comm *c, const struct op *op, int from, void *data, size_t bytes, struct err *e)
 {
-	exchange_begin(c);
-	return exchange_recv(c, op, from, data, bytes, e) < 0 ? -1 : exchange_run(c, e);
+	comm_exchange_begin(c);
+	return comm_exchange_recv(c, op, from, data, bytes, e) < 0 ? -1 : comm_exchange_run(c, e);
 }
 
 /* The sum of a node comes to the host of its first rank: *acc there, NULL elsewhere. */
@@ -148,7 +148,7 @@ static int climb(struct council *m, int first, int width, char **acc, struct err
 		if (recv_now(w->c, w->op, h->leader[h->of[middle]], right, m->acc_bytes, e) < 0)
 			return -1;
 	}
-	reduce_fold(w->op->type, w->op->redop, *acc, right, w->op->count);
+	comm_reduce_fold(w->op->type, w->op->redop, *acc, right, w->op->count);
 	return 0;
 }
 
@@ -165,9 +165,9 @@ static int up_and_down(struct council *m, struct err *e)
 		return -1;
 	char *sum = m->result ? m->result : m->room + (size_t)h->part_count * m->stride;
 	if (h->here == top)
-		reduce_store(op->type, op->redop, sum, acc, op->count, w->c->size);
+		comm_reduce_store(op->type, op->redop, sum, acc, op->count, w->c->size);
 	if (op->kind != OP_REDUCE)
-		return spread_down(w->c, op, h->leader, h->n, top, h->here, sum, m->bytes, e);
+		return comm_spread_down(w->c, op, h->leader, h->n, top, h->here, sum, m->bytes, e);
 	int to = h->of[op->root];
 	if (h->here == top && to != top)
 		return send_now(w->c, op, h->leader[to], sum, m->bytes, e);
@@ -175,15 +175,15 @@ static int up_and_down(struct council *m, struct err *e)
 }
 
 /* all_reduce and reduce. */
-int leaders_reduce(struct comm *c, const struct op *op, struct err *e)
+int comm_leaders_reduce(struct comm *c, const struct op *op, struct err *e)
 {
-	struct council m = { .w = crew_begin(c, op), .bytes = op->count * comm_type_size(op->type),
-			     .acc_bytes = op->count * reduce_acc_size(op->type) };
+	struct council m = { .w = comm_crew_begin(c, op), .bytes = op->count * comm_type_size(op->type),
+			     .acc_bytes = op->count * comm_reduce_acc_size(op->type) };
 	struct crew *w = &m.w;
 	bool here = wanted(w, w->h->here), takes = op->kind != OP_REDUCE || op->root == c->rank;
 	if (w->inner && m.bytes)
 		memcpy(step_my_room(w->inner, m.bytes), op->in, m.bytes);
-	if (crew_step(w, e) < 0)
+	if (comm_crew_step(w, e) < 0)
 		return -1;
 	char *shared = w->inner ? segment_result(&w->inner->segment, w->inner->step) : op->out;
 	m.result = here ? shared : NULL;
@@ -192,7 +192,7 @@ int leaders_reduce(struct comm *c, const struct op *op, struct err *e)
 		return -1;
 	if (!w->inner || !here)
 		return 0;
-	if (crew_step(w, e) < 0)
+	if (comm_crew_step(w, e) < 0)
 		return -1;
 	if (takes && m.bytes)
 		memcpy(op->out, shared, m.bytes);
@@ -202,38 +202,38 @@ int leaders_reduce(struct comm *c, const struct op *op, struct err *e)
 /* --- Without sums ----------------------------------------------------------------------- */
 
 /* The root's host has the data first; on the others the leader, which hands it on, then shows it. */
-int leaders_broadcast(struct comm *c, const struct op *op, struct err *e)
+int comm_leaders_broadcast(struct comm *c, const struct op *op, struct err *e)
 {
-	struct crew w = crew_begin(c, op);
+	struct crew w = comm_crew_begin(c, op);
 	const struct hosts *h = w.h;
 	size_t bytes = op->count * w.element;
 	int source = h->of[op->root], giver = h->here == source ? h->number[op->root] : 0;
 	bool near = h->here == source;
 	if (near && w.inner && op->root == c->rank && bytes)
 		memcpy(step_my_room(w.inner, bytes), op->out, bytes);
-	if (near && crew_step(&w, e) < 0)
+	if (near && comm_crew_step(&w, e) < 0)
 		return -1;
 	if (w.inner && near && op->root != c->rank && bytes)
 		memcpy(op->out, step_room(w.inner, giver, bytes), bytes);
-	if (w.me == 0 && bytes && spread_down(c, op, h->leader, h->n, source, h->here, op->out, bytes, e) < 0)
+	if (w.me == 0 && bytes && comm_spread_down(c, op, h->leader, h->n, source, h->here, op->out, bytes, e) < 0)
 		return -1;
 	if (near || !w.inner)
 		return 0;
 	if (w.me == 0 && bytes)
 		memcpy(step_my_room(w.inner, bytes), op->out, bytes);
-	if (crew_step(&w, e) < 0)
+	if (comm_crew_step(&w, e) < 0)
 		return -1;
 	if (w.me != 0 && bytes)
 		memcpy(op->out, step_room(w.inner, giver, bytes), bytes);
 	return 0;
 }
 
-int leaders_barrier(struct comm *c, const struct op *op, struct err *e)
+int comm_leaders_barrier(struct comm *c, const struct op *op, struct err *e)
 {
-	struct crew w = crew_begin(c, op);
+	struct crew w = comm_crew_begin(c, op);
 	const struct hosts *h = w.h;
-	if (crew_step(&w, e) < 0 ||
-	    (w.me == 0 && spread_around(c, op, h->leader, h->n, h->here, e) < 0))
+	if (comm_crew_step(&w, e) < 0 ||
+	    (w.me == 0 && comm_spread_around(c, op, h->leader, h->n, h->here, e) < 0))
 		return -1;
-	return crew_step(&w, e);
+	return comm_crew_step(&w, e);
 }

@@ -13,13 +13,13 @@ static size_t block(const size_t *off, int r)
 static int send_block(struct comm *c, const struct op *op, int peer, const char *data, const size_t *off, int r,
 		      struct err *e)
 {
-	return block(off, r) ? exchange_send(c, op, peer, data + off[r], block(off, r), e) : 0;
+	return block(off, r) ? comm_exchange_send(c, op, peer, data + off[r], block(off, r), e) : 0;
 }
 
 static int recv_block(struct comm *c, const struct op *op, int peer, char *data, const size_t *off, int r,
 		      struct err *e)
 {
-	return block(off, r) ? exchange_recv(c, op, peer, data + off[r], block(off, r), e) : 0;
+	return block(off, r) ? comm_exchange_recv(c, op, peer, data + off[r], block(off, r), e) : 0;
 }
 
 /* Peers in an order that differs from rank to rank, so that not all go for the same one first. */
@@ -33,62 +33,62 @@ static int member(const int *ranks, int i)
 	return ranks ? ranks[i] : i;
 }
 
-int spread_around(struct comm *c, const struct op *op, const int *ranks, int n, int me, struct err *e)
+int comm_spread_around(struct comm *c, const struct op *op, const int *ranks, int n, int me, struct err *e)
 {
 	for (int d = 1; d < n; d *= 2) {
-		exchange_begin(c);
-		if (exchange_send(c, op, member(ranks, (me + d) % n), NULL, 0, e) < 0 ||
-		    exchange_recv(c, op, member(ranks, (me - d + n) % n), NULL, 0, e) < 0 || exchange_run(c, e) < 0)
+		comm_exchange_begin(c);
+		if (comm_exchange_send(c, op, member(ranks, (me + d) % n), NULL, 0, e) < 0 ||
+		    comm_exchange_recv(c, op, member(ranks, (me - d + n) % n), NULL, 0, e) < 0 || comm_exchange_run(c, e) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-int spread_barrier(struct comm *c, const struct op *op, struct err *e)
+int comm_spread_barrier(struct comm *c, const struct op *op, struct err *e)
 {
-	return spread_around(c, op, NULL, c->size, c->rank, e);
+	return comm_spread_around(c, op, NULL, c->size, c->rank, e);
 }
 
 /* After round k the first 2^k from the root on have the data. */
-int spread_down(struct comm *c, const struct op *op, const int *ranks, int n, int root, int me, void *data,
+int comm_spread_down(struct comm *c, const struct op *op, const int *ranks, int n, int root, int me, void *data,
 		size_t bytes, struct err *e)
 {
 	int place = (me - root + n) % n, have = 1;
 	while (have <= place)
 		have *= 2;
-	exchange_begin(c);
-	if (place > 0 && (exchange_recv(c, op, member(ranks, (place - have / 2 + root) % n), data, bytes, e) < 0 ||
-			  exchange_run(c, e) < 0))
+	comm_exchange_begin(c);
+	if (place > 0 && (comm_exchange_recv(c, op, member(ranks, (place - have / 2 + root) % n), data, bytes, e) < 0 ||
+			  comm_exchange_run(c, e) < 0))
 		return -1;
-	exchange_begin(c);
+	comm_exchange_begin(c);
 	for (int d = have; place + d < n; d *= 2)
-		if (exchange_send(c, op, member(ranks, (place + d + root) % n), data, bytes, e) < 0)
+		if (comm_exchange_send(c, op, member(ranks, (place + d + root) % n), data, bytes, e) < 0)
 			return -1;
-	return exchange_run(c, e);
+	return comm_exchange_run(c, e);
 }
 
-int spread_broadcast_tree(struct comm *c, const struct op *op, struct err *e)
+int comm_spread_broadcast_tree(struct comm *c, const struct op *op, struct err *e)
 {
-	return spread_down(c, op, NULL, c->size, op->root, c->rank, op->out, op->count * comm_type_size(op->type), e);
+	return comm_spread_down(c, op, NULL, c->size, op->root, c->rank, op->out, op->count * comm_type_size(op->type), e);
 }
 
-int spread_blocks(struct comm *c, const struct op *op, char *data, const size_t *off, struct err *e)
+int comm_spread_blocks(struct comm *c, const struct op *op, char *data, const size_t *off, struct err *e)
 {
-	exchange_begin(c);
+	comm_exchange_begin(c);
 	for (int i = 1; i < c->size; i++) {
 		int to = nth_peer(c, i), from = nth_peer(c, c->size - i);
 		if (send_block(c, op, to, data, off, c->rank, e) < 0 ||
 		    recv_block(c, op, from, data, off, from, e) < 0)
 			return -1;
 	}
-	return exchange_run(c, e);
+	return comm_exchange_run(c, e);
 }
 
-int spread_broadcast_shares(struct comm *c, const struct op *op, struct err *e)
+int comm_spread_broadcast_shares(struct comm *c, const struct op *op, struct err *e)
 {
 	char *data = op->out;
-	even_shares(c, op->count, comm_type_size(op->type), c->off);
-	exchange_begin(c);
+	comm_even_shares(c, op->count, comm_type_size(op->type), c->off);
+	comm_exchange_begin(c);
 	if (c->rank != op->root) {
 		if (recv_block(c, op, op->root, data, c->off, c->rank, e) < 0)
 			return -1;
@@ -97,68 +97,68 @@ int spread_broadcast_shares(struct comm *c, const struct op *op, struct err *e)
 			if (r != c->rank && send_block(c, op, r, data, c->off, r, e) < 0)
 				return -1;
 	}
-	return exchange_run(c, e) < 0 ? -1 : spread_blocks(c, op, data, c->off, e);
+	return comm_exchange_run(c, e) < 0 ? -1 : comm_spread_blocks(c, op, data, c->off, e);
 }
 
-void spread_keep_own(const struct comm *c, const struct op *op)
+void comm_spread_keep_own(const struct comm *c, const struct op *op)
 {
 	char *mine = (char *)op->out + c->off[c->rank];
 	if (block(c->off, c->rank) && op->in != mine)
 		memmove(mine, op->in, block(c->off, c->rank));
 }
 
-int spread_all_gather(struct comm *c, const struct op *op, struct err *e)
+int comm_spread_all_gather(struct comm *c, const struct op *op, struct err *e)
 {
-	op_blocks(op, op->counts, c->size, c->off);
-	spread_keep_own(c, op);
-	return spread_blocks(c, op, op->out, c->off, e);
+	comm_op_blocks(op, op->counts, c->size, c->off);
+	comm_spread_keep_own(c, op);
+	return comm_spread_blocks(c, op, op->out, c->off, e);
 }
 
-int spread_all_to_all(struct comm *c, const struct op *op, struct err *e)
+int comm_spread_all_to_all(struct comm *c, const struct op *op, struct err *e)
 {
-	op_blocks(op, op->counts, c->size, c->off);
-	op_blocks(op, op->out_counts, c->size, c->off2);
-	exchange_begin(c);
+	comm_op_blocks(op, op->counts, c->size, c->off);
+	comm_op_blocks(op, op->out_counts, c->size, c->off2);
+	comm_exchange_begin(c);
 	for (int i = 0; i < c->size; i++) {
 		int to = nth_peer(c, i), from = nth_peer(c, c->size - i);
 		if (send_block(c, op, to, op->in, c->off, to, e) < 0 ||
 		    recv_block(c, op, from, op->out, c->off2, from, e) < 0)
 			return -1;
 	}
-	return exchange_run(c, e);
+	return comm_exchange_run(c, e);
 }
 
-int spread_gather(struct comm *c, const struct op *op, struct err *e)
+int comm_spread_gather(struct comm *c, const struct op *op, struct err *e)
 {
-	op_blocks(op, op->counts, c->size, c->off);
-	exchange_begin(c);
+	comm_op_blocks(op, op->counts, c->size, c->off);
+	comm_exchange_begin(c);
 	if (c->rank != op->root) {
 		size_t mine = block(c->off, c->rank);
-		if (mine && exchange_send(c, op, op->root, op->in, mine, e) < 0)
+		if (mine && comm_exchange_send(c, op, op->root, op->in, mine, e) < 0)
 			return -1;
-		return exchange_run(c, e);
+		return comm_exchange_run(c, e);
 	}
-	spread_keep_own(c, op);
+	comm_spread_keep_own(c, op);
 	for (int r = 0; r < c->size; r++)
 		if (r != c->rank && recv_block(c, op, r, op->out, c->off, r, e) < 0)
 			return -1;
-	return exchange_run(c, e);
+	return comm_exchange_run(c, e);
 }
 
-int spread_scatter(struct comm *c, const struct op *op, struct err *e)
+int comm_spread_scatter(struct comm *c, const struct op *op, struct err *e)
 {
-	op_blocks(op, op->counts, c->size, c->off);
+	comm_op_blocks(op, op->counts, c->size, c->off);
 	size_t bytes = block(c->off, c->rank);
-	exchange_begin(c);
+	comm_exchange_begin(c);
 	if (c->rank != op->root) {
-		if (bytes && exchange_recv(c, op, op->root, op->out, bytes, e) < 0)
+		if (bytes && comm_exchange_recv(c, op, op->root, op->out, bytes, e) < 0)
 			return -1;
-		return exchange_run(c, e);
+		return comm_exchange_run(c, e);
 	}
 	for (int r = 0; r < c->size; r++)
 		if (r != c->rank && send_block(c, op, r, op->in, c->off, r, e) < 0)
 			return -1;
-	if (exchange_run(c, e) < 0)
+	if (comm_exchange_run(c, e) < 0)
 		return -1;
 	const char *mine = (const char *)op->in + c->off[c->rank];
 	if (bytes && op->out != mine)
@@ -166,15 +166,15 @@ int spread_scatter(struct comm *c, const struct op *op, struct err *e)
 	return 0;
 }
 
-int spread_p2p(struct comm *c, const struct op *op, struct err *e)
+int comm_spread_p2p(struct comm *c, const struct op *op, struct err *e)
 {
-	exchange_begin(c);
+	comm_exchange_begin(c);
 	for (int i = 0; i < op->n; i++) {
 		const struct comm_p2p *p = &op->p2p[i];
 		size_t bytes = p->count * comm_type_size(p->type);
-		if ((p->send ? exchange_send(c, op, p->peer, p->data, bytes, e)
-			     : exchange_recv(c, op, p->peer, p->data, bytes, e)) < 0)
+		if ((p->send ? comm_exchange_send(c, op, p->peer, p->data, bytes, e)
+			     : comm_exchange_recv(c, op, p->peer, p->data, bytes, e)) < 0)
 			return -1;
 	}
-	return exchange_run(c, e);
+	return comm_exchange_run(c, e);
 }

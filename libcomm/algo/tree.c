@@ -39,7 +39,7 @@ static int cut(const int *of, int n, int first, int width, struct tree_part *par
 	return cut(of, n, first + width / 2, width / 2, parts, count);
 }
 
-int tree_parts(const int *of, int n, struct tree_part *parts)
+int comm_tree_parts(const int *of, int n, struct tree_part *parts)
 {
 	return cut(of, n, 0, root_width(n), parts, 0);
 }
@@ -61,7 +61,7 @@ __attribute__((noinline)) static void *sum_node(struct walk *w, int first, int w
 		w->next++;
 		if (!leaf->raw)
 			return leaf->data + w->at * w->acc_size;
-		reduce_load(w->type, room, leaf->data + w->at * w->size, w->count);
+		comm_reduce_load(w->type, room, leaf->data + w->at * w->size, w->count);
 		return room;
 	}
 	int middle = first + width / 2;
@@ -69,19 +69,19 @@ __attribute__((noinline)) static void *sum_node(struct walk *w, int first, int w
 	if (middle >= w->n)
 		return left;
 	double right_room[BLOCK]; /* the widest accumulator */
-	reduce_fold(w->type, w->op, left, sum_node(w, middle, width / 2, right_room), w->count);
+	comm_reduce_fold(w->type, w->op, left, sum_node(w, middle, width / 2, right_room), w->count);
 	return left;
 }
 
-void tree_fold(enum comm_type type, enum comm_op op, const struct tree_leaf *leaves, int n, void *out, size_t count)
+void comm_tree_fold(enum comm_type type, enum comm_op op, const struct tree_leaf *leaves, int n, void *out, size_t count)
 {
 	struct walk w = { .type = type, .op = op, .n = n, .size = comm_type_size(type),
-			  .acc_size = reduce_acc_size(type) };
+			  .acc_size = comm_reduce_acc_size(type) };
 	double room[BLOCK];
 	for (; w.at < count; w.at += BLOCK) {
 		w.next = leaves;
 		w.count = count - w.at < BLOCK ? count - w.at : BLOCK;
 		void *sum = sum_node(&w, 0, root_width(n), room);
-		reduce_store(type, op, (char *)out + w.at * w.size, sum, w.count, n);
+		comm_reduce_store(type, op, (char *)out + w.at * w.size, sum, w.count, n);
 	}
 }

@@ -18,7 +18,7 @@ struct tree_part {
 
 /* Cuts the ranks [0, n) into the largest nodes whose ranks have all the same of[rank], in rank order.
  * parts has room for n; returns how many. */
-int tree_parts(const int *of, int n, struct tree_part *parts);
+int comm_tree_parts(const int *of, int n, struct tree_part *parts);
 
 struct tree_leaf {
 	struct tree_part part;
@@ -27,6 +27,6 @@ struct tree_leaf {
 };
 
 /* out[count] = what the leaves come to, which are all parts of [0, n) in rank order. out may be a raw leaf's data. */
-void tree_fold(enum comm_type type, enum comm_op op, const struct tree_leaf *leaves, int n, void *out, size_t count);
+void comm_tree_fold(enum comm_type type, enum comm_op op, const struct tree_leaf *leaves, int n, void *out, size_t count);
 
 #endif

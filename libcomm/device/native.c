@@ -89,7 +89,7 @@ static void flight_pop(struct comm *c)
 	struct seg_line *me = line_of(c, c->rank);
 	if (me && f->kind != OP_P2P)
 		atomic_store_explicit(&me->device_done, f->number, memory_order_release);
-	mark_drop(c->ondevice, f->mark);
+	comm_mark_drop(c->ondevice, f->mark);
 	n->first = (n->first + 1) % FLIGHTS;
 	n->count--;
 }
@@ -100,7 +100,7 @@ static int reap(struct comm *c, struct err *e)
 	struct ondevice *d = c->ondevice;
 	struct native *n = d->native;
 	if (!n->dc)
-		return world_error(c->world, e);
+		return comm_world_error(c->world, e);
 	while (n->count && n->flight[n->first].queued) {
 		int rc = d->api->event_done(d->device, n->flight[n->first].mark->end, e);
 		if (rc <= 0)
@@ -124,7 +124,7 @@ static void append_rank(const struct comm *c, int rank, int nth, char *list, siz
 	size_t used = strlen(list);
 	if (nth <= NAMED)
 		snprintf(list + used, size - used, "%s%s", used ? ", " : "",
-			 nth == NAMED ? "others" : group_rank_text(c, rank, who));
+			 nth == NAMED ? "others" : comm_group_rank_text(c, rank, who));
 }
 
 /* Names who did not come, as far as one can know. */
@@ -153,7 +153,7 @@ static int late(struct comm *c, const struct flight *f, struct err *e)
 static bool is_gone(struct comm *c, const struct flight *f, int rank, struct err *e)
 {
 	struct seg_line *line = line_of(c, rank);
-	if (!line || group_rank_gone(c, rank, true, e) == 0)
+	if (!line || comm_group_rank_gone(c, rank, true, e) == 0)
 		return false;
 	if (atomic_load_explicit(&line->state, memory_order_acquire) != SEG_LEFT)
 		return true;
@@ -192,12 +192,12 @@ static void report(struct comm *c, struct err *why)
 	struct native *n = c->ondevice->native;
 	const struct flight *f = n->count ? &n->flight[n->first] : NULL;
 	if (f)
-		err_prefix(why, "%s number %u of group %s (rank %d of %d)", op_word(f->kind), f->number, c->name,
+		err_prefix(why, "%s number %u of group %s (rank %d of %d)", comm_op_word(f->kind), f->number, c->name,
 			   c->rank, c->size);
 	else
 		err_prefix(why, "group %s (rank %d of %d)", c->name, c->rank, c->size);
 	unlock(c);
-	world_fail(c->world, why);
+	comm_world_fail(c->world, why);
 	lock(c);
 }
 
@@ -258,7 +258,7 @@ static int start_watcher(struct comm *c, struct err *e)
 }
 
 /* Without the lock, see ondevice.h: a wake-up that is lost costs a look's time, or nothing where nothing is in flight. */
-void native_cut(struct comm *c)
+void comm_native_cut(struct comm *c)
 {
 	if (c->ondevice->native)
 		pthread_cond_signal(&c->ondevice->native->change);
@@ -277,7 +277,7 @@ static int settle(struct comm *c, struct err *e)
 		unlock(c);
 		if (rc)
 			return rc < 0 ? -1 : 0;
-		if (patience_look(c, &p, "", e) < 0)
+		if (comm_patience_look(c, &p, "", e) < 0)
 			return -1;
 	}
 }
@@ -295,12 +295,12 @@ static int drain(struct comm *c, int most, struct err *e)
 			return -1;
 		if (left <= most)
 			return 0;
-		if (patience_look(c, &p, "", e) < 0)
+		if (comm_patience_look(c, &p, "", e) < 0)
 			return -1;
 	}
 }
 
-int native_sync(struct comm *c, struct err *e)
+int comm_native_sync(struct comm *c, struct err *e)
 {
 	return drain(c, 0, e);
 }
@@ -310,15 +310,15 @@ static int hand_over(struct comm *c, const struct op *op, struct mark *m, struct
 {
 	struct ondevice *d = c->ondevice;
 	struct native *n = d->native;
-	struct op_signature sign = op_sign(op, flight_push(c, op, m)->number, c->size);
-	recorder_begin(c->recorder, op, &sign, library(c)->name);
+	struct op_signature sign = comm_op_sign(op, flight_push(c, op, m)->number, c->size);
+	comm_recorder_begin(c->recorder, op, &sign, library(c)->name);
 	pthread_cond_signal(&n->change);
 	if (d->api->stream_wait(d->device, n->stream, m->begin, e) < 0)
 		return -1;
 	return library(c)->queue(n->dc, op, n->stream, e);
 }
 
-int native_run(struct comm *c, const struct op *op, struct mark *m, struct err *e)
+int comm_native_run(struct comm *c, const struct op *op, struct mark *m, struct err *e)
 {
 	struct ondevice *d = c->ondevice;
 	struct native *n = d->native;
@@ -327,13 +327,13 @@ int native_run(struct comm *c, const struct op *op, struct mark *m, struct err *
 	lock(c);
 	if (!n->dc) {
 		unlock(c);
-		return world_error(c->world, e);
+		return comm_world_error(c->world, e);
 	}
 	int rc = hand_over(c, op, m, e);
 	unlock(c);
 	if (rc == 0)
 		rc = settle(c, e);
-	recorder_end(c->recorder, rc < 0); /* queued is all that this thread knows of it */
+	comm_recorder_end(c->recorder, rc < 0); /* queued is all that this thread knows of it */
 	if (rc < 0)
 		return -1;
 	lock(c);
@@ -350,7 +350,7 @@ int native_run(struct comm *c, const struct op *op, struct mark *m, struct err *
 static bool someone_is_gone(struct comm *c, struct err *e)
 {
 	for (int r = 0; r < c->size; r++)
-		if (r != c->rank && line_of(c, r) && group_rank_gone(c, r, true, e) < 0)
+		if (r != c->rank && line_of(c, r) && comm_group_rank_gone(c, r, true, e) < 0)
 			return true;
 	return false;
 }
@@ -361,7 +361,7 @@ static int await_start(struct comm *c, struct comm *parent, struct device_comm *
 	char what[80];
 	struct patience p;
 	snprintf(what, sizeof what, "the start of %s", library(c)->name);
-	patience_begin(c, &p);
+	comm_patience_begin(c, &p);
 	for (;;) {
 		if (parent)
 			lock(parent);
@@ -370,7 +370,7 @@ static int await_start(struct comm *c, struct comm *parent, struct device_comm *
 			unlock(parent);
 		if (rc)
 			return rc < 0 ? -1 : 0;
-		if (patience_look(c, &p, what, e) < 0 || someone_is_gone(c, e))
+		if (comm_patience_look(c, &p, what, e) < 0 || someone_is_gone(c, e))
 			return -1;
 	}
 }
@@ -396,7 +396,7 @@ static int native_new(struct comm *c, struct err *e)
 	return d->api->stream_open(d->device, &n->stream, e);
 }
 
-int native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct err *e)
+int comm_native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct err *e)
 {
 	struct ondevice *d = c->ondevice;
 	if (native_new(c, e) < 0)
@@ -407,14 +407,14 @@ int native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct err 
 	return start_watcher(c, e);
 }
 
-int native_split(struct comm *parent, int color, int key, struct comm *c, struct err *e)
+int comm_native_split(struct comm *parent, int color, int key, struct comm *c, struct err *e)
 {
 	struct device_comm *dc = NULL;
-	if ((c && native_new(c, e) < 0) || native_sync(parent, e) < 0)
+	if ((c && native_new(c, e) < 0) || comm_native_sync(parent, e) < 0)
 		return -1;
 	lock(parent);
 	struct native *from = parent->ondevice->native;
-	int rc = from->dc ? library(parent)->split(from->dc, color, key, &dc, e) : world_error(parent->world, e);
+	int rc = from->dc ? library(parent)->split(from->dc, color, key, &dc, e) : comm_world_error(parent->world, e);
 	unlock(parent);
 	if (rc == 0)
 		rc = await_start(c ? c : parent, parent, dc, e);
@@ -468,16 +468,16 @@ static void part(struct comm *c)
 		lock(c);
 		int rc = part_further(c, &at, &why);
 		unlock(c);
-		if (rc < 0 || patience_look(c, &p, "closing", &why) < 0)
+		if (rc < 0 || comm_patience_look(c, &p, "closing", &why) < 0)
 			break;
 	}
 	if (at != UNDER_WAY || world_failed(c->world))
 		return;
 	err_set(&why, ERR_ABORTED, "group %s was closed while %d operations were under way", c->name, n->count);
-	world_fail(c->world, &why);
+	comm_world_fail(c->world, &why);
 }
 
-void native_close(struct comm *c)
+void comm_native_close(struct comm *c)
 {
 	struct ondevice *d = c->ondevice;
 	struct native *n = d->native;

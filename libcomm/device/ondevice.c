@@ -12,16 +12,16 @@
 
 enum { LOOKS_AWAKE = 64, NAP_SHORTEST_NS = 20000, NAP_LONGEST_NS = 1000000 };
 
-void patience_begin(struct comm *c, struct patience *p)
+void comm_patience_begin(struct comm *c, struct patience *p)
 {
 	double limit = c->world->timeout_s;
 	*p = (struct patience){ .deadline = limit > 0 ? clock_ns() + (int64_t)(limit * 1e9) : 0 };
 }
 
-int patience_look(struct comm *c, struct patience *p, const char *what, struct err *e)
+int comm_patience_look(struct comm *c, struct patience *p, const char *what, struct err *e)
 {
 	if (world_failed(c->world))
-		return world_error(c->world, e);
+		return comm_world_error(c->world, e);
 	if (p->deadline && clock_ns() >= p->deadline)
 		return err_set(e, ERR_TIMEOUT, "%s did not end within %g s", what, c->world->timeout_s);
 	if (p->looks++ < LOOKS_AWAKE) {
@@ -34,13 +34,13 @@ int patience_look(struct comm *c, struct patience *p, const char *what, struct e
 	return 0;
 }
 
-int ondevice_await(struct comm *c, void *event, const char *what, struct err *e)
+int comm_ondevice_await(struct comm *c, void *event, const char *what, struct err *e)
 {
 	struct ondevice *d = c->ondevice;
 	struct patience p;
-	patience_begin(c, &p);
+	comm_patience_begin(c, &p);
 	for (int rc; (rc = d->api->event_done(d->device, event, e)) != 1;)
-		if (rc < 0 || patience_look(c, &p, what, e) < 0)
+		if (rc < 0 || comm_patience_look(c, &p, what, e) < 0)
 			return -1;
 	return 0;
 }
@@ -70,7 +70,7 @@ free_mark:
 	return NULL;
 }
 
-void mark_drop(struct ondevice *d, struct mark *m)
+void comm_mark_drop(struct ondevice *d, struct mark *m)
 {
 	if (--m->users == 0) {
 		m->next = d->free_marks;
@@ -81,7 +81,7 @@ void mark_drop(struct ondevice *d, struct mark *m)
 static void mark_release(struct ondevice *d, struct mark *m)
 {
 	pthread_mutex_lock(&d->lock);
-	mark_drop(d, m);
+	comm_mark_drop(d, m);
 	pthread_mutex_unlock(&d->lock);
 }
 
@@ -104,7 +104,7 @@ static int mark_take(struct comm *c, struct mark **out, struct err *e)
 	return 0;
 }
 
-int ondevice_join(struct comm *c, struct mark *m, struct err *e)
+int comm_ondevice_join(struct comm *c, struct mark *m, struct err *e)
 {
 	struct ondevice *d = c->ondevice;
 	int rc = d->api->stream_wait(d->device, d->stream, m->end, e);
@@ -135,7 +135,7 @@ struct profile {
 static int host_broadcast(struct comm *c, void *data, size_t bytes, struct err *e)
 {
 	struct op op = { .kind = OP_BROADCAST, .in = data, .out = data, .count = bytes, .type = COMM_U8 };
-	return group_run_host(c, &op, e);
+	return comm_group_run_host(c, &op, e);
 }
 
 static struct profile describe(struct ondevice *d, struct err *why)
@@ -162,7 +162,7 @@ static bool library_fits(struct comm *c, struct profile *all, const struct err *
 	char who[160];
 	for (int r = 0; r < c->size; r++)
 		if (!all[r].usable) {
-			err_set(why, ERR_UNSUPPORTED, "%s cannot use it%s%s", group_rank_text(c, r, who),
+			err_set(why, ERR_UNSUPPORTED, "%s cannot use it%s%s", comm_group_rank_text(c, r, who),
 				r == c->rank ? ": " : "", r == c->rank ? mine->text : "");
 			return false;
 		}
@@ -185,7 +185,7 @@ static int choose(struct comm *c, struct profile *all, const struct err *mine, s
 		all[r].device[DEVICE_ID - 1] = all[r].wish[sizeof all[r].wish - 1] = '\0';
 		if (strcmp(all[r].wish, c->ondevice->backend))
 			return err_set(e, ERR_PROTO, "%s asks for the backend %s, this rank for %s",
-				       group_rank_text(c, r, who), all[r].wish, c->ondevice->backend);
+				       comm_group_rank_text(c, r, who), all[r].wish, c->ondevice->backend);
 	}
 	if (!strcmp(c->ondevice->backend, "staged"))
 		return 0;
@@ -202,7 +202,7 @@ static int open_native(struct comm *c, struct err *e)
 	unsigned char key[DEVICE_KEY] = { 0 };
 	if (c->rank == 0 && d->api->collectives->new_key(d->device, key, e) < 0)
 		return -1;
-	return host_broadcast(c, key, sizeof key, e) < 0 ? -1 : native_open(c, key, e);
+	return host_broadcast(c, key, sizeof key, e) < 0 ? -1 : comm_native_open(c, key, e);
 }
 
 static int open_backend(struct comm *c, struct err *e)
@@ -211,11 +211,11 @@ static int open_backend(struct comm *c, struct err *e)
 	struct profile me = describe(c->ondevice, &mine), *all = calloc((size_t)c->size, sizeof *all);
 	if (!all)
 		return err_set(e, ERR_NOMEM, "no memory for the devices of %d ranks", c->size);
-	int rc = group_tell(c, &me, all, sizeof me, e);
+	int rc = comm_group_tell(c, &me, all, sizeof me, e);
 	if (rc == 0)
 		rc = choose(c, all, &mine, e);
 	free(all);
-	return rc < 0 ? -1 : rc ? open_native(c, e) : staged_open(c, e);
+	return rc < 0 ? -1 : rc ? open_native(c, e) : comm_staged_open(c, e);
 }
 
 static struct ondevice *ondevice_new(const struct comm_device_options *opt, struct err *e)
@@ -253,7 +253,7 @@ static int ondevice_open(struct comm *c, const struct comm_device_options *opt, 
 	return open_backend(c, e);
 }
 
-int ondevice_split(struct comm *parent, int color, int key, struct comm *c, struct err *e)
+int comm_ondevice_split(struct comm *parent, int color, int key, struct comm *c, struct err *e)
 {
 	struct ondevice *from = parent->ondevice;
 	struct comm_device_options opt = { .device = from->api, .index = from->index, .backend = from->backend };
@@ -265,17 +265,17 @@ int ondevice_split(struct comm *parent, int color, int key, struct comm *c, stru
 		install(c, d);
 	}
 	if (from->native)
-		return native_split(parent, color, key, c, e);
+		return comm_native_split(parent, color, key, c, e);
 	return c ? open_backend(c, e) : 0;
 }
 
-void ondevice_close(struct comm *c)
+void comm_ondevice_close(struct comm *c)
 {
 	struct ondevice *d = c->ondevice;
 	if (!d)
 		return;
-	native_close(c);
-	staged_close(c);
+	comm_native_close(c);
+	comm_staged_close(c);
 	install(c, NULL);
 	marks_close(d);
 	d->api->close(d->device);
@@ -283,13 +283,13 @@ void ondevice_close(struct comm *c)
 	free(d);
 }
 
-void ondevice_cut(struct comm *c)
+void comm_ondevice_cut(struct comm *c)
 {
 	if (c->ondevice)
-		native_cut(c);
+		comm_native_cut(c);
 }
 
-const char *ondevice_backend(const struct comm *c)
+const char *comm_ondevice_backend(const struct comm *c)
 {
 	return c->ondevice->native ? c->ondevice->api->collectives->name : "staged";
 }
@@ -298,7 +298,7 @@ const char *ondevice_backend(const struct comm *c)
 
 static int run_marked(struct comm *c, const struct op *op, struct mark *m, struct err *e)
 {
-	return c->ondevice->native ? native_run(c, op, m, e) : staged_run(c, op, m, e);
+	return c->ondevice->native ? comm_native_run(c, op, m, e) : comm_staged_run(c, op, m, e);
 }
 
 /* Between mark and join on the caller's own thread. */
@@ -308,7 +308,7 @@ static int run_now(struct comm *c, const struct op *op, struct err *e)
 	if (mark_take(c, &m, e) < 0)
 		return -1;
 	if (run_marked(c, op, m, e) == 0)
-		return ondevice_join(c, m, e);
+		return comm_ondevice_join(c, m, e);
 	mark_release(c->ondevice, m);
 	return -1;
 }
@@ -318,25 +318,25 @@ static int fail(struct comm *c, const char *what, struct err *why, struct err *e
 {
 	if (!world_failed(c->world)) {
 		err_prefix(why, "%s of group %s (rank %d of %d)", what, c->name, c->rank, c->size);
-		world_fail(c->world, why);
+		comm_world_fail(c->world, why);
 	}
-	return world_error(c->world, e);
+	return comm_world_error(c->world, e);
 }
 
-int ondevice_run(struct comm *c, const struct op *op, struct err *e)
+int comm_ondevice_run(struct comm *c, const struct op *op, struct err *e)
 {
 	struct err why = ERR_INIT;
 	if (world_failed(c->world))
-		return world_error(c->world, e);
+		return comm_world_error(c->world, e);
 	if ((op->mark ? run_marked(c, op, op->mark, &why) : run_now(c, op, &why)) == 0)
 		return 0;
-	return fail(c, op_word(op->kind), &why, e);
+	return fail(c, comm_op_word(op->kind), &why, e);
 }
 
-int ondevice_mark(struct comm *c, struct op *op, struct err *e)
+int comm_ondevice_mark(struct comm *c, struct op *op, struct err *e)
 {
 	struct err why = ERR_INIT;
-	return mark_take(c, &op->mark, &why) < 0 ? fail(c, op_word(op->kind), &why, e) : 0;
+	return mark_take(c, &op->mark, &why) < 0 ? fail(c, comm_op_word(op->kind), &why, e) : 0;
 }
 
 /* --- API ------------------------------------------------------------------------------------ */
@@ -357,7 +357,7 @@ int comm_on_device(struct comm *c, const struct comm_device_options *opt, const 
 		return -1;
 	if (ondevice_open(new, opt, &why) < 0) {
 		fail(new, "opening the device", &why, e);
-		group_free(new);
+		comm_group_free(new);
 		return -1;
 	}
 	*out = new;
@@ -374,8 +374,8 @@ int comm_sync(struct comm *c, struct err *e)
 {
 	struct err why = ERR_INIT;
 	if (world_failed(c->world))
-		return world_error(c->world, e);
-	if (!c->ondevice || (c->ondevice->native ? native_sync(c, &why) : staged_sync(c, &why)) == 0)
+		return comm_world_error(c->world, e);
+	if (!c->ondevice || (c->ondevice->native ? comm_native_sync(c, &why) : comm_staged_sync(c, &why)) == 0)
 		return 0;
 	return fail(c, "waiting for the operations", &why, e);
 }

@@ -41,19 +41,19 @@ struct ondevice {
 };
 
 /* Collective over the parent: c is this rank's part of it, NULL when it has none. */
-int ondevice_split(struct comm *parent, int color, int key, struct comm *c, struct err *e);
-void ondevice_close(struct comm *c);
+int comm_ondevice_split(struct comm *parent, int color, int key, struct comm *c, struct err *e);
+void comm_ondevice_close(struct comm *c);
 /* Has the group's waits look at the world. Under the world's lock. */
-void ondevice_cut(struct comm *c);
+void comm_ondevice_cut(struct comm *c);
 
 /* One operation; without a mark it is the caller's own thread, whose stream is joined before it returns. */
-int ondevice_run(struct comm *c, const struct op *op, struct err *e);
-const char *ondevice_backend(const struct comm *c);
+int comm_ondevice_run(struct comm *c, const struct op *op, struct err *e);
+const char *comm_ondevice_backend(const struct comm *c);
 
 /* Sets op->mark to what the caller's stream holds so far, before the operation is handed to another thread. */
-int ondevice_mark(struct comm *c, struct op *op, struct err *e);
+int comm_ondevice_mark(struct comm *c, struct op *op, struct err *e);
 /* The caller's stream goes on after the operation; ends the mark. */
-int ondevice_join(struct comm *c, struct mark *m, struct err *e);
+int comm_ondevice_join(struct comm *c, struct mark *m, struct err *e);
 
 /* --- For the two ways ----------------------------------------------------------------- */
 
@@ -62,26 +62,26 @@ struct patience {
 	int64_t deadline;
 	int looks;
 };
-void patience_begin(struct comm *c, struct patience *p);
+void comm_patience_begin(struct comm *c, struct patience *p);
 /* 0: look again; -1: what it waits for (`what`, as in "%s did not end") will not come. */
-int patience_look(struct comm *c, struct patience *p, const char *what, struct err *e);
+int comm_patience_look(struct comm *c, struct patience *p, const char *what, struct err *e);
 /* Until the event is done. */
-int ondevice_await(struct comm *c, void *event, const char *what, struct err *e);
+int comm_ondevice_await(struct comm *c, void *event, const char *what, struct err *e);
 
 /* One user of the mark less; under the lock. */
-void mark_drop(struct ondevice *d, struct mark *m);
+void comm_mark_drop(struct ondevice *d, struct mark *m);
 
-int staged_open(struct comm *c, struct err *e);
-int staged_run(struct comm *c, const struct op *op, struct mark *m, struct err *e);
-int staged_sync(struct comm *c, struct err *e);
-void staged_close(struct comm *c);
+int comm_staged_open(struct comm *c, struct err *e);
+int comm_staged_run(struct comm *c, const struct op *op, struct mark *m, struct err *e);
+int comm_staged_sync(struct comm *c, struct err *e);
+void comm_staged_close(struct comm *c);
 
 /* key: the same on all ranks. */
-int native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct err *e);
-int native_split(struct comm *parent, int color, int key, struct comm *c, struct err *e);
-int native_run(struct comm *c, const struct op *op, struct mark *m, struct err *e);
-int native_sync(struct comm *c, struct err *e);
-void native_cut(struct comm *c);
-void native_close(struct comm *c);
+int comm_native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct err *e);
+int comm_native_split(struct comm *parent, int color, int key, struct comm *c, struct err *e);
+int comm_native_run(struct comm *c, const struct op *op, struct mark *m, struct err *e);
+int comm_native_sync(struct comm *c, struct err *e);
+void comm_native_cut(struct comm *c);
+void comm_native_close(struct comm *c);
 
 #endif

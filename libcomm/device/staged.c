@@ -242,7 +242,7 @@ static int slots_room(struct comm *c, const struct cut *cut, struct err *e)
 	size_t in = chunk_bytes(cut, s->ins, s->in_count), out = chunk_bytes(cut, s->outs, s->out_count);
 	for (size_t i = 0; i < 2 && i < cut->chunks; i++) {
 		struct slot *slot = &s->slot[i];
-		if (out > slot->out.size && ondevice_await(c, slot->stored, "the copy to the device", e) < 0)
+		if (out > slot->out.size && comm_ondevice_await(c, slot->stored, "the copy to the device", e) < 0)
 			return -1;
 		if (buffer_room(c, &slot->in, in, e) < 0 || buffer_room(c, &slot->out, out, e) < 0)
 			return -1;
@@ -303,7 +303,7 @@ static int exchange_chunk(struct comm *c, const struct cut *cut, size_t k, struc
 	int n = add_messages(cut, k, s->ins, s->in_count, true, slot->in.memory, s->messages);
 	n += add_messages(cut, k, s->outs, s->out_count, false, slot->out.memory, s->messages + n);
 	struct op op = { .kind = OP_P2P, .p2p = s->messages, .n = n, .record = k ? 0 : cut->op->record };
-	return group_run_host(c, &op, e);
+	return comm_group_run_host(c, &op, e);
 }
 
 /* The k-th slices by the operation itself. */
@@ -325,7 +325,7 @@ static int host_chunk(struct comm *c, const struct cut *cut, size_t k, struct er
 		s->counts[r] = slice_of(cut, cut->op->counts[r] * cut->element, k) / cut->element;
 	if (op.counts)
 		op.counts = s->counts;
-	return group_run_host(c, &op, e);
+	return comm_group_run_host(c, &op, e);
 }
 
 /* The host's part of chunk k, while the device loads the next one and stores the one before. */
@@ -334,13 +334,13 @@ static int turn(struct comm *c, const struct cut *cut, size_t k, struct err *e)
 	struct slot *slot = &c->ondevice->staged->slot[k % 2];
 	if (k + 1 < cut->chunks && load(c, cut, k + 1, e) < 0)
 		return -1;
-	if (ondevice_await(c, slot->loaded, "the device's work before it, or the copy from the device", e) < 0 ||
-	    ondevice_await(c, slot->stored, "the copy to the device", e) < 0 || host_chunk(c, cut, k, e) < 0)
+	if (comm_ondevice_await(c, slot->loaded, "the device's work before it, or the copy from the device", e) < 0 ||
+	    comm_ondevice_await(c, slot->stored, "the copy to the device", e) < 0 || host_chunk(c, cut, k, e) < 0)
 		return -1;
 	return store(c, cut, k, e);
 }
 
-int staged_run(struct comm *c, const struct op *op, struct mark *m, struct err *e)
+int comm_staged_run(struct comm *c, const struct op *op, struct mark *m, struct err *e)
 {
 	struct ondevice *d = c->ondevice;
 	struct staged *s = d->staged;
@@ -357,18 +357,18 @@ int staged_run(struct comm *c, const struct op *op, struct mark *m, struct err *
 	return d->api->event_record(d->device, m->end, s->store, e);
 }
 
-int staged_sync(struct comm *c, struct err *e)
+int comm_staged_sync(struct comm *c, struct err *e)
 {
 	struct staged *s = c->ondevice->staged;
 	for (int i = 0; i < 2; i++)
-		if (ondevice_await(c, s->slot[i].stored, "the copy to the device", e) < 0)
+		if (comm_ondevice_await(c, s->slot[i].stored, "the copy to the device", e) < 0)
 			return -1;
 	return 0;
 }
 
 /* --- Opening and closing --------------------------------------------------------------- */
 
-int staged_open(struct comm *c, struct err *e)
+int comm_staged_open(struct comm *c, struct err *e)
 {
 	struct ondevice *d = c->ondevice;
 	struct staged *s = d->staged = calloc(1, sizeof *s);
@@ -385,7 +385,7 @@ int staged_open(struct comm *c, struct err *e)
 	return 0;
 }
 
-void staged_close(struct comm *c)
+void comm_staged_close(struct comm *c)
 {
 	struct ondevice *d = c->ondevice;
 	struct staged *s = d->staged;

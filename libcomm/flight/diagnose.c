@@ -4,13 +4,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-const char *finding_word(enum finding f)
+const char *comm_finding_word(enum finding f)
 {
 	static const char *const words[] = { "none", "mismatch", "message", "circle", "missing" };
 	return words[f];
 }
 
-void diagnosis_fini(struct diagnosis *d)
+void comm_diagnosis_fini(struct diagnosis *d)
 {
 	buf_fini(&d->text);
 	free(d->ranks);
@@ -25,11 +25,11 @@ static int say_message(const struct trace *t, const struct trace_part *p, const 
 	d->finding = FINDING_MESSAGE;
 	d->group = p->group;
 	d->op = op;
-	say_group(&d->text, t, p->group);
+	comm_say_group(&d->text, t, p->group);
 	buf_printf(&d->text, ": rank %d sends %" PRId64 " bytes to rank %d in %s number %" PRId64 " where rank %d receives %"
-		   PRId64 " bytes in its number %" PRId64, from, m->bytes, to, op_word(op->kind), op->seq, to,
+		   PRId64 " bytes in its number %" PRId64, from, m->bytes, to, comm_op_word(op->kind), op->seq, to,
 		   met->message->bytes, met->op->seq);
-	return diagnosis_blame(d, from, e) || diagnosis_blame(d, to, e) ? -1 : 0;
+	return comm_diagnosis_blame(d, from, e) || comm_diagnosis_blame(d, to, e) ? -1 : 0;
 }
 
 static int look_in_sends(const struct trace *t, const struct trace_part *p, struct diagnosis *d, struct err *e)
@@ -37,7 +37,7 @@ static int look_in_sends(const struct trace *t, const struct trace_part *p, stru
 	for (int i = 0; i < p->n && d->finding == FINDING_NONE; i++)
 		for (int k = 0; op_waits(&p->ops[i]) && k < p->ops[i].listed; k++) {
 			const struct trace_message *m = &p->ops[i].message[k];
-			struct meeting met = m->send ? message_meets(p, m) : (struct meeting){ .how = NOT_THERE };
+			struct meeting met = m->send ? comm_message_meets(p, m) : (struct meeting){ .how = NOT_THERE };
 			if (met.how == MET && met.message->bytes != m->bytes)
 				return say_message(t, p, &p->ops[i], m, &met, d, e);
 		}
@@ -58,7 +58,7 @@ static int look_for_message(const struct trace *t, struct diagnosis *d, struct e
 static void put_wait(struct buf *b, const struct trace *t, const struct wait *w)
 {
 	buf_printf(b, "rank %d in ", w->rank);
-	say_op(b, t, w->in->group, w->what);
+	comm_say_op(b, t, w->in->group, w->what);
 	buf_printf(b, " for rank %d", w->whom);
 }
 
@@ -71,7 +71,7 @@ static int say_circle(const struct trace *t, const struct wait *path, int n, str
 	for (int i = 0; i < n; i++) {
 		buf_puts(&d->text, i ? ", " : "");
 		put_wait(&d->text, t, &path[i]);
-		if (diagnosis_blame(d, path[i].rank, e))
+		if (comm_diagnosis_blame(d, path[i].rank, e))
 			return -1;
 	}
 	return 0;
@@ -87,7 +87,7 @@ static int follow(const struct trace *t, int from, struct wait *path, char *seen
 	seen[from] = ON_PATH;
 	while (n > 0) {
 		struct wait *at = &path[n - 1];
-		if (!wait_next(t, at)) {
+		if (!comm_wait_next(t, at)) {
 			seen[at->rank] = LEFT;
 			n--;
 		} else if (seen[at->whom] == UNSEEN) {
@@ -136,7 +136,7 @@ static void put_last(struct buf *b, const struct trace *t, int rank)
 		return;
 	}
 	buf_puts(b, "its last operation was ");
-	say_op(b, t, in->group, last);
+	comm_say_op(b, t, in->group, last);
 	buf_printf(b, ", %s", last->state == RECORD_QUEUED ? "still queued" : "done");
 }
 
@@ -152,7 +152,7 @@ static int find_waiting(const struct trace *t, const struct wait *w, int *waitin
 			bool same = w->message ? op == w->what : op->kind != OP_P2P && op->seq == w->what->seq;
 			if (!same || !op_waits(op))
 				continue;
-			double s = waited_s(t, g->part[r], op);
+			double s = comm_waited_s(t, g->part[r], op);
 			*longest = s > *longest ? s : *longest;
 			waiting[n++] = g->members[r];
 			break;
@@ -165,11 +165,11 @@ static void put_undumped(struct buf *b, const struct trace *t, const struct wait
 {
 	double s;
 	int n = find_waiting(t, w, waiting, &s);
-	say_ranks(b, waiting, n);
+	comm_say_ranks(b, waiting, n);
 	buf_printf(b, " wait%s since %.3g s in ", n == 1 ? "s" : "", s);
-	say_op(b, t, w->in->group, w->what);
+	comm_say_op(b, t, w->in->group, w->what);
 	buf_puts(b, " for ");
-	say_ranks(b, d->ranks, d->n);
+	comm_say_ranks(b, d->ranks, d->n);
 	buf_puts(b, ", of which there is no dump");
 }
 
@@ -180,17 +180,17 @@ static void put_missing(struct buf *b, const struct trace *t, const struct wait 
 	double s;
 	int n = find_waiting(t, w, waiting, &s);
 	if (d->n == 1)
-		say_rank(b, t, d->ranks[0]);
+		comm_say_rank(b, t, d->ranks[0]);
 	else
-		say_ranks(b, d->ranks, d->n);
+		comm_say_ranks(b, d->ranks, d->n);
 	buf_puts(b, " never came to ");
 	if (m)
 		buf_printf(b, "%s the %" PRId64 " bytes that rank %d %s in ", m->send ? "receive" : "send", m->bytes, w->rank,
 			   m->send ? "sends" : "waits for");
-	say_op(b, t, w->in->group, w->what);
+	comm_say_op(b, t, w->in->group, w->what);
 	if (!m) {
 		buf_puts(b, ", on which ");
-		say_ranks(b, waiting, n);
+		comm_say_ranks(b, waiting, n);
 		buf_puts(b, n == 1 ? " waits" : " wait");
 	}
 	buf_printf(b, " since %.3g s", s);
@@ -213,11 +213,11 @@ static int say_missing(const struct trace *t, const struct wait *w, const bool *
 		return err_set(e, ERR_NOMEM, "no memory for %d ranks", w->in->group->size);
 	int rc = 0;
 	bool dumped = false;
-	for (struct wait next = { .rank = w->rank }; rc == 0 && wait_next(t, &next);) {
+	for (struct wait next = { .rank = w->rank }; rc == 0 && comm_wait_next(t, &next);) {
 		if (next.what != w->what || (w->message && next.whom != w->whom) || waits[next.whom])
 			continue;
 		dumped |= t->ranks[next.whom].there;
-		rc = diagnosis_blame(d, next.whom, e);
+		rc = comm_diagnosis_blame(d, next.whom, e);
 	}
 	d->finding = FINDING_MISSING;
 	d->group = w->in->group;
@@ -235,9 +235,9 @@ static int look_for_missing(const struct trace *t, struct diagnosis *d, struct e
 	if (!waits)
 		return err_set(e, ERR_NOMEM, "no memory for %d ranks", t->size);
 	for (int r = 0; r < t->size; r++)
-		waits[r] = rank_waits(t, r);
+		waits[r] = comm_rank_waits(t, r);
 	for (int r = 0; r < t->size; r++)
-		for (struct wait w = { .rank = r }; waits[r] && wait_next(t, &w);)
+		for (struct wait w = { .rank = r }; waits[r] && comm_wait_next(t, &w);)
 			if ((!first.what || w.what->start_us < first.what->start_us) && !waits[w.whom])
 				first = w;
 	int rc = first.what ? say_missing(t, &first, waits, d, e) : 0;
@@ -265,8 +265,8 @@ static void say_nothing(const struct trace *t, struct diagnosis *d)
 	}
 	if (first) {
 		buf_printf(&d->text, "no disagreement: all have come to ");
-		say_op(&d->text, t, in->group, first);
-		buf_printf(&d->text, ", which has taken %.3g s", waited_s(t, in, first));
+		comm_say_op(&d->text, t, in->group, first);
+		buf_printf(&d->text, ", which has taken %.3g s", comm_waited_s(t, in, first));
 	} else {
 		buf_puts(&d->text, "no disagreement: every operation that was begun has ended");
 	}
@@ -274,10 +274,10 @@ static void say_nothing(const struct trace *t, struct diagnosis *d)
 		buf_printf(&d->text, "; there are dumps of %d of %d ranks", there, t->size);
 }
 
-int diagnose(const struct trace *t, struct diagnosis *d, struct err *e)
+int comm_diagnose(const struct trace *t, struct diagnosis *d, struct err *e)
 {
 	static int (*const looks[])(const struct trace *, struct diagnosis *, struct err *) = {
-		look_for_mismatch, look_for_message, look_for_circle, look_for_missing,
+		comm_look_for_mismatch, look_for_message, look_for_circle, look_for_missing,
 	};
 	*d = (struct diagnosis){ .text = BUF_INIT };
 	int rc = 0;
@@ -288,6 +288,6 @@ int diagnose(const struct trace *t, struct diagnosis *d, struct err *e)
 	if (rc == 0 && buf_failed(&d->text))
 		rc = err_set(e, ERR_NOMEM, "no memory for the diagnosis");
 	if (rc)
-		diagnosis_fini(d);
+		comm_diagnosis_fini(d);
 	return rc;
 }

@@ -26,8 +26,8 @@ struct diagnosis {
 	int *ranks, n;                   /* who differs, does not come, or is in the circle */
 };
 
-const char *finding_word(enum finding f);
-int diagnose(const struct trace *t, struct diagnosis *d, struct err *e);
-void diagnosis_fini(struct diagnosis *d);
+const char *comm_finding_word(enum finding f);
+int comm_diagnose(const struct trace *t, struct diagnosis *d, struct err *e);
+void comm_diagnosis_fini(struct diagnosis *d);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int diagnosis_blame(struct diagnosis *d, int rank, struct err *e)
+int comm_diagnosis_blame(struct diagnosis *d, int rank, struct err *e)
 {
 	for (int i = 0; i < d->n; i++)
 		if (d->ranks[i] == rank)
@@ -23,7 +23,7 @@ static int by_value(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-void say_ranks(struct buf *b, int *ranks, int n)
+void comm_say_ranks(struct buf *b, int *ranks, int n)
 {
 	qsort(ranks, (size_t)n, sizeof *ranks, by_value);
 	buf_puts(b, n == 1 ? "rank " : "ranks ");
@@ -34,7 +34,7 @@ void say_ranks(struct buf *b, int *ranks, int n)
 	}
 }
 
-void say_group(struct buf *b, const struct trace *t, const struct trace_group *g)
+void comm_say_group(struct buf *b, const struct trace *t, const struct trace_group *g)
 {
 	bool same = false;
 	for (int i = 0; i < t->n; i++)
@@ -45,11 +45,11 @@ void say_group(struct buf *b, const struct trace *t, const struct trace_group *g
 		return;
 	memcpy(copy, g->members, (size_t)g->size * sizeof *copy);
 	buf_puts(b, " of ");
-	say_ranks(b, copy, g->size);
+	comm_say_ranks(b, copy, g->size);
 	free(copy);
 }
 
-void say_rank(struct buf *b, const struct trace *t, int rank)
+void comm_say_rank(struct buf *b, const struct trace *t, int rank)
 {
 	const struct trace_rank *r = &t->ranks[rank];
 	buf_printf(b, "rank %d", rank);
@@ -57,16 +57,16 @@ void say_rank(struct buf *b, const struct trace *t, int rank)
 		buf_printf(b, " (%.64s)", r->host);
 }
 
-void say_op(struct buf *b, const struct trace *t, const struct trace_group *g, const struct trace_op *op)
+void comm_say_op(struct buf *b, const struct trace *t, const struct trace_group *g, const struct trace_op *op)
 {
-	buf_printf(b, "%s", op_word(op->kind));
+	buf_printf(b, "%s", comm_op_word(op->kind));
 	if (op->seq)
 		buf_printf(b, " number %" PRId64, op->seq);
 	buf_puts(b, " of ");
-	say_group(b, t, g);
+	comm_say_group(b, t, g);
 }
 
-double waited_s(const struct trace *t, const struct trace_part *p, const struct trace_op *op)
+double comm_waited_s(const struct trace *t, const struct trace_part *p, const struct trace_op *op)
 {
 	int64_t until = op->end_us ? op->end_us : t->ranks[p->group->members[p->rank]].time_us;
 	return op->start_us && until > op->start_us ? (double)(until - op->start_us) * 1e-6 : 0;

@@ -5,20 +5,20 @@
 #include "libcomm/flight/diagnose.h"
 
 /* Adds a rank to those that the diagnosis names. */
-int diagnosis_blame(struct diagnosis *d, int rank, struct err *e);
+int comm_diagnosis_blame(struct diagnosis *d, int rank, struct err *e);
 
 /* "rank 3", "ranks 0-2, 5"; sorts them. */
-void say_ranks(struct buf *b, int *ranks, int n);
+void comm_say_ranks(struct buf *b, int *ranks, int n);
 /* "rank 3 (node7)" */
-void say_rank(struct buf *b, const struct trace *t, int rank);
+void comm_say_rank(struct buf *b, const struct trace *t, int rank);
 /* "group tp", and who is in it where several have that name. */
-void say_group(struct buf *b, const struct trace *t, const struct trace_group *g);
+void comm_say_group(struct buf *b, const struct trace *t, const struct trace_group *g);
 /* "all_reduce number 40 of group tp1" */
-void say_op(struct buf *b, const struct trace *t, const struct trace_group *g, const struct trace_op *op);
+void comm_say_op(struct buf *b, const struct trace *t, const struct trace_group *g, const struct trace_op *op);
 /* How long an operation has waited when it ended or was dumped. */
-double waited_s(const struct trace *t, const struct trace_part *p, const struct trace_op *op);
+double comm_waited_s(const struct trace *t, const struct trace_part *p, const struct trace_op *op);
 
 /* mismatch.c: the first of d's findings. */
-int look_for_mismatch(const struct trace *t, struct diagnosis *d, struct err *e);
+int comm_look_for_mismatch(const struct trace *t, struct diagnosis *d, struct err *e);
 
 #endif

@@ -78,14 +78,14 @@ static void put_record(struct buf *b, const struct moment *now, const struct rec
 		[RECORD_FAILED] = "failed",
 	};
 	bool begun = r->state != RECORD_QUEUED;
-	buf_printf(b, "{\"number\": %" PRIu64 ", \"op\": \"%s\", \"state\": \"%s\"", r->number, op_word(r->kind), states[r->state]);
+	buf_printf(b, "{\"number\": %" PRIu64 ", \"op\": \"%s\", \"state\": \"%s\"", r->number, comm_op_word(r->kind), states[r->state]);
 	if (begun)
 		buf_printf(b, ", \"seq\": %" PRIu32 ", \"bytes\": %" PRIu64, r->seq, r->bytes);
 	if (r->kind != OP_P2P && r->kind != OP_BARRIER)
-		buf_printf(b, ", \"type\": \"%s\"", op_type_word(r->type));
-	if (op_reduces(r->kind))
-		buf_printf(b, ", \"redop\": \"%s\"", op_redop_word(r->redop));
-	if (op_has_root(r->kind))
+		buf_printf(b, ", \"type\": \"%s\"", comm_op_type_word(r->type));
+	if (comm_op_reduces(r->kind))
+		buf_printf(b, ", \"redop\": \"%s\"", comm_op_redop_word(r->redop));
+	if (comm_op_has_root(r->kind))
 		buf_printf(b, ", \"root\": %d", r->root);
 	if (r->algorithm)
 		buf_printf(b, ", \"algorithm\": \"%s\"", r->algorithm);
@@ -100,8 +100,8 @@ static void put_record(struct buf *b, const struct moment *now, const struct rec
 static void put_group(struct buf *b, const struct moment *now, const struct comm *c, struct record *room)
 {
 	uint32_t seq, messages;
-	recorder_counts(c->recorder, &seq, &messages);
-	int n = recorder_read(c->recorder, room);
+	comm_recorder_counts(c->recorder, &seq, &messages);
+	int n = comm_recorder_read(c->recorder, room);
 	buf_puts(b, "{\"name\": ");
 	put_text(b, c->name);
 	buf_printf(b, ", \"id\": \"%016" PRIx64 "\", \"backend\": \"%s\", \"rank\": %d, \"members\": [", c->id,
@@ -247,7 +247,7 @@ static void await_writer(struct world *w, struct writing *job, pthread_t thread)
 	writing_free(job);
 }
 
-void dump_first_error(struct world *w)
+void comm_dump_first_error(struct world *w)
 {
 	pthread_t thread;
 	struct writing *job = w->dump_dir ? calloc(1, sizeof *job) : NULL;
@@ -269,7 +269,7 @@ void dump_first_error(struct world *w)
 	writing_free(job);
 }
 
-int dump_open(struct world *w, const char *dir, struct err *e)
+int comm_dump_open(struct world *w, const char *dir, struct err *e)
 {
 	char path[PATH_MAX + 32];
 	pthread_mutex_init(&w->dump_lock, NULL);
@@ -286,7 +286,7 @@ int dump_open(struct world *w, const char *dir, struct err *e)
 	return 0;
 }
 
-void dump_close(struct world *w)
+void comm_dump_close(struct world *w)
 {
 	free(w->dump_dir);
 	pthread_mutex_destroy(&w->dump_lock);

@@ -13,9 +13,9 @@
 enum { DUMP_WAIT_MS = 1000 };
 
 /* Takes the folder, which is made when it is first needed; a file of an earlier world's is removed from it. */
-int dump_open(struct world *w, const char *dir, struct err *e);
-void dump_close(struct world *w);
-/* The first error is known. What goes wrong is kept for world_tell. */
-void dump_first_error(struct world *w);
+int comm_dump_open(struct world *w, const char *dir, struct err *e);
+void comm_dump_close(struct world *w);
+/* The first error is known. What goes wrong is kept for comm_world_tell. */
+void comm_dump_first_error(struct world *w);
 
 #endif

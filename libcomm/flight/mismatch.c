@@ -100,13 +100,13 @@ static int what_differs(const struct mismatch *m)
 /* "reduce of 4096 bytes, f32, sum, root rank 5" */
 static void put_call(struct buf *b, const struct trace_group *g, const struct trace_op *op, int what)
 {
-	buf_puts(b, op_word(op->kind));
+	buf_puts(b, comm_op_word(op->kind));
 	if (op->kind != OP_BARRIER)
 		buf_printf(b, " of %" PRId64 " bytes", op->bytes);
 	if (what & TYPES_DIFFER && op->kind != OP_BARRIER)
-		buf_printf(b, ", %s", op_type_word(op->type));
-	if (what & REDOPS_DIFFER && op_reduces(op->kind))
-		buf_printf(b, ", %s", op_redop_word(op->redop));
+		buf_printf(b, ", %s", comm_op_type_word(op->type));
+	if (what & REDOPS_DIFFER && comm_op_reduces(op->kind))
+		buf_printf(b, ", %s", comm_op_redop_word(op->redop));
 	if (what & ROOTS_DIFFER && op->root >= 0)
 		buf_printf(b, ", root rank %d", g->members[op->root]);
 }
@@ -166,7 +166,7 @@ static int say_mismatch(const struct trace *t, const struct mismatch *m, struct 
 	d->finding = FINDING_MISMATCH;
 	d->group = m->group;
 	d->op = usual;
-	say_group(&d->text, t, m->group);
+	comm_say_group(&d->text, t, m->group);
 	while (left > 0) {
 		const struct trace_op *op = m->calls[0].op;
 		n = take_same(m->calls, &left, ranks);
@@ -176,16 +176,16 @@ static int say_mismatch(const struct trace *t, const struct mismatch *m, struct 
 			continue;
 		}
 		for (int i = 0; i < n; i++)
-			diagnosis_blame(d, ranks[i], e);
+			comm_diagnosis_blame(d, ranks[i], e);
 		buf_puts(&d->text, told ? ", " : ": ");
-		say_ranks(&d->text, ranks, n);
+		comm_say_ranks(&d->text, ranks, n);
 		buf_puts(&d->text, " called ");
 		put_call(&d->text, m->group, op, what);
 		if (!told++)
 			buf_printf(&d->text, " as number %" PRId64, op->seq);
 	}
 	buf_puts(&d->text, " where ");
-	say_ranks(&d->text, agree, agreeing);
+	comm_say_ranks(&d->text, agree, agreeing);
 	buf_puts(&d->text, " called ");
 	put_call(&d->text, m->group, usual, what);
 	free(ranks);
@@ -193,7 +193,7 @@ static int say_mismatch(const struct trace *t, const struct mismatch *m, struct 
 	return 0;
 }
 
-int look_for_mismatch(const struct trace *t, struct diagnosis *d, struct err *e)
+int comm_look_for_mismatch(const struct trace *t, struct diagnosis *d, struct err *e)
 {
 	struct mismatch first = { .start_us = INT64_MAX }, m;
 	int rc = 0;

@@ -85,7 +85,7 @@ static int64_t when(const struct timeline *t, uint64_t at)
 
 /* --- Writing ---------------------------------------------------------------------- */
 
-int recorder_open(int ranks, struct recorder **out, struct err *e)
+int comm_recorder_open(int ranks, struct recorder **out, struct err *e)
 {
 	struct recorder *r = aligned_alloc(_Alignof(struct recorder), sizeof *r);
 	if (!r)
@@ -97,7 +97,7 @@ int recorder_open(int ranks, struct recorder **out, struct err *e)
 	return 0;
 }
 
-void recorder_close(struct recorder *r)
+void comm_recorder_close(struct recorder *r)
 {
 	if (!r)
 		return;
@@ -123,7 +123,7 @@ static void put_what(struct slot *s, const struct op *op, uint64_t bytes, uint32
 	put(&s->seq, (uint64_t)seq << 32 | (uint32_t)op->n);
 }
 
-uint64_t recorder_queue(struct recorder *r, const struct op *op)
+uint64_t comm_recorder_queue(struct recorder *r, const struct op *op)
 {
 	uint64_t number = ++r->last;
 	struct slot *s = &r->slots[number % RECORDER_OPS];
@@ -172,7 +172,7 @@ static uint64_t put_messages(struct recorder *r, uint64_t number, const struct o
 	return all;
 }
 
-void recorder_begin(struct recorder *r, const struct op *op, const struct op_signature *sign, const char *algorithm)
+void comm_recorder_begin(struct recorder *r, const struct op *op, const struct op_signature *sign, const char *algorithm)
 {
 	if (!r)
 		return;
@@ -182,7 +182,7 @@ void recorder_begin(struct recorder *r, const struct op *op, const struct op_sig
 	bool messages = op->kind == OP_P2P;
 	r->current = number;
 	put(&s->guard, 0);
-	put_what(s, op, messages ? put_messages(r, number, op) : op_bytes(op, r->ranks), sign->seq);
+	put_what(s, op, messages ? put_messages(r, number, op) : comm_op_bytes(op, r->ranks), sign->seq);
 	atomic_store_explicit(&s->algorithm, (uintptr_t)algorithm, memory_order_release);
 	if (!queued)
 		put(&s->queued, 0);
@@ -192,7 +192,7 @@ void recorder_begin(struct recorder *r, const struct op *op, const struct op_sig
 	put(&s->guard, guard_of(number, RECORD_RUNNING));
 }
 
-void recorder_end(struct recorder *r, bool failed)
+void comm_recorder_end(struct recorder *r, bool failed)
 {
 	if (!r)
 		return;
@@ -244,7 +244,7 @@ static bool take_slot(const struct recorder *r, int slot, const struct timeline 
 	return atomic_load_explicit(&s->guard, memory_order_relaxed) == guard;
 }
 
-void recorder_counts(const struct recorder *r, uint32_t *collectives, uint32_t *messages)
+void comm_recorder_counts(const struct recorder *r, uint32_t *collectives, uint32_t *messages)
 {
 	*collectives = atomic_load_explicit(&r->collectives, memory_order_relaxed);
 	*messages = atomic_load_explicit(&r->messages_begun, memory_order_relaxed);
@@ -256,7 +256,7 @@ static int by_number(const void *a, const void *b)
 	return (x->number > y->number) - (x->number < y->number);
 }
 
-int recorder_read(const struct recorder *r, struct record *out)
+int comm_recorder_read(const struct recorder *r, struct record *out)
 {
 	struct timeline now = timeline_now(r);
 	int n = 0;

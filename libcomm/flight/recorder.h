@@ -21,7 +21,7 @@
  *
  * and an op, the oldest first:
  *
- *     {"number": 1 for the group's first, "op": op_word, "state": "queued" | "running" | "done" | "failed",
+ *     {"number": 1 for the group's first, "op": comm_op_word, "state": "queued" | "running" | "done" | "failed",
  *      "seq": number among the collectives, or the send/recv calls; absent while queued,
  *      "type", "redop" (of reductions), "root" (of those that have one; rank in the group),
  *      "bytes": of count elements; of all counts where they are given by rank, of this rank's in an all_to_all; of all messages,
@@ -40,15 +40,15 @@ enum record_state { RECORD_NONE, RECORD_QUEUED, RECORD_RUNNING, RECORD_DONE, REC
 
 struct recorder;
 
-int recorder_open(int ranks, struct recorder **out, struct err *e);
-void recorder_close(struct recorder *r);
+int comm_recorder_open(int ranks, struct recorder **out, struct err *e);
+void comm_recorder_close(struct recorder *r);
 
 /* The next operation, to be run later: its number, for op->record. */
-uint64_t recorder_queue(struct recorder *r, const struct op *op);
+uint64_t comm_recorder_queue(struct recorder *r, const struct op *op);
 /* It begins; ops without a number get the next one. */
-void recorder_begin(struct recorder *r, const struct op *op, const struct op_signature *sign, const char *algorithm);
+void comm_recorder_begin(struct recorder *r, const struct op *op, const struct op_signature *sign, const char *algorithm);
 /* The one that began last has ended. */
-void recorder_end(struct recorder *r, bool failed);
+void comm_recorder_end(struct recorder *r, bool failed);
 
 struct record_message {
 	bool send;
@@ -72,8 +72,8 @@ struct record { /* an operation, as read */
 };
 
 /* How many of each have begun, also those that the ring has lost. Any thread. */
-void recorder_counts(const struct recorder *r, uint32_t *collectives, uint32_t *messages);
+void comm_recorder_counts(const struct recorder *r, uint32_t *collectives, uint32_t *messages);
 /* All there are, by number, into out[RECORDER_OPS]; how many. Any thread. */
-int recorder_read(const struct recorder *r, struct record *out);
+int comm_recorder_read(const struct recorder *r, struct record *out);
 
 #endif

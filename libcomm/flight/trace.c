@@ -49,17 +49,17 @@ static int get_word(const json_t *o, const char *key, const char *(*word)(int), 
 
 static const char *kind_word(int i)
 {
-	return op_word((enum op_kind)i);
+	return comm_op_word((enum op_kind)i);
 }
 
 static const char *type_word(int i)
 {
-	return op_type_word((enum comm_type)i);
+	return comm_op_type_word((enum comm_type)i);
 }
 
 static const char *redop_word(int i)
 {
-	return op_redop_word((enum comm_op)i);
+	return comm_op_redop_word((enum comm_op)i);
 }
 
 static const char *state_word(int i)
@@ -105,9 +105,9 @@ static int read_op(const json_t *o, int ranks, struct trace_op *op, struct err *
 	bool begun = state != RECORD_QUEUED;
 	if (kind != OP_P2P && kind != OP_BARRIER && get_word(o, "type", type_word, COMM_U8 + 1, &type, e))
 		return -1;
-	if (op_reduces(op->kind) && get_word(o, "redop", redop_word, COMM_PROD + 1, &redop, e))
+	if (comm_op_reduces(op->kind) && get_word(o, "redop", redop_word, COMM_PROD + 1, &redop, e))
 		return -1;
-	if (op_has_root(op->kind) && get_small(o, "root", 0, ranks - 1, &op->root, e))
+	if (comm_op_has_root(op->kind) && get_small(o, "root", 0, ranks - 1, &op->root, e))
 		return -1;
 	op->type = (enum comm_type)type;
 	op->redop = (enum comm_op)redop;
@@ -177,7 +177,7 @@ static int read_members(const json_t *list, int world, int *members, int n, stru
 	return 0;
 }
 
-static void group_free(struct trace_group *g)
+static void comm_group_free(struct trace_group *g)
 {
 	if (!g)
 		return;
@@ -197,7 +197,7 @@ static struct trace_group *new_group(struct trace *t, uint64_t id, const char *n
 		g->part = calloc((size_t)n, sizeof(struct trace_part *));
 	}
 	if (!more || !g || !g->members || !g->part) {
-		group_free(g);
+		comm_group_free(g);
 		return NULL;
 	}
 	g->id = id;
@@ -314,7 +314,7 @@ static int read_dump(struct trace *t, const json_t *o, struct err *e)
 	return read_groups(t, json_object_get(o, "groups"), rank, e);
 }
 
-int trace_add(struct trace *t, const char *text, size_t bytes, const char *name, struct err *e)
+int comm_trace_add(struct trace *t, const char *text, size_t bytes, const char *name, struct err *e)
 {
 	json_error_t why;
 	json_t *o = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
@@ -327,7 +327,7 @@ int trace_add(struct trace *t, const char *text, size_t bytes, const char *name,
 	return rc ? err_prefix(e, "%s is no flight recorder's dump", name) : 0;
 }
 
-void trace_fini(struct trace *t)
+void comm_trace_fini(struct trace *t)
 {
 	for (int r = 0; t->ranks && r < t->size; r++) {
 		for (int i = 0; i < t->ranks[r].n; i++)
@@ -336,7 +336,7 @@ void trace_fini(struct trace *t)
 		free(t->ranks[r].host);
 	}
 	for (int i = 0; i < t->n; i++)
-		group_free(t->groups[i]);
+		comm_group_free(t->groups[i]);
 	free(t->groups);
 	free(t->ranks);
 	*t = (struct trace){ 0 };

@@ -61,7 +61,7 @@ struct trace {
 };
 
 /* Adds a rank's dump; name: of the file, for errors. After an error the trace can only be closed. */
-int trace_add(struct trace *t, const char *text, size_t bytes, const char *name, struct err *e);
-void trace_fini(struct trace *t);
+int comm_trace_add(struct trace *t, const char *text, size_t bytes, const char *name, struct err *e);
+void comm_trace_fini(struct trace *t);
 
 #endif

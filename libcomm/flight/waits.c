@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-bool rank_waits(const struct trace *t, int rank)
+bool comm_rank_waits(const struct trace *t, int rank)
 {
 	const struct trace_rank *r = &t->ranks[rank];
 	for (int i = 0; i < r->n; i++)
@@ -12,7 +12,7 @@ bool rank_waits(const struct trace *t, int rank)
 	return false;
 }
 
-struct meeting message_meets(const struct trace_part *p, const struct trace_message *m)
+struct meeting comm_message_meets(const struct trace_part *p, const struct trace_message *m)
 {
 	const struct trace_part *peer = p->group->part[m->peer];
 	for (int i = peer ? peer->n : 0; i-- > 0;) {
@@ -48,7 +48,7 @@ static bool next_peer(struct wait *w)
 	}
 	for (; w->peer < w->what->listed; w->peer++) {
 		w->message = &w->what->message[w->peer];
-		if (w->message->peer == w->in->rank || message_meets(w->in, w->message).how != NOT_THERE)
+		if (w->message->peer == w->in->rank || comm_message_meets(w->in, w->message).how != NOT_THERE)
 			continue;
 		w->whom = g->members[w->message->peer];
 		w->peer++;
@@ -57,7 +57,7 @@ static bool next_peer(struct wait *w)
 	return false;
 }
 
-bool wait_next(const struct trace *t, struct wait *w)
+bool comm_wait_next(const struct trace *t, struct wait *w)
 {
 	const struct trace_rank *r = &t->ranks[w->rank];
 	for (; w->part < r->n; w->part++, w->op = 0) {

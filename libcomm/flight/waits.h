@@ -21,9 +21,9 @@ struct wait { /* a place in the list of all waits of a rank; { .rank = … } is 
 };
 
 /* The next one; false: there is none. */
-bool wait_next(const struct trace *t, struct wait *w);
+bool comm_wait_next(const struct trace *t, struct wait *w);
 /* Whether the rank has begun an operation that has not ended well. */
-bool rank_waits(const struct trace *t, int rank);
+bool comm_rank_waits(const struct trace *t, int rank);
 
 struct meeting {
 	enum { NOT_THERE, MET, OVER, UNKNOWN } how; /* OVER: it ended long ago */
@@ -32,6 +32,6 @@ struct meeting {
 };
 
 /* What meets a message of that rank's. */
-struct meeting message_meets(const struct trace_part *p, const struct trace_message *m);
+struct meeting comm_message_meets(const struct trace_part *p, const struct trace_message *m);
 
 #endif

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int bell_open(struct bell *b, struct err *e)
+int comm_bell_open(struct bell *b, struct err *e)
 {
 	int fd[2];
 	if (pipe2(fd, O_CLOEXEC | O_NONBLOCK) < 0)
@@ -14,7 +14,7 @@ int bell_open(struct bell *b, struct err *e)
 	return 0;
 }
 
-void bell_close(struct bell *b)
+void comm_bell_close(struct bell *b)
 {
 	if (b->rx >= 0) {
 		close(b->rx);
@@ -23,7 +23,7 @@ void bell_close(struct bell *b)
 	*b = (struct bell)BELL_NONE;
 }
 
-int bell_reach(pid_t pid, int tx, int *fd, struct err *e)
+int comm_bell_reach(pid_t pid, int tx, int *fd, struct err *e)
 {
 	char path[64];
 	struct stat st;
@@ -40,14 +40,14 @@ int bell_reach(pid_t pid, int tx, int *fd, struct err *e)
 	return 0;
 }
 
-void bell_ring(int fd)
+void comm_bell_ring(int fd)
 {
 	/* A full pipe rings already. */
 	if (write(fd, "", 1) < 0)
 		return;
 }
 
-void bell_hush(const struct bell *b)
+void comm_bell_hush(const struct bell *b)
 {
 	char rings[256];
 	while (read(b->rx, rings, sizeof rings) == (ssize_t)sizeof rings)

@@ -19,12 +19,12 @@ struct bell {
 
 #define BELL_NONE { -1, -1 }
 
-int bell_open(struct bell *b, struct err *e);
-void bell_close(struct bell *b);
-/* Opens the bell whose tx is descriptor `tx` in process `pid`: *fd is for bell_ring. */
-int bell_reach(pid_t pid, int tx, int *fd, struct err *e);
-void bell_ring(int fd);
+int comm_bell_open(struct bell *b, struct err *e);
+void comm_bell_close(struct bell *b);
+/* Opens the bell whose tx is descriptor `tx` in process `pid`: *fd is for comm_bell_ring. */
+int comm_bell_reach(pid_t pid, int tx, int *fd, struct err *e);
+void comm_bell_ring(int fd);
 /* Takes all rings out. */
-void bell_hush(const struct bell *b);
+void comm_bell_hush(const struct bell *b);
 
 #endif

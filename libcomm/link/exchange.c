@@ -9,7 +9,7 @@
 
 enum { FRAME_MAGIC = 0x4d53, PIECES = 32 };
 
-void exchange_begin(struct comm *c)
+void comm_exchange_begin(struct comm *c)
 {
 	c->transfer_count = 0;
 }
@@ -38,12 +38,12 @@ static int add(struct comm *c, const struct op *op, bool send, int peer, void *d
 	return 0;
 }
 
-int exchange_send(struct comm *c, const struct op *op, int peer, const void *data, size_t bytes, struct err *e)
+int comm_exchange_send(struct comm *c, const struct op *op, int peer, const void *data, size_t bytes, struct err *e)
 {
 	return add(c, op, true, peer, (void *)(uintptr_t)data, bytes, e);
 }
 
-int exchange_recv(struct comm *c, const struct op *op, int peer, void *data, size_t bytes, struct err *e)
+int comm_exchange_recv(struct comm *c, const struct op *op, int peer, void *data, size_t bytes, struct err *e)
 {
 	return add(c, op, false, peer, data, bytes, e);
 }
@@ -55,8 +55,8 @@ static void choose_way(struct link *l, int i)
 {
 	struct transfer *t = &l->c->transfers[i];
 	if (!t->send)
-		t->way = handoff_fits(l, t->bytes) ? WAY_ASK : WAY_STREAM;
-	else if (handoff_offer(l, i))
+		t->way = comm_handoff_fits(l, t->bytes) ? WAY_ASK : WAY_STREAM;
+	else if (comm_handoff_offer(l, i))
 		t->way = t->frame.way = WAY_SPAN;
 }
 
@@ -82,7 +82,7 @@ static void forget(struct comm *c, int active)
 {
 	for (int r = active; r >= 0; r = c->links[r].next_active) {
 		struct link *l = &c->links[r];
-		handoff_abandon(l);
+		comm_handoff_abandon(l);
 		l->active = false;
 		l->out_tail = l->in_tail = -1;
 		for (int k = 0; k < l->lanes; k++)
@@ -112,7 +112,7 @@ static size_t frame_on(int lane)
 /* Bytes of a message on a lane, as far as they are known. */
 static size_t share(const struct transfer *t, const struct link *l, int lane)
 {
-	size_t data = t->way == WAY_ASK ? 0 : t->way == WAY_SPAN ? sizeof t->span : lane_share(t->bytes, l->lanes, lane);
+	size_t data = t->way == WAY_ASK ? 0 : t->way == WAY_SPAN ? sizeof t->span : comm_lane_share(t->bytes, l->lanes, lane);
 	return frame_on(lane) + data;
 }
 
@@ -124,7 +124,7 @@ static int pieces(struct transfer *t, const struct link *l, int lane, size_t don
 	if (done < head)
 		v[n++] = (struct iovec){ (char *)(t->send ? &t->frame : &t->got) + done, head - done };
 	if (t->way == WAY_STREAM)
-		return n + lane_pieces(t->data, t->bytes, l->lanes, lane, rest, v + n, most - n);
+		return n + comm_lane_pieces(t->data, t->bytes, l->lanes, lane, rest, v + n, most - n);
 	if (t->way == WAY_SPAN)
 		v[n++] = (struct iovec){ (char *)&t->span + rest, sizeof t->span - rest };
 	return n;
@@ -140,11 +140,11 @@ static int check_frame(struct comm *c, const struct transfer *t, struct err *e)
 	if (known && due && got->way <= (t->way == WAY_ASK ? WAY_SPAN : WAY_STREAM))
 		return 0;
 	if (!known || due)
-		return err_set(e, ERR_PROTO, "%s sent what is no message", group_rank_text(c, t->peer, who));
+		return err_set(e, ERR_PROTO, "%s sent what is no message", comm_group_rank_text(c, t->peer, who));
 	return err_set(e, ERR_PROTO, "%s sent %llu bytes of %s number %u where %llu bytes of %s number %u%s were due; "
 		       "all ranks of a group must call the same operations in the same order",
-		       group_rank_text(c, t->peer, who), (unsigned long long)got->bytes, op_word(got->kind), got->seq,
-		       (unsigned long long)want->bytes, op_word(want->kind), want->seq,
+		       comm_group_rank_text(c, t->peer, who), (unsigned long long)got->bytes, comm_op_word(got->kind), got->seq,
+		       (unsigned long long)want->bytes, comm_op_word(want->kind), want->seq,
 		       got->call != want->call ? ", with another type, reduction or root," : "");
 }
 
@@ -209,7 +209,7 @@ static int move_lane(struct comm *c, struct link *l, int lane, struct cursor *k,
 			continue;
 		}
 		if (!t->send && t->way == WAY_SPAN) {
-			int rc = handoff_fetch(l, t, moved, e);
+			int rc = comm_handoff_fetch(l, t, moved, e);
 			if (rc <= 0)
 				return rc;
 			*moved = true;
@@ -225,7 +225,7 @@ static int move_link(struct comm *c, struct link *l, bool *moved, struct err *e)
 		if (move_lane(c, l, k, &l->lane[k].out, moved, e) < 0 || move_lane(c, l, k, &l->lane[k].in, moved, e) < 0)
 			return -1;
 	if (l->handoff.oldest >= 0)
-		handoff_settle(l);
+		comm_handoff_settle(l);
 	return 0;
 }
 
@@ -242,7 +242,7 @@ static int move_all(struct comm *c, int active, bool *moved, struct err *e)
 	return left;
 }
 
-/* Messages to oneself: the k-th sent is the k-th received, of the same size (op_check). */
+/* Messages to oneself: the k-th sent is the k-th received, of the same size (comm_op_check). */
 static void move_self(struct comm *c)
 {
 	int *out = &c->links[c->rank].lane[0].out.at, *in = &c->links[c->rank].lane[0].in.at;
@@ -276,10 +276,10 @@ static bool sleep_in_poll(struct comm *c, int active)
 			if ((l->lane[k].out.at >= 0 || l->lane[k].in.at >= 0) && l->ops->poll(l, k, &p[n]))
 				n++;
 	}
-	int64_t ms = group_nap(c) / 1000000;
+	int64_t ms = comm_group_nap(c) / 1000000;
 	int ready = poll(p, (nfds_t)n, (int)ms + 1);
 	if (ready > 0 && p[0].revents)
-		bell_hush(&c->bell);
+		comm_bell_hush(&c->bell);
 	return ready > 0;
 }
 
@@ -290,20 +290,20 @@ static int doze(struct comm *c, int active, bool *slept_out, struct err *e)
 	uint32_t rings = 0;
 	if (me) {
 		rings = atomic_load(&me->doorbell);
-		atomic_store(&me->sleeping, 1); /* see ring_wake */
+		atomic_store(&me->sleeping, 1); /* see comm_ring_wake */
 	}
 	bool moved = false;
 	int left = move_all(c, active, &moved, e);
 	if (left > 0 && !moved) {
 		mark_absent(c, active);
-		if (group_patience(c, *slept_out, e) < 0)
+		if (comm_group_patience(c, *slept_out, e) < 0)
 			left = -1;
 		else if (c->suspect)
 			*slept_out = true;
 		else if (c->bell.rx >= 0)
 			*slept_out = !sleep_in_poll(c, active);
 		else {
-			futex_wait(&me->doorbell, rings, group_nap(c));
+			futex_wait(&me->doorbell, rings, comm_group_nap(c));
 			*slept_out = atomic_load(&me->doorbell) == rings;
 		}
 	} else {
@@ -319,7 +319,7 @@ static bool help_others(struct comm *c, int active, const struct wait *idle)
 {
 	bool moved = false;
 	for (int r = active; wait_began(idle) && !moved && r >= 0; r = c->links[r].next_active)
-		handoff_help(&c->links[r], &moved);
+		comm_handoff_help(&c->links[r], &moved);
 	return moved;
 }
 
@@ -330,7 +330,7 @@ static int run_links(struct comm *c, int active, struct err *e)
 	int left = 1;
 	while (left > 0) {
 		bool moved = false;
-		left = world_failed(c->world) ? world_error(c->world, e) : move_all(c, active, &moved, e);
+		left = world_failed(c->world) ? comm_world_error(c->world, e) : move_all(c, active, &moved, e);
 		if (moved || (left > 0 && help_others(c, active, &idle)))
 			idle = (struct wait){ 0 };
 		else if (left > 0 && !wait_looks(&idle, c->world))
@@ -340,7 +340,7 @@ static int run_links(struct comm *c, int active, struct err *e)
 	return left;
 }
 
-int exchange_run(struct comm *c, struct err *e)
+int comm_exchange_run(struct comm *c, struct err *e)
 {
 	int self = -1, active = -1;
 	for (int i = 0; i < c->transfer_count; i++)

@@ -1,7 +1,7 @@
 /*
  * exchange — messages between the ranks of a group, all at once.
  *
- * An algorithm lists what it sends and receives, then exchange_run moves all of
+ * An algorithm lists what it sends and receives, then comm_exchange_run moves all of
  * it, in whatever order bytes get through: nothing waits for anything else, so
  * no order of the list can lock up. Messages between two ranks arrive in the
  * order in which they were listed. Each carries a frame; one that does not fit
@@ -9,7 +9,7 @@
  *
  * A link is the way to one peer, over one lane or more: see lanes.h. Every lane goes
  * through the link's messages on its own, and they are done when all lanes are through. To add
- * a transport: write its struct link_ops and its state in struct link, and choose it in links_open.
+ * a transport: write its struct link_ops and its state in struct link, and choose it in comm_links_open.
  */
 #ifndef MUSTER_LIBCOMM_LINK_EXCHANGE_H
 #define MUSTER_LIBCOMM_LINK_EXCHANGE_H
@@ -93,19 +93,19 @@ struct link {
 	};
 };
 
-extern const struct link_ops ring_ops, tcp_ops;
+extern const struct link_ops comm_ring_ops, comm_tcp_ops;
 
 /* The peer looks at what this rank has changed in the segment, if it sleeps. */
-void ring_wake(const struct link *l);
+void comm_ring_wake(const struct link *l);
 
-int links_open(struct comm *c, const struct card *cards, struct err *e);
-void links_cut(struct comm *c);
-void links_close(struct comm *c);
+int comm_links_open(struct comm *c, const struct card *cards, struct err *e);
+void comm_links_cut(struct comm *c);
+void comm_links_close(struct comm *c);
 
-/* The list, for one operation. Buffers stay the caller's until exchange_run returns. */
-void exchange_begin(struct comm *c);
-int exchange_send(struct comm *c, const struct op *op, int peer, const void *data, size_t bytes, struct err *e);
-int exchange_recv(struct comm *c, const struct op *op, int peer, void *data, size_t bytes, struct err *e);
-int exchange_run(struct comm *c, struct err *e);
+/* The list, for one operation. Buffers stay the caller's until comm_exchange_run returns. */
+void comm_exchange_begin(struct comm *c);
+int comm_exchange_send(struct comm *c, const struct op *op, int peer, const void *data, size_t bytes, struct err *e);
+int comm_exchange_recv(struct comm *c, const struct op *op, int peer, void *data, size_t bytes, struct err *e);
+int comm_exchange_run(struct comm *c, struct err *e);
 
 #endif

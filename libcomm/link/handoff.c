@@ -12,7 +12,7 @@ enum { HANDOFF_FROM = 8 << 10, CHUNK_LEAST = 256 << 10, CHUNK_MOST = 512 << 10, 
 
 static const uint64_t CLOSED = UINT32_MAX; /* no such chunk */
 
-bool handoff_fits(const struct link *l, size_t bytes)
+bool comm_handoff_fits(const struct link *l, size_t bytes)
 {
 	return l->handoff.tx && bytes >= HANDOFF_FROM;
 }
@@ -54,14 +54,14 @@ static bool claim_chunk(struct handoff *h, uint32_t number, size_t bytes, uint64
 
 /* --- The sender ------------------------------------------------------------------- */
 
-bool handoff_offer(struct link *l, int transfer)
+bool comm_handoff_offer(struct link *l, int transfer)
 {
 	struct transfer *t = &l->c->transfers[transfer];
 	struct handoff_end *o = &l->handoff;
-	if (!handoff_fits(l, t->bytes))
+	if (!comm_handoff_fits(l, t->bytes))
 		return false;
 	t->span = reach_span(l->c, t->data, t->bytes);
-	if (!t->span.window && !reach_works(l->c))
+	if (!t->span.window && !comm_reach_works(l->c))
 		return false;
 	t->number = ++o->offered;
 	if (o->oldest < 0)
@@ -74,7 +74,7 @@ static bool taken(const struct handoff *h, uint32_t number)
 	return (int32_t)(atomic_load(&h->taken) - number) >= 0;
 }
 
-void handoff_settle(struct link *l)
+void comm_handoff_settle(struct link *l)
 {
 	struct handoff_end *o = &l->handoff;
 	const struct transfer *all = l->c->transfers;
@@ -87,7 +87,7 @@ void handoff_settle(struct link *l)
 
 static bool write_part(struct link *l, const struct span *to, const char *data, struct part p)
 {
-	char *base = reach_map(l->c, l->peer, to, p.at + p.bytes);
+	char *base = comm_reach_map(l->c, l->peer, to, p.at + p.bytes);
 	if (base) {
 		memcpy(base + p.at, data + p.at, p.bytes);
 		return true;
@@ -105,7 +105,7 @@ static bool peer_lives(const struct link *l)
 	return poll(&p, 1, 0) == 0;
 }
 
-void handoff_help(struct link *l, bool *moved)
+void comm_handoff_help(struct link *l, bool *moved)
 {
 	struct handoff_end *o = &l->handoff;
 	if (o->oldest < 0)
@@ -123,7 +123,7 @@ void handoff_help(struct link *l, bool *moved)
 		}
 	}
 	atomic_store(&o->tx->writing, 0);
-	ring_wake(l);
+	comm_ring_wake(l);
 }
 
 /* --- The receiver ----------------------------------------------------------------- */
@@ -135,7 +135,7 @@ static void open_chunks(struct link *l, struct transfer *t)
 	atomic_store(&h->left, 0);
 	atomic_store(&h->claim, (uint64_t)t->number << 32);
 	l->handoff.open = true;
-	ring_wake(l);
+	comm_ring_wake(l);
 }
 
 static void close_chunks(struct link *l)
@@ -147,7 +147,7 @@ static void close_chunks(struct link *l)
 static int fetch_part(struct link *l, struct transfer *t, struct part p, bool *moved, struct err *e)
 {
 	*moved = true;
-	return reach_get(l->c, l->peer, &t->span, p.at, t->data + p.at, p.bytes, e);
+	return comm_reach_get(l->c, l->peer, &t->span, p.at, t->data + p.at, p.bytes, e);
 }
 
 /* 1 all chunks have been copied, 0 not yet, -1. */
@@ -171,7 +171,7 @@ static int fetch_chunk(struct link *l, struct transfer *t, bool *moved, struct e
 	return 1;
 }
 
-int handoff_fetch(struct link *l, struct transfer *t, bool *moved, struct err *e)
+int comm_handoff_fetch(struct link *l, struct transfer *t, bool *moved, struct err *e)
 {
 	struct handoff_end *o = &l->handoff;
 	if (!t->begun) {
@@ -189,11 +189,11 @@ int handoff_fetch(struct link *l, struct transfer *t, bool *moved, struct err *e
 	if (atomic_load(&l->ring.line->state) != SEG_HERE)
 		return 0;
 	atomic_store(&o->rx->taken, t->number);
-	ring_wake(l);
+	comm_ring_wake(l);
 	return 1;
 }
 
-void handoff_abandon(struct link *l)
+void comm_handoff_abandon(struct link *l)
 {
 	struct handoff_end *o = &l->handoff;
 	o->oldest = -1;

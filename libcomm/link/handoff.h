@@ -13,7 +13,7 @@
  * stopped for so long between its claim and its write, with no signal between them, could
  * write later.
  *
- * Where the kernel forbids all this (reach_works) long messages go through the ring like others,
+ * Where the kernel forbids all this (comm_reach_works) long messages go through the ring like others,
  * but those in windows. A sender that may not write leaves its chunk to the receiver.
  */
 #ifndef MUSTER_LIBCOMM_LINK_HANDOFF_H
@@ -36,20 +36,20 @@ struct handoff_end {
 };
 
 /* Whether a message of that length may be handed over: then its frame says whether it is. */
-bool handoff_fits(const struct link *l, size_t bytes);
+bool comm_handoff_fits(const struct link *l, size_t bytes);
 
 /* The sender's, in the order of the messages: true when the message is handed over, with its span set. */
-bool handoff_offer(struct link *l, int transfer);
+bool comm_handoff_offer(struct link *l, int transfer);
 /* Sees what has been taken. */
-void handoff_settle(struct link *l);
+void comm_handoff_settle(struct link *l);
 /* For a sender that has nothing else to move: writes a chunk of the oldest message if its receiver
  * lets it, *moved then. */
-void handoff_help(struct link *l, bool *moved);
+void comm_handoff_help(struct link *l, bool *moved);
 
 /* The receiver's, once the span has come: fetches a chunk. 1 the message is complete, 0 not yet, -1. */
-int handoff_fetch(struct link *l, struct transfer *t, bool *moved, struct err *e);
+int comm_handoff_fetch(struct link *l, struct transfer *t, bool *moved, struct err *e);
 
 /* At an exchange's end, which may be an early one: from now on nobody writes into this rank's buffers. */
-void handoff_abandon(struct link *l);
+void comm_handoff_abandon(struct link *l);
 
 #endif

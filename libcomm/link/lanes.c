@@ -7,7 +7,7 @@ static bool dealt(size_t bytes, int lanes)
 	return lanes > 1 && bytes > LANE_WHOLE;
 }
 
-size_t lane_share(size_t bytes, int lanes, int lane)
+size_t comm_lane_share(size_t bytes, int lanes, int lane)
 {
 	if (!dealt(bytes, lanes))
 		return lane == 0 ? bytes : 0;
@@ -18,9 +18,9 @@ size_t lane_share(size_t bytes, int lanes, int lane)
 	return (size_t)lane == last ? share + bytes % LANE_STRIPE : share;
 }
 
-int lane_pieces(char *data, size_t bytes, int lanes, int lane, size_t done, struct iovec *v, int most)
+int comm_lane_pieces(char *data, size_t bytes, int lanes, int lane, size_t done, struct iovec *v, int most)
 {
-	size_t share = lane_share(bytes, lanes, lane);
+	size_t share = comm_lane_share(bytes, lanes, lane);
 	if (!dealt(bytes, lanes)) {
 		if (done < share)
 			v[0] = (struct iovec){ data + done, share - done };

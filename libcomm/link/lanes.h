@@ -15,10 +15,10 @@
 enum { LANE_STRIPE = 128 << 10, LANE_WHOLE = 256 << 10 /* longer messages are dealt */ };
 
 /* Bytes of a message's data that go over this lane. */
-size_t lane_share(size_t bytes, int lanes, int lane);
+size_t comm_lane_share(size_t bytes, int lanes, int lane);
 
 /* The next pieces of data[bytes] on this lane, whose share has gone through up to `done`; at most `most`
  * pieces. Returns how many. */
-int lane_pieces(char *data, size_t bytes, int lanes, int lane, size_t done, struct iovec *v, int most);
+int comm_lane_pieces(char *data, size_t bytes, int lanes, int lane, size_t done, struct iovec *v, int most);
 
 #endif

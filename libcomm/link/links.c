@@ -16,15 +16,15 @@ static int ring_open(struct link *l, const struct card *card, struct err *e)
 	};
 	char who[160];
 	if (c->backend == GROUP_HYBRID &&
-	    bell_reach(c->world->peers[c->members[l->peer]].pid, card->bell, &l->ring.bell, e) < 0)
-		return err_prefix(e, "%s", group_rank_text(c, l->peer, who));
+	    comm_bell_reach(c->world->peers[c->members[l->peer]].pid, card->bell, &l->ring.bell, e) < 0)
+		return err_prefix(e, "%s", comm_group_rank_text(c, l->peer, who));
 	l->handoff.tx = &l->ring.tx->handoff;
 	l->handoff.rx = &l->ring.rx->handoff;
-	l->ops = &ring_ops;
+	l->ops = &comm_ring_ops;
 	return 0;
 }
 
-static int link_open(struct comm *c, int peer, const struct card *card, struct err *e)
+static int agent_link_open(struct comm *c, int peer, const struct card *card, struct err *e)
 {
 	struct link *l = &c->links[peer];
 	bool far = c->local[peer] < 0;
@@ -39,8 +39,8 @@ static int link_open(struct comm *c, int peer, const struct card *card, struct e
 		return 0;
 	if (!far)
 		return ring_open(l, card, e);
-	l->ops = &tcp_ops;
-	return tcp_open(&l->tcp, l->lanes, e);
+	l->ops = &comm_tcp_ops;
+	return comm_tcp_open(&l->tcp, l->lanes, e);
 }
 
 /* Room for the bell and every lane. */
@@ -53,25 +53,25 @@ static int open_polls(struct comm *c, struct err *e)
 	return c->polls ? 0 : err_set(e, ERR_NOMEM, "no memory to watch %zu connections", n);
 }
 
-int links_open(struct comm *c, const struct card *cards, struct err *e)
+int comm_links_open(struct comm *c, const struct card *cards, struct err *e)
 {
 	c->links = calloc((size_t)c->size, sizeof *c->links);
 	if (!c->links)
 		return err_set(e, ERR_NOMEM, "no memory for links to %d ranks", c->size);
 	for (int r = 0; r < c->size; r++)
-		if (link_open(c, r, &cards[r], e) < 0)
+		if (agent_link_open(c, r, &cards[r], e) < 0)
 			return -1;
 	return c->backend == GROUP_SHM ? 0 : open_polls(c, e);
 }
 
-void links_cut(struct comm *c)
+void comm_links_cut(struct comm *c)
 {
 	for (int r = 0; r < c->size; r++)
 		if (c->links[r].ops)
 			c->links[r].ops->cut(&c->links[r]);
 }
 
-void links_close(struct comm *c)
+void comm_links_close(struct comm *c)
 {
 	for (int r = 0; c->links && r < c->size; r++) {
 		if (c->links[r].ops)

@@ -9,13 +9,13 @@ enum { PIECE = 16 << 10 };
 
 /* The peer says that it sleeps, looks once more, then sleeps; this rank changes something, then asks
  * whether it sleeps. All four in one order (seq_cst): so either this one sees it sleep or its last look sees the change. */
-void ring_wake(const struct link *l)
+void comm_ring_wake(const struct link *l)
 {
 	struct seg_line *line = l->ring.line;
 	if (!atomic_load(&line->sleeping) || !atomic_exchange(&line->sleeping, 0))
 		return;
 	if (l->ring.bell >= 0) {
-		bell_ring(l->ring.bell);
+		comm_bell_ring(l->ring.bell);
 		return;
 	}
 	atomic_fetch_add(&line->doorbell, 1);
@@ -90,7 +90,7 @@ static ssize_t ring_put(struct link *l, int lane, const struct iovec *v, int n, 
 	if (head - start <= RING_LAST)
 		put_last(r, head, v, head - start);
 	atomic_store(&r->head, head);
-	ring_wake(l);
+	comm_ring_wake(l);
 	return (ssize_t)(head - start);
 }
 
@@ -117,7 +117,7 @@ static ssize_t ring_get(struct link *l, int lane, const struct iovec *v, int n, 
 	if (tail == start)
 		return 0;
 	atomic_store(&r->tail, tail);
-	ring_wake(l);
+	comm_ring_wake(l);
 	return (ssize_t)(tail - start);
 }
 
@@ -133,7 +133,7 @@ static void ring_cut(struct link *l)
 {
 	/* A sleeper that polls does not watch the segment: it looks when its bell rings. */
 	if (l->ring.bell >= 0)
-		bell_ring(l->ring.bell);
+		comm_bell_ring(l->ring.bell);
 }
 
 static void ring_close(struct link *l)
@@ -143,4 +143,4 @@ static void ring_close(struct link *l)
 		close(l->ring.bell);
 }
 
-const struct link_ops ring_ops = { ring_put, ring_get, ring_poll, ring_cut, ring_close };
+const struct link_ops comm_ring_ops = { ring_put, ring_get, ring_poll, ring_cut, ring_close };

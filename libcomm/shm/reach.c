@@ -15,7 +15,7 @@ struct view { /* a peer's window, mapped */
 	size_t size;
 };
 
-bool reach_probe(pid_t pid)
+bool comm_reach_probe(pid_t pid)
 {
 	/* The permission is checked before the address, at which nothing can be. */
 	char byte;
@@ -23,7 +23,7 @@ bool reach_probe(pid_t pid)
 	return process_vm_readv(pid, &here, 1, &there, 1, 0) < 0 && errno == EFAULT;
 }
 
-void reach_open(struct comm *c)
+void comm_reach_open(struct comm *c)
 {
 	uint32_t mine = WORKS;
 	if (!c->segment.head)
@@ -34,17 +34,17 @@ void reach_open(struct comm *c)
 	atomic_store_explicit(&c->segment.line[c->local[c->rank]].reach, mine, memory_order_release);
 }
 
-void reach_close(struct comm *c)
+void comm_reach_close(struct comm *c)
 {
 	for (struct view *v = c->views, *next; v; v = next) {
 		next = v->next;
-		window_unmap(v->base, v->size);
+		comm_window_unmap(v->base, v->size);
 		free(v);
 	}
 	c->views = NULL;
 }
 
-bool reach_works(struct comm *c)
+bool comm_reach_works(struct comm *c)
 {
 	if (c->reach == UNSAID) {
 		uint32_t all = c->segment.head ? WORKS : FORBIDDEN;
@@ -60,7 +60,7 @@ bool reach_works(struct comm *c)
 	return c->reach == WORKS;
 }
 
-struct reach_parts reach_parts(const struct comm *c, const struct op *op)
+struct reach_parts comm_reach_parts(const struct comm *c, const struct op *op)
 {
 	size_t size = comm_type_size(op->type), n = (size_t)c->size, whole = op->count * size;
 	size_t mine = (op->counts ? op->counts[c->rank] : op->count) * size, all = op->counts ? 0 : n * whole;
@@ -87,11 +87,11 @@ struct reach_parts reach_parts(const struct comm *c, const struct op *op)
 	}
 }
 
-bool reach_in_windows(const struct comm *c, const struct op *op)
+bool comm_reach_in_windows(const struct comm *c, const struct op *op)
 {
 	if (!windows_live(c->world))
 		return false;
-	struct reach_parts p = reach_parts(c, op);
+	struct reach_parts p = comm_reach_parts(c, op);
 	return (!p.in_bytes || reach_span(c, p.in, p.in_bytes).window) &&
 	       (!p.out_bytes || reach_span(c, p.out, p.out_bytes).window);
 }
@@ -103,17 +103,17 @@ static void sweep(struct comm *c, int rank)
 {
 	for (struct view **p = &c->views; *p; ) {
 		struct view *v = *p;
-		if (v->rank != rank || !window_freed(v->base, v->size)) {
+		if (v->rank != rank || !comm_window_freed(v->base, v->size)) {
 			p = &v->next;
 			continue;
 		}
 		*p = v->next;
-		window_unmap(v->base, v->size);
+		comm_window_unmap(v->base, v->size);
 		free(v);
 	}
 }
 
-char *reach_map(struct comm *c, int rank, const struct span *s, size_t bytes)
+char *comm_reach_map(struct comm *c, int rank, const struct span *s, size_t bytes)
 {
 	if (!s->window || s->offset > s->size || bytes > s->size - s->offset)
 		return NULL;
@@ -122,7 +122,7 @@ char *reach_map(struct comm *c, int rank, const struct span *s, size_t bytes)
 			return v->base + s->offset;
 	sweep(c, rank);
 	struct view *v = malloc(sizeof *v);
-	char *base = v ? window_map(c->world->peers[c->members[rank]].pid, s) : NULL;
+	char *base = v ? comm_window_map(c->world->peers[c->members[rank]].pid, s) : NULL;
 	if (!base) {
 		int why = v ? errno : ENOMEM;
 		free(v);
@@ -134,13 +134,13 @@ char *reach_map(struct comm *c, int rank, const struct span *s, size_t bytes)
 	return base + s->offset;
 }
 
-int reach_no_map(struct comm *c, int rank, struct err *e)
+int comm_reach_no_map(struct comm *c, int rank, struct err *e)
 {
 	char who[160];
 	int cause = errno;
-	if (group_rank_gone(c, rank, true, e) < 0)
+	if (comm_group_rank_gone(c, rank, true, e) < 0)
 		return -1;
-	group_rank_text(c, rank, who);
+	comm_group_rank_text(c, rank, who);
 	/* Its descriptors are closed before the kernel says that it has ended. */
 	if (cause == ENOENT || cause == ESRCH)
 		return err_set(e, ERR_PEER, "%s has died", who);
@@ -153,9 +153,9 @@ static int cannot_read(struct comm *c, int rank, int cause, struct err *e)
 {
 	char who[160];
 	/* One that gave up has left word why, and may have ended since. */
-	if (group_rank_gone(c, rank, true, e) < 0)
+	if (comm_group_rank_gone(c, rank, true, e) < 0)
 		return -1;
-	group_rank_text(c, rank, who);
+	comm_group_rank_text(c, rank, who);
 	if (cause == ESRCH)
 		return err_set(e, ERR_PEER, "%s has died", who);
 	return err_set(e, ERR_PEER, "the memory of %s cannot be read: %s%s", who, strerror(cause),
@@ -163,9 +163,9 @@ static int cannot_read(struct comm *c, int rank, int cause, struct err *e)
 					"user or forbid its inspection)" : "");
 }
 
-int reach_get(struct comm *c, int rank, const struct span *s, size_t at, void *to, size_t bytes, struct err *e)
+int comm_reach_get(struct comm *c, int rank, const struct span *s, size_t at, void *to, size_t bytes, struct err *e)
 {
-	const char *base = reach_map(c, rank, s, at + bytes);
+	const char *base = comm_reach_map(c, rank, s, at + bytes);
 	if (base) {
 		if (bytes)
 			memcpy(to, base + at, bytes);

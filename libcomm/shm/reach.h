@@ -2,7 +2,7 @@
  * reach — reading the memory of a rank of this host.
  *
  * A rank tells its peers a buffer as a struct span. They then read it in place when it lies in a window
- * of comm_alloc (reach_map), else by process_vm_readv, a single copy without the owner's help. The kernel may
+ * of comm_alloc (comm_reach_map), else by process_vm_readv, a single copy without the owner's help. The kernel may
  * forbid the second (Yama, a container's seccomp profile, another user): each rank tries it when it opens the
  * world and says the outcome in its line of the segment, so that all ranks of a group take the same way.
  *
@@ -24,38 +24,38 @@
 #include "libcomm/shm/window.h"
 
 /* Whether the kernel lets this process read that one's memory. */
-bool reach_probe(pid_t pid);
+bool comm_reach_probe(pid_t pid);
 
 /* When the group opens: says to its ranks on this host what this rank can. */
-void reach_open(struct comm *c);
-void reach_close(struct comm *c);
+void comm_reach_open(struct comm *c);
+void comm_reach_close(struct comm *c);
 
 /* Whether all the group's ranks of this host can read each other's private memory. The same answer on all of them, once
  * the group is open on all. */
-bool reach_works(struct comm *c);
+bool comm_reach_works(struct comm *c);
 
 /* What the others look at, and may write to, on this rank in an operation. No bytes: nothing. */
 struct reach_parts {
 	const void *in, *out;
 	size_t in_bytes, out_bytes;
 };
-struct reach_parts reach_parts(const struct comm *c, const struct op *op);
+struct reach_parts comm_reach_parts(const struct comm *c, const struct op *op);
 /* Whether all of it lies in windows. */
-bool reach_in_windows(const struct comm *c, const struct op *op);
+bool comm_reach_in_windows(const struct comm *c, const struct op *op);
 
 /* This rank's buffer, to be told to peers. */
 static inline struct span reach_span(const struct comm *c, const void *data, size_t bytes)
 {
-	return window_span(c->world, data, bytes);
+	return comm_window_span(c->world, data, bytes);
 }
 
 /* Where a peer's span lies in this process, at least `bytes` long; NULL: it lies in no window, or that cannot be
  * mapped. */
-char *reach_map(struct comm *c, int rank, const struct span *s, size_t bytes);
+char *comm_reach_map(struct comm *c, int rank, const struct span *s, size_t bytes);
 /* The error for a window that had to be mapped; returns -1. */
-int reach_no_map(struct comm *c, int rank, struct err *e);
+int comm_reach_no_map(struct comm *c, int rank, struct err *e);
 
 /* to[bytes] = rank's span from byte `at` on. */
-int reach_get(struct comm *c, int rank, const struct span *s, size_t at, void *to, size_t bytes, struct err *e);
+int comm_reach_get(struct comm *c, int rank, const struct span *s, size_t at, void *to, size_t bytes, struct err *e);
 
 #endif

@@ -39,7 +39,7 @@ static size_t least(size_t a, size_t b)
 static void tell(struct comm *c, const struct op *op)
 {
 	struct seg_cell *me = step_mine(c);
-	struct reach_parts p = reach_parts(c, op);
+	struct reach_parts p = comm_reach_parts(c, op);
 	me->span[IN] = reach_span(c, p.in, p.in_bytes);
 	me->span[OUT] = reach_span(c, p.out, p.out_bytes);
 	group_count_sent(c, p.in_bytes);
@@ -51,13 +51,13 @@ static enum way hear(struct comm *c)
 	bool open = true;
 	for (int r = 0; r < c->size; r++)
 		open &= step_of(c, r)->open;
-	return open ? IN_WINDOWS : reach_works(c) ? BY_READING : OVER_SLOTS;
+	return open ? IN_WINDOWS : comm_reach_works(c) ? BY_READING : OVER_SLOTS;
 }
 
 static enum way begin(struct comm *c, const struct op *op, struct err *e)
 {
 	tell(c, op);
-	return step_first(c, op, e) < 0 ? FAILED : hear(c);
+	return comm_step_first(c, op, e) < 0 ? FAILED : hear(c);
 }
 
 /* What rank told at the step `first`; it stays until the step after the next. */
@@ -100,12 +100,12 @@ static int fold_begin(struct comm *c, struct fold *f, const struct op *op, size_
 	*f = (struct fold){ .op = op, .first = c->step, .at = at, .own = op->in, .piece = piece_size(c) };
 	for (int r = 0; r < c->size; r++) {
 		const struct span *s = told(c, f->first, r, IN);
-		f->mapped[r] = r == c->rank ? f->own : reach_map(c, r, s, at + bytes);
+		f->mapped[r] = r == c->rank ? f->own : comm_reach_map(c, r, s, at + bytes);
 		unmapped += !f->mapped[r];
 	}
 	if (!unmapped)
 		f->piece = WRITE_PIECE;
-	f->room = group_scratch(c, skip + (size_t)c->size * f->piece, e);
+	f->room = comm_group_scratch(c, skip + (size_t)c->size * f->piece, e);
 	if (f->room)
 		f->room += skip;
 	return f->room ? 0 : -1;
@@ -120,10 +120,10 @@ static int fold_piece(struct comm *c, const struct fold *f, size_t done, size_t 
 		char *room = f->room + (size_t)r * f->piece;
 		src[r] = f->mapped[r] ? f->mapped[r] + f->at + done : room;
 		if (!f->mapped[r] &&
-		    reach_get(c, r, told(c, f->first, r, IN), f->at + done, room, bytes, e) < 0)
+		    comm_reach_get(c, r, told(c, f->first, r, IN), f->at + done, room, bytes, e) < 0)
 			return -1;
 	}
-	reduce_tree(f->op->type, f->op->redop, src, c->size, out, bytes / comm_type_size(f->op->type));
+	comm_reduce_tree(f->op->type, f->op->redop, src, c->size, out, bytes / comm_type_size(f->op->type));
 	return 0;
 }
 
@@ -136,17 +136,17 @@ static int fold_run(struct comm *c, const struct fold *f, size_t from, size_t by
 	return 0;
 }
 
-int readers_reduce_scatter(struct comm *c, const struct op *op, struct err *e)
+int comm_readers_reduce_scatter(struct comm *c, const struct op *op, struct err *e)
 {
 	struct fold f;
-	op_blocks(op, op->counts, c->size, c->off);
+	comm_op_blocks(op, op->counts, c->size, c->off);
 	size_t at = c->off[c->rank], mine = c->off[c->rank + 1] - at;
 	enum way way = begin(c, op, e);
 	if (way <= OVER_SLOTS)
-		return way == FAILED ? -1 : slots_reduce_scatter(c, op, e);
+		return way == FAILED ? -1 : comm_slots_reduce_scatter(c, op, e);
 	if (mine && (fold_begin(c, &f, op, at, mine, 0, e) < 0 || fold_run(c, &f, 0, mine, op->out, e) < 0))
 		return -1;
-	return step_pass(c, e);
+	return comm_step_pass(c, e);
 }
 
 /* This rank's share, summed and written to everyone who wants it; all is mapped. */
@@ -165,9 +165,9 @@ static int fold_into_all(struct comm *c, const struct op *op, const bool *wants,
 		out[r] = NULL;
 		if (!wants[r])
 			continue;
-		out[r] = r == c->rank ? op->out : reach_map(c, r, told(c, f.first, r, OUT), at + bytes);
+		out[r] = r == c->rank ? op->out : comm_reach_map(c, r, told(c, f.first, r, OUT), at + bytes);
 		if (!out[r])
-			return reach_no_map(c, r, e);
+			return comm_reach_no_map(c, r, e);
 		home = r;
 	}
 	for (size_t done = 0; done < bytes; done += f.piece) {
@@ -177,40 +177,40 @@ static int fold_into_all(struct comm *c, const struct op *op, const bool *wants,
 			return -1;
 		for (int r = 0; r < c->size; r++)
 			if (out[r] && (far || r != home))
-				copy_part(out[r] + at + done, sum, len, all);
+				comm_copy_part(out[r] + at + done, sum, len, all);
 	}
 	return 0;
 }
 
-int readers_all_reduce(struct comm *c, const struct op *op, struct err *e)
+int comm_readers_all_reduce(struct comm *c, const struct op *op, struct err *e)
 {
 	struct fold f;
 	size_t size = comm_type_size(op->type);
 	char *out = op->out;
 	enum way way = begin(c, op, e);
 	if (way <= OVER_SLOTS)
-		return way == FAILED ? -1 : slots_reduce(c, op, e);
+		return way == FAILED ? -1 : comm_slots_reduce(c, op, e);
 	uint32_t first = c->step;
-	even_shares(c, op->count, size, c->off);
+	comm_even_shares(c, op->count, size, c->off);
 	size_t at = c->off[c->rank], mine = c->off[c->rank + 1] - at;
 	if (way == IN_WINDOWS) {
 		bool wants[SLOTS_RANKS];
 		memset(wants, true, sizeof wants);
 		if (mine && fold_into_all(c, op, wants, at, mine, e) < 0)
 			return -1;
-		return step_pass(c, e);
+		return comm_step_pass(c, e);
 	}
 	if (mine && (fold_begin(c, &f, op, at, mine, 0, e) < 0 || fold_run(c, &f, 0, mine, out + at, e) < 0))
 		return -1;
-	if (step_pass(c, e) < 0)
+	if (comm_step_pass(c, e) < 0)
 		return -1;
 	for (int i = 1; i < c->size; i++) {
 		int r = after(c, i);
 		size_t from = c->off[r], len = c->off[r + 1] - from;
-		if (reach_get(c, r, told(c, first, r, OUT), from, out + from, len, e) < 0)
+		if (comm_reach_get(c, r, told(c, first, r, OUT), from, out + from, len, e) < 0)
 			return -1;
 	}
-	return step_pass(c, e);
+	return comm_step_pass(c, e);
 }
 
 /* The root reads what the others came to in the round before: rounds of HALF_BYTES a share. */
@@ -219,7 +219,7 @@ static int read_halves(struct comm *c, const struct op *op, uint32_t first, size
 	for (int i = 1; i < c->size; i++) {
 		int r = after(c, i);
 		size_t share = c->off[r + 1] - c->off[r], done = round * HALF_BYTES;
-		if (done < share && reach_get(c, r, told(c, first, r, OUT), round % 2 * HALF_BYTES,
+		if (done < share && comm_reach_get(c, r, told(c, first, r, OUT), round % 2 * HALF_BYTES,
 					      (char *)op->out + c->off[r] + done, least(share - done, HALF_BYTES), e) < 0)
 			return -1;
 	}
@@ -243,36 +243,36 @@ static int reduce_in_rounds(struct comm *c, const struct op *op, char *halves, s
 			return -1;
 		if (root && k > 0 && read_halves(c, op, first, k - 1, e) < 0)
 			return -1;
-		if (step_pass(c, e) < 0)
+		if (comm_step_pass(c, e) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-int readers_reduce(struct comm *c, const struct op *op, struct err *e)
+int comm_readers_reduce(struct comm *c, const struct op *op, struct err *e)
 {
 	size_t size = comm_type_size(op->type);
 	bool root = op->root == c->rank, wants[SLOTS_RANKS] = { false };
 	/* All of it at once: what has been told may not move. */
-	char *halves = group_scratch(c, 2 * HALF_BYTES + (size_t)c->size * PIECE_MOST, e);
+	char *halves = comm_group_scratch(c, 2 * HALF_BYTES + (size_t)c->size * PIECE_MOST, e);
 	if (!halves)
 		return -1;
 	tell(c, op);
 	if (!root)
 		step_mine(c)->span[OUT] = reach_span(c, halves, 2 * HALF_BYTES);
-	if (step_first(c, op, e) < 0)
+	if (comm_step_first(c, op, e) < 0)
 		return -1;
 	enum way way = hear(c);
 	if (way == OVER_SLOTS)
-		return slots_reduce(c, op, e);
-	even_shares(c, op->count, size, c->off);
+		return comm_slots_reduce(c, op, e);
+	comm_even_shares(c, op->count, size, c->off);
 	if (way == BY_READING)
 		return reduce_in_rounds(c, op, halves, e);
 	size_t at = c->off[c->rank], mine = c->off[c->rank + 1] - at;
 	wants[op->root] = true;
 	if (mine && fold_into_all(c, op, wants, at, mine, e) < 0)
 		return -1;
-	return step_pass(c, e);
+	return comm_step_pass(c, e);
 }
 
 /* --- Data that is not reduced ----------------------------------------------------------- */
@@ -282,10 +282,10 @@ static int fetch(struct comm *c, uint32_t first, int rank, size_t at, void *to, 
 		 struct err *e)
 {
 	const struct span *s = told(c, first, rank, IN);
-	const char *base = reach_map(c, rank, s, at + bytes);
+	const char *base = comm_reach_map(c, rank, s, at + bytes);
 	if (!base)
-		return reach_get(c, rank, s, at, to, bytes, e);
-	copy_part(to, base + at, bytes, all);
+		return comm_reach_get(c, rank, s, at, to, bytes, e);
+	comm_copy_part(to, base + at, bytes, all);
 	return 0;
 }
 
@@ -293,14 +293,14 @@ static int fetch(struct comm *c, uint32_t first, int rank, size_t at, void *to, 
 static void keep(void *to, const void *from, size_t bytes, size_t all)
 {
 	if (bytes && to != from)
-		copy_part(to, from, bytes, all);
+		comm_copy_part(to, from, bytes, all);
 }
 
 /* all_gather and gather: everybody tells its block, `wanted` says who takes them. */
 static int collect(struct comm *c, const struct op *op, bool wanted, algorithm_fn *over_slots, struct err *e)
 {
 	char *out = op->out;
-	op_blocks(op, op->counts, c->size, c->off);
+	comm_op_blocks(op, op->counts, c->size, c->off);
 	size_t at = c->off[c->rank], mine = c->off[c->rank + 1] - at;
 	enum way way = begin(c, op, e);
 	if (way <= OVER_SLOTS)
@@ -313,44 +313,44 @@ static int collect(struct comm *c, const struct op *op, bool wanted, algorithm_f
 	}
 	if (wanted)
 		keep(out + at, op->in, mine, c->off[c->size]);
-	return step_pass(c, e);
+	return comm_step_pass(c, e);
 }
 
-int readers_all_gather(struct comm *c, const struct op *op, struct err *e)
+int comm_readers_all_gather(struct comm *c, const struct op *op, struct err *e)
 {
-	return collect(c, op, true, slots_all_gather, e);
+	return collect(c, op, true, comm_slots_all_gather, e);
 }
 
-int readers_gather(struct comm *c, const struct op *op, struct err *e)
+int comm_readers_gather(struct comm *c, const struct op *op, struct err *e)
 {
-	return collect(c, op, op->root == c->rank, slots_gather, e);
+	return collect(c, op, op->root == c->rank, comm_slots_gather, e);
 }
 
-int readers_scatter(struct comm *c, const struct op *op, struct err *e)
+int comm_readers_scatter(struct comm *c, const struct op *op, struct err *e)
 {
 	bool root = op->root == c->rank;
-	op_blocks(op, op->counts, c->size, c->off);
+	comm_op_blocks(op, op->counts, c->size, c->off);
 	size_t at = c->off[c->rank], mine = c->off[c->rank + 1] - at;
 	enum way way = begin(c, op, e);
 	if (way <= OVER_SLOTS)
-		return way == FAILED ? -1 : slots_scatter(c, op, e);
+		return way == FAILED ? -1 : comm_slots_scatter(c, op, e);
 	if (!root && fetch(c, c->step, op->root, at, op->out, mine, mine, e) < 0)
 		return -1;
 	if (root)
 		keep(op->out, (const char *)op->in + at, mine, mine);
-	return step_pass(c, e);
+	return comm_step_pass(c, e);
 }
 
-int readers_broadcast(struct comm *c, const struct op *op, struct err *e)
+int comm_readers_broadcast(struct comm *c, const struct op *op, struct err *e)
 {
 	size_t bytes = op->count * comm_type_size(op->type);
 	bool root = op->root == c->rank;
 	enum way way = begin(c, op, e);
 	if (way <= OVER_SLOTS)
-		return way == FAILED ? -1 : slots_broadcast(c, op, e);
+		return way == FAILED ? -1 : comm_slots_broadcast(c, op, e);
 	if (!root && fetch(c, c->step, op->root, 0, op->out, bytes, bytes, e) < 0)
 		return -1;
-	return step_pass(c, e);
+	return comm_step_pass(c, e);
 }
 
 /* --- all_to_all: only the two ranks of a block know its size ----------------------------- */
@@ -378,7 +378,7 @@ static void offer_blocks(struct comm *c, const struct op *op)
 	size_t all = c->off[c->size], peers = (size_t)c->size - 1, most = least(peers * FEW_BYTES, SEG_SLOT - 1024);
 	struct seg_cell *me = step_mine(c);
 	struct offer o = place_offer(c, me, segment_slot(&c->segment, c->step + 1, c->rank), all);
-	bool open = all > peers * FEW_IN_WINDOWS && reach_in_windows(c, op);
+	bool open = all > peers * FEW_IN_WINDOWS && comm_reach_in_windows(c, op);
 	for (int r = 0; r < c->size; r++) {
 		uint64_t bytes = c->off[r + 1] - c->off[r];
 		memcpy(o.sizes + (size_t)r * sizeof bytes, &bytes, sizeof bytes);
@@ -413,8 +413,8 @@ static int read_sizes(struct comm *c, int rank, const char *sizes, size_t *at, s
 		over |= __builtin_add_overflow(*all, bytes, all);
 	}
 	if (over)
-		return err_set(e, ERR_PROTO, "%s gives sizes that cannot be", group_rank_text(c, rank, who));
-	return slots_check_size(c, rank, here, e);
+		return err_set(e, ERR_PROTO, "%s gives sizes that cannot be", comm_group_rank_text(c, rank, who));
+	return comm_slots_check_size(c, rank, here, e);
 }
 
 static int take_blocks(struct comm *c, const struct op *op, uint32_t first, struct err *e)
@@ -434,24 +434,24 @@ static int take_blocks(struct comm *c, const struct op *op, uint32_t first, stru
 	return 0;
 }
 
-int readers_all_to_all(struct comm *c, const struct op *op, struct err *e)
+int comm_readers_all_to_all(struct comm *c, const struct op *op, struct err *e)
 {
-	op_blocks(op, op->counts, c->size, c->off);
-	op_blocks(op, op->out_counts, c->size, c->off2);
+	comm_op_blocks(op, op->counts, c->size, c->off);
+	comm_op_blocks(op, op->out_counts, c->size, c->off2);
 	size_t mine = c->off[c->rank + 1] - c->off[c->rank];
 	bool wait = false, open = true;
 	offer_blocks(c, op);
-	if (step_first(c, op, e) < 0)
+	if (comm_step_first(c, op, e) < 0)
 		return -1;
 	for (int r = 0; r < c->size; r++)
 		if (step_of(c, r)->need >= IN_PLACE) {
 			wait = true;
 			open &= step_of(c, r)->need == IN_WINDOW;
 		}
-	if (wait && !open && !reach_works(c))
-		return slots_all_to_all(c, op, e);
-	if (slots_check_size(c, c->rank, mine, e) < 0 || take_blocks(c, op, c->step, e) < 0)
+	if (wait && !open && !comm_reach_works(c))
+		return comm_slots_all_to_all(c, op, e);
+	if (comm_slots_check_size(c, c->rank, mine, e) < 0 || take_blocks(c, op, c->step, e) < 0)
 		return -1;
 	keep((char *)op->out + c->off2[c->rank], (const char *)op->in + c->off[c->rank], mine, c->off2[c->size]);
-	return wait ? step_pass(c, e) : 0;
+	return wait ? comm_step_pass(c, e) : 0;
 }

@@ -19,7 +19,7 @@ struct proof {
 	unsigned char nonce[SEG_NONCE];
 };
 
-int segment_offer(int *fd, unsigned char nonce[SEG_NONCE], struct err *e)
+int comm_segment_offer(int *fd, unsigned char nonce[SEG_NONCE], struct err *e)
 {
 	int m = memfd_create("muster", MFD_CLOEXEC);
 	if (m < 0)
@@ -87,7 +87,7 @@ static void cannot_map(size_t size, struct err *e)
 	err_set(e, code, "cannot map %zu MiB of shared memory: %s%s", size >> 20, strerror_r(errno, text, sizeof text), remedy);
 }
 
-int segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], int n, struct err *e)
+int comm_segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], int n, struct err *e)
 {
 	size_t at[6];
 	struct segment new = { 0 };
@@ -115,14 +115,14 @@ int segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char non
 	return 0;
 }
 
-void segment_detach(struct segment *s)
+void comm_segment_detach(struct segment *s)
 {
 	if (s->head)
 		munmap(s->head, s->size);
 	s->head = NULL;
 }
 
-void segment_wake(struct segment *s)
+void comm_segment_wake(struct segment *s)
 {
 	atomic_fetch_add(&s->head->wakes, 1);
 	futex_wake_all(&s->head->wakes);

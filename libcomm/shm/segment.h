@@ -15,7 +15,7 @@
  *     ring[n][n]                messages from a rank to another
  *
  * Operations on one host use SEG_SLOT of a slot, which the caches hold; over several hosts a
- * step costs more and up to SEG_ROOM are used: see crew_room.
+ * step costs more and up to SEG_ROOM are used: see comm_crew_room.
  */
 #ifndef MUSTER_LIBCOMM_SHM_SEGMENT_H
 #define MUSTER_LIBCOMM_SHM_SEGMENT_H
@@ -99,13 +99,13 @@ struct segment {
 };
 
 /* A memfd that carries a fresh nonce. */
-int segment_offer(int *fd, unsigned char nonce[SEG_NONCE], struct err *e);
+int comm_segment_offer(int *fd, unsigned char nonce[SEG_NONCE], struct err *e);
 /* Maps what process pid offered as its descriptor fd, for n ranks. */
-int segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], int n, struct err *e);
-void segment_detach(struct segment *s);
+int comm_segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], int n, struct err *e);
+void comm_segment_detach(struct segment *s);
 
 /* Wakes all that sleep on the head, to look again. */
-void segment_wake(struct segment *s);
+void comm_segment_wake(struct segment *s);
 
 static inline struct seg_cell *segment_cell(const struct segment *s, unsigned parity, int i)
 {

@@ -46,7 +46,7 @@ static void give(struct comm *c, char *slot, const void *data, size_t bytes)
 
 static int step(struct comm *c, const struct op *op, size_t k, struct err *e)
 {
-	return k == 0 ? step_first(c, op, e) : step_pass(c, e);
+	return k == 0 ? comm_step_first(c, op, e) : comm_step_pass(c, e);
 }
 
 /* own: this rank's part, the others' lie at `at` of rooms of `room` bytes. */
@@ -56,19 +56,19 @@ static void sum_rooms(const struct comm *c, const struct op *op, const void *own
 	const void *src[SLOTS_RANKS];
 	for (int r = 0; r < c->size; r++)
 		src[r] = r == c->rank ? own : step_room(c, r, room) + at;
-	reduce_tree(op->type, op->redop, src, c->size, out, bytes / comm_type_size(op->type));
+	comm_reduce_tree(op->type, op->redop, src, c->size, out, bytes / comm_type_size(op->type));
 }
 
-int slots_barrier(struct comm *c, const struct op *op, struct err *e)
+int comm_slots_barrier(struct comm *c, const struct op *op, struct err *e)
 {
-	return step_first(c, op, e);
+	return comm_step_first(c, op, e);
 }
 
-int slots_all_reduce_once(struct comm *c, const struct op *op, struct err *e)
+int comm_slots_all_reduce_once(struct comm *c, const struct op *op, struct err *e)
 {
 	size_t bytes = op->count * comm_type_size(op->type);
 	give(c, step_my_room(c, bytes), op->in, bytes);
-	if (step_first(c, op, e) < 0)
+	if (comm_step_first(c, op, e) < 0)
 		return -1;
 	sum_rooms(c, op, op->in, bytes, 0, bytes, op->out);
 	return 0;
@@ -76,7 +76,7 @@ int slots_all_reduce_once(struct comm *c, const struct op *op, struct err *e)
 
 /* Step k: chunk k is in the slots and every rank sums its share of it; chunk
  * k - 1 is summed and is copied out. */
-int slots_reduce(struct comm *c, const struct op *op, struct err *e)
+int comm_slots_reduce(struct comm *c, const struct op *op, struct err *e)
 {
 	size_t size = comm_type_size(op->type), bytes = op->count * size, chunks = pieces(bytes, SEG_SLOT);
 	bool wanted = op->kind == OP_ALL_REDUCE || op->root == c->rank;
@@ -86,7 +86,7 @@ int slots_reduce(struct comm *c, const struct op *op, struct err *e)
 		give(c, step_my_room(c, SEG_SLOT), in, len);
 		if (step(c, op, k, e) < 0)
 			return -1;
-		even_shares(c, len / size, size, c->off);
+		comm_even_shares(c, len / size, size, c->off);
 		size_t at = c->off[c->rank], share = c->off[c->rank + 1] - at;
 		if (share)
 			sum_rooms(c, op, in + at, SEG_SLOT, at, share, segment_result(&c->segment, c->step) + at);
@@ -127,9 +127,9 @@ static void give_pieces(struct comm *c, const struct layout *l, const char *in, 
 			     piece(c->off[r + 1] - c->off[r], k, l->each));
 }
 
-int slots_reduce_scatter(struct comm *c, const struct op *op, struct err *e)
+int comm_slots_reduce_scatter(struct comm *c, const struct op *op, struct err *e)
 {
-	op_blocks(op, op->counts, c->size, c->off);
+	comm_op_blocks(op, op->counts, c->size, c->off);
 	struct layout l = plan(c);
 	const char *in = op->in;
 	for (size_t k = 0; k < l.steps; k++) {
@@ -147,7 +147,7 @@ int slots_reduce_scatter(struct comm *c, const struct op *op, struct err *e)
 /* all_gather and gather: everybody gives its block, `wanted` says who takes them. */
 static int collect(struct comm *c, const struct op *op, bool wanted, struct err *e)
 {
-	op_blocks(op, op->counts, c->size, c->off);
+	comm_op_blocks(op, op->counts, c->size, c->off);
 	size_t mine = c->off[c->rank + 1] - c->off[c->rank], steps = pieces(largest_block(c), SEG_SLOT);
 	char *out = op->out;
 	if (wanted && mine && op->in != out + c->off[c->rank])
@@ -165,19 +165,19 @@ static int collect(struct comm *c, const struct op *op, bool wanted, struct err 
 	return 0;
 }
 
-int slots_all_gather(struct comm *c, const struct op *op, struct err *e)
+int comm_slots_all_gather(struct comm *c, const struct op *op, struct err *e)
 {
 	return collect(c, op, true, e);
 }
 
-int slots_gather(struct comm *c, const struct op *op, struct err *e)
+int comm_slots_gather(struct comm *c, const struct op *op, struct err *e)
 {
 	return collect(c, op, op->root == c->rank, e);
 }
 
-int slots_scatter(struct comm *c, const struct op *op, struct err *e)
+int comm_slots_scatter(struct comm *c, const struct op *op, struct err *e)
 {
-	op_blocks(op, op->counts, c->size, c->off);
+	comm_op_blocks(op, op->counts, c->size, c->off);
 	struct layout l = plan(c);
 	size_t bytes = c->off[c->rank + 1] - c->off[c->rank];
 	for (size_t k = 0; k < l.steps; k++) {
@@ -195,7 +195,7 @@ int slots_scatter(struct comm *c, const struct op *op, struct err *e)
 	return 0;
 }
 
-int slots_broadcast(struct comm *c, const struct op *op, struct err *e)
+int comm_slots_broadcast(struct comm *c, const struct op *op, struct err *e)
 {
 	size_t bytes = op->count * comm_type_size(op->type), steps = pieces(bytes, SEG_SLOT);
 	for (size_t k = 0; k < steps || k == 0; k++) {
@@ -228,14 +228,14 @@ static void give_sizes(struct comm *c, char *slot)
 }
 
 /* 0, or the bytes from rank are not as many as expected. */
-int slots_check_size(struct comm *c, int rank, uint64_t given, struct err *e)
+int comm_slots_check_size(struct comm *c, int rank, uint64_t given, struct err *e)
 {
 	char who[160];
 	uint64_t bytes = c->off2[rank + 1] - c->off2[rank];
 	if (given == bytes)
 		return 0;
 	return err_set(e, ERR_PROTO, "%s gives %llu bytes where this rank expects %llu",
-		       group_rank_text(c, rank, who), (unsigned long long)given, (unsigned long long)bytes);
+		       comm_group_rank_text(c, rank, who), (unsigned long long)given, (unsigned long long)bytes);
 }
 
 static int take_blocks(struct comm *c, const struct op *op, size_t k, size_t each, struct err *e)
@@ -244,7 +244,7 @@ static int take_blocks(struct comm *c, const struct op *op, size_t k, size_t eac
 		const char *slot = step_room(c, r, SEG_SLOT);
 		uint64_t theirs;
 		memcpy(&theirs, slot + (size_t)c->rank * sizeof theirs, sizeof theirs);
-		if (k == 0 && slots_check_size(c, r, theirs, e) < 0)
+		if (k == 0 && comm_slots_check_size(c, r, theirs, e) < 0)
 			return -1;
 		size_t len = piece(c->off2[r + 1] - c->off2[r], k, each);
 		if (r != c->rank && len)
@@ -254,10 +254,10 @@ static int take_blocks(struct comm *c, const struct op *op, size_t k, size_t eac
 	return 0;
 }
 
-int slots_all_to_all(struct comm *c, const struct op *op, struct err *e)
+int comm_slots_all_to_all(struct comm *c, const struct op *op, struct err *e)
 {
-	op_blocks(op, op->counts, c->size, c->off);
-	op_blocks(op, op->out_counts, c->size, c->off2);
+	comm_op_blocks(op, op->counts, c->size, c->off);
+	comm_op_blocks(op, op->out_counts, c->size, c->off2);
 	size_t each = piece_size(c, table_size(c)), steps = 1, mine = c->off[c->rank + 1] - c->off[c->rank];
 	step_mine(c)->need = (uint32_t)pieces(largest_block(c), each);
 	for (size_t k = 0; k < steps; k++) {

@@ -31,12 +31,12 @@ static int sleep_until_all(struct comm *c, struct err *e)
 		if (next_absent(c, 0) == c->size)
 			break;
 		mark_absent(c);
-		rc = group_patience(c, slept_out, e);
+		rc = comm_group_patience(c, slept_out, e);
 		if (rc < 0)
 			break;
 		if (c->suspect)
 			continue;
-		futex_wait(&h->wakes, wakes, group_nap(c));
+		futex_wait(&h->wakes, wakes, comm_group_nap(c));
 		slept_out = atomic_load(&h->wakes) == wakes;
 	}
 	c->suspect = false;
@@ -44,13 +44,13 @@ static int sleep_until_all(struct comm *c, struct err *e)
 	return rc;
 }
 
-int step_pass(struct comm *c, struct err *e)
+int comm_step_pass(struct comm *c, struct err *e)
 {
 	c->step++;
 	atomic_store(&segment_cell(&c->segment, c->step, c->rank)->step, c->step);
 	int r = next_absent(c, 0);
 	if (r == c->size && atomic_load(&c->segment.head->sleepers))
-		segment_wake(&c->segment);
+		comm_segment_wake(&c->segment);
 	for (struct wait w = { 0 }; r < c->size; r = next_absent(c, r))
 		if (!wait_looks(&w, c->world))
 			return sleep_until_all(c, e);
@@ -65,13 +65,13 @@ static bool same_signature(const struct op_signature *a, const struct op_signatu
 	       a->root == b->root && a->bytes == b->bytes;
 }
 
-int step_first(struct comm *c, const struct op *op, struct err *e)
+int comm_step_first(struct comm *c, const struct op *op, struct err *e)
 {
 	bool large = c->sign.bytes > FEW_BYTES, open = true;
-	uint32_t mine = large && reach_in_windows(c, op);
+	uint32_t mine = large && comm_reach_in_windows(c, op);
 	step_mine(c)->sign = c->sign;
 	step_mine(c)->open = mine;
-	if (step_pass(c, e) < 0)
+	if (comm_step_pass(c, e) < 0)
 		return -1;
 	for (int r = 0; r < c->size; r++) {
 		const struct op_signature *theirs = &step_of(c, r)->sign;
@@ -81,11 +81,11 @@ int step_first(struct comm *c, const struct op *op, struct err *e)
 			continue;
 		if (same_signature(&c->sign, theirs))
 			return err_set(e, ERR_PROTO, "%s has other counts for the ranks than this one; the list must be "
-				       "the same on all", group_rank_text(c, r, who));
-		op_signature_text(&c->sign, here);
-		op_signature_text(theirs, there);
+				       "the same on all", comm_group_rank_text(c, r, who));
+		comm_op_signature_text(&c->sign, here);
+		comm_op_signature_text(theirs, there);
 		return err_set(e, ERR_PROTO, "%s calls another operation: %s, here %s; all ranks of a group "
-			       "must call the same ones in the same order", group_rank_text(c, r, who), there, here);
+			       "must call the same ones in the same order", comm_group_rank_text(c, r, who), there, here);
 	}
 	if (large)
 		c->in_windows = open ? c->in_windows | 1u << op->kind : c->in_windows & ~(1u << op->kind);

@@ -15,18 +15,18 @@
 #include "libcomm/group.h"
 
 /* Returns when all ranks have come. Sleepers are woken once, by the last to come. */
-int step_pass(struct comm *c, struct err *e);
+int comm_step_pass(struct comm *c, struct err *e);
 
 /* The first step of an operation: also checks that all ranks call the same one. */
-int step_first(struct comm *c, const struct op *op, struct err *e);
+int comm_step_first(struct comm *c, const struct op *op, struct err *e);
 
-/* For the step that comes next (before step_pass): this rank's cell. */
+/* For the step that comes next (before comm_step_pass): this rank's cell. */
 static inline struct seg_cell *step_mine(const struct comm *c)
 {
 	return segment_cell(&c->segment, c->step + 1, c->rank);
 }
 
-/* After step_pass: what rank said with the step just passed. */
+/* After comm_step_pass: what rank said with the step just passed. */
 static inline const struct seg_cell *step_of(const struct comm *c, int rank)
 {
 	return segment_cell(&c->segment, c->step, rank);

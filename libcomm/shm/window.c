@@ -56,17 +56,17 @@ static char *map_file(int fd, size_t size)
 	return at;
 }
 
-void window_unmap(char *base, size_t size)
+void comm_window_unmap(char *base, size_t size)
 {
 	munmap(base, size + PAGE);
 }
 
-bool window_freed(const char *base, size_t size)
+bool comm_window_freed(const char *base, size_t size)
 {
 	return atomic_load(&tail_of(base, size)->freed) != 0;
 }
 
-char *window_map(pid_t pid, const struct span *s)
+char *comm_window_map(pid_t pid, const struct span *s)
 {
 	char path[64];
 	struct stat st;
@@ -121,7 +121,7 @@ static int make_shared(struct window *w, struct err *e)
 		return 0;
 	}
 	if (w->base)
-		window_unmap(w->base, w->size);
+		comm_window_unmap(w->base, w->size);
 	close(w->fd);
 	return no_memory(w->size, e);
 }
@@ -173,7 +173,7 @@ static void drop(struct window *x)
 		fallocate(x->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)x->size);
 		close(x->fd);
 	}
-	window_unmap(x->base, x->size);
+	comm_window_unmap(x->base, x->size);
 	free(x);
 }
 
@@ -195,7 +195,7 @@ void comm_free(struct comm *c, void *memory)
 		drop(x);
 }
 
-void windows_free(struct world *w)
+void comm_windows_free(struct world *w)
 {
 	for (struct window *x = w->windows, *next; x; x = next) {
 		next = x->next;
@@ -204,7 +204,7 @@ void windows_free(struct world *w)
 	w->windows = NULL;
 }
 
-struct span window_span(struct world *w, const void *data, size_t bytes)
+struct span comm_window_span(struct world *w, const void *data, size_t bytes)
 {
 	const char *at = data;
 	struct span s = { .address = (uintptr_t)data };

@@ -24,15 +24,15 @@ static inline bool windows_live(struct world *w)
 }
 
 /* What to tell of a buffer. From any thread. */
-struct span window_span(struct world *w, const void *data, size_t bytes);
+struct span comm_window_span(struct world *w, const void *data, size_t bytes);
 
 /* A peer's window in this process: size bytes; NULL when it cannot be had, with errno: ENOENT says that the peer
  * has ended. Not for windows without peers. */
-char *window_map(pid_t pid, const struct span *s);
-void window_unmap(char *base, size_t size);
-bool window_freed(const char *base, size_t size);
+char *comm_window_map(pid_t pid, const struct span *s);
+void comm_window_unmap(char *base, size_t size);
+bool comm_window_freed(const char *base, size_t size);
 
 /* All that are left, with the world. */
-void windows_free(struct world *w);
+void comm_windows_free(struct world *w);
 
 #endif

@@ -79,14 +79,14 @@ static void arrival_admit(struct world *w, struct arrival *a, int fd, struct rec
 		shutdown(fd, SHUT_RDWR);
 	for (struct comm *c = w->groups; c; c = c->next)
 		if (c->id == a->group && c->bell.tx >= 0)
-			bell_ring(c->bell.tx);
+			comm_bell_ring(c->bell.tx);
 	pthread_mutex_unlock(&w->lock);
 }
 
 static void guest_drop(struct acceptor *a, int i)
 {
 	struct guest *g = &a->guests[i];
-	handshake_free(g->greeting);
+	comm_handshake_free(g->greeting);
 	if (g->coming)
 		arrival_cancel(a->w, g->coming);
 	/* In order of arrival: the oldest stranger comes first. */
@@ -111,7 +111,7 @@ static bool make_room(struct acceptor *a)
 static void drop_oldest(struct acceptor *a)
 {
 	int i = 0;
-	while (i < a->count && handshake_hello(a->guests[i].greeting))
+	while (i < a->count && comm_handshake_hello(a->guests[i].greeting))
 		i++;
 	if (a->count)
 		guest_drop(a, i < a->count ? i : 0);
@@ -143,7 +143,7 @@ static void welcome(struct acceptor *a)
 		if (a->count >= heard_at_a_time(a->w))
 			drop_oldest(a);
 		struct guest g = { .fd = fd, .until = clock_s() + PROVE_WITHIN_S };
-		if (handshake_accept(a->w, fd, &g.greeting, NULL) < 0)
+		if (comm_handshake_accept(a->w, fd, &g.greeting, NULL) < 0)
 			return;
 		a->guests[a->count++] = g;
 	}
@@ -153,8 +153,8 @@ static void welcome(struct acceptor *a)
 static void hear(struct acceptor *a, int i)
 {
 	struct guest *g = &a->guests[i];
-	int rc = handshake_step(g->greeting, NULL);
-	const struct hello *hello = handshake_hello(g->greeting);
+	int rc = comm_handshake_step(g->greeting, NULL);
+	const struct hello *hello = comm_handshake_hello(g->greeting);
 	bool link = hello && hello->kind == HELLO_LINK;
 	if (link && !g->coming)
 		g->coming = arrival_expect(a->w, hello);
@@ -168,17 +168,17 @@ static void hear(struct acceptor *a, int i)
 	int from = (int)hello->from;
 	memmove(g, g + 1, (size_t)(--a->count - i) * sizeof *g);
 	struct records *records;
-	handshake_finish(proven.greeting, &records);
+	comm_handshake_finish(proven.greeting, &records);
 	if (link)
 		arrival_admit(a->w, proven.coming, proven.fd, records);
 	else
-		side_adopt(a->sides, proven.fd, records, from);
+		comm_side_adopt(a->sides, proven.fd, records, from);
 }
 
 /* How many there are; -1: no memory. */
 static int set_polls(struct acceptor *a)
 {
-	int need = 2 + a->count + side_count(a->sides), n = 0;
+	int need = 2 + a->count + comm_side_count(a->sides), n = 0;
 	if (need > a->poll_room) {
 		struct pollfd *more = realloc(a->polls, 2 * (size_t)need * sizeof *more);
 		if (!more)
@@ -189,8 +189,8 @@ static int set_polls(struct acceptor *a)
 	a->polls[n++] = (struct pollfd){ .fd = a->bell.rx, .events = POLLIN };
 	a->polls[n++] = (struct pollfd){ .fd = a->out_of_descriptors ? -1 : a->w->listener, .events = POLLIN };
 	for (int i = 0; i < a->count; i++)
-		handshake_poll(a->guests[i].greeting, &a->polls[n++]);
-	side_polls(a->sides, &a->polls[n]);
+		comm_handshake_poll(a->guests[i].greeting, &a->polls[n++]);
+	comm_side_polls(a->sides, &a->polls[n]);
 	return need;
 }
 
@@ -203,7 +203,7 @@ static void doze(struct acceptor *a, int longest_ms)
 	int n = set_polls(a);
 	int ready = n < 0 ? poll(NULL, 0, EXHAUSTED_MS) : poll(a->polls, (nfds_t)n, ms);
 	if (n < 0 || (ready > 0 && a->polls[0].revents))
-		bell_hush(&a->bell);
+		comm_bell_hush(&a->bell);
 }
 
 static void work(struct acceptor *a)
@@ -211,7 +211,7 @@ static void work(struct acceptor *a)
 	/* From the last on: what is dropped moves only what was looked at. */
 	for (int i = a->count - 1; i >= 0; i--)
 		hear(a, i);
-	side_work(a->sides);
+	comm_side_work(a->sides);
 	atomic_fetch_add(&a->rounds, 1);
 	welcome(a);
 }
@@ -225,13 +225,13 @@ static void *acceptor_main(void *arg)
 	}
 	/* Who is about to be reached by the last words shall hear them. */
 	int64_t until = clock_ns() + LAST_WORDS_MS * 1000000LL, left;
-	while (world_failed(a->w) && (a->count || side_calling(a->sides)) && (left = until - clock_ns()) > 0) {
+	while (world_failed(a->w) && (a->count || comm_side_calling(a->sides)) && (left = until - clock_ns()) > 0) {
 		doze(a, (int)(left / 1000000) + 1);
 		work(a);
 	}
 	while (a->count)
 		guest_drop(a, a->count - 1);
-	side_lines_free(a->sides);
+	comm_side_lines_free(a->sides);
 	/* Nobody may believe any more that this rank is there. */
 	shutdown(a->w->listener, SHUT_RDWR);
 	return NULL;
@@ -239,7 +239,7 @@ static void *acceptor_main(void *arg)
 
 static void acceptor_free(struct acceptor *a)
 {
-	bell_close(&a->bell);
+	comm_bell_close(&a->bell);
 	free(a->guests);
 	free(a->polls);
 	free(a);
@@ -255,7 +255,7 @@ static int start(struct acceptor *a, struct err *e)
 	return rc ? err_set(e, ERR_NOMEM, "cannot start the acceptor's thread: %s", strerror(rc)) : 0;
 }
 
-int acceptor_open(struct world *w, struct err *e)
+int comm_acceptor_open(struct world *w, struct err *e)
 {
 	struct acceptor *a = calloc(1, sizeof *a);
 	if (!a)
@@ -263,24 +263,24 @@ int acceptor_open(struct world *w, struct err *e)
 	a->w = w;
 	a->bell = (struct bell)BELL_NONE;
 	w->sides = calloc((size_t)w->size, sizeof *w->sides);
-	a->sides = w->sides ? side_lines_new(w) : NULL;
+	a->sides = w->sides ? comm_side_lines_new(w) : NULL;
 	if (!a->sides)
 		err_set(e, ERR_NOMEM, "no memory for the acceptor of %d ranks", w->size);
 	w->acceptor = a;
-	if (a->sides && bell_open(&a->bell, e) == 0 && start(a, e) == 0)
+	if (a->sides && comm_bell_open(&a->bell, e) == 0 && start(a, e) == 0)
 		return 0;
 	w->acceptor = NULL;
-	side_lines_free(a->sides);
+	comm_side_lines_free(a->sides);
 	acceptor_free(a);
 	return -1;
 }
 
-void acceptor_close(struct world *w)
+void comm_acceptor_close(struct world *w)
 {
 	struct acceptor *a = w->acceptor;
 	if (a) {
 		atomic_store(&a->leave, true);
-		bell_ring(a->bell.tx);
+		comm_bell_ring(a->bell.tx);
 		pthread_join(a->thread, NULL);
 		acceptor_free(a);
 		w->acceptor = NULL;
@@ -288,13 +288,13 @@ void acceptor_close(struct world *w)
 	while (w->arrivals) {
 		struct arrival *next = w->arrivals->next;
 		close(w->arrivals->fd); /* proven: the thread has taken back all others */
-		records_free(w->arrivals->records);
+		comm_records_free(w->arrivals->records);
 		free(w->arrivals);
 		w->arrivals = next;
 	}
 }
 
-int acceptor_take(struct world *w, uint64_t group, int from, int lane, bool *coming, struct records **records)
+int comm_acceptor_take(struct world *w, uint64_t group, int from, int lane, bool *coming, struct records **records)
 {
 	int fd = -1;
 	*coming = false;
@@ -316,22 +316,22 @@ int acceptor_take(struct world *w, uint64_t group, int from, int lane, bool *com
 	return fd;
 }
 
-uint32_t acceptor_rounds(struct world *w)
+uint32_t comm_acceptor_rounds(struct world *w)
 {
-	bell_ring(w->acceptor->bell.tx);
+	comm_bell_ring(w->acceptor->bell.tx);
 	return atomic_load(&w->acceptor->rounds);
 }
 
-void acceptor_cut(struct world *w)
+void comm_acceptor_cut(struct world *w)
 {
 	for (struct arrival *a = w->arrivals; a; a = a->next)
 		if (a->fd >= 0)
 			shutdown(a->fd, SHUT_RDWR);
-	acceptor_wake(w);
+	comm_acceptor_wake(w);
 }
 
-void acceptor_wake(struct world *w)
+void comm_acceptor_wake(struct world *w)
 {
 	if (w->acceptor)
-		bell_ring(w->acceptor->bell.tx);
+		comm_bell_ring(w->acceptor->bell.tx);
 }

@@ -18,17 +18,17 @@
 
 struct records;
 
-int acceptor_open(struct world *w, struct err *e);
-void acceptor_close(struct world *w);
+int comm_acceptor_open(struct world *w, struct err *e);
+void comm_acceptor_close(struct world *w);
 /* The descriptor of a lane's connection from world rank `from` for a group, or -1; *coming when there is one, though it may
  * not have proven itself yet. *records comes with it. */
-int acceptor_take(struct world *w, uint64_t group, int from, int lane, bool *coming, struct records **records);
+int comm_acceptor_take(struct world *w, uint64_t group, int from, int lane, bool *coming, struct records **records);
 /* Calls for a round of hearing all guests; how many there have been. What a peer said before the first of two calls has
  * been heard when the second one gives two more than it. */
-uint32_t acceptor_rounds(struct world *w);
+uint32_t comm_acceptor_rounds(struct world *w);
 /* Ends all waiting connections and has the last words said. Under the world's lock. */
-void acceptor_cut(struct world *w);
+void comm_acceptor_cut(struct world *w);
 /* Lets the thread look for what side.h wants of it. */
-void acceptor_wake(struct world *w);
+void comm_acceptor_wake(struct world *w);
 
 #endif

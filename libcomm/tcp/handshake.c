@@ -85,7 +85,7 @@ static int make_records(struct handshake *h, bool connects, struct err *e)
 		return err_set(e, ERR_PROTO, "the other end's nonce is no public key");
 	make_tag_with(h, '>', seal ? shared : NULL, to);
 	make_tag_with(h, '<', seal ? shared : NULL, back);
-	int rc = records_new(mode, h->hello.aes && h->reply.aes, connects ? to : back, connects ? back : to, &h->records, e);
+	int rc = comm_records_new(mode, h->hello.aes && h->reply.aes, connects ? to : back, connects ? back : to, &h->records, e);
 	sodium_memzero(shared, sizeof shared);
 	sodium_memzero(h->own, sizeof h->own);
 	sodium_memzero(to, sizeof to);
@@ -129,14 +129,14 @@ static int check_reply(struct handshake *h, struct err *e)
 static int check_hello(struct handshake *h, struct err *e)
 {
 	const struct hello *l = &h->hello;
-	int lanes = l->kind == HELLO_LINK ? h->w->sockets : 0; /* world_meet has seen to it that all ranks have as many */
+	int lanes = l->kind == HELLO_LINK ? h->w->sockets : 0; /* comm_world_meet has seen to it that all ranks have as many */
 	if (memcmp(l->magic, magic, sizeof magic) || l->kind > HELLO_SIDE || l->lanes != lanes ||
 	    (l->lane && l->lane >= lanes) || l->to != (uint32_t)h->w->rank || l->from >= (uint32_t)h->w->size ||
 	    l->from == l->to)
 		return err_set(e, ERR_PROTO, "not a hello to this rank");
 	make_nonce(h, h->reply.nonce);
 	h->reply.integrity = h->w->integrity;
-	h->reply.aes = records_have_aes();
+	h->reply.aes = comm_records_have_aes();
 	make_tag(h, 'A', h->reply.tag); /* another integrity is refused once the other end is known to be of this job */
 	return 0;
 }
@@ -185,7 +185,7 @@ static struct handshake *handshake_new(const struct world *w, const struct phase
 	return h;
 }
 
-int handshake_connect(const struct world *w, const struct hello *what, struct handshake **out, struct err *e)
+int comm_handshake_connect(const struct world *w, const struct hello *what, struct handshake **out, struct err *e)
 {
 	struct handshake *h = handshake_new(w, connector, e);
 	if (!h)
@@ -196,17 +196,17 @@ int handshake_connect(const struct world *w, const struct hello *what, struct ha
 	h->hello.from = (uint32_t)w->rank;
 	memcpy(h->hello.magic, magic, sizeof magic);
 	h->hello.integrity = w->integrity;
-	h->hello.aes = records_have_aes();
+	h->hello.aes = comm_records_have_aes();
 	make_nonce(h, h->hello.nonce);
 	if (net_connect_start(h->address, &h->fd, e) < 0) {
-		handshake_free(h);
+		comm_handshake_free(h);
 		return -1;
 	}
 	*out = h;
 	return 0;
 }
 
-int handshake_accept(const struct world *w, int fd, struct handshake **out, struct err *e)
+int comm_handshake_accept(const struct world *w, int fd, struct handshake **out, struct err *e)
 {
 	struct handshake *h = handshake_new(w, acceptor, e);
 	if (!h) {
@@ -243,7 +243,7 @@ static int move(struct handshake *h, const struct phase *p, struct err *e)
 	return 1;
 }
 
-int handshake_step(struct handshake *h, struct err *e)
+int comm_handshake_step(struct handshake *h, struct err *e)
 {
 	while (!over(h)) {
 		const struct phase *p = &h->phases[h->phase];
@@ -258,32 +258,32 @@ int handshake_step(struct handshake *h, struct err *e)
 	return 1;
 }
 
-bool handshake_connected(const struct handshake *h)
+bool comm_handshake_connected(const struct handshake *h)
 {
 	return h->phases[h->phase].size || over(h);
 }
 
-int handshake_errno(const struct handshake *h)
+int comm_handshake_errno(const struct handshake *h)
 {
 	return h->error;
 }
 
-int handshake_fd(const struct handshake *h)
+int comm_handshake_fd(const struct handshake *h)
 {
 	return h->fd;
 }
 
-void handshake_poll(const struct handshake *h, struct pollfd *p)
+void comm_handshake_poll(const struct handshake *h, struct pollfd *p)
 {
 	*p = (struct pollfd){ .fd = h->fd, .events = h->phases[h->phase].out ? POLLOUT : POLLIN };
 }
 
-const struct hello *handshake_hello(const struct handshake *h)
+const struct hello *comm_handshake_hello(const struct handshake *h)
 {
 	return h->phases == acceptor && h->phase == 0 ? NULL : &h->hello;
 }
 
-int handshake_finish(struct handshake *h, struct records **records)
+int comm_handshake_finish(struct handshake *h, struct records **records)
 {
 	int fd = h->fd;
 	*records = h->records;
@@ -291,13 +291,13 @@ int handshake_finish(struct handshake *h, struct records **records)
 	return fd;
 }
 
-void handshake_free(struct handshake *h)
+void comm_handshake_free(struct handshake *h)
 {
 	if (!h)
 		return;
 	if (h->fd >= 0)
 		close(h->fd);
-	records_free(h->records);
+	comm_records_free(h->records);
 	sodium_memzero(h->own, sizeof h->own);
 	free(h);
 }

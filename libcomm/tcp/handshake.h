@@ -13,7 +13,7 @@
  *
  * secret is the acceptor's, 32 random bytes that only the bootstrap tells; HMAC
  * is libsodium's crypto_auth, compared in constant time. Neither side
- * waits: handshake_step does what can be done now.
+ * waits: comm_handshake_step does what can be done now.
  */
 #ifndef MUSTER_LIBCOMM_TCP_HANDSHAKE_H
 #define MUSTER_LIBCOMM_TCP_HANDSHAKE_H
@@ -40,22 +40,22 @@ struct handshake;
 struct records;
 
 /* Begins to connect to world rank what->to; of `what` also kind, and for a link group and lane, are set. */
-int handshake_connect(const struct world *w, const struct hello *what, struct handshake **out, struct err *e);
+int comm_handshake_connect(const struct world *w, const struct hello *what, struct handshake **out, struct err *e);
 /* Begins with a connection that came in; the descriptor is taken over in any case. */
-int handshake_accept(const struct world *w, int fd, struct handshake **out, struct err *e);
+int comm_handshake_accept(const struct world *w, int fd, struct handshake **out, struct err *e);
 /* 1 both have proved themselves, 0 not yet, -1 the connection is of no use. */
-int handshake_step(struct handshake *h, struct err *e);
+int comm_handshake_step(struct handshake *h, struct err *e);
 /* The other end is there, or was: it accepted the connection. */
-bool handshake_connected(const struct handshake *h);
+bool comm_handshake_connected(const struct handshake *h);
 /* The errno with which the other end could not be reached, or 0. */
-int handshake_errno(const struct handshake *h);
-int handshake_fd(const struct handshake *h);
-void handshake_poll(const struct handshake *h, struct pollfd *p);
+int comm_handshake_errno(const struct handshake *h);
+int comm_handshake_fd(const struct handshake *h);
+void comm_handshake_poll(const struct handshake *h, struct pollfd *p);
 /* What the connector said; NULL: it has not said all of it yet. */
-const struct hello *handshake_hello(const struct handshake *h);
+const struct hello *comm_handshake_hello(const struct handshake *h);
 /* Frees the rest and returns the descriptor; *records: what its bytes go through from now on, NULL without integrity. */
-int handshake_finish(struct handshake *h, struct records **records);
+int comm_handshake_finish(struct handshake *h, struct records **records);
 /* Closes the connection. Takes NULL. */
-void handshake_free(struct handshake *h);
+void comm_handshake_free(struct handshake *h);
 
 #endif

@@ -39,7 +39,7 @@ struct records {
 
 /* --- Opening ------------------------------------------------------------------------------- */
 
-bool records_have_aes(void)
+bool comm_records_have_aes(void)
 {
 	return crypto_aead_aes256gcm_is_available();
 }
@@ -68,7 +68,7 @@ static void direction_close(struct direction *d)
 	XXH3_freeState(d->hash);
 }
 
-int records_new(enum comm_integrity mode, bool aes, const unsigned char sending[RECORD_KEY],
+int comm_records_new(enum comm_integrity mode, bool aes, const unsigned char sending[RECORD_KEY],
 		const unsigned char receiving[RECORD_KEY], struct records **out, struct err *e)
 {
 	struct records *r = calloc(1, sizeof *r);
@@ -76,14 +76,14 @@ int records_new(enum comm_integrity mode, bool aes, const unsigned char sending[
 		r->mode = mode;
 	aes = aes && mode == COMM_INTEGRITY_SEAL;
 	if (!r || direction_open(&r->out, aes, sending) || direction_open(&r->in, aes, receiving)) {
-		records_free(r);
+		comm_records_free(r);
 		return err_set(e, ERR_NOMEM, "no memory to check a connection's data");
 	}
 	*out = r;
 	return 0;
 }
 
-void records_free(struct records *r)
+void comm_records_free(struct records *r)
 {
 	if (!r)
 		return;
@@ -93,7 +93,7 @@ void records_free(struct records *r)
 	free(r);
 }
 
-unsigned long long records_number(const struct records *r)
+unsigned long long comm_records_number(const struct records *r)
 {
 	return r->in.number;
 }
@@ -221,7 +221,7 @@ static size_t went_through(struct direction *d, size_t n)
 	return n - part;
 }
 
-ssize_t records_put(struct records *r, int fd, const struct iovec *v, int n)
+ssize_t comm_records_put(struct records *r, int fd, const struct iovec *v, int n)
 {
 	struct direction *d = &r->out;
 	if (!total(v, n))
@@ -310,7 +310,7 @@ static int wanted(struct direction *d, const struct iovec *v, struct iovec part[
 	return 1;
 }
 
-ssize_t records_get(struct records *r, int fd, const struct iovec *v, int n)
+ssize_t comm_records_get(struct records *r, int fd, const struct iovec *v, int n)
 {
 	struct direction *d = &r->in;
 	if (d->broken)

@@ -39,20 +39,20 @@ enum { RECORDS_END = -1, RECORDS_BROKEN = -2 };
 struct records; /* both directions of a connection; one thread at a time in each direction */
 
 /* mode: not COMM_INTEGRITY_NONE. aes: the cipher of COMM_INTEGRITY_SEAL is AES-256-GCM. The keys are copied. */
-int records_new(enum comm_integrity mode, bool aes, const unsigned char sending[RECORD_KEY],
+int comm_records_new(enum comm_integrity mode, bool aes, const unsigned char sending[RECORD_KEY],
 		const unsigned char receiving[RECORD_KEY], struct records **out, struct err *e);
 /* Takes NULL. */
-void records_free(struct records *r);
+void comm_records_free(struct records *r);
 
 /* This processor has instructions for AES-256-GCM. */
-bool records_have_aes(void);
+bool comm_records_have_aes(void);
 
 /* As sendmsg and recvmsg without waiting: the bytes of v[n] that were moved, 0: none yet, RECORDS_END with errno, 0 at the
  * end of the stream. Whoever got 0 or fewer bytes than he asked for comes back with v from where it stopped, and
- * has not changed what it holds. records_get: RECORDS_BROKEN for good after a broken record. */
-ssize_t records_put(struct records *r, int fd, const struct iovec *v, int n);
-ssize_t records_get(struct records *r, int fd, const struct iovec *v, int n);
+ * has not changed what it holds. comm_records_get: RECORDS_BROKEN for good after a broken record. */
+ssize_t comm_records_put(struct records *r, int fd, const struct iovec *v, int n);
+ssize_t comm_records_get(struct records *r, int fd, const struct iovec *v, int n);
 /* Records that came whole so far; the number of the broken one. */
-unsigned long long records_number(const struct records *r);
+unsigned long long comm_records_number(const struct records *r);
 
 #endif

@@ -49,10 +49,10 @@ struct side_lines {
 static void want(struct world *w)
 {
 	w->side_wanted = true;
-	acceptor_wake(w);
+	comm_acceptor_wake(w);
 }
 
-void side_call(struct world *w, int rank)
+void comm_side_call(struct world *w, int rank)
 {
 	if (w->sides[rank].state != SIDE_NONE)
 		return;
@@ -60,10 +60,10 @@ void side_call(struct world *w, int rank)
 	want(w);
 }
 
-uint32_t side_ask(struct world *w, int rank, uint64_t group)
+uint32_t comm_side_ask(struct world *w, int rank, uint64_t group)
 {
 	struct side *s = &w->sides[rank];
-	side_call(w, rank);
+	comm_side_call(w, rank);
 	s->group = group;
 	want(w);
 	return ++s->asked;
@@ -75,7 +75,7 @@ static void tell_news(struct world *w)
 	pthread_cond_broadcast(&w->news);
 	for (struct comm *c = w->groups; c; c = c->next)
 		if (c->bell.tx >= 0)
-			bell_ring(c->bell.tx);
+			comm_bell_ring(c->bell.tx);
 }
 
 /* Whom this rank waits for, as far as it knows: in that group, else in any. */
@@ -128,10 +128,10 @@ static void hang_up(int fd)
 
 static void line_free(struct line *l)
 {
-	handshake_free(l->greeting);
+	comm_handshake_free(l->greeting);
 	if (l->fd >= 0)
 		hang_up(l->fd);
-	records_free(l->records);
+	comm_records_free(l->records);
 	free(l);
 }
 
@@ -180,9 +180,9 @@ static void line_end(struct side_lines *s, int i, bool gone, int error)
 static int call_begin(struct side_lines *s, struct line *l, struct err *e)
 {
 	struct hello what = { .kind = HELLO_SIDE, .to = (uint32_t)l->peer };
-	if (handshake_connect(s->w, &what, &l->greeting, e) < 0)
+	if (comm_handshake_connect(s->w, &what, &l->greeting, e) < 0)
 		return -1;
-	return net_guard(handshake_fd(l->greeting), s->w->silence_s, e);
+	return net_guard(comm_handshake_fd(l->greeting), s->w->silence_s, e);
 }
 
 static void call(struct side_lines *s, int rank)
@@ -232,18 +232,18 @@ enum call { CALL_ON, CALL_REFUSED, CALL_FAILED };
 static enum call call_step(struct side_lines *s, struct line *l, int *error)
 {
 	struct err e = ERR_INIT;
-	int rc = handshake_step(l->greeting, &e);
+	int rc = comm_handshake_step(l->greeting, &e);
 	if (rc > 0) {
 		struct records *records;
-		int fd = handshake_finish(l->greeting, &records);
+		int fd = comm_handshake_finish(l->greeting, &records);
 		line_connected(s, l, fd, records);
 	}
 	if (rc >= 0)
 		return CALL_ON;
-	*error = handshake_errno(l->greeting);
-	if (!handshake_connected(l->greeting) || e.code != ERR_NET)
+	*error = comm_handshake_errno(l->greeting);
+	if (!comm_handshake_connected(l->greeting) || e.code != ERR_NET)
 		return CALL_REFUSED; /* nobody listens there, or somebody else */
-	handshake_free(l->greeting);
+	comm_handshake_free(l->greeting);
 	l->greeting = NULL;
 	return l->shut_out++ < SHUT_OUT_MOST && call_begin(s, l, NULL) == 0 ? CALL_ON : CALL_FAILED;
 }
@@ -298,7 +298,7 @@ static bool hear_note(struct side_lines *s, struct line *l)
 			return false;
 		n->text[NOTE_TEXT - 1] = '\0';
 		human_plain(n->text); /* it comes from outside, and goes into an error */
-		world_hear(s->w, n->rank, n->text);
+		comm_world_hear(s->w, n->rank, n->text);
 		heard_words(s->w, l->peer, n->kind == NOTE_FAILED);
 		return true;
 	case NOTE_LEFT:
@@ -313,7 +313,7 @@ static ssize_t line_recv(struct line *l, void *to, size_t bytes)
 {
 	if (!l->records)
 		return recv(l->fd, to, bytes, MSG_DONTWAIT);
-	ssize_t n = records_get(l->records, l->fd, &(struct iovec){ to, bytes }, 1);
+	ssize_t n = comm_records_get(l->records, l->fd, &(struct iovec){ to, bytes }, 1);
 	if (n > 0)
 		return n;
 	if (n == RECORDS_END && !errno)
@@ -327,7 +327,7 @@ static ssize_t line_send(struct line *l, void *from, size_t bytes)
 {
 	if (!l->records)
 		return send(l->fd, from, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-	ssize_t n = records_put(l->records, l->fd, &(struct iovec){ from, bytes }, 1);
+	ssize_t n = comm_records_put(l->records, l->fd, &(struct iovec){ from, bytes }, 1);
 	if (n == 0)
 		errno = EAGAIN;
 	return n > 0 ? n : -1;
@@ -431,7 +431,7 @@ static void fail_broken(struct side_lines *s, const struct line *l)
 		"repeated or moved on the way ([network] integrity = %s). If it comes again, test both hosts' memory and network "
 		"adapters, and the switch and cables between them", l->peer, w->peers[l->peer].host, w->peers[l->peer].address, w->rank,
 		w->peers[w->rank].host, comm_integrity_word(w->integrity));
-	world_fail(w, &why);
+	comm_world_fail(w, &why);
 }
 
 /* Moves what goes without waiting on line i, which may end. */
@@ -451,7 +451,7 @@ static void line_work(struct side_lines *s, int i)
 
 /* --- For the acceptor ------------------------------------------------------------------ */
 
-struct side_lines *side_lines_new(struct world *w)
+struct side_lines *comm_side_lines_new(struct world *w)
 {
 	struct side_lines *s = calloc(1, sizeof *s);
 	if (s)
@@ -459,35 +459,35 @@ struct side_lines *side_lines_new(struct world *w)
 	return s;
 }
 
-void side_adopt(struct side_lines *s, int fd, struct records *records, int rank)
+void comm_side_adopt(struct side_lines *s, int fd, struct records *records, int rank)
 {
 	struct line *l = line_new(s, rank);
 	if (l) {
 		line_connected(s, l, fd, records);
 	} else {
 		close(fd);
-		records_free(records);
+		comm_records_free(records);
 	}
 }
 
-int side_count(const struct side_lines *s)
+int comm_side_count(const struct side_lines *s)
 {
 	return s->count;
 }
 
-void side_polls(const struct side_lines *s, struct pollfd *p)
+void comm_side_polls(const struct side_lines *s, struct pollfd *p)
 {
 	for (int i = 0; i < s->count; i++) {
 		const struct line *l = s->line[i];
 		if (l->greeting)
-			handshake_poll(l->greeting, &p[i]);
+			comm_handshake_poll(l->greeting, &p[i]);
 		else
 			p[i] = (struct pollfd){ .fd = l->fd,
 						.events = (short)(POLLIN | (l->put < sizeof l->out ? POLLOUT : 0)) };
 	}
 }
 
-void side_work(struct side_lines *s)
+void comm_side_work(struct side_lines *s)
 {
 	make_calls(s);
 	/* From the last on: what is dropped moves only what was looked at. */
@@ -495,7 +495,7 @@ void side_work(struct side_lines *s)
 		line_work(s, i);
 }
 
-bool side_calling(const struct side_lines *s)
+bool comm_side_calling(const struct side_lines *s)
 {
 	for (int i = 0; i < s->count; i++)
 		if (s->line[i]->greeting)
@@ -503,7 +503,7 @@ bool side_calling(const struct side_lines *s)
 	return false;
 }
 
-void side_lines_free(struct side_lines *s)
+void comm_side_lines_free(struct side_lines *s)
 {
 	if (!s)
 		return;

@@ -50,27 +50,27 @@ struct side {
 /* --- Any thread, under the world's lock ------------------------------------------- */
 
 /* Wants a connection to it, unless one is there, has been called for or has ended. */
-void side_call(struct world *w, int rank);
+void comm_side_call(struct world *w, int rank);
 /* Asks whom it waits for, in `group` if it is there; the answer has come when `answered` reaches the returned number.
  * w->news tells of every change. */
-uint32_t side_ask(struct world *w, int rank, uint64_t group);
+uint32_t comm_side_ask(struct world *w, int rank, uint64_t group);
 
 /* --- The acceptor's thread ----------------------------------------------------------- */
 
 struct side_lines;
 struct records;
 
-struct side_lines *side_lines_new(struct world *w);
+struct side_lines *comm_side_lines_new(struct world *w);
 /* Says the last note on every line and closes it. Takes NULL. */
-void side_lines_free(struct side_lines *s);
+void comm_side_lines_free(struct side_lines *s);
 /* Takes over a connection that `rank` made and proved, and its records. */
-void side_adopt(struct side_lines *s, int fd, struct records *records, int rank);
-/* How many descriptors side_polls sets. */
-int side_count(const struct side_lines *s);
-void side_polls(const struct side_lines *s, struct pollfd *p);
+void comm_side_adopt(struct side_lines *s, int fd, struct records *records, int rank);
+/* How many descriptors comm_side_polls sets. */
+int comm_side_count(const struct side_lines *s);
+void comm_side_polls(const struct side_lines *s, struct pollfd *p);
 /* Makes the calls that are wanted and moves every note that goes without waiting. */
-void side_work(struct side_lines *s);
+void comm_side_work(struct side_lines *s);
 /* Some call is under way, to a rank that may still be told the last words. */
-bool side_calling(const struct side_lines *s);
+bool comm_side_calling(const struct side_lines *s);
 
 #endif

@@ -14,7 +14,7 @@
 
 enum { CALL_AFTER_NS = 20000000, SHUT_OUT_MOST = 100 };
 
-int tcp_open(struct tcp_link *t, int lanes, struct err *e)
+int comm_tcp_open(struct tcp_link *t, int lanes, struct err *e)
 {
 	t->lane = calloc((size_t)lanes, sizeof *t->lane);
 	if (!t->lane)
@@ -35,7 +35,7 @@ static int lost(const struct link *l, const char *what, int error, struct err *e
 {
 	char who[160];
 	l->c->accused = world_rank(l);
-	group_rank_text(l->c, l->peer, who);
+	comm_group_rank_text(l->c, l->peer, who);
 	if (!error)
 		return err_set(e, ERR_PEER, "%s %s", who, what);
 	errno = error;
@@ -48,7 +48,7 @@ static int lost_silently(const struct link *l, struct err *e)
 	const struct world *w = l->c->world;
 	l->c->accused = world_rank(l);
 	return err_set(e, ERR_PEER, "%s at %s has not answered for %g s: its host is off or the network to it is cut",
-		       group_rank_text(l->c, l->peer, who), w->peers[world_rank(l)].address, w->silence_s);
+		       comm_group_rank_text(l->c, l->peer, who), w->peers[world_rank(l)].address, w->silence_s);
 }
 
 /* The end of a handshake that did not work out. */
@@ -56,7 +56,7 @@ static int not_met(const struct link *l, struct err *e)
 {
 	char who[160];
 	l->c->accused = world_rank(l);
-	err_prefix(e, "no connection to %s", group_rank_text(l->c, l->peer, who));
+	err_prefix(e, "no connection to %s", comm_group_rank_text(l->c, l->peer, who));
 	if (e)
 		e->code = ERR_PEER;
 	return -1;
@@ -71,7 +71,7 @@ static void call_side(const struct link *l)
 {
 	struct world *w = l->c->world;
 	pthread_mutex_lock(&w->lock);
-	side_call(w, world_rank(l));
+	comm_side_call(w, world_rank(l));
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -91,9 +91,9 @@ static bool is_gone(const struct link *l)
  * has ended refuses connections, so another try tells. */
 static bool greet_again(struct tcp_lane *t, const struct err *e)
 {
-	if (e->code != ERR_NET || !handshake_connected(t->greeting) || t->shut_out++ == SHUT_OUT_MOST)
+	if (e->code != ERR_NET || !comm_handshake_connected(t->greeting) || t->shut_out++ == SHUT_OUT_MOST)
 		return false;
-	handshake_free(t->greeting);
+	comm_handshake_free(t->greeting);
 	t->greeting = NULL;
 	return true;
 }
@@ -113,7 +113,7 @@ static int begin_greeting(struct link *l, int lane, struct err *e)
 {
 	struct hello what = { .kind = HELLO_LINK, .to = (uint32_t)world_rank(l), .group = l->c->id,
 			      .lane = (uint16_t)lane, .lanes = (uint16_t)l->lanes };
-	return handshake_connect(l->c->world, &what, &l->tcp.lane[lane].greeting, e) < 0 ? not_met(l, e) : 0;
+	return comm_handshake_connect(l->c->world, &what, &l->tcp.lane[lane].greeting, e) < 0 ? not_met(l, e) : 0;
 }
 
 static int step_greeting(struct link *l, int lane, struct err *e)
@@ -121,12 +121,12 @@ static int step_greeting(struct link *l, int lane, struct err *e)
 	struct tcp_lane *t = &l->tcp.lane[lane];
 	if (!t->greeting && begin_greeting(l, lane, e) < 0)
 		return -1;
-	int rc = handshake_step(t->greeting, e);
+	int rc = comm_handshake_step(t->greeting, e);
 	if (rc < 0)
 		return greet_again(t, e) ? 0 : not_met(l, e);
 	if (rc == 0)
 		return is_silent(l) ? lost_silently(l, e) : 0;
-	int fd = handshake_finish(t->greeting, &t->records);
+	int fd = comm_handshake_finish(t->greeting, &t->records);
 	t->greeting = NULL;
 	return become_ready(l, t, fd);
 }
@@ -140,7 +140,7 @@ static void look_after_peer(struct link *l, struct tcp_lane *t)
 	if (!is_gone(l))
 		return;
 	t->gone = true;
-	t->round = acceptor_rounds(l->c->world);
+	t->round = comm_acceptor_rounds(l->c->world);
 }
 
 /* A rank that connected and left may be on its way through the acceptor still.
@@ -149,8 +149,8 @@ static int step_awaiting(struct link *l, int lane, struct err *e)
 {
 	struct tcp_lane *t = &l->tcp.lane[lane];
 	struct world *w = l->c->world;
-	bool coming, heard = t->gone && acceptor_rounds(w) - t->round >= 2; /* before one looks who has come */
-	int fd = acceptor_take(w, l->c->id, world_rank(l), lane, &coming, &t->records);
+	bool coming, heard = t->gone && comm_acceptor_rounds(w) - t->round >= 2; /* before one looks who has come */
+	int fd = comm_acceptor_take(w, l->c->id, world_rank(l), lane, &coming, &t->records);
 	if (fd >= 0)
 		return become_ready(l, t, fd);
 	if (heard && !coming)
@@ -192,8 +192,8 @@ static int broken(const struct link *l, int lane, struct err *e)
 	return err_set(e, ERR_NET, "data from %s at %s came to world rank %d on host %s broken: record %llu of connection %d of %d was "
 		       "changed, dropped, repeated or moved on the way ([network] integrity = %s); nothing of it was used. If it comes "
 		       "again, test both hosts' memory and network adapters, and the switch and cables between them",
-		       group_rank_text(l->c, l->peer, who), w->peers[world_rank(l)].address, w->rank, w->peers[w->rank].host,
-		       records_number(t->records), lane + 1, l->lanes, comm_integrity_word(w->integrity));
+		       comm_group_rank_text(l->c, l->peer, who), w->peers[world_rank(l)].address, w->rank, w->peers[w->rank].host,
+		       comm_records_number(t->records), lane + 1, l->lanes, comm_integrity_word(w->integrity));
 }
 
 static int no_records(const struct link *l, int lane, ssize_t rc, struct err *e)
@@ -210,7 +210,7 @@ static ssize_t tcp_put(struct link *l, int lane, const struct iovec *v, int n, s
 		return rc;
 	const struct tcp_lane *t = &l->tcp.lane[lane];
 	if (t->records) {
-		ssize_t put = records_put(t->records, t->fd, v, n);
+		ssize_t put = comm_records_put(t->records, t->fd, v, n);
 		return put > 0 ? put : no_records(l, lane, put, e);
 	}
 	struct msghdr m = { .msg_iov = (struct iovec *)(uintptr_t)v, .msg_iovlen = (size_t)n };
@@ -225,7 +225,7 @@ static ssize_t tcp_get(struct link *l, int lane, const struct iovec *v, int n, s
 		return rc;
 	const struct tcp_lane *t = &l->tcp.lane[lane];
 	if (t->records) {
-		ssize_t got = records_get(t->records, t->fd, v, n);
+		ssize_t got = comm_records_get(t->records, t->fd, v, n);
 		return got > 0 ? got : no_records(l, lane, got, e);
 	}
 	struct msghdr m = { .msg_iov = (struct iovec *)(uintptr_t)v, .msg_iovlen = (size_t)n };
@@ -242,7 +242,7 @@ static bool tcp_poll(const struct link *l, int lane, struct pollfd *p)
 		return true;
 	}
 	if (t->greeting)
-		handshake_poll(t->greeting, p);
+		comm_handshake_poll(t->greeting, p);
 	return t->greeting != NULL;
 }
 
@@ -256,12 +256,12 @@ static void tcp_cut(struct link *l)
 static void tcp_close(struct link *l)
 {
 	for (int k = 0; k < l->tcp.lanes; k++) {
-		handshake_free(l->tcp.lane[k].greeting);
+		comm_handshake_free(l->tcp.lane[k].greeting);
 		if (l->tcp.lane[k].fd >= 0)
 			close(l->tcp.lane[k].fd);
-		records_free(l->tcp.lane[k].records);
+		comm_records_free(l->tcp.lane[k].records);
 	}
 	free(l->tcp.lane);
 }
 
-const struct link_ops tcp_ops = { tcp_put, tcp_get, tcp_poll, tcp_cut, tcp_close };
+const struct link_ops comm_tcp_ops = { tcp_put, tcp_get, tcp_poll, tcp_cut, tcp_close };

@@ -36,6 +36,6 @@ struct tcp_link {
 	struct tcp_lane *lane;
 };
 
-int tcp_open(struct tcp_link *t, int lanes, struct err *e);
+int comm_tcp_open(struct tcp_link *t, int lanes, struct err *e);
 
 #endif

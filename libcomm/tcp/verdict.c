@@ -30,7 +30,7 @@ static enum answer ask(struct comm *c, int rank, int64_t until, int *waits_for)
 {
 	struct world *w = c->world;
 	struct side *s = &w->sides[rank];
-	uint32_t turn = side_ask(w, rank, c->id);
+	uint32_t turn = comm_side_ask(w, rank, c->id);
 	for (bool time = true; !over(w); time = wait_for_news(w, until)) {
 		if (s->state == SIDE_GONE)
 			return ANSWER_GONE;
@@ -48,7 +48,7 @@ static const char *name(const struct comm *c, int world_rank, char out[160])
 {
 	for (int r = 0; r < c->size; r++)
 		if (c->members[r] == world_rank)
-			return group_rank_text(c, r, out);
+			return comm_group_rank_text(c, r, out);
 	snprintf(out, 160, "world rank %d, host %.80s, of another group", world_rank, c->world->peers[world_rank].host);
 	return out;
 }
@@ -67,7 +67,7 @@ static int follow(struct comm *c, int64_t until, enum answer *last)
 	return who;
 }
 
-void verdict_settle(struct comm *c, struct err *why)
+void comm_verdict_settle(struct comm *c, struct err *why)
 {
 	struct world *w = c->world;
 	if (!w->sides || c->accused < 0 || world_failed(w))

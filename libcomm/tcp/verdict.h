@@ -14,6 +14,6 @@
 /* Finds out what is behind `why`, with which the operation blames world rank c->accused: *why becomes the first
  * error of the world, if one comes, or names the rank at the end of the chain. Takes
  * a quarter of the time-out at most, and never more than half a second; nothing where no network is used. */
-void verdict_settle(struct comm *c, struct err *why);
+void comm_verdict_settle(struct comm *c, struct err *why);
 
 #endif

@@ -78,7 +78,7 @@ int calibration_here(struct calibration *c, struct err *e)
 	const struct host *h;
 	time_t now = time(NULL);
 	struct tm utc;
-	if (host_get(&h, e))
+	if (topo_host_get(&h, e))
 		return -1;
 	c->cores = c->measured.cores = h->n_cores;
 	cpu_model(c->cpu, sizeof c->cpu);

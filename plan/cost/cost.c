@@ -77,15 +77,15 @@ int plan_cost(const struct job *job, const struct cluster *cluster, struct plan 
 	double *scale = calloc((size_t)p->layout.pp, sizeof *scale);
 	struct cost_case c = {
 		.job = job, .shape = &p->shape, .layout = &p->layout, .stages = p->stages, .units = &units, .spans = spans, .scale = scale,
-		.machine = &machine, .engine = &ENGINE_MUSTER, .micros = p->shares[p->pace].micros,
+		.machine = &machine, .engine = &cost_engine_muster, .micros = p->shares[p->pace].micros,
 		.mates = p->ranks[0].mates,
 	};
 	int rc = ranks && scale ? 0 : err_set(e, ERR_NOMEM, "no memory to predict %d stages; close other programs", p->layout.pp);
 	if (!rc && !(rc = alloc_costs(p, e))) {
 		for (int kind = 0; kind < GROUP_KINDS; kind++)
 			spans[kind] = p->place.links[kind].span;
-		machine_of_plan(job, cluster, p, &machine);
-		machine_links(&machine, spans);
+		cost_machine_of_plan(job, cluster, p, &machine);
+		cost_machine_links(&machine, spans);
 		cost_units_of(&p->shape, &p->layout, job->parallel.sp, &units);
 		set_scales(job, p, scale);
 		rc = predict(&c, p, ranks, e);

@@ -11,7 +11,7 @@
  *   - Keys and values go cp - 1 hops round the ring while attention computes: what that does not hide counts.
  *   - Each token's rows go to their experts and back, an all-to-all each way; loads are equal.
  *   - A step is the pipeline's time and what shows of the rest (step.h).
- * Links: plan/place/span.h, at what transfers reach of them (machine_links).
+ * Links: plan/place/span.h, at what transfers reach of them (cost_machine_links).
  */
 #ifndef MUSTER_PLAN_COST_COST_H
 #define MUSTER_PLAN_COST_COST_H
@@ -34,7 +34,7 @@ struct cost_case {
 	const struct layout *layout;
 	const struct stage *stages;    /* [layout_n_stages] */
 	const struct cost_units *units;
-	const struct span *spans;      /* [GROUP_KINDS], after machine_links */
+	const struct span *spans;      /* [GROUP_KINDS], after cost_machine_links */
 	const struct machine *machine; /* of the fastest agent */
 	const struct engine *engine;
 	const double *scale;           /* [pp] seconds on the slowest replica's devices over those on the fastest; NULL: all alike */

@@ -110,7 +110,7 @@ static const struct gpu *gpu_of(const char *device)
 	return g;
 }
 
-void machine_of(const struct node_kind *k, bool narrow, double part, struct machine *out)
+void cost_machine_of(const struct node_kind *k, bool narrow, double part, struct machine *out)
 {
 	double flops = part * known(k->device_flops, UNKNOWN_FLOPS), bandwidth = part * known(k->device_bandwidth, UNKNOWN_BANDWIDTH);
 	*out = (struct machine){ .op = CPU_OP };
@@ -129,30 +129,30 @@ void machine_of(const struct node_kind *k, bool narrow, double part, struct mach
 	out->rates[COST_OPTIMIZER] = flat(MEMORY * bandwidth * 7 / 8); /* the gradients' norm reads an eighth word */
 }
 
-void machine_of_agents(const struct node_kind *k, bool narrow, int agents, int threads, struct machine *out)
+void cost_machine_of_agents(const struct node_kind *k, bool narrow, int agents, int threads, struct machine *out)
 {
 	double cores = k->cores > 0 ? k->cores : (double)agents * threads;
 	if (strcmp(k->device, "cpu")) {
-		machine_of(k, narrow, 1, out);
+		cost_machine_of(k, narrow, 1, out);
 		return;
 	}
 	/* What no measurement tells, half as wide a storage type does not either: products and sums are done in fp32. */
 	if (!k->measured || (!measured_machine(k->measured, agents, threads, narrow, out) && !measured_machine(k->measured, agents, threads, false, out)))
-		machine_of(k, narrow, fmin(1, threads / cores) * k->devices, out);
+		cost_machine_of(k, narrow, fmin(1, threads / cores) * k->devices, out);
 	out->agents = agents;
 	out->crowd = agents * threads / cores;
 	out->measured = k->measured;
 }
 
-void machine_of_plan(const struct job *job, const struct cluster *c, const struct plan *p, struct machine *out)
+void cost_machine_of_plan(const struct job *job, const struct cluster *c, const struct plan *p, struct machine *out)
 {
 	double slowest = 0;
 	for (int i = 0; i < p->world; i++) {
-		const struct node_kind *k = cluster_kind(c, p->ranks[i].node);
+		const struct node_kind *k = topo_cluster_kind(c, p->ranks[i].node);
 		struct machine m;
 		if (i && p->ranks[i].node == p->ranks[i - 1].node)
 			continue;
-		machine_of_agents(k, job->precision.dtype != DTYPE_FP32, p->ranks[i].crew, p->threads, &m);
+		cost_machine_of_agents(k, job->precision.dtype != DTYPE_FP32, p->ranks[i].crew, p->threads, &m);
 		double rate = cost_curve_at(&m.rates[COST_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
 		if (slowest <= 0 || rate < slowest) {
 			slowest = rate;

@@ -28,7 +28,7 @@ static const struct engine_pass muster[] = {
 	END
 };
 
-const struct engine ENGINE_MUSTER = {
+const struct engine cost_engine_muster = {
 	.name = "muster", .passes = muster, .fused_attention = true, .hides_tp = true, .own_rows_first = true, .stops_short = true,
 	.hides_dp = true, .gathers_ahead = true, .embed_fwd = 2, .embed_bwd = 3, .grad_width = 4,
 };
@@ -74,9 +74,9 @@ static const struct engine_pass megatron[] = {
 #define MEGATRON .passes = megatron, .waits = true, .scatters = true, .accumulate = 6, .embed_fwd = 4, .embed_bwd = 4, .loss = 52, \
 	.grad_width = 2, .update = 56
 
-const struct engine ENGINE_MEGATRON_2021 = { .name = "Megatron-LM of April 2021", MEGATRON };
+const struct engine cost_engine_megatron_2021 = { .name = "Megatron-LM of April 2021", MEGATRON };
 /* The backward pass's sums over tp ranks go on beside the weights' gradients since September 2021 (b462d254). */
-const struct engine ENGINE_MEGATRON_2022 = { .name = "Megatron-LM of May 2022", .hides_tp = true, MEGATRON };
+const struct engine cost_engine_megatron_2022 = { .name = "Megatron-LM of May 2022", .hides_tp = true, MEGATRON };
 
 /* --- Megatron-Core -----------------------------------------------------------------
  * Release 0.8 on H100s, with --overlap-grad-reduce, --overlap-param-gather and --tp-comm-overlap (its README), Transformer Engine's layers:
@@ -100,7 +100,7 @@ static const struct engine_pass core[] = {
 	END
 };
 
-const struct engine ENGINE_MEGATRON_CORE = {
+const struct engine cost_engine_megatron_CORE = {
 	.name = "Megatron-Core 0.8", .passes = core, .fused_attention = true, .hides_tp = true, .own_rows_first = true, .hides_dp = true,
 	.gathers_ahead = true, .embed_fwd = 4, .embed_bwd = 4, .loss = 46, .grad_width = 4, .update = 38,
 };

@@ -2,7 +2,7 @@
  * engine — the habits of a training engine, as far as a step's time depends on them: what a layer does besides its matrix
  * products, what hides behind what, and how wide things are. The machine's rates are in machine.h, the job in job.h.
  *
- * ENGINE_MUSTER is what agent/ does. The others are there to hold the model against published measurements: what they
+ * cost_engine_muster is what agent/ does. The others are there to hold the model against published measurements: what they
  * do was read in Megatron-LM's public history, at the commits that were current when the measurements were made.
  */
 #ifndef MUSTER_PLAN_COST_ENGINE_H
@@ -58,6 +58,6 @@ struct engine {
 	double update;         /* bytes moved a parameter by an optimizer step; 0: by the optimizer's kind */
 };
 
-extern const struct engine ENGINE_MUSTER, ENGINE_MEGATRON_2021, ENGINE_MEGATRON_2022, ENGINE_MEGATRON_CORE;
+extern const struct engine cost_engine_muster, cost_engine_megatron_2021, cost_engine_megatron_2022, cost_engine_megatron_CORE;
 
 #endif

@@ -39,12 +39,12 @@ static const struct cost_curve *curve_of(const struct machine *m, enum cost_clas
 	return kind == COST_ATTENTION_FWD && !m->rates[kind].n ? &m->rates[COST_PRODUCT_FWD] : &m->rates[kind];
 }
 
-double machine_seconds(const struct machine *m, enum cost_class class, double work)
+double cost_machine_seconds(const struct machine *m, enum cost_class class, double work)
 {
 	return work > 0 ? work / cost_curve_at(curve_of(m, class), work) + m->op : 0;
 }
 
-double machine_attention(const struct machine *m, enum cost_class form, double flops, double keys, double dim)
+double cost_machine_attention(const struct machine *m, enum cost_class form, double flops, double keys, double dim)
 {
 	return flops > 0 ? flops / cost_curve_at(curve_of(m, form), keys * dim) + m->op : 0;
 }
@@ -69,14 +69,14 @@ static double in_tiles(const struct machine *m, const struct tile *t, double bat
 	return waves * (2 * size * depth / split / (t->share * rate / m->units) + m->wave * size / (tiles[0].m * tiles[0].n));
 }
 
-double machine_products(const struct machine *m, enum cost_class form, double batch, double rows, double columns, double depth, double width)
+double cost_machine_products(const struct machine *m, enum cost_class form, double batch, double rows, double columns, double depth, double width)
 {
 	double flops = 2 * batch * rows * columns * depth, bytes = width * batch * (rows * depth + depth * columns + rows * columns);
 	if (flops <= 0)
 		return 0;
 	if (m->units < 1) {
 		double weights = width * batch * columns * (form == COST_PRODUCT_WEIGHT ? rows : depth);
-		return machine_seconds(m, form, flops) + (m->packing[form] > 0 ? weights / m->packing[form] : 0);
+		return cost_machine_seconds(m, form, flops) + (m->packing[form] > 0 ? weights / m->packing[form] : 0);
 	}
 	double rate = cost_curve_at(curve_of(m, form), flops), best = in_tiles(m, tiles, batch, rows, columns, depth, rate);
 	for (size_t i = 1; i < sizeof tiles / sizeof *tiles; i++)
@@ -84,16 +84,16 @@ double machine_products(const struct machine *m, enum cost_class form, double ba
 	return fmax(best, bytes / cost_curve_at(curve_of(m, COST_MOVED), bytes)) + m->op;
 }
 
-double machine_product(const struct machine *m, enum cost_class form, double n, double in, double out, double width)
+double cost_machine_product(const struct machine *m, enum cost_class form, double n, double in, double out, double width)
 {
 	if (form == COST_PRODUCT_WEIGHT)
-		return machine_products(m, form, 1, out, in, n, width);
-	return form == COST_PRODUCT_INPUT ? machine_products(m, form, 1, n, in, out, width) : machine_products(m, form, 1, n, out, in, width);
+		return cost_machine_products(m, form, 1, out, in, n, width);
+	return form == COST_PRODUCT_INPUT ? cost_machine_products(m, form, 1, n, in, out, width) : cost_machine_products(m, form, 1, n, out, in, width);
 }
 
 /* --- Transfers ----------------------------------------------------------------- */
 
-void machine_links(const struct machine *m, struct span spans[GROUP_KINDS])
+void cost_machine_links(const struct machine *m, struct span spans[GROUP_KINDS])
 {
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		spans[kind].inside.bandwidth *= m->link_share > 0 ? m->link_share : 1;
@@ -104,14 +104,14 @@ void machine_links(const struct machine *m, struct span spans[GROUP_KINDS])
 	}
 }
 
-double machine_offload(const struct machine *m, double bytes)
+double cost_machine_offload(const struct machine *m, double bytes)
 {
 	if (m->host <= 0)
-		return machine_seconds(m, COST_MOVED, 2 * bytes);
+		return cost_machine_seconds(m, COST_MOVED, 2 * bytes);
 	return bytes > 0 ? bytes / m->host + m->op : 0;
 }
 
-double machine_exposed(const struct machine *m, double transfer, double shade)
+double cost_machine_exposed(const struct machine *m, double transfer, double shade)
 {
 	return transfer - m->hides * fmin(transfer, shade);
 }

@@ -72,19 +72,19 @@ const char *cost_class_word(enum cost_class class);
 double cost_curve_at(const struct cost_curve *c, double x);
 
 /* One operation. 0 for no work. */
-double machine_seconds(const struct machine *m, enum cost_class class, double work);
+double cost_machine_seconds(const struct machine *m, enum cost_class class, double work);
 /* flops: of the forward or backward pass; keys × dim: of a head. */
-double machine_attention(const struct machine *m, enum cost_class form, double flops, double keys, double dim);
+double cost_machine_attention(const struct machine *m, enum cost_class form, double flops, double keys, double dim);
 /* y[n,out] = x[n,in] · w[out,in]ᵀ, or a backward form of it; width: bytes of an element. */
-double machine_product(const struct machine *m, enum cost_class form, double n, double in, double out, double width);
+double cost_machine_product(const struct machine *m, enum cost_class form, double n, double in, double out, double width);
 /* So many equal ones in one operation: y[b] [rows, columns] of the given depth. */
-double machine_products(const struct machine *m, enum cost_class form, double batch, double rows, double columns, double depth, double width);
+double cost_machine_products(const struct machine *m, enum cost_class form, double batch, double rows, double columns, double depth, double width);
 
 /* Brings the spans' bandwidths down to what transfers reach. */
-void machine_links(const struct machine *m, struct span spans[GROUP_KINDS]);
+void cost_machine_links(const struct machine *m, struct span spans[GROUP_KINDS]);
 /* Bytes from the device's memory to the host's, or back. */
-double machine_offload(const struct machine *m, double bytes);
+double cost_machine_offload(const struct machine *m, double bytes);
 /* What shows of a transfer beside `shade` seconds of products. */
-double machine_exposed(const struct machine *m, double transfer, double shade);
+double cost_machine_exposed(const struct machine *m, double transfer, double shade);
 
 #endif

@@ -28,14 +28,14 @@ static struct shard shard_of(const struct cost_case *c)
 	double n = (double)job->batch.micro * (double)m->seq / l->cp, f = (double)m->ffn / l->tp, width = cost_width(c);
 	double kv = fmax(1, (double)m->kv_heads / l->tp); /* ranks that share a head hold a copy each */
 	bool sp = job->parallel.sp && l->tp > 1;
-	struct traffic_sizes size = traffic_sizes_of(job, m, l);
+	struct traffic_sizes size = place_traffic_sizes_of(job, m, l);
 	return (struct shard){
 		.n = n, .s = sp ? n / l->tp : n, .c = (double)m->hidden, .width = width,
 		.q = (double)(m->heads * m->head_dim) / l->tp, .kv = kv * (double)m->head_dim,
 		.f = f, .up = m->gated ? 2 * f : f, .vocab = (double)m->vocab / l->tp,
 		.heads = (double)job->batch.micro * (double)m->heads / l->tp,
 		.rows = m->experts ? n * (double)m->top : n, .experts = m->experts ? (double)m->experts / l->ep : 1,
-		.sum = span_all_reduce(&c->spans[GROUP_TP], size.stream), .half = span_gather(&c->spans[GROUP_TP], size.stream), .size = size,
+		.sum = place_span_all_reduce(&c->spans[GROUP_TP], size.stream), .half = place_span_gather(&c->spans[GROUP_TP], size.stream), .size = size,
 		.sp = sp, .hides = c->engine->hides_tp && job->parallel.overlap && l->tp > 1, .dense = !m->experts,
 	};
 }
@@ -80,14 +80,14 @@ static double passes_of(const struct cost_case *c, const struct shard *h, enum e
 			continue;
 		for (int t = 0; t < TENSORS; t++)
 			moved += p->moves[t] * elements[t];
-		seconds += p->times * machine_seconds(c->machine, p->class, h->width * moved);
+		seconds += p->times * cost_machine_seconds(c->machine, p->class, h->width * moved);
 	}
 	return seconds;
 }
 
 static double moved(const struct cost_case *c, double bytes)
 {
-	return machine_seconds(c->machine, COST_MOVED, bytes);
+	return cost_machine_seconds(c->machine, COST_MOVED, bytes);
 }
 
 /* --- A layer's products and attention ------------------------------------------------ */
@@ -114,8 +114,8 @@ static double products(const struct layer *y, enum cost_class form)
 static void stored_attention(const struct cost_case *c, const struct shard *h, struct layer *y)
 {
 	double keys = (double)c->shape->seq, queries = keys / c->layout->cp, dim = (double)c->shape->head_dim;
-	double score = machine_products(c->machine, COST_PRODUCT_FWD, h->heads, queries, keys, dim, h->width);
-	double weighted = machine_products(c->machine, COST_PRODUCT_FWD, h->heads, queries, dim, keys, h->width);
+	double score = cost_machine_products(c->machine, COST_PRODUCT_FWD, h->heads, queries, keys, dim, h->width);
+	double weighted = cost_machine_products(c->machine, COST_PRODUCT_FWD, h->heads, queries, dim, keys, h->width);
 	y->attention = score + weighted;
 	y->gradient = score + 3 * weighted;
 }
@@ -126,14 +126,14 @@ static void set_layer(const struct cost_case *c, const struct shard *h, struct l
 	double keys = (double)c->shape->seq, dim = (double)c->shape->head_dim, flops = 2 * h->n * h->q * keys; /* two products, half masked */
 	for (int form = 0; form < FORMS; form++) {
 		double each = h->rows / h->experts;
-		y->linear[LINEAR_QKV][form] = machine_product(m, (enum cost_class)form, h->n, h->c, h->q + 2 * h->kv, h->width);
-		y->linear[LINEAR_OUT][form] = machine_product(m, (enum cost_class)form, h->n, h->q, h->c, h->width);
-		y->linear[LINEAR_UP][form] = h->experts * machine_product(m, (enum cost_class)form, each, h->c, h->up, h->width);
-		y->linear[LINEAR_DOWN][form] = h->experts * machine_product(m, (enum cost_class)form, each, h->f, h->c, h->width);
-		y->router[form] = machine_product(m, (enum cost_class)form, h->n, h->c, (double)c->shape->experts, h->width);
+		y->linear[LINEAR_QKV][form] = cost_machine_product(m, (enum cost_class)form, h->n, h->c, h->q + 2 * h->kv, h->width);
+		y->linear[LINEAR_OUT][form] = cost_machine_product(m, (enum cost_class)form, h->n, h->q, h->c, h->width);
+		y->linear[LINEAR_UP][form] = h->experts * cost_machine_product(m, (enum cost_class)form, each, h->c, h->up, h->width);
+		y->linear[LINEAR_DOWN][form] = h->experts * cost_machine_product(m, (enum cost_class)form, each, h->f, h->c, h->width);
+		y->router[form] = cost_machine_product(m, (enum cost_class)form, h->n, h->c, (double)c->shape->experts, h->width);
 	}
-	y->attention = machine_attention(m, COST_ATTENTION_FWD, flops, keys, dim);
-	y->gradient = machine_attention(m, COST_ATTENTION_BWD, 2.5 * flops, keys, dim);
+	y->attention = cost_machine_attention(m, COST_ATTENTION_FWD, flops, keys, dim);
+	y->gradient = cost_machine_attention(m, COST_ATTENTION_BWD, 2.5 * flops, keys, dim);
 	if (!c->engine->fused_attention)
 		stored_attention(c, h, y);
 }
@@ -144,14 +144,14 @@ static void set_layer(const struct cost_case *c, const struct shard *h, struct l
 static double ring_left(const struct cost_case *c, const struct shard *h, double attention, double factor)
 {
 	int cp = c->layout->cp;
-	double all = (cp - 1) * span_hop(&c->spans[GROUP_CP], factor * h->size.keys);
-	return cp > 1 ? machine_exposed(c->machine, all, attention * (cp - 1) / cp) : 0;
+	double all = (cp - 1) * place_span_hop(&c->spans[GROUP_CP], factor * h->size.keys);
+	return cp > 1 ? cost_machine_exposed(c->machine, all, attention * (cp - 1) / cp) : 0;
 }
 
 /* A gather of rows whose own share is multiplied meanwhile, if the engine does so. */
 static double gather_beside(const struct cost_case *c, const struct shard *h, bool hides, double product)
 {
-	return hides && c->engine->own_rows_first ? machine_exposed(c->machine, h->half, product / c->layout->tp) : h->half;
+	return hides && c->engine->own_rows_first ? cost_machine_exposed(c->machine, h->half, product / c->layout->tp) : h->half;
 }
 
 static double tp_forward(const struct cost_case *c, const struct shard *h, const struct layer *y)
@@ -164,19 +164,19 @@ static double tp_forward(const struct cost_case *c, const struct shard *h, const
 
 /* Of a column-parallel linear: the input's gradient is summed beside the weights' product; under sp its input is gathered again, beside the
  * input's product. */
-static double column_backward(const struct cost_case *c, const struct shard *h, bool hides, const double linear[FORMS])
+static double model_column_backward(const struct cost_case *c, const struct shard *h, bool hides, const double linear[FORMS])
 {
 	double shade = hides ? 1 : 0;
 	if (!h->sp)
-		return machine_exposed(c->machine, h->sum, shade * linear[COST_PRODUCT_WEIGHT]);
-	return machine_exposed(c->machine, h->half, shade * linear[COST_PRODUCT_INPUT]) +
-	       machine_exposed(c->machine, h->half, shade * linear[COST_PRODUCT_WEIGHT]);
+		return cost_machine_exposed(c->machine, h->sum, shade * linear[COST_PRODUCT_WEIGHT]);
+	return cost_machine_exposed(c->machine, h->half, shade * linear[COST_PRODUCT_INPUT]) +
+	       cost_machine_exposed(c->machine, h->half, shade * linear[COST_PRODUCT_WEIGHT]);
 }
 
 static double tp_backward(const struct cost_case *c, const struct shard *h, const struct layer *y)
 {
 	bool hides = h->hides && h->dense;
-	double seconds = column_backward(c, h, h->hides, y->linear[LINEAR_QKV]) + column_backward(c, h, hides, y->linear[LINEAR_UP]);
+	double seconds = model_column_backward(c, h, h->hides, y->linear[LINEAR_QKV]) + model_column_backward(c, h, hides, y->linear[LINEAR_UP]);
 	if (h->sp)
 		seconds += gather_beside(c, h, h->hides, y->linear[LINEAR_OUT][COST_PRODUCT_INPUT]) +
 			   gather_beside(c, h, hides, y->linear[LINEAR_DOWN][COST_PRODUCT_INPUT]);
@@ -205,7 +205,7 @@ static double accumulated(const struct cost_case *c, const struct shard *h)
 /* What the ranks of a group lose that wait for one another so many times in so much work. */
 static double meetings(const struct cost_case *c, enum group_kind kind, double times, double work)
 {
-	return times > 0 ? times * span_meeting(&c->spans[kind], work / times) : 0;
+	return times > 0 ? times * place_span_meeting(&c->spans[kind], work / times) : 0;
 }
 
 static void add_meetings(const struct cost_case *c, const struct layer *y, double layers, struct cost_pass *t)
@@ -226,7 +226,7 @@ static void add_layers(const struct cost_case *c, const struct shard *h, const s
 	double redone = (stage->layer_hi + every - 1) / every - (stage->layer_lo + every - 1) / every;
 	struct layer y;
 	set_layer(c, h, &y);
-	double cp = ring_left(c, h, y.attention, 1), ep = span_all_to_all(&c->spans[GROUP_EP], h->size.rows);
+	double cp = ring_left(c, h, y.attention, 1), ep = place_span_all_to_all(&c->spans[GROUP_EP], h->size.rows);
 	double weight = products(&y, COST_PRODUCT_WEIGHT) + accumulated(c, h);
 	t->fwd = layers * (products(&y, COST_PRODUCT_FWD) + y.attention + passes_of(c, h, PHASE_FORWARD));
 	t->bwd = layers * (products(&y, COST_PRODUCT_INPUT) + weight + y.gradient + passes_of(c, h, PHASE_BACKWARD));
@@ -249,8 +249,8 @@ static void add_offload(const struct cost_case *c, const struct stage *stage, st
 	bool split = schedule_splits(c->job->parallel.schedule);
 	if (!c->job->offload.activations)
 		return;
-	memory_sizes_of(c->job, c->shape, c->layout, 0, split, &sizes);
-	double once = machine_offload(c->machine, memory_offloaded(&sizes, stage));
+	plan_memory_sizes_of(c->job, c->shape, c->layout, 0, split, &sizes);
+	double once = cost_machine_offload(c->machine, plan_memory_offloaded(&sizes, stage));
 	t->fwd += once;
 	t->bwd += split ? 3 * once : once;
 	t->weight += split ? once : 0;
@@ -271,14 +271,14 @@ static void add_head(const struct cost_case *c, const struct shard *h, struct co
 	const struct span *tp = &c->spans[GROUP_TP];
 	double logits = h->n * h->vocab, stream = h->width * h->s * h->c;
 	for (int form = 0; form < FORMS; form++)
-		t->fwd += machine_product(m, (enum cost_class)form, h->n, h->c, h->vocab, h->width);
+		t->fwd += cost_machine_product(m, (enum cost_class)form, h->n, h->c, h->vocab, h->width);
 	if (c->engine->loss > 0)
 		t->fwd += moved(c, c->engine->loss * logits);
 	else
-		t->fwd += machine_seconds(m, COST_XENT, 5 * h->width * logits);
-	t->fwd += machine_seconds(m, COST_NORM_FWD, 4 * stream) + moved(c, c->engine->accumulate * h->vocab * h->c);
-	t->bwd += machine_seconds(m, COST_NORM_BWD, 4 * stream);
-	t->tp_fwd += (h->sp ? h->half : 0) + span_all_reduce(tp, F32 * h->n) + span_all_reduce(tp, F32 * 2 * h->n);
+		t->fwd += cost_machine_seconds(m, COST_XENT, 5 * h->width * logits);
+	t->fwd += cost_machine_seconds(m, COST_NORM_FWD, 4 * stream) + moved(c, c->engine->accumulate * h->vocab * h->c);
+	t->bwd += cost_machine_seconds(m, COST_NORM_BWD, 4 * stream);
+	t->tp_fwd += (h->sp ? h->half : 0) + place_span_all_reduce(tp, F32 * h->n) + place_span_all_reduce(tp, F32 * 2 * h->n);
 	t->tp_bwd += h->sp ? h->half : h->sum;
 }
 

@@ -10,7 +10,7 @@ static double busy_of(const struct pipe_rank *r)
 	return r->forward + r->input + r->weight;
 }
 
-void pipe_add(struct pipe *p, const struct pipe_rank *r)
+void cost_pipe_add(struct pipe *p, const struct pipe_rank *r)
 {
 	double busy = busy_of(r);
 	if (!p->ranks)
@@ -114,7 +114,7 @@ static double zb_v(const struct pipe *p, int micros, double hop)
 	return micros * p->busy + (1 - late) * few + late * many;
 }
 
-double pipe_time(const struct pipe *p, enum job_schedule kind, int chunks, int micros, double hop)
+double cost_pipe_time(const struct pipe *p, enum job_schedule kind, int chunks, int micros, double hop)
 {
 	if (p->ranks == 1)
 		return micros * p->busy;

@@ -26,9 +26,9 @@ struct pipe {
 	double before, after; /* forward + input of the ranks before and after it */
 	double fill;          /* of the ranks before it their first chunk's passes, of those after it their last chunk's */
 };
-void pipe_add(struct pipe *p, const struct pipe_rank *r);
+void cost_pipe_add(struct pipe *p, const struct pipe_rank *r);
 
 /* chunks: of each rank. hop: seconds of a message between neighbours. */
-double pipe_time(const struct pipe *p, enum job_schedule kind, int chunks, int micros, double hop);
+double cost_pipe_time(const struct pipe *p, enum job_schedule kind, int chunks, int micros, double hop);
 
 #endif

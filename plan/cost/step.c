@@ -42,12 +42,12 @@ void cost_add(struct cost_pass *sum, const struct cost_pass *t)
 
 static double message(const struct cost_case *c)
 {
-	return traffic_sizes_of(c->job, c->shape, c->layout).message;
+	return place_traffic_sizes_of(c->job, c->shape, c->layout).message;
 }
 
 double cost_hop(const struct cost_case *c)
 {
-	return c->engine->waits ? 0 : span_hop(&c->spans[GROUP_PP], message(c));
+	return c->engine->waits ? 0 : place_span_hop(&c->spans[GROUP_PP], message(c));
 }
 
 double cost_wait(const struct cost_case *c)
@@ -55,13 +55,13 @@ double cost_wait(const struct cost_case *c)
 	bool whole = !c->job->parallel.sp && c->engine->scatters;
 	if (!c->engine->waits || c->layout->pp < 2)
 		return 0;
-	return span_hop(&c->spans[GROUP_PP], message(c) / (whole ? c->layout->tp : 1)) + c->machine->sync +
-	       (whole ? span_gather(&c->spans[GROUP_TP], message(c)) : 0);
+	return place_span_hop(&c->spans[GROUP_PP], message(c) / (whole ? c->layout->tp : 1)) + c->machine->sync +
+	       (whole ? place_span_gather(&c->spans[GROUP_TP], message(c)) : 0);
 }
 
 double cost_meeting(const struct cost_case *c, double pass)
 {
-	return c->layout->pp > 1 && c->machine->crowd > 1 ? span_meeting(&c->spans[GROUP_PP], pass) : 0;
+	return c->layout->pp > 1 && c->machine->crowd > 1 ? place_span_meeting(&c->spans[GROUP_PP], pass) : 0;
 }
 
 /* --- The replicas' transfers, the optimizer ------------------------------------------- */
@@ -118,13 +118,13 @@ static void add_exchange(const struct cost_case *c, const struct cost_rank *r, e
 {
 	struct cut cut = cut_of(c, class);
 	double elements = elements_of(c, r, class), grads = c->engine->grad_width * elements, bucket = fmin(grads, BUCKET_BYTES);
-	double scatter = span_gather(&cut.shards, grads), sum = span_all_reduce(&cut.copies, grads / cut.each);
+	double scatter = place_span_gather(&cut.shards, grads), sum = place_span_all_reduce(&cut.copies, grads / cut.each);
 	if (elements <= 0)
 		return;
 	x->micro += c->job->parallel.zero < 2 ? 0 : scatter;
 	x->once += c->job->parallel.zero < 2 ? scatter + sum : sum;
-	x->params += span_gather(&cut.shards, cost_width(c) * elements);
-	x->last = fmax(x->last, span_gather(&cut.shards, bucket) + span_all_reduce(&cut.copies, bucket / cut.each));
+	x->params += place_span_gather(&cut.shards, cost_width(c) * elements);
+	x->last = fmax(x->last, place_span_gather(&cut.shards, bucket) + place_span_all_reduce(&cut.copies, bucket / cut.each));
 }
 
 /* What the step shows of it. All that goes on beside a backward pass hides behind the same seconds. */
@@ -136,9 +136,9 @@ static double exposed(const struct cost_case *c, const struct cost_rank *r)
 		add_exchange(c, r, class, &x);
 	bool hides = c->job->parallel.overlap, sums = hides && (c->engine->hides_dp || c->layout->pp == 1);
 	double forward = hides ? r->scale * r->pass.fwd : 0, backward = sums ? r->scale * (r->pass.bwd + r->pass.tp_bwd + r->pass.again) : 0;
-	double around = c->job->parallel.zero == 3 ? x.params : 0, each = machine_exposed(m, around, forward);
-	double after = c->job->parallel.zero == 3 ? 0 : machine_exposed(m, x.params, c->engine->gathers_ahead ? forward : 0);
-	double most = machine_exposed(m, x.micro + around, backward), last = machine_exposed(m, x.micro + around + x.once, backward);
+	double around = c->job->parallel.zero == 3 ? x.params : 0, each = cost_machine_exposed(m, around, forward);
+	double after = c->job->parallel.zero == 3 ? 0 : cost_machine_exposed(m, x.params, c->engine->gathers_ahead ? forward : 0);
+	double most = cost_machine_exposed(m, x.micro + around, backward), last = cost_machine_exposed(m, x.micro + around + x.once, backward);
 	return after + c->micros * each + (c->micros - 1) * most + fmax(x.last, last);
 }
 
@@ -147,7 +147,7 @@ static double tied_sum(const struct cost_case *c, const struct cost_rank *r)
 {
 	if (!c->shape->tied || r->first == r->last)
 		return 0;
-	return span_all_reduce(&c->spans[GROUP_TIE], c->engine->grad_width * (double)(c->shape->vocab * c->shape->hidden) / c->layout->tp);
+	return place_span_all_reduce(&c->spans[GROUP_TIE], c->engine->grad_width * (double)(c->shape->vocab * c->shape->hidden) / c->layout->tp);
 }
 
 /* Elements of the parameters that the rank updates. */
@@ -172,11 +172,11 @@ double cost_update(const struct cost_case *c, const struct cost_rank *r)
 {
 	double words = c->job->optimizer.kind == OPTIMIZER_ADAMW ? 7 : 5, owned = owned_by(c, r);
 	if (c->engine->update > 0)
-		return crowded(c) * r->scale * machine_seconds(c->machine, COST_MOVED, c->engine->update * owned);
+		return crowded(c) * r->scale * cost_machine_seconds(c->machine, COST_MOVED, c->engine->update * owned);
 	double state = words - 3 + (c->job->precision.dtype == DTYPE_FP32 ? 0 : 2); /* moments, and masters where they are not the parameters: there and back */
 	bool away = c->job->offload.optimizer && c->machine->host > 0;
-	return crowded(c) * r->scale * (machine_seconds(c->machine, COST_OPTIMIZER, words * F32 * owned) +
-					machine_offload(c->machine, away ? state * F32 * owned : 0));
+	return crowded(c) * r->scale * (cost_machine_seconds(c->machine, COST_OPTIMIZER, words * F32 * owned) +
+					cost_machine_offload(c->machine, away ? state * F32 * owned : 0));
 }
 
 /* Of so many seconds' work, what the replicas wait for the slowest. */
@@ -300,9 +300,9 @@ void cost_step(const struct cost_case *c, struct plan_time *out)
 		struct cost_rank r;
 		struct pipe_rank times;
 		take_rank(c, pp, &known, &r, &times);
-		pipe_add(&pipe, &times);
+		cost_pipe_add(&pipe, &times);
 		cost_sum_add(c, &r, &sum);
 	}
-	double alone = pipe_time(&pipe, c->job->parallel.schedule, c->layout->chunks, c->micros, cost_hop(c));
+	double alone = cost_pipe_time(&pipe, c->job->parallel.schedule, c->layout->chunks, c->micros, cost_hop(c));
 	cost_sum_parts(c, &sum, cost_shared(c, pipe.sum.forward + pipe.sum.input + pipe.sum.weight, alone), out);
 }

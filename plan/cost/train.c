@@ -15,7 +15,7 @@ static double optimum(double saving, double mtbf)
 	return x >= 1 ? mtbf : sqrt(2 * saving * mtbf) * (1 + sqrt(x) / 3 + x / 9) - saving;
 }
 
-int64_t train_interval(const struct train_costs *c, int64_t steps)
+int64_t cost_train_interval(const struct train_costs *c, int64_t steps)
 {
 	if (c->mtbf <= 0 || c->step <= 0)
 		return steps;
@@ -23,7 +23,7 @@ int64_t train_interval(const struct train_costs *c, int64_t steps)
 	return best >= (double)steps ? steps : best < 1 ? 1 : (int64_t)(best + 0.5);
 }
 
-void train_expect(const struct train_costs *c, int64_t steps, int64_t every, struct train_time *out)
+void cost_train_expect(const struct train_costs *c, int64_t steps, int64_t every, struct train_time *out)
 {
 	double work = (double)steps * c->step;
 	int64_t between = every > 0 && every < steps ? every : steps;
@@ -58,18 +58,18 @@ static double held(const struct job *job, const struct plan *p)
 	struct zero_cut cuts[ZERO_CLASSES];
 	double experts = (double)(m->layers * m->experts) * (double)(m->hidden * m->ffn * (m->gated ? 3 : 2));
 	zero_cuts(&p->layout, (struct coords){ 0 }, (int)job->parallel.zero, job->parallel.zero_shard == ZERO_SHARD_NODE ? p->ranks[0].mates : 0, cuts);
-	return ((double)model_params(m) - experts) * cuts[ZERO_DENSE].copies + experts * cuts[ZERO_EXPERTS].copies;
+	return ((double)shape_params(m) - experts) * cuts[ZERO_DENSE].copies + experts * cuts[ZERO_EXPERTS].copies;
 }
 
-void train_costs_of(const struct job *job, const struct cluster *cluster, const struct plan *p, struct train_costs *out)
+void cost_train_costs_of(const struct job *job, const struct cluster *cluster, const struct plan *p, struct train_costs *out)
 {
-	double element = (job->optimizer.kind == OPTIMIZER_ADAMW ? 3 : 2) * sizeof(float), saved = element * (double)model_params(&p->shape);
+	double element = (job->optimizer.kind == OPTIMIZER_ADAMW ? 3 : 2) * sizeof(float), saved = element * (double)shape_params(&p->shape);
 	double nodes = nodes_of(p), bandwidth = GB * fmin(job->checkpoint.bandwidth, nodes * job->checkpoint.node_bandwidth);
 	struct machine m;
-	machine_of_plan(job, cluster, p, &m);
+	cost_machine_of_plan(job, cluster, p, &m);
 	*out = (struct train_costs){
 		.step = p->time.total,
-		.snapshot = machine_offload(&m, saved / p->world),
+		.snapshot = cost_machine_offload(&m, saved / p->world),
 		.write = saved / bandwidth,
 		.restart = job->restart.respawn + element * held(job, p) / bandwidth,
 		.mtbf = HOUR * job->restart.node_mtbf / nodes,

@@ -34,9 +34,9 @@ struct train_time {
 };
 
 /* Steps between checkpoints that cost least: at least 1, at most `steps` (and that where nothing fails). */
-int64_t train_interval(const struct train_costs *c, int64_t steps);
+int64_t cost_train_interval(const struct train_costs *c, int64_t steps);
 /* every: 0, none before the end. */
-void train_expect(const struct train_costs *c, int64_t steps, int64_t every, struct train_time *out);
+void cost_train_expect(const struct train_costs *c, int64_t steps, int64_t every, struct train_time *out);
 
 struct job;
 struct cluster;
@@ -52,6 +52,6 @@ struct plan;
  * another cluster). Section 3.3.1: storage that sustains 2 TB/s, 1 GB/s for each of those nodes. Jiang et al., "MegaScale", arXiv
  * 2402.15627, section 3.5: communicators of 10,000 GPUs in less than 30 s.
  */
-void train_costs_of(const struct job *job, const struct cluster *cluster, const struct plan *p, struct train_costs *out);
+void cost_train_costs_of(const struct job *job, const struct cluster *cluster, const struct plan *p, struct train_costs *out);
 
 #endif

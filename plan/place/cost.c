@@ -16,9 +16,9 @@ void place_weigh(struct weigh *w, const struct cluster_slot *slots, const struct
 	struct weigh_sum sum;
 	*out = (struct place_cost){ 0 };
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
-		if (traffic_bytes(t, kind) <= 0)
+		if (place_traffic_bytes(t, kind) <= 0)
 			continue;
-		weigh_kind(w, slots, kind, t, &span, &sum);
+		place_weigh_kind(w, slots, kind, t, &span, &sum);
 		out->seconds[kind] = sum.worst;
 		out->total += (1 - t->hidden[kind]) * sum.worst;
 		out->mean += (1 - t->hidden[kind]) * sum.mean;
@@ -29,9 +29,9 @@ int place_cost_of(const struct cluster *c, const struct layout *l, const struct 
 		  struct place_cost *out, struct err *e)
 {
 	struct weigh *w;
-	if (weigh_open(c, l, &w, e))
+	if (place_weigh_open(c, l, &w, e))
 		return -1;
 	place_weigh(w, slots, t, out);
-	weigh_close(w);
+	place_weigh_close(w);
 	return 0;
 }

@@ -34,7 +34,7 @@ static bool same_link(const struct topo_link *a, const struct topo_link *b)
 /* Whether the node looks the same with these two exchanged. */
 static bool alike(const struct cluster *c, int node, int a, int b)
 {
-	const struct node_kind *k = cluster_kind(c, node);
+	const struct node_kind *k = topo_cluster_kind(c, node);
 	if (!same_adapter(c, k, a, b) || (k->parts && k->links && k->parts[a].numa != k->parts[b].numa))
 		return false;
 	for (int i = 0; k->links && i < k->devices; i++) {
@@ -103,7 +103,7 @@ static void bound(struct search *s, int placed, const struct bound *before, stru
 		double least = s->least.seconds[kind];
 		int whole = s->whole[placed][kind], all = s->whole[s->world][kind];
 		if (least > 0 && whole > s->whole[placed - 1][kind]) {
-			weigh_kind(s->w, s->now, kind, s->t, &span, &sum);
+			place_weigh_kind(s->w, s->now, kind, s->t, &span, &sum);
 			out->cost.seconds[kind] = fmax(least, sum.worst);
 			out->mean[kind] = (whole * fmax(least, sum.mean) + (all - whole) * least) / all;
 		}
@@ -142,12 +142,12 @@ static void mark_ends(struct search *s)
 {
 	int ranks[PLACE_EXACT];
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
-		int size = group_size(&s->layout, kind);
+		int size = place_group_size(&s->layout, kind);
 		for (int lead = 0; size > 1 && lead < s->world; lead++) {
 			int last = 0;
-			if (!group_leads(&s->layout, kind, lead))
+			if (!place_group_leads(&s->layout, kind, lead))
 				continue;
-			group_ranks(&s->layout, kind, lead, ranks);
+			place_group_ranks(&s->layout, kind, lead, ranks);
 			for (int i = 0; i < size; i++)
 				last = ranks[i] > last ? ranks[i] : last;
 			for (int i = last + 1; i <= s->world; i++)
@@ -171,23 +171,23 @@ static void set_least(struct search *s)
 		link = fmax(link, 1e9);
 	}
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
-		int n = group_size(&s->layout, kind);
+		int n = place_group_size(&s->layout, kind);
 		struct span span = { .ranks = n, .nodes = 1, .per_node = n, .inside = { n * fmax(link, adapter), 0 } };
-		s->least.seconds[kind] = n > 1 ? traffic_seconds(s->t, kind, &span) : 0;
+		s->least.seconds[kind] = n > 1 ? place_traffic_seconds(s->t, kind, &span) : 0;
 	}
 }
 
 static int list_devices(const struct cluster *c, struct device **out)
 {
 	int n = 0;
-	*out = calloc((size_t)cluster_devices(c) + 1, sizeof **out);
+	*out = calloc((size_t)topo_cluster_devices(c) + 1, sizeof **out);
 	for (int i = 0; *out && i < c->n_nodes; i++)
-		for (int d = 0; d < cluster_kind(c, i)->devices; d++)
+		for (int d = 0; d < topo_cluster_kind(c, i)->devices; d++)
 			(*out)[n++].slot = (struct cluster_slot){ i, d };
 	return n;
 }
 
-int exact_best(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, struct cluster_slot *slots,
+int place_exact_best(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, struct cluster_slot *slots,
 	       struct place_cost *cost, struct err *e)
 {
 	struct cluster_slot now[PLACE_EXACT];

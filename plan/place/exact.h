@@ -11,7 +11,7 @@
 #include "plan/place/place.h"
 
 /* slots: a map, replaced by the best one; of those that cost the same it stays. *cost: its cost, and of the best one. */
-int exact_best(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, struct cluster_slot *slots,
+int place_exact_best(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, struct cluster_slot *slots,
 	       struct place_cost *cost, struct err *e);
 
 #endif

@@ -15,7 +15,7 @@ struct walk {
 	struct fold now;
 };
 
-int fold_box(const struct span_fold *f)
+int place_fold_box(const struct span_fold *f)
 {
 	return f->tp * f->cp * f->dp * f->pp;
 }
@@ -42,11 +42,11 @@ static void keep(struct walk *w)
 static void weigh(struct walk *w)
 {
 	struct span spans[GROUP_KINDS];
-	spans_nested(w->y, w->l, &w->now.node, w->now.below, spans);
+	place_spans_nested(w->y, w->l, &w->now.node, w->now.below, spans);
 	w->now.seconds = 0;
 	w->tried++;
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
-		w->now.seconds += (1 - w->t->hidden[kind]) * traffic_seconds(w->t, kind, &spans[kind]);
+		w->now.seconds += (1 - w->t->hidden[kind]) * place_traffic_seconds(w->t, kind, &spans[kind]);
 	keep(w);
 }
 
@@ -136,7 +136,7 @@ static void level(struct walk *w, int at)
 	for (int i = 0; i < AXES; i++)
 		rest[i] = degrees[i] / have[i];
 	if (at >= 0) { /* boxes of nodes, then of the level before */
-		int each = w->devices / fold_box(&w->now.node), before = at ? w->y->level[at - 1].units * each : 1;
+		int each = w->devices / place_fold_box(&w->now.node), before = at ? w->y->level[at - 1].units * each : 1;
 		room = w->y->level[at].units * each / before;
 	}
 	room = room > 0 ? room : 1;
@@ -146,7 +146,7 @@ static void level(struct walk *w, int at)
 		boxes(w, at, 0, have, rest, part, room);
 }
 
-int fold_best(const struct span_yard *y, const struct layout *l, const struct traffic *t, int devices, const bool *fits, int most,
+int place_fold_best(const struct span_yard *y, const struct layout *l, const struct traffic *t, int devices, const bool *fits, int most,
 	      struct fold *out, int n)
 {
 	struct walk w = { .y = y, .l = l, .t = t, .fits = fits, .out = out, .n = n, .most = most, .devices = devices, .now.levels = y->levels };
@@ -161,7 +161,7 @@ static void inner_of(const struct fold *f, int i, int at[AXES])
 }
 
 /* A number of mixed radix: levels from the top, in each pp before dp before cp before tp. */
-int fold_place(const struct layout *l, const struct fold *f, int rank)
+int place_fold_place(const struct layout *l, const struct fold *f, int rank)
 {
 	struct coords c = layout_coords(l, rank);
 	const int x[AXES] = { c.tp, c.cp, c.dp, c.pp };

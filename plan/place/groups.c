@@ -1,6 +1,6 @@
 #include "plan/place/groups.h"
 
-const char *group_word(enum group_kind kind)
+const char *place_group_word(enum group_kind kind)
 {
 	static const char *const words[GROUP_KINDS] = {
 		[GROUP_TP] = "tp", [GROUP_CP] = "cp", [GROUP_EP] = "ep", [GROUP_DP] = "dp", [GROUP_EDP] = "expert dp",
@@ -28,13 +28,13 @@ static struct walk walk_of(const struct layout *l, enum group_kind kind)
 	}
 }
 
-int group_size(const struct layout *l, enum group_kind kind)
+int place_group_size(const struct layout *l, enum group_kind kind)
 {
 	struct walk w = walk_of(l, kind);
 	return w.inner * w.outer;
 }
 
-bool group_leads(const struct layout *l, enum group_kind kind, int rank)
+bool place_group_leads(const struct layout *l, enum group_kind kind, int rank)
 {
 	struct coords at = layout_coords(l, rank);
 	switch (kind) {
@@ -47,7 +47,7 @@ bool group_leads(const struct layout *l, enum group_kind kind, int rank)
 	}
 }
 
-void group_ranks(const struct layout *l, enum group_kind kind, int lead, int *ranks)
+void place_group_ranks(const struct layout *l, enum group_kind kind, int lead, int *ranks)
 {
 	struct walk w = walk_of(l, kind);
 	for (int o = 0; o < w.outer; o++)

@@ -22,13 +22,13 @@ enum group_kind {
 	GROUP_KINDS
 };
 /* "tp", "cp", …; of the replicas "dp" and "expert dp". */
-const char *group_word(enum group_kind kind);
+const char *place_group_word(enum group_kind kind);
 
 /* Ranks of each group. */
-int group_size(const struct layout *l, enum group_kind kind);
+int place_group_size(const struct layout *l, enum group_kind kind);
 /* Whether the rank is the first of its group: each group has one such. */
-bool group_leads(const struct layout *l, enum group_kind kind, int rank);
-/* The ranks of the group that `lead` leads, [group_size]. */
-void group_ranks(const struct layout *l, enum group_kind kind, int lead, int *ranks);
+bool place_group_leads(const struct layout *l, enum group_kind kind, int rank);
+/* The ranks of the group that `lead` leads, [place_group_size]. */
+void place_group_ranks(const struct layout *l, enum group_kind kind, int lead, int *ranks);
 
 #endif

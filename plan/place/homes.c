@@ -24,7 +24,7 @@ struct homes {
 	int n;
 };
 
-static double links_of(const struct node_kind *k)
+static double place_links_of(const struct node_kind *k)
 {
 	double sum = k->links ? 0 : k->link_bandwidth * k->devices;
 	for (int i = 0; k->links && i < k->devices * k->devices; i++)
@@ -38,19 +38,19 @@ static void add_unit(struct homes *h, int node, int *at)
 	struct unit *u = &h->units[h->n];
 	*u = (struct unit){ .first = *at, .leaf = c->nodes[node].leaf, .index = h->n };
 	for (int i = node; i < c->n_nodes; i++) {
-		if (!cluster_joined(c, node, i))
+		if (!topo_cluster_joined(c, node, i))
 			continue;
 		h->nodes[(*at)++] = i;
 		u->nodes++;
-		u->devices += cluster_kind(c, i)->devices;
-		u->links += links_of(cluster_kind(c, i));
+		u->devices += topo_cluster_kind(c, i)->devices;
+		u->links += place_links_of(topo_cluster_kind(c, i));
 		if (c->nodes[node].domain < 0)
 			break;
 	}
 	h->n++;
 }
 
-int homes_open(const struct cluster *c, struct homes **out, struct err *e)
+int place_homes_open(const struct cluster *c, struct homes **out, struct err *e)
 {
 	struct homes *h = calloc(1, sizeof *h);
 	int domains = 0;
@@ -66,7 +66,7 @@ int homes_open(const struct cluster *c, struct homes **out, struct err *e)
 	}
 	if (!h || !seen || !h->nodes || !h->units || !h->order || !h->leaves) {
 		free(seen);
-		homes_close(h);
+		place_homes_close(h);
 		return err_set(e, ERR_NOMEM, "no memory for %d nodes; close other programs", c->n_nodes);
 	}
 	for (int i = 0, at = 0; i < c->n_nodes; i++) {
@@ -82,7 +82,7 @@ int homes_open(const struct cluster *c, struct homes **out, struct err *e)
 	return 0;
 }
 
-void homes_close(struct homes *h)
+void place_homes_close(struct homes *h)
 {
 	if (!h)
 		return;
@@ -93,7 +93,7 @@ void homes_close(struct homes *h)
 	free(h);
 }
 
-int homes_sizes(const struct homes *h, int *sizes, int most)
+int place_homes_sizes(const struct homes *h, int *sizes, int most)
 {
 	int n = 0;
 	for (int u = 0; u < h->n; u++) {
@@ -109,7 +109,7 @@ int homes_sizes(const struct homes *h, int *sizes, int most)
 	return n;
 }
 
-bool homes_fit(const struct homes *h, int box, int ranks)
+bool place_homes_fit(const struct homes *h, int box, int ranks)
 {
 	int64_t room = 0;
 	for (int u = 0; u < h->n; u++)
@@ -231,7 +231,7 @@ static int fill_leaf(const struct homes *h, const struct leaf *leaf, int box, in
 	return done;
 }
 
-bool homes_fill(struct homes *h, enum homes_order how, int box, int boxes, int together, int *const *order, struct cluster_slot *out)
+bool place_homes_fill(struct homes *h, enum homes_order how, int box, int boxes, int together, int *const *order, struct cluster_slot *out)
 {
 	int room = 0, done = 0, n;
 	memcpy(h->order, h->units, (size_t)h->n * sizeof *h->order);
@@ -240,7 +240,7 @@ bool homes_fill(struct homes *h, enum homes_order how, int box, int boxes, int t
 	for (int i = 0; i < n; i++)
 		room += h->leaves[i].room;
 	if (room < boxes && together > 1)
-		return homes_fill(h, how, box, boxes, 1, order, out);
+		return place_homes_fill(h, how, box, boxes, 1, order, out);
 	if (room < boxes)
 		return false;
 	qsort(h->leaves, (size_t)n, sizeof *h->leaves, how == HOMES_GIVEN ? by_given : by_room);

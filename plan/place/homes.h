@@ -15,14 +15,14 @@
 struct homes;
 
 /* Borrows the cluster. ERR_NOMEM. */
-int homes_open(const struct cluster *c, struct homes **out, struct err *e);
-void homes_close(struct homes *h);
+int place_homes_open(const struct cluster *c, struct homes **out, struct err *e);
+void place_homes_close(struct homes *h);
 
 /* Devices of nodes (of fabrics together), each size once, in rising order; how many of `most`. */
-int homes_sizes(const struct homes *h, int *sizes, int most);
+int place_homes_sizes(const struct homes *h, int *sizes, int most);
 
 /* Whether so many ranks have room in boxes of `box`. */
-bool homes_fit(const struct homes *h, int box, int ranks);
+bool place_homes_fit(const struct homes *h, int box, int ranks);
 
 enum homes_order {
 	HOMES_GIVEN,  /* nodes as the cluster lists them */
@@ -31,6 +31,6 @@ enum homes_order {
 };
 /* order: [kinds] of each kind's devices, -1 after as many as are listed: those come first; NULL: as they are. In *out `boxes` boxes of `box`
  * devices each. A leaf takes multiples of `together` boxes if there is room enough so. False: there is no room at all. */
-bool homes_fill(struct homes *h, enum homes_order how, int box, int boxes, int together, int *const *order, struct cluster_slot *out);
+bool place_homes_fill(struct homes *h, enum homes_order how, int box, int boxes, int together, int *const *order, struct cluster_slot *out);
 
 #endif

@@ -7,7 +7,7 @@ struct seen {
 
 static int adapter_of(const struct cluster *c, struct cluster_slot s)
 {
-	const struct node_kind *k = cluster_kind(c, s.node);
+	const struct node_kind *k = topo_cluster_kind(c, s.node);
 	return k->parts && k->parts[s.device].nic >= 0 ? k->parts[s.device].nic : s.device;
 }
 
@@ -16,28 +16,28 @@ static void see(void *with, struct cluster_slot from, struct cluster_slot to)
 	const struct seen *s = with;
 	struct place_links *l = s->links;
 	if (from.node == to.node) {
-		enum link_kind kind = cluster_link(cluster_kind(s->c, from.node), from.device, to.device).kind;
+		enum link_kind kind = topo_cluster_link(topo_cluster_kind(s->c, from.node), from.device, to.device).kind;
 		l->inside = kind < l->inside ? kind : l->inside;
-	} else if (cluster_joined(s->c, from.node, to.node)) {
+	} else if (topo_cluster_joined(s->c, from.node, to.node)) {
 		l->fabric = true;
 	} else {
-		int hops = cluster_hops(s->c, from.node, to.node);
+		int hops = topo_cluster_hops(s->c, from.node, to.node);
 		l->hops = hops > l->hops ? hops : l->hops;
 		l->rails &= adapter_of(s->c, from) == adapter_of(s->c, to);
 	}
 }
 
-void links_of(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, const struct cluster_slot *slots,
+void place_links_of(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, const struct cluster_slot *slots,
 	      struct place_links out[GROUP_KINDS])
 {
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		struct seen s = { c, &out[kind] };
 		struct weigh_sum sum;
-		out[kind] = (struct place_links){ .inside = LINK_SELF, .rails = c->rails, .bytes = traffic_bytes(t, kind) };
-		weigh_kind(w, slots, kind, t, &out[kind].span, &sum);
+		out[kind] = (struct place_links){ .inside = LINK_SELF, .rails = c->rails, .bytes = place_traffic_bytes(t, kind) };
+		place_weigh_kind(w, slots, kind, t, &out[kind].span, &sum);
 		out[kind].seconds = sum.worst;
 		out[kind].waited = (1 - t->hidden[kind]) * sum.worst;
-		if (group_size(l, kind) > 1)
-			weigh_flows(w, slots, kind, see, &s);
+		if (place_group_size(l, kind) > 1)
+			place_weigh_flows(w, slots, kind, see, &s);
 	}
 }

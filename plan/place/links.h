@@ -7,7 +7,7 @@
 #include "plan/place/place.h"
 #include "plan/place/weigh.h"
 
-void links_of(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, const struct cluster_slot *slots,
+void place_links_of(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, const struct cluster_slot *slots,
 	      struct place_links out[GROUP_KINDS]);
 
 #endif

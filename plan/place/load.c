@@ -78,14 +78,14 @@ static int shape_of(const struct node_kind *k, struct shape *s)
 	return 0;
 }
 
-static int links_of(const struct shape *s)
+static int place_links_of(const struct shape *s)
 {
 	return 2 * (s->nics + s->bridges) + s->numa * s->numa;
 }
 
 static int nic_link(const struct load *l, struct cluster_slot at, int direction)
 {
-	const struct node_kind *k = cluster_kind(l->c, at.node);
+	const struct node_kind *k = topo_cluster_kind(l->c, at.node);
 	int nic = has_nic(k, at.device) ? k->parts[at.device].nic : k->n_nics + at.device;
 	return l->base[at.node] + 2 * nic + direction;
 }
@@ -109,7 +109,7 @@ static void most(double *capacity, double x)
 
 static void set_node(struct load *l, int node)
 {
-	const struct node_kind *k = cluster_kind(l->c, node);
+	const struct node_kind *k = topo_cluster_kind(l->c, node);
 	const struct shape *s = &l->shapes[l->c->nodes[node].kind];
 	for (int a = 0; a < k->devices; a++) {
 		struct cluster_slot at = { node, a };
@@ -149,7 +149,7 @@ static int fill(struct load *l)
 			return -1;
 	for (int i = 0; i < c->n_nodes; i++) {
 		l->base[i] = n;
-		n += links_of(&l->shapes[c->nodes[i].kind]);
+		n += place_links_of(&l->shapes[c->nodes[i].kind]);
 	}
 	l->first_uplink = n;
 	l->n_links = n += 2 * c->n_switches;
@@ -170,7 +170,7 @@ static int fill(struct load *l)
 	return 0;
 }
 
-int load_open(const struct cluster *c, struct load **out, struct err *e)
+int place_load_open(const struct cluster *c, struct load **out, struct err *e)
 {
 	struct load *l = calloc(1, sizeof *l);
 	if (l) {
@@ -180,14 +180,14 @@ int load_open(const struct cluster *c, struct load **out, struct err *e)
 		l->unit = calloc((size_t)c->n_nodes + 1, sizeof *l->unit);
 	}
 	if (!l || !l->shapes || !l->base || !l->unit || fill(l)) {
-		load_close(l);
+		place_load_close(l);
 		return err_set(e, ERR_NOMEM, "no memory for the links of %d nodes; close other programs", c->n_nodes);
 	}
 	*out = l;
 	return 0;
 }
 
-void load_close(struct load *l)
+void place_load_close(struct load *l)
 {
 	if (!l)
 		return;
@@ -202,24 +202,24 @@ void load_close(struct load *l)
 	free(l);
 }
 
-void load_clear(struct load *l)
+void place_load_clear(struct load *l)
 {
 	for (int i = 0; i < l->n_touched; i++)
 		l->flow[l->touched[i]] = 0;
 	l->n_touched = 0;
 }
 
-int load_unit(const struct load *l, int node)
+int place_load_unit(const struct load *l, int node)
 {
 	return l->unit[node];
 }
 
-int load_units(const struct load *l)
+int place_load_units(const struct load *l)
 {
 	return l->n_units;
 }
 
-const struct cluster *load_cluster(const struct load *l)
+const struct cluster *place_load_cluster(const struct load *l)
 {
 	return l->c;
 }
@@ -260,8 +260,8 @@ static void take_uplinks(const struct load *l, struct cluster_slot from, struct 
 
 static void way_inside(const struct load *l, struct cluster_slot from, struct cluster_slot to, struct load_way *w)
 {
-	const struct node_kind *k = cluster_kind(l->c, from.node);
-	struct topo_link link = cluster_link(k, from.device, to.device);
+	const struct node_kind *k = topo_cluster_kind(l->c, from.node);
+	struct topo_link link = topo_cluster_link(k, from.device, to.device);
 	w->bandwidth = known(link.bandwidth, UNKNOWN_BANDWIDTH);
 	w->latency = known(link.latency, UNKNOWN_LATENCY);
 	w->direct = k->links && (link.kind == LINK_NVLINK || link.kind == LINK_XGMI);
@@ -273,9 +273,9 @@ static void way_inside(const struct load *l, struct cluster_slot from, struct cl
 		take(w, socket_link(l, from.node, numa_of(k, from.device), numa_of(k, to.device)));
 }
 
-void load_way(const struct load *l, struct cluster_slot from, struct cluster_slot to, struct load_way *out)
+void place_load_way(const struct load *l, struct cluster_slot from, struct cluster_slot to, struct load_way *out)
 {
-	const struct node_kind *k = cluster_kind(l->c, from.node);
+	const struct node_kind *k = topo_cluster_kind(l->c, from.node);
 	out->n = 0;
 	out->direct = false;
 	out->across = l->unit[from.node] != l->unit[to.node];
@@ -286,7 +286,7 @@ void load_way(const struct load *l, struct cluster_slot from, struct cluster_slo
 		out->latency = known(k->link_latency, UNKNOWN_LATENCY);
 	} else {
 		out->bandwidth = INFINITY; /* its adapters bound it */
-		out->latency = fmax(known(k->net_latency, UNKNOWN_LATENCY), known(cluster_kind(l->c, to.node)->net_latency, UNKNOWN_LATENCY));
+		out->latency = fmax(known(k->net_latency, UNKNOWN_LATENCY), known(topo_cluster_kind(l->c, to.node)->net_latency, UNKNOWN_LATENCY));
 		take(out, nic_link(l, from, OUT));
 		take(out, nic_link(l, to, IN));
 		take_uplinks(l, from, to, out);
@@ -305,13 +305,13 @@ static double share(const struct load *l, int link)
 	return l->capacity[link] / fmax(l->flow[link], 1e-9);
 }
 
-void load_add(struct load *l, const struct load_way *way, double weight)
+void place_load_add(struct load *l, const struct load_way *way, double weight)
 {
 	for (int i = 0; i < way->n; i++)
 		add(l, way->at[i], weight);
 }
 
-double load_share(const struct load *l, const struct load_way *way)
+double place_load_share(const struct load *l, const struct load_way *way)
 {
 	double least = way->bandwidth;
 	for (int i = 0; i < way->n; i++)
@@ -319,22 +319,22 @@ double load_share(const struct load *l, const struct load_way *way)
 	return least;
 }
 
-void load_add_adapter(struct load *l, struct cluster_slot at, double weight)
+void place_load_add_adapter(struct load *l, struct cluster_slot at, double weight)
 {
 	add(l, nic_link(l, at, OUT), weight);
 }
 
-double load_share_adapter(const struct load *l, struct cluster_slot at)
+double place_load_share_adapter(const struct load *l, struct cluster_slot at)
 {
 	return share(l, nic_link(l, at, OUT));
 }
 
-void load_add_uplink(struct load *l, int sw, double weight)
+void place_load_add_uplink(struct load *l, int sw, double weight)
 {
 	add(l, l->first_uplink + 2 * sw, weight);
 }
 
-double load_share_uplink(const struct load *l, int sw)
+double place_load_share_uplink(const struct load *l, int sw)
 {
 	return share(l, l->first_uplink + 2 * sw);
 }

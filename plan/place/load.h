@@ -20,14 +20,14 @@
 struct load;
 
 /* Borrows the cluster. ERR_NOMEM. */
-int load_open(const struct cluster *c, struct load **out, struct err *e);
-void load_close(struct load *l);
+int place_load_open(const struct cluster *c, struct load **out, struct err *e);
+void place_load_close(struct load *l);
 /* Nothing flows any more. */
-void load_clear(struct load *l);
+void place_load_clear(struct load *l);
 
-/* What counts as one node: an NVLink fabric, else the node itself. Units are numbered below load_units. */
-int load_unit(const struct load *l, int node);
-int load_units(const struct load *l);
+/* What counts as one node: an NVLink fabric, else the node itself. Units are numbered below place_load_units. */
+int place_load_unit(const struct load *l, int node);
+int place_load_units(const struct load *l);
 
 enum { LOAD_LEVELS = 64, LOAD_WAY_MOST = 2 * (1 + LOAD_LEVELS) }; /* levels of switches above these are no bound */
 struct load_way {
@@ -36,19 +36,19 @@ struct load_way {
 	double bandwidth, latency; /* of the link alone, with nobody else on it */
 	int n, at[LOAD_WAY_MOST];  /* the shared links */
 };
-void load_way(const struct load *l, struct cluster_slot from, struct cluster_slot to, struct load_way *out);
+void place_load_way(const struct load *l, struct cluster_slot from, struct cluster_slot to, struct load_way *out);
 /* weight: of the unit that shares are counted in. */
-void load_add(struct load *l, const struct load_way *way, double weight);
+void place_load_add(struct load *l, const struct load_way *way, double weight);
 /* Bandwidth of one unit of weight on this way, while all that was added flows. */
-double load_share(const struct load *l, const struct load_way *way);
+double place_load_share(const struct load *l, const struct load_way *way);
 
 /* The shared links of a device's own way out, `bytes`' worth a unit: its adapter; and of what leaves a switch upwards. For
  * patterns whose flows are too many to name. */
-void load_add_adapter(struct load *l, struct cluster_slot at, double weight);
-double load_share_adapter(const struct load *l, struct cluster_slot at);
-void load_add_uplink(struct load *l, int sw, double weight);
+void place_load_add_adapter(struct load *l, struct cluster_slot at, double weight);
+double place_load_share_adapter(const struct load *l, struct cluster_slot at);
+void place_load_add_uplink(struct load *l, int sw, double weight);
 /* INFINITY where the switch's uplinks are no bound. */
-double load_share_uplink(const struct load *l, int sw);
-const struct cluster *load_cluster(const struct load *l);
+double place_load_share_uplink(const struct load *l, int sw);
+const struct cluster *place_load_cluster(const struct load *l);
 
 #endif

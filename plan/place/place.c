@@ -85,7 +85,7 @@ static void consider(struct yard *y)
 static void fill_block(struct yard *y)
 {
 	for (int r = 0, node = 0, device = 0; r < y->world; r++) {
-		for (; device == cluster_kind(y->c, node)->devices; node++)
+		for (; device == topo_cluster_kind(y->c, node)->devices; node++)
 			device = 0;
 		y->slots[r] = (struct cluster_slot){ node, device++ };
 	}
@@ -96,11 +96,11 @@ static void fill_whole(struct yard *y)
 {
 	int tp = y->l->tp, r = 0;
 	for (int node = 0; node < y->c->n_nodes; node++)
-		for (int device = 0; device + tp <= cluster_kind(y->c, node)->devices && r < y->world; device += tp)
+		for (int device = 0; device + tp <= topo_cluster_kind(y->c, node)->devices && r < y->world; device += tp)
 			for (int i = 0; i < tp; i++)
 				y->slots[r++] = (struct cluster_slot){ node, device + i };
 	for (int node = 0; node < y->c->n_nodes && r < y->world; node++) {
-		int devices = cluster_kind(y->c, node)->devices;
+		int devices = topo_cluster_kind(y->c, node)->devices;
 		for (int device = devices / tp * tp; device < devices && r < y->world; device++)
 			y->slots[r++] = (struct cluster_slot){ node, device };
 	}
@@ -111,7 +111,7 @@ static void fill_cyclic(struct yard *y)
 {
 	for (int r = 0, round = 0; r < y->world; round++)
 		for (int node = 0; node < y->c->n_nodes && r < y->world; node++)
-			if (round < cluster_kind(y->c, node)->devices)
+			if (round < topo_cluster_kind(y->c, node)->devices)
 				y->slots[r++] = (struct cluster_slot){ node, round };
 }
 
@@ -155,7 +155,7 @@ static int order_devices(const struct yard *y, int kind, const struct fold *f, i
 	struct node_kind *k = &y->c->kinds[kind];
 	struct cluster_node node = { .kind = 0, .leaf = -1, .domain = -1 };
 	const struct cluster one = { .kinds = k, .n_kinds = 1, .nodes = &node, .n_nodes = 1 };
-	int box = fold_box(&f->node), boxes = box <= k->devices ? k->devices / box : 0, n, rc = 0;
+	int box = place_fold_box(&f->node), boxes = box <= k->devices ? k->devices / box : 0, n, rc = 0;
 	struct layout in;
 	struct traffic said;
 	struct placement p;
@@ -169,7 +169,7 @@ static int order_devices(const struct yard *y, int kind, const struct fold *f, i
 	rc = place_ranks(&one, &in, &said, false, slots, &p, e);
 	if (!rc) {
 		take_order(k->devices, slots, n, order);
-		placement_free(&p);
+		place_placement_free(&p);
 	}
 	free(slots);
 	return rc;
@@ -207,15 +207,15 @@ static int **order_of(struct yard *y, const struct fold *f, struct err *e)
 
 static int consider_fold(struct yard *y, const struct fold *f, struct err *e)
 {
-	int box = fold_box(&f->node), together = f->levels ? fold_box(&f->below[0]) / box : 1;
+	int box = place_fold_box(&f->node), together = f->levels ? place_fold_box(&f->below[0]) / box : 1;
 	int **order = order_of(y, f, e);
 	if (!order)
 		return -1;
 	for (enum homes_order how = HOMES_GIVEN; how < HOMES_ORDERS; how++) {
-		if (!homes_fill(y->homes, how, box, y->world / box, together, order, y->boxes))
+		if (!place_homes_fill(y->homes, how, box, y->world / box, together, order, y->boxes))
 			continue;
 		for (int r = 0; r < y->world; r++)
-			y->slots[r] = y->boxes[fold_place(y->l, f, r)];
+			y->slots[r] = y->boxes[place_fold_place(y->l, f, r)];
 		consider(y);
 	}
 	return 0;
@@ -228,8 +228,8 @@ static int list_folds(const struct yard *y, const struct span_yard *spans, int d
 	if (!fits)
 		return -1;
 	for (int box = 1; box <= devices; box++)
-		fits[box] = homes_fit(y->homes, box, y->world);
-	n = fold_best(spans, y->l, y->t, devices, fits, most, out, n);
+		fits[box] = place_homes_fit(y->homes, box, y->world);
+	n = place_fold_best(spans, y->l, y->t, devices, fits, most, out, n);
 	free(fits);
 	return n;
 }
@@ -238,12 +238,12 @@ static int consider_folds(struct yard *y, struct err *e)
 {
 	struct span_yard *spans = malloc(sizeof *spans);
 	struct fold folds[FOLDS_MOST];
-	int sizes[SIZES_MOST], n_sizes = homes_sizes(y->homes, sizes, SIZES_MOST), n = 0, rc;
+	int sizes[SIZES_MOST], n_sizes = place_homes_sizes(y->homes, sizes, SIZES_MOST), n = 0, rc;
 	int each = RANKS_WEIGHED / y->world;
 	each = each < 3 ? 3 : each > FOLDS_MOST ? FOLDS_MOST : each;
 	if (!spans)
 		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", y->world);
-	rc = span_yard_of(y->c, spans, e);
+	rc = place_span_yard_of(y->c, spans, e);
 	for (int i = 0; !rc && i < n_sizes; i++) {
 		int most = n + each / n_sizes + 1;
 		n = list_folds(y, spans, sizes[i], most < FOLDS_MOST ? most : FOLDS_MOST, folds, n);
@@ -270,11 +270,11 @@ static int refine(struct yard *y, struct err *e)
 	struct placement *p = y->out;
 	if (y->devices <= PLACE_EXACT) {
 		p->proven = true;
-		return exact_best(y->c, y->l, y->t, y->w, y->best, &p->cost, e);
+		return place_exact_best(y->c, y->l, y->t, y->w, y->best, &p->cost, e);
 	}
 	if (y->world > REFINED_MOST || !irregular(y))
 		return 0;
-	int weighed = refine_map(y->c, y->l, y->t, y->w, REFINED_BUDGET / y->world, y->best, &p->cost, e);
+	int weighed = place_refine_map(y->c, y->l, y->t, y->w, REFINED_BUDGET / y->world, y->best, &p->cost, e);
 	p->weighed += weighed > 0 ? weighed : 0;
 	return weighed < 0 ? -1 : 0;
 }
@@ -318,7 +318,7 @@ static int list_spares(struct yard *y, struct err *e)
 		y->used[y->best[r].node] = true;
 	p->idle = y->devices - y->world;
 	for (int i = 0; i < y->c->n_nodes; i++) {
-		int devices = cluster_kind(y->c, i)->devices;
+		int devices = topo_cluster_kind(y->c, i)->devices;
 		if (y->used[i] || devices == 0)
 			continue;
 		p->spares[p->n_spares++] = i;
@@ -341,7 +341,7 @@ static int yard_open(struct yard *y, struct err *e)
 	y->leaf = calloc((size_t)y->c->n_switches + 1, sizeof *y->leaf);
 	if (!y->slots || !y->boxes || !y->dealt || !y->used || !y->leaf)
 		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs", y->world);
-	return weigh_open(y->c, y->l, &y->w, e) || homes_open(y->c, &y->homes, e) ? -1 : 0;
+	return place_weigh_open(y->c, y->l, &y->w, e) || place_homes_open(y->c, &y->homes, e) ? -1 : 0;
 }
 
 static void yard_close(struct yard *y)
@@ -356,15 +356,15 @@ static void yard_close(struct yard *y)
 	free(y->leaf);
 	free(y->slots);
 	free(y->boxes);
-	weigh_close(y->w);
-	homes_close(y->homes);
+	place_weigh_close(y->w);
+	place_homes_close(y->homes);
 }
 
 int place_ranks(const struct cluster *c, const struct layout *l, const struct traffic *t, bool fixed, struct cluster_slot *slots,
 		struct placement *out, struct err *e)
 {
 	struct placement p = { 0 };
-	struct yard y = { .c = c, .l = l, .t = t, .world = layout_world(l), .devices = cluster_devices(c), .best = slots, .out = &p };
+	struct yard y = { .c = c, .l = l, .t = t, .world = layout_world(l), .devices = topo_cluster_devices(c), .best = slots, .out = &p };
 	int rc = yard_open(&y, e);
 	if (!rc && fixed)
 		place_fixed(&y);
@@ -373,16 +373,16 @@ int place_ranks(const struct cluster *c, const struct layout *l, const struct tr
 	if (!rc)
 		rc = list_spares(&y, e);
 	if (!rc)
-		links_of(c, l, t, y.w, slots, p.links);
+		place_links_of(c, l, t, y.w, slots, p.links);
 	yard_close(&y);
 	if (rc)
-		placement_free(&p);
+		place_placement_free(&p);
 	else
 		*out = p;
 	return rc;
 }
 
-void placement_free(struct placement *p)
+void place_placement_free(struct placement *p)
 {
 	free(p->spares);
 	*p = (struct placement){ 0 };

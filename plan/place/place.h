@@ -28,7 +28,7 @@ enum { PLACE_EXACT = 8 };
 struct place_links {
 	struct span span;      /* of the slowest group */
 	enum link_kind inside; /* the worst between neighbours on a node; LINK_SELF: there are none */
-	int hops;              /* most levels of switches between neighbours (cluster_hops); 0: none leaves its node or NVLink fabric */
+	int hops;              /* most levels of switches between neighbours (topo_cluster_hops); 0: none leaves its node or NVLink fabric */
 	bool fabric;           /* some are on different nodes of one NVLink fabric */
 	bool rails;            /* neighbours across nodes are at adapters of the same place; where the cluster has rails */
 	double bytes, seconds; /* of a rank in a step */
@@ -50,6 +50,6 @@ struct placement {
  * devices are named one by one. The cluster has devices enough. ERR_NOMEM. */
 int place_ranks(const struct cluster *c, const struct layout *l, const struct traffic *t, bool fixed, struct cluster_slot *slots,
 		struct placement *out, struct err *e);
-void placement_free(struct placement *p);
+void place_placement_free(struct placement *p);
 
 #endif

@@ -18,9 +18,9 @@ static int list_free(const struct cluster *c, const struct cluster_slot *slots, 
 		used[base[slots[r].node] + slots[r].device] = true;
 	for (int i = 0; i < c->n_nodes; i++) {
 		bool some = false;
-		for (int d = 0; d < cluster_kind(c, i)->devices; d++)
+		for (int d = 0; d < topo_cluster_kind(c, i)->devices; d++)
 			some |= used[base[i] + d];
-		for (int d = 0; some && d < cluster_kind(c, i)->devices; d++)
+		for (int d = 0; some && d < topo_cluster_kind(c, i)->devices; d++)
 			if (!used[base[i] + d])
 				out[n++] = (struct cluster_slot){ i, d };
 	}
@@ -47,10 +47,10 @@ static bool round_of(struct weigh *w, const struct traffic *t, int world, int n,
 	return changed;
 }
 
-int refine_map(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, int budget, struct cluster_slot *slots,
+int place_refine_map(const struct cluster *c, const struct layout *l, const struct traffic *t, struct weigh *w, int budget, struct cluster_slot *slots,
 	       struct place_cost *cost, struct err *e)
 {
-	int world = layout_world(l), devices = cluster_devices(c), weighed = 0;
+	int world = layout_world(l), devices = topo_cluster_devices(c), weighed = 0;
 	struct cluster_slot *all = calloc((size_t)devices + 1, sizeof *all);
 	bool *used = calloc((size_t)devices + 1, sizeof *used);
 	int *base = calloc((size_t)c->n_nodes + 1, sizeof *base);
@@ -58,7 +58,7 @@ int refine_map(const struct cluster *c, const struct layout *l, const struct tra
 		weighed = err_set(e, ERR_NOMEM, "no memory for the devices of %s; close other programs", c->name);
 	} else {
 		for (int i = 0; i < c->n_nodes; i++)
-			base[i + 1] = base[i] + cluster_kind(c, i)->devices;
+			base[i + 1] = base[i] + topo_cluster_kind(c, i)->devices;
 		memcpy(all, slots, (size_t)world * sizeof *all);
 		int n = world + list_free(c, slots, world, all + world, used, base);
 		while (weighed < budget && round_of(w, t, world, n, budget, all, cost, &weighed))

@@ -1,4 +1,4 @@
-/* regular — spans_regular: the closed form of spans_of, where every node has the same box of ranks. */
+/* regular — place_spans_regular: the closed form of place_spans_of, where every node has the same box of ranks. */
 #include "plan/place/load.h"
 #include "plan/place/span.h"
 
@@ -23,16 +23,16 @@ static void least_link(struct span_link *l, double bandwidth, double latency)
 static void add_node(const struct load *l, int node, struct span_yard *y)
 {
 	struct load_way way;
-	const struct node_kind *k = cluster_kind(load_cluster(l), node);
+	const struct node_kind *k = topo_cluster_kind(place_load_cluster(l), node);
 	for (int d = 0; d < k->devices; d++) {
 		int sharers = 0;
 		for (int b = 0; b < k->devices; b++)
 			sharers += b == d || (k->parts && k->nics && k->parts[d].nic >= 0 && k->parts[d].nic == k->parts[b].nic);
 		y->sharers = sharers > y->sharers ? sharers : y->sharers;
-		least_link(&y->adapter, load_share_adapter(l, (struct cluster_slot){ node, d }), known(k->net_latency, 20e-6));
+		least_link(&y->adapter, place_load_share_adapter(l, (struct cluster_slot){ node, d }), known(k->net_latency, 20e-6));
 	}
 	if (k->devices > 1) {
-		load_way(l, (struct cluster_slot){ node, 0 }, (struct cluster_slot){ node, 1 }, &way);
+		place_load_way(l, (struct cluster_slot){ node, 0 }, (struct cluster_slot){ node, 1 }, &way);
 		least_link(&y->port, k->link_bandwidth > 0 ? k->link_bandwidth : way.bandwidth, known(k->link_latency, way.latency));
 	}
 }
@@ -73,34 +73,34 @@ static void add_levels(const struct cluster *c, int *below, int *next, struct sp
 /* Units of each leaf; a fabric's nodes are counted at its first's. */
 static int count_units(const struct load *l, int *below, struct span_yard *y, struct err *e)
 {
-	const struct cluster *c = load_cluster(l);
-	int *devices = calloc((size_t)load_units(l), sizeof *devices);
+	const struct cluster *c = place_load_cluster(l);
+	int *devices = calloc((size_t)place_load_units(l), sizeof *devices);
 	if (!devices)
 		return err_set(e, ERR_NOMEM, "no memory for the links of %d nodes; close other programs", c->n_nodes);
 	for (int i = 0; i < c->n_nodes; i++) {
-		int unit = load_unit(l, i);
+		int unit = place_load_unit(l, i);
 		if (!devices[unit]) {
 			y->units++;
 			if (c->switches && c->nodes[i].leaf >= 0)
 				below[c->nodes[i].leaf]++;
 		}
-		devices[unit] += cluster_kind(c, i)->devices;
+		devices[unit] += topo_cluster_kind(c, i)->devices;
 	}
-	for (int u = 0; u < load_units(l); u++)
+	for (int u = 0; u < place_load_units(l); u++)
 		if (devices[u])
 			y->devices = y->devices && y->devices < devices[u] ? y->devices : devices[u];
 	free(devices);
 	return 0;
 }
 
-/* Of the layout on this node alone, by spans_of itself. */
+/* Of the layout on this node alone, by place_spans_of itself. */
 static int fill_entry(const struct cluster *one, const struct layout *l, enum group_kind kind, struct span_link *entry, struct err *e)
 {
 	struct cluster_slot slots[SPAN_DEVICES];
 	struct span spans[GROUP_KINDS];
 	for (int i = 0; i < SPAN_DEVICES; i++)
 		slots[i] = (struct cluster_slot){ 0, i };
-	if (spans_of(one, l, slots, spans, e))
+	if (place_spans_of(one, l, slots, spans, e))
 		return -1;
 	least_link(entry, spans[kind].inside.bandwidth, spans[kind].inside.latency);
 	return 0;
@@ -128,7 +128,7 @@ static int fill_entries(const struct cluster *one, int devices, int n, int apart
 static int fill_table(const struct cluster *c, int node, struct span_yard *y, struct err *e)
 {
 	struct cluster one = { .kinds = c->kinds, .n_kinds = c->n_kinds, .nodes = &c->nodes[node], .n_nodes = 1 };
-	int devices = cluster_kind(c, node)->devices;
+	int devices = topo_cluster_kind(c, node)->devices;
 	for (int n = 2; n <= devices; n++)
 		for (int apart = 1; n * apart <= devices; apart++)
 			if (fill_entries(&one, devices, n, apart, false, y, e) || fill_entries(&one, devices, n, apart, true, y, e))
@@ -152,24 +152,24 @@ static int fill_tables(const struct cluster *c, struct span_yard *y, struct err 
 	return 0;
 }
 
-int span_yard_of(const struct cluster *c, struct span_yard *out, struct err *e)
+int place_span_yard_of(const struct cluster *c, struct span_yard *out, struct err *e)
 {
 	struct load *l;
 	int *below = calloc(2 * (size_t)c->n_switches + 1, sizeof *below), rc;
 	if (!below)
 		return err_set(e, ERR_NOMEM, "no memory for %d switches; close other programs", c->n_switches);
 	*out = (struct span_yard){ 0 };
-	rc = load_open(c, &l, e);
+	rc = place_load_open(c, &l, e);
 	if (!rc) {
 		for (int i = 0; i < c->n_nodes; i++)
-			for (int d = 0; d < cluster_kind(c, i)->devices; d++)
-				load_add_adapter(l, (struct cluster_slot){ i, d }, 1);
+			for (int d = 0; d < topo_cluster_kind(c, i)->devices; d++)
+				place_load_add_adapter(l, (struct cluster_slot){ i, d }, 1);
 		for (int i = 0; i < c->n_nodes; i++)
 			add_node(l, i, out);
 		rc = count_units(l, below, out, e) || fill_tables(c, out, e) ? -1 : 0;
 		if (!rc && c->switches)
 			add_levels(c, below, below + c->n_switches, out);
-		load_close(l);
+		place_load_close(l);
 	}
 	free(below);
 	return rc;
@@ -177,7 +177,7 @@ int span_yard_of(const struct cluster *c, struct span_yard *out, struct err *e)
 
 /* --- The closed form -------------------------------------------------------------------- */
 
-struct span_fold span_fold_block(const struct span_yard *y, const struct layout *l)
+struct span_fold place_span_fold_block(const struct span_yard *y, const struct layout *l)
 {
 	const int degrees[] = { l->tp, l->cp, l->dp, l->pp };
 	int room = y->devices, at[4];
@@ -274,11 +274,11 @@ static double uplink_share(const struct span_yard *y, const struct layout *l, co
 	return y->level[level].up / (groups * side);
 }
 
-void spans_nested(const struct span_yard *y, const struct layout *l, const struct span_fold *f, const struct span_fold *below,
+void place_spans_nested(const struct span_yard *y, const struct layout *l, const struct span_fold *f, const struct span_fold *below,
 		  struct span spans[GROUP_KINDS])
 {
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
-		int n = group_size(l, kind), mine = ranks_in(l, f, kind);
+		int n = place_group_size(l, kind), mine = ranks_in(l, f, kind);
 		struct span *s = &spans[kind];
 		*s = (struct span){ .ranks = n, .nodes = (n + mine - 1) / mine, .per_node = mine };
 		if (n < 2)
@@ -296,10 +296,10 @@ void spans_nested(const struct span_yard *y, const struct layout *l, const struc
 	}
 }
 
-void spans_regular(const struct span_yard *y, const struct layout *l, const struct span_fold *f, struct span spans[GROUP_KINDS])
+void place_spans_regular(const struct span_yard *y, const struct layout *l, const struct span_fold *f, struct span spans[GROUP_KINDS])
 {
 	struct span_fold below[SPAN_LEVELS];
 	for (int level = 0; level < y->levels; level++)
 		below[level] = widen(l, f, y->level[level].units);
-	spans_nested(y, l, f, below, spans);
+	place_spans_nested(y, l, f, below, spans);
 }

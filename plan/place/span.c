@@ -8,17 +8,17 @@
 /* Slow enough that bandwidth decides which group is the slowest. */
 #define SAMPLE_BYTES (64.0 * 1024 * 1024)
 
-int spans_of(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots, struct span spans[GROUP_KINDS], struct err *e)
+int place_spans_of(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots, struct span spans[GROUP_KINDS], struct err *e)
 {
 	struct weigh *w;
 	struct weigh_sum sum;
 	struct traffic t;
-	if (weigh_open(c, l, &w, e))
+	if (place_weigh_open(c, l, &w, e))
 		return -1;
-	traffic_even(SAMPLE_BYTES, &t);
+	place_traffic_even(SAMPLE_BYTES, &t);
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
-		weigh_kind(w, slots, kind, &t, &spans[kind], &sum);
-	weigh_close(w);
+		place_weigh_kind(w, slots, kind, &t, &spans[kind], &sum);
+	place_weigh_close(w);
 	return 0;
 }
 
@@ -51,7 +51,7 @@ static double tree(const struct span *s, double bytes)
 	return s->nodes < 2 ? INFINITY : 2 * (bytes / (TREE * ring_link(s).bandwidth) + steps);
 }
 
-double span_gather(const struct span *s, double bytes)
+double place_span_gather(const struct span *s, double bytes)
 {
 	double known = measured(s, MEASURED_ALL_REDUCE, bytes) / 2;
 	struct span_link l = ring_link(s);
@@ -60,12 +60,12 @@ double span_gather(const struct span *s, double bytes)
 	return s->ranks < 2 ? 0 : (s->ranks - 1) * (bytes / s->ranks / l.bandwidth + l.latency);
 }
 
-double span_all_reduce(const struct span *s, double bytes)
+double place_span_all_reduce(const struct span *s, double bytes)
 {
-	return s->ranks < 2 ? 0 : fmin(2 * span_gather(s, bytes), tree(s, bytes));
+	return s->ranks < 2 ? 0 : fmin(2 * place_span_gather(s, bytes), tree(s, bytes));
 }
 
-double span_all_to_all(const struct span *s, double bytes)
+double place_span_all_to_all(const struct span *s, double bytes)
 {
 	double known = measured(s, MEASURED_ALL_TO_ALL, bytes);
 	if (s->ranks < 2 || known > 0)
@@ -80,7 +80,7 @@ static double message(const struct span_link *l, double bytes)
 	return l->bandwidth > 0 ? bytes / l->bandwidth + l->latency : 0;
 }
 
-double span_hop(const struct span *s, double bytes)
+double place_span_hop(const struct span *s, double bytes)
 {
 	double known = measured(s, MEASURED_MESSAGE, bytes);
 	if (known > 0)
@@ -88,7 +88,7 @@ double span_hop(const struct span *s, double bytes)
 	return s->ranks < 2 ? 0 : fmax(message(&s->inside, bytes), message(&s->across, bytes));
 }
 
-double span_meeting(const struct span *s, double work)
+double place_span_meeting(const struct span *s, double work)
 {
 	return work > 0 ? measured(s, MEASURED_MEETING, work * 1e6) : 0;
 }

@@ -33,7 +33,7 @@ struct span {
 };
 
 /* slots: of each rank, [layout_world]. ERR_NOMEM. */
-int spans_of(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots, struct span spans[GROUP_KINDS], struct err *e);
+int place_spans_of(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots, struct span spans[GROUP_KINDS], struct err *e);
 
 /* --- In constant time, where nodes are alike: for a search over many layouts ------------------------------ */
 
@@ -55,32 +55,32 @@ struct span_yard {
 	/* of each kind's groups of so many ranks there (a tie's: stages), so many devices apart, while all such groups send; [1]: chunks dealt round */
 	struct span_link inside[2][GROUP_KINDS][SPAN_DEVICES + 1][SPAN_DEVICES + 1];
 };
-int span_yard_of(const struct cluster *c, struct span_yard *out, struct err *e);
+int place_span_yard_of(const struct cluster *c, struct span_yard *out, struct err *e);
 
 /* Ranks of each degree on one node, of which each divides its degree; their product is at most the yard's devices. */
 struct span_fold {
 	int tp, cp, dp, pp;
 };
 /* In the order of the ranks: tp first, then cp, dp, pp. */
-struct span_fold span_fold_block(const struct span_yard *y, const struct layout *l);
-/* What spans_of says of a map that gives each node such a box of the ranks' grid, nodes in the order of the boxes (tp fastest).
+struct span_fold place_span_fold_block(const struct span_yard *y, const struct layout *l);
+/* What place_spans_of says of a map that gives each node such a box of the ranks' grid, nodes in the order of the boxes (tp fastest).
  * No allocation: some hundred operations. Where links inside a node differ, expert dp with cp and ep above 1 is taken as neighbours. */
-void spans_regular(const struct span_yard *y, const struct layout *l, const struct span_fold *f, struct span spans[GROUP_KINDS]);
+void place_spans_regular(const struct span_yard *y, const struct layout *l, const struct span_fold *f, struct span spans[GROUP_KINDS]);
 /* The same of any boxes below the switches of each level, [y->levels], of which each divides the next and the node's the first. */
-void spans_nested(const struct span_yard *y, const struct layout *l, const struct span_fold *f, const struct span_fold *below,
+void place_spans_nested(const struct span_yard *y, const struct layout *l, const struct span_fold *f, const struct span_fold *below,
 		  struct span spans[GROUP_KINDS]);
 
 /* --- Seconds ------------------------------------------------------------------------------------------ */
 
 /* A ring's all-gather or reduce-scatter of a tensor of so many bytes in all. */
-double span_gather(const struct span *s, double bytes);
+double place_span_gather(const struct span *s, double bytes);
 /* An all-reduce: both, or over many nodes, where latencies add up, a tree's. */
-double span_all_reduce(const struct span *s, double bytes);
+double place_span_all_reduce(const struct span *s, double bytes);
 /* Each rank sends `bytes` in all, equal parts to each other rank. */
-double span_all_to_all(const struct span *s, double bytes);
+double place_span_all_to_all(const struct span *s, double bytes);
 /* What is lost when the ranks wait for one another after so many seconds of equal work; 0 but where it was measured. */
-double span_meeting(const struct span *s, double work);
+double place_span_meeting(const struct span *s, double work);
 /* A message between neighbours, the slowest of them. */
-double span_hop(const struct span *s, double bytes);
+double place_span_hop(const struct span *s, double bytes);
 
 #endif

@@ -52,7 +52,7 @@ static struct work most_work(const struct job *job, const struct layout *l, cons
 	return most;
 }
 
-struct traffic_sizes traffic_sizes_of(const struct job *job, const struct model_shape *m, const struct layout *l)
+struct traffic_sizes place_traffic_sizes_of(const struct job *job, const struct model_shape *m, const struct layout *l)
 {
 	double width = job->precision.dtype == DTYPE_FP32 ? 4 : 2;
 	double tokens = (double)job->batch.micro * (double)m->seq / l->cp, stream = width * tokens * (double)m->hidden;
@@ -65,7 +65,7 @@ struct traffic_sizes traffic_sizes_of(const struct job *job, const struct model_
 
 static void passes(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages, int micros, struct traffic *t)
 {
-	struct traffic_sizes size = traffic_sizes_of(job, m, l);
+	struct traffic_sizes size = place_traffic_sizes_of(job, m, l);
 	struct work w = most_work(job, l, stages);
 	bool sp = job->parallel.sp;
 	double whole = job->recompute.mode == RECOMPUTE_FULL ? w.redone : 0; /* layers of which all is recomputed */
@@ -88,7 +88,7 @@ static void replicas(const struct job *job, const struct model_shape *m, const s
 	put(t, kind, 1, width * elements, !zero ? 0 : zero < 3 ? 0.5 : micros); /* forward and backward, half an all-reduce each */
 }
 
-void traffic_of(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages, int micros,
+void place_traffic_of(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages, int micros,
 		struct traffic *out)
 {
 	*out = (struct traffic){ 0 };
@@ -101,18 +101,18 @@ void traffic_of(const struct job *job, const struct model_shape *m, const struct
 		put(out, GROUP_TIE, 0, F32 * (double)(m->vocab * m->hidden) / l->tp, 1);
 }
 
-void traffic_even(double bytes, struct traffic *out)
+void place_traffic_even(double bytes, struct traffic *out)
 {
 	*out = (struct traffic){ 0 };
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
 		put(out, kind, 0, bytes, 1);
 }
 
-double traffic_seconds(const struct traffic *t, enum group_kind kind, const struct span *s)
+double place_traffic_seconds(const struct traffic *t, enum group_kind kind, const struct span *s)
 {
 	static double (*const of[GROUP_KINDS])(const struct span *, double) = {
-		[GROUP_TP] = span_all_reduce, [GROUP_CP] = span_hop, [GROUP_EP] = span_all_to_all, [GROUP_DP] = span_all_reduce,
-		[GROUP_EDP] = span_all_reduce, [GROUP_PP] = span_hop, [GROUP_TIE] = span_all_reduce,
+		[GROUP_TP] = place_span_all_reduce, [GROUP_CP] = place_span_hop, [GROUP_EP] = place_span_all_to_all, [GROUP_DP] = place_span_all_reduce,
+		[GROUP_EDP] = place_span_all_reduce, [GROUP_PP] = place_span_hop, [GROUP_TIE] = place_span_all_reduce,
 	};
 	double sum = 0;
 	for (int i = 0; i < TRAFFIC_OPS; i++)
@@ -121,7 +121,7 @@ double traffic_seconds(const struct traffic *t, enum group_kind kind, const stru
 	return sum;
 }
 
-double traffic_bytes(const struct traffic *t, enum group_kind kind)
+double place_traffic_bytes(const struct traffic *t, enum group_kind kind)
 {
 	double sum = 0;
 	for (int i = 0; i < TRAFFIC_OPS; i++)

@@ -27,7 +27,7 @@ struct traffic_sizes {
 	double rows;    /* what a rank sends to experts */
 	double message; /* to the next stage; of one tp rank's own rows under sequence parallelism */
 };
-struct traffic_sizes traffic_sizes_of(const struct job *job, const struct model_shape *m, const struct layout *l);
+struct traffic_sizes place_traffic_sizes_of(const struct job *job, const struct model_shape *m, const struct layout *l);
 
 enum { TRAFFIC_OPS = 2 };
 
@@ -41,13 +41,13 @@ struct traffic {
 };
 
 /* stages: of the whole model; micros: micro-batches of the replica with most. */
-void traffic_of(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages, int micros,
+void place_traffic_of(const struct job *job, const struct model_shape *m, const struct layout *l, const struct stage *stages, int micros,
 		struct traffic *out);
 /* One operation of so many bytes of each kind. */
-void traffic_even(double bytes, struct traffic *out);
+void place_traffic_even(double bytes, struct traffic *out);
 /* Seconds that a group of this kind spends on it over such links. */
-double traffic_seconds(const struct traffic *t, enum group_kind kind, const struct span *s);
+double place_traffic_seconds(const struct traffic *t, enum group_kind kind, const struct span *s);
 /* Bytes that a rank hands to its groups of this kind in a step. */
-double traffic_bytes(const struct traffic *t, enum group_kind kind);
+double place_traffic_bytes(const struct traffic *t, enum group_kind kind);
 
 #endif

@@ -22,37 +22,37 @@ static void *numbers(int n)
 	return calloc((size_t)n + 1, sizeof(int));
 }
 
-int weigh_open(const struct cluster *c, const struct layout *l, struct weigh **out, struct err *e)
+int place_weigh_open(const struct cluster *c, const struct layout *l, struct weigh **out, struct err *e)
 {
 	struct weigh *w = calloc(1, sizeof *w);
 	if (!w)
 		return err_set(e, ERR_NOMEM, "no memory to weigh a map of ranks; close other programs");
 	w->layout = *l;
 	w->world = layout_world(l);
-	if (load_open(c, &w->load, e)) {
-		weigh_close(w);
+	if (place_load_open(c, &w->load, e)) {
+		place_weigh_close(w);
 		return -1;
 	}
 	w->ranks = numbers(w->world);
 	w->place = numbers(w->world);
 	w->count = numbers(w->world);
-	w->seen = numbers(load_units(w->load));
-	w->number = numbers(load_units(w->load));
+	w->seen = numbers(place_load_units(w->load));
+	w->number = numbers(place_load_units(w->load));
 	w->below = numbers(c->n_switches);
 	w->met = numbers(c->n_switches);
 	if (!w->ranks || !w->place || !w->count || !w->seen || !w->number || !w->below || !w->met) {
-		weigh_close(w);
+		place_weigh_close(w);
 		return err_set(e, ERR_NOMEM, "no memory for the groups of %d ranks; close other programs", layout_world(l));
 	}
 	*out = w;
 	return 0;
 }
 
-void weigh_close(struct weigh *w)
+void place_weigh_close(struct weigh *w)
 {
 	if (!w)
 		return;
-	load_close(w->load);
+	place_load_close(w->load);
 	free(w->ranks);
 	free(w->place);
 	free(w->count);
@@ -79,7 +79,7 @@ struct group {
 
 static int unit_of(const struct group *g, int i)
 {
-	return load_unit(g->w->load, g->slots[g->ranks[i]].node);
+	return place_load_unit(g->w->load, g->slots[g->ranks[i]].node);
 }
 
 static void worst(struct span_link *l, double bandwidth, double latency)
@@ -96,11 +96,11 @@ static void flow(struct group *g, int from, int to, double weight)
 		g->see(g->with, a, b);
 		return;
 	}
-	load_way(g->w->load, a, b, &way);
+	place_load_way(g->w->load, a, b, &way);
 	if (g->adding)
-		load_add(g->w->load, &way, weight);
+		place_load_add(g->w->load, &way, weight);
 	else
-		worst(way.across ? &g->span->across : &g->span->inside, load_share(g->w->load, &way), way.latency);
+		worst(way.across ? &g->span->across : &g->span->inside, place_load_share(g->w->load, &way), way.latency);
 }
 
 /* The end of the run of ranks on one unit that begins at i. */
@@ -163,9 +163,9 @@ static double inside_time(struct group *g, int i, int lo, int hi)
 		struct load_way way;
 		if (b == i)
 			continue;
-		load_way(g->w->load, g->slots[g->ranks[i]], g->slots[g->ranks[b]], &way);
+		place_load_way(g->w->load, g->slots[g->ranks[i]], g->slots[g->ranks[b]], &way);
 		if (g->adding) {
-			load_add(g->w->load, &way, part);
+			place_load_add(g->w->load, &way, part);
 			continue;
 		}
 		if (way.direct)
@@ -173,7 +173,7 @@ static double inside_time(struct group *g, int i, int lo, int hi)
 		else
 			port += part / way.bandwidth;
 		way.bandwidth = INFINITY;
-		slowest = fmax(slowest, 1 / load_share(g->w->load, &way));
+		slowest = fmax(slowest, 1 / place_load_share(g->w->load, &way));
 		latency = fmax(latency, way.latency);
 	}
 	slowest = fmax(slowest, port);
@@ -185,7 +185,7 @@ static double inside_time(struct group *g, int i, int lo, int hi)
 /* Calls for each switch that some of the group's ranks are below: once, as adding or as taking. */
 static double uplinks(struct group *g)
 {
-	const struct cluster *c = load_cluster(g->w->load);
+	const struct cluster *c = place_load_cluster(g->w->load);
 	int met = 0, *below = g->w->below;
 	double slowest = 0;
 	for (int i = 0; i < g->n; i++)
@@ -197,9 +197,9 @@ static double uplinks(struct group *g)
 		double weight = below[s] * (double)(g->n - below[s]) / g->n;
 		below[s] = 0;
 		if (weight > 0 && g->adding)
-			load_add_uplink(g->w->load, s, weight);
+			place_load_add_uplink(g->w->load, s, weight);
 		else if (weight > 0)
-			slowest = fmax(slowest, 1 / load_share_uplink(g->w->load, s));
+			slowest = fmax(slowest, 1 / place_load_share_uplink(g->w->load, s));
 	}
 	return slowest;
 }
@@ -209,7 +209,7 @@ static double net_latency(const struct group *g, int i)
 	struct load_way way = { .latency = 0 };
 	for (int b = 0; b < g->n; b++)
 		if (unit_of(g, b) != unit_of(g, i)) {
-			load_way(g->w->load, g->slots[g->ranks[i]], g->slots[g->ranks[b]], &way);
+			place_load_way(g->w->load, g->slots[g->ranks[i]], g->slots[g->ranks[b]], &way);
 			break;
 		}
 	return way.latency;
@@ -226,9 +226,9 @@ static void all_to_all(struct group *g)
 			double leaving = (double)(g->n - (end - i)) / g->n;
 			inside = fmax(inside, inside_time(g, a, i, end));
 			if (leaving > 0 && g->adding)
-				load_add_adapter(g->w->load, g->slots[g->ranks[a]], leaving);
+				place_load_add_adapter(g->w->load, g->slots[g->ranks[a]], leaving);
 			else if (leaving > 0)
-				across = fmax(across, 1 / load_share_adapter(g->w->load, g->slots[g->ranks[a]]));
+				across = fmax(across, 1 / place_load_share_adapter(g->w->load, g->slots[g->ranks[a]]));
 		}
 	}
 	if (g->adding)
@@ -276,7 +276,7 @@ static void gather(struct weigh *w, const struct cluster_slot *slots, int *ranks
 	bool apart = false;
 	w->serial++;
 	for (int i = 0; i < n; i++) {
-		int unit = load_unit(w->load, slots[ranks[i]].node);
+		int unit = place_load_unit(w->load, slots[ranks[i]].node);
 		if (w->seen[unit] != w->serial) {
 			w->seen[unit] = w->serial;
 			w->number[unit] = units;
@@ -321,9 +321,9 @@ static int list_groups(struct weigh *w, const struct cluster_slot *slots, enum g
 	int groups = 0;
 	for (int lead = 0; lead < w->world; lead++) {
 		int *ranks = &w->ranks[groups * size];
-		if (!group_leads(&w->layout, kind, lead))
+		if (!place_group_leads(&w->layout, kind, lead))
 			continue;
-		group_ranks(&w->layout, kind, lead, ranks);
+		place_group_ranks(&w->layout, kind, lead, ranks);
 		if (nowhere(slots, ranks, size))
 			continue;
 		if (!in_order(kind))
@@ -333,10 +333,10 @@ static int list_groups(struct weigh *w, const struct cluster_slot *slots, enum g
 	return groups;
 }
 
-void weigh_kind(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind, const struct traffic *t, struct span *span,
+void place_weigh_kind(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind, const struct traffic *t, struct span *span,
 		struct weigh_sum *sum)
 {
-	int size = group_size(&w->layout, kind);
+	int size = place_group_size(&w->layout, kind);
 	*span = (struct span){ .ranks = size, .nodes = 1, .per_node = size };
 	*sum = (struct weigh_sum){ 0, 0 };
 	if (size < 2)
@@ -344,7 +344,7 @@ void weigh_kind(struct weigh *w, const struct cluster_slot *slots, enum group_ki
 	int groups = list_groups(w, slots, kind, size);
 	struct span one;
 	struct group g = { .w = w, .slots = slots, .n = size, .span = &one, .adding = true };
-	load_clear(w->load);
+	place_load_clear(w->load);
 	for (int i = 0; i < groups; i++) {
 		g.ranks = &w->ranks[i * size];
 		flows(&g, kind);
@@ -354,7 +354,7 @@ void weigh_kind(struct weigh *w, const struct cluster_slot *slots, enum group_ki
 		g.ranks = &w->ranks[i * size];
 		one = (struct span){ .ranks = size };
 		flows(&g, kind);
-		double seconds = traffic_seconds(t, kind, &one);
+		double seconds = place_traffic_seconds(t, kind, &one);
 		sum->mean += seconds / groups;
 		if (i == 0 || seconds > sum->worst) {
 			sum->worst = seconds;
@@ -363,9 +363,9 @@ void weigh_kind(struct weigh *w, const struct cluster_slot *slots, enum group_ki
 	}
 }
 
-void weigh_flows(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind, weigh_see *see, void *with)
+void place_weigh_flows(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind, weigh_see *see, void *with)
 {
-	int size = group_size(&w->layout, kind), groups = list_groups(w, slots, kind, size);
+	int size = place_group_size(&w->layout, kind), groups = list_groups(w, slots, kind, size);
 	struct span span = { 0 };
 	struct group g = { .w = w, .slots = slots, .n = size, .see = see, .with = with, .span = &span };
 	for (int i = 0; i < groups; i++) {

@@ -21,15 +21,15 @@ struct weigh_sum {
 };
 
 /* Borrows the cluster. ERR_NOMEM. */
-int weigh_open(const struct cluster *c, const struct layout *l, struct weigh **out, struct err *e);
-void weigh_close(struct weigh *w);
+int place_weigh_open(const struct cluster *c, const struct layout *l, struct weigh **out, struct err *e);
+void place_weigh_close(struct weigh *w);
 /* span, sum: of the kind; slots: of each rank. Groups that have a rank at node -1, nowhere, are passed over: partial maps, whose sums are
  * bounds from below for every map that completes them. */
-void weigh_kind(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind, const struct traffic *t, struct span *span,
+void place_weigh_kind(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind, const struct traffic *t, struct span *span,
 		struct weigh_sum *sum);
 
 /* Shows every flow of the groups of a kind; of an all-to-all those inside units, and between units such as a ring would have. */
 typedef void weigh_see(void *with, struct cluster_slot from, struct cluster_slot to);
-void weigh_flows(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind, weigh_see *see, void *with);
+void place_weigh_flows(struct weigh *w, const struct cluster_slot *slots, enum group_kind kind, weigh_see *see, void *with);
 
 #endif

@@ -7,7 +7,7 @@
 
 #define AT(section, key) offsetof(struct job, section.key)
 
-struct search_config config_of(const struct job *job, int dp)
+struct search_config search_config_of(const struct job *job, int dp)
 {
 	struct layout l = layout_of(job, dp);
 	return (struct search_config){
@@ -18,7 +18,7 @@ struct search_config config_of(const struct job *job, int dp)
 	};
 }
 
-void config_apply(const struct search_config *c, struct job *job)
+void search_config_apply(const struct search_config *c, struct job *job)
 {
 	if (job->open & OPEN_STAGES)
 		memset(job->parallel.stages, 0, sizeof job->parallel.stages);
@@ -42,13 +42,13 @@ void config_apply(const struct search_config *c, struct job *job)
 	job->open = 0;
 }
 
-struct layout config_layout(const struct search_config *c)
+struct layout search_config_layout(const struct search_config *c)
 {
 	return (struct layout){ .tp = c->tp, .cp = c->cp, .dp = c->dp, .pp = c->pp, .ep = c->ep, .chunks = c->chunks,
 				.vee = c->schedule == SCHEDULE_ZB_V };
 }
 
-int config_weight(const struct search_config *c)
+int search_config_weight(const struct search_config *c)
 {
 	static const int schedules[] = { [SCHEDULE_1F1B] = 0, [SCHEDULE_GPIPE] = 1, [SCHEDULE_NAIVE] = 2, [SCHEDULE_INTERLEAVED] = 2,
 					 [SCHEDULE_ZB_H1] = 3, [SCHEDULE_ZB_V] = 3 };
@@ -57,7 +57,7 @@ int config_weight(const struct search_config *c)
 	return 64 * degrees + 4 * (schedules[c->schedule] + ways + 3 * c->activations + 3 * c->optimizer) + (c->chunks > 2);
 }
 
-int config_order(const struct search_config *a, const struct search_config *b)
+int search_config_order(const struct search_config *a, const struct search_config *b)
 {
 	const int left[] = { a->tp, a->cp, a->ep, a->dp, a->pp, a->chunks, a->micro, a->every, a->zero, (int)a->schedule, (int)a->shard, (int)a->mode,
 			     a->sp, a->activations, a->optimizer };
@@ -69,12 +69,12 @@ int config_order(const struct search_config *a, const struct search_config *b)
 	return left[i] - right[i];
 }
 
-bool config_same(const struct search_config *a, const struct search_config *b)
+bool search_config_same(const struct search_config *a, const struct search_config *b)
 {
-	return config_order(a, b) == 0;
+	return search_config_order(a, b) == 0;
 }
 
-void config_print(const struct search_config *c, struct buf *out)
+void search_config_print(const struct search_config *c, struct buf *out)
 {
 	buf_printf(out, "tp %d", c->tp);
 	if (c->cp > 1)
@@ -112,7 +112,7 @@ static void value_of(const struct search_config *c, const struct job_key *key, s
 {
 	struct job job;
 	memset(&job, 0, sizeof job);
-	config_apply(c, &job);
+	search_config_apply(c, &job);
 	job_value_write(key, &job, out);
 }
 
@@ -123,7 +123,7 @@ static bool said(const struct search_config *c, size_t offset, const struct job_
 	       (offset == AT(parallel, schedule) && c->pp > 1) || strcmp(value, key->def);
 }
 
-void config_lines(const struct search_config *c, struct buf *out)
+void search_config_lines(const struct search_config *c, struct buf *out)
 {
 	const char *section = "";
 	for (int i = 0; i < DECIDED; i++) {
@@ -140,7 +140,7 @@ void config_lines(const struct search_config *c, struct buf *out)
 	}
 }
 
-void config_changes(const struct search_config *from, const struct search_config *to, struct buf *out)
+void search_config_changes(const struct search_config *from, const struct search_config *to, struct buf *out)
 {
 	bool any = false;
 	for (int i = 0; i < DECIDED; i++) {

@@ -21,22 +21,22 @@ struct search_config {
 };
 
 /* The job's own, with so many replicas. */
-struct search_config config_of(const struct job *job, int dp);
+struct search_config search_config_of(const struct job *job, int dp);
 /* Writes it into the job and closes its open keys. Stages are left as they are, or where they are open to be balanced. */
-void config_apply(const struct search_config *c, struct job *job);
-struct layout config_layout(const struct search_config *c);
+void search_config_apply(const struct search_config *c, struct job *job);
+struct layout search_config_layout(const struct search_config *c);
 
 /* How much of it a person has to understand: of two that take equally long the lesser is better. */
-int config_weight(const struct search_config *c);
+int search_config_weight(const struct search_config *c);
 /* Below, equal to or above 0: some order of all of them. */
-int config_order(const struct search_config *a, const struct search_config *b);
-bool config_same(const struct search_config *a, const struct search_config *b);
+int search_config_order(const struct search_config *a, const struct search_config *b);
+bool search_config_same(const struct search_config *a, const struct search_config *b);
 
 /* "tp 8 × dp 8 × pp 16" and, with a comma before each, the ways: "interleaved 3, micro 2, ZeRO 1, full recomputation". */
-void config_print(const struct search_config *c, struct buf *out);
+void search_config_print(const struct search_config *c, struct buf *out);
 /* Sections and keys that make a job this one, as its file would have them. */
-void config_lines(const struct search_config *c, struct buf *out);
+void search_config_lines(const struct search_config *c, struct buf *out);
 /* What `to` has that `from` has not, as "recompute.mode = full, parallel.zero = 1". */
-void config_changes(const struct search_config *from, const struct search_config *to, struct buf *out);
+void search_config_changes(const struct search_config *from, const struct search_config *to, struct buf *out);
 
 #endif

@@ -20,11 +20,11 @@ static int largest_box(const struct cluster *c)
 	return most;
 }
 
-struct eval *eval_open(const struct space *s, struct err *e)
+struct eval *search_eval_open(const struct space *s, struct err *e)
 {
 	struct eval *v = calloc(1, sizeof *v);
 	size_t layers = (size_t)s->shape.layers + 1, most = (size_t)(s->devices < 1024 ? s->devices : 1024) + 1;
-	if (v && span_yard_of(s->cluster, &v->yard, e)) {
+	if (v && place_span_yard_of(s->cluster, &v->yard, e)) {
 		free(v);
 		return NULL;
 	}
@@ -43,25 +43,25 @@ struct eval *eval_open(const struct space *s, struct err *e)
 		v->streams = calloc(STREAMS, sizeof *v->streams);
 		v->kinds = calloc(most, sizeof *v->kinds);
 		v->kind_of = calloc(most, sizeof *v->kind_of);
-		v->live = live_open();
+		v->live = search_live_open();
 	}
 	if (!v || !v->machines || !v->machine_set || !v->limits || !v->stages || !v->uncut || !v->own || !v->shares || !v->scale || !v->streams ||
 	    !v->kinds || !v->kind_of || !v->live) {
-		eval_close(v);
+		search_eval_close(v);
 		err_set(e, ERR_NOMEM, "no memory to search layouts on %s; close other programs", s->cluster->name);
 		return NULL;
 	}
 	for (int i = 0; i < s->cluster->n_kinds; i++)
-		v->on_cpu |= fit_on_cpu(&s->cluster->kinds[i]);
+		v->on_cpu |= search_fit_on_cpu(&s->cluster->kinds[i]);
 	v->job.open = 0;
 	if (s->job->open & OPEN_STAGES)
 		memset(v->job.parallel.stages, 0, sizeof v->job.parallel.stages);
 	v->cost = (struct cost_case){ .job = &v->job, .shape = &s->shape, .layout = &v->layout, .units = &v->units[0], .spans = v->spans,
-				      .engine = &ENGINE_MUSTER };
+				      .engine = &cost_engine_muster };
 	return v;
 }
 
-void eval_close(struct eval *v)
+void search_eval_close(struct eval *v)
 {
 	if (!v)
 		return;
@@ -79,14 +79,14 @@ void eval_close(struct eval *v)
 	free(v->kinds);
 	free(v->kind_of);
 	free(v->states);
-	live_close(v->live);
+	search_live_close(v->live);
 	free(v);
 }
 
 /* --- Grid ------------------------------------------------------------------------------------------- */
 
 /* On the fullest node. */
-int eval_agents(const struct eval *v)
+int search_eval_agents(const struct eval *v)
 {
 	int world = layout_world(&v->layout);
 	return world < v->box ? world : v->box;
@@ -101,8 +101,8 @@ static void set_machine(struct eval *v, int agents)
 		const struct node_kind *k = &c->kinds[i];
 		int here = agents < k->devices ? agents : k->devices, asked = speeds_threads(&v->job, 0), share = k->cores / here;
 		struct machine m;
-		machine_of_agents(k, v->job.precision.dtype != DTYPE_FP32, here, asked ? asked : share > 0 ? share : 1, &m);
-		double has = fit_limit(k, here), rate = cost_curve_at(&m.rates[COST_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
+		cost_machine_of_agents(k, v->job.precision.dtype != DTYPE_FP32, here, asked ? asked : share > 0 ? share : 1, &m);
+		double has = search_fit_limit(k, here), rate = cost_curve_at(&m.rates[COST_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
 		limit = has > 0 && (limit <= 0 || has < limit) ? has : limit;
 		if (i == 0 || rate < slowest) {
 			slowest = rate;
@@ -137,21 +137,21 @@ static bool even(const struct eval *v)
 			   !v->on_cpu);
 }
 
-bool eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp)
+bool search_eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp)
 {
 	struct search_config *c = &v->config;
 	*c = (struct search_config){ .tp = tp, .cp = cp, .ep = ep, .pp = pp, .dp = dp, .every = 1, .chunks = 1, .micro = 1 };
-	config_apply(c, &v->job);
-	v->layout = config_layout(c);
+	search_config_apply(c, &v->job);
+	v->layout = search_config_layout(c);
 	if ((int64_t)tp * cp * dp * pp > v->space->devices)
 		return false;
-	int agents = eval_agents(v);
+	int agents = search_eval_agents(v);
 	if (!v->machine_set[agents])
 		set_machine(v, agents);
 	v->cost.machine = &v->machines[agents];
-	v->fold = span_fold_block(&v->yard, &v->layout);
-	spans_regular(&v->yard, &v->layout, &v->fold, v->spans);
-	machine_links(v->cost.machine, v->spans);
+	v->fold = place_span_fold_block(&v->yard, &v->layout);
+	place_spans_regular(&v->yard, &v->layout, &v->fold, v->spans);
+	cost_machine_links(v->cost.machine, v->spans);
 	v->cost.mates = v->fold.dp * v->fold.cp;
 	set_units(v);
 	v->ends = even(v) ? 1 : ENDS;
@@ -202,7 +202,7 @@ static unsigned mix(unsigned h, int x)
 	return (h ^ (unsigned)x) * 2654435761u;
 }
 
-bool eval_stream(struct eval *v, int micro, bool sp, const struct space_again *again)
+bool search_eval_stream(struct eval *v, int micro, bool sp, const struct space_again *again)
 {
 	struct search_config *c = &v->config;
 	unsigned h = mix(mix(mix(mix(mix(mix(mix(7, c->tp), c->cp), c->ep), micro), sp), (int)again->mode), again->every);
@@ -234,7 +234,7 @@ static double busy_of(const struct cost_pass *t)
 }
 
 /* The busiest rank has at least the mean of all ranks' work. */
-double eval_stream_bound(const struct eval *v)
+double search_eval_stream_bound(const struct eval *v)
 {
 	const struct eval_stream *s = v->stream;
 	double layers = (double)v->space->shape.layers, again = v->config.every > 1 ? floor((layers + v->config.every - 1) / v->config.every) : layers;
@@ -244,7 +244,7 @@ double eval_stream_bound(const struct eval *v)
 
 /* --- Leaf ------------------------------------------------------------------------------------------- */
 
-bool eval_zero(const struct eval *v, const struct space_zero *z)
+bool search_eval_zero(const struct eval *v, const struct space_zero *z)
 {
 	int replicas = v->layout.dp * v->layout.cp, mates = v->cost.mates, ep = v->layout.ep;
 	if (z->stage == 0)
@@ -273,7 +273,7 @@ static void set_sum(struct eval *v, const struct space_zero *z)
 	v->has_sum = true;
 }
 
-void eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer, struct eval_leaf *out)
+void search_eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer, struct eval_leaf *out)
 {
 	struct search_config *c = &v->config;
 	c->zero = z->stage;
@@ -282,26 +282,26 @@ void eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer, struc
 	v->job.parallel.zero = z->stage;
 	v->job.parallel.zero_shard = z->shard;
 	v->job.offload.optimizer = optimizer;
-	v->counted = v->counted || eval_activations(v);
+	v->counted = v->counted || search_eval_activations(v);
 	set_sum(v, z);
 	cost_sum_parts(&v->cost, &v->sum, v->whole, &out->time);
 	out->config = *c;
-	out->limit = v->limits[eval_agents(v)];
+	out->limit = v->limits[search_eval_agents(v)];
 	out->rank = (struct plan_rank){ .total = INFINITY };
 	if (v->counted)
-		eval_largest(v, &out->rank);
+		search_eval_largest(v, &out->rank);
 	out->fits = v->counted && (out->limit <= 0 || out->rank.total <= out->limit);
 }
 
-bool eval_config(struct eval *v, const struct search_config *c, struct eval_leaf *out)
+bool search_eval_config(struct eval *v, const struct search_config *c, struct eval_leaf *out)
 {
 	struct space_again again = { c->mode, c->every };
 	struct space_zero zero = { c->zero, c->shard };
 	int64_t share = (int64_t)c->micro * c->dp;
 	bool batch = v->space->named || v->job.batch.global % share == 0;
-	if (!batch || !eval_grid(v, c->tp, c->cp, c->ep, c->pp, c->dp) || !eval_stream(v, c->micro, c->sp, &again) ||
-	    !eval_line(v, c->schedule, c->chunks, c->activations) || !eval_zero(v, &zero))
+	if (!batch || !search_eval_grid(v, c->tp, c->cp, c->ep, c->pp, c->dp) || !search_eval_stream(v, c->micro, c->sp, &again) ||
+	    !search_eval_line(v, c->schedule, c->chunks, c->activations) || !search_eval_zero(v, &zero))
 		return false;
-	eval_leaf(v, &zero, c->optimizer, out);
+	search_eval_leaf(v, &zero, c->optimizer, out);
 	return true;
 }

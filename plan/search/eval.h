@@ -22,18 +22,18 @@
 struct eval;
 
 /* NULL: no memory, or a cluster whose links cannot be told (*e says). */
-struct eval *eval_open(const struct space *s, struct err *e);
-void eval_close(struct eval *v);
+struct eval *search_eval_open(const struct space *s, struct err *e);
+void search_eval_close(struct eval *v);
 
 /* Each returns false where there is no such configuration. */
-bool eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp);
-bool eval_stream(struct eval *v, int micro, bool sp, const struct space_again *again);
-bool eval_line(struct eval *v, enum job_schedule schedule, int chunks, bool activations);
-bool eval_zero(const struct eval *v, const struct space_zero *z);
+bool search_eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp);
+bool search_eval_stream(struct eval *v, int micro, bool sp, const struct space_again *again);
+bool search_eval_line(struct eval *v, enum job_schedule schedule, int chunks, bool activations);
+bool search_eval_zero(const struct eval *v, const struct space_zero *z);
 
 /* No configuration below this level is faster (seconds). */
-double eval_stream_bound(const struct eval *v);
-double eval_line_bound(const struct eval *v);
+double search_eval_stream_bound(const struct eval *v);
+double search_eval_line_bound(const struct eval *v);
 
 struct eval_leaf {
 	struct search_config config;
@@ -42,9 +42,9 @@ struct eval_leaf {
 	double limit;          /* bytes that a rank may use; 0: unknown */
 	bool fits;
 };
-void eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer, struct eval_leaf *out);
+void search_eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer, struct eval_leaf *out);
 
 /* All levels at once, of one configuration; false where there is none such. */
-bool eval_config(struct eval *v, const struct search_config *c, struct eval_leaf *out);
+bool search_eval_config(struct eval *v, const struct search_config *c, struct eval_leaf *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* eval_in — what the levels of an evaluation keep (eval.h), for eval.c, eval_line.c and eval_memory.c. */
+/* eval_in — what the levels of an evaluation keep (eval.h), for eval.c, search_eval_line.c and eval_memory.c. */
 #ifndef MUSTER_PLAN_SEARCH_EVAL_IN_H
 #define MUSTER_PLAN_SEARCH_EVAL_IN_H
 
@@ -87,12 +87,12 @@ struct eval {
 	bool has_sum;
 };
 
-int eval_agents(const struct eval *v);
+int search_eval_agents(const struct eval *v);
 /* Of the stream, [ENDS]. */
-const struct memory_sizes *eval_sizes(struct eval *v);
+const struct memory_sizes *search_eval_sizes(struct eval *v);
 /* Sets the kinds' bytes of activations for the line. */
-bool eval_activations(struct eval *v);
+bool search_eval_activations(struct eval *v);
 /* The bytes of the rank that needs most, with the leaf's ZeRO and offloading in v->job. */
-void eval_largest(struct eval *v, struct plan_rank *out);
+void search_eval_largest(struct eval *v, struct plan_rank *out);
 
 #endif

@@ -157,14 +157,14 @@ static struct eval_key key_at(struct eval *v, int pp)
 		k.ends[1] = layers << 16 | again;
 		if (!v->config.activations)
 			continue;
-		k.tail = machine_offload(v->cost.machine, memory_offloaded(&eval_sizes(v)[0], s));
+		k.tail = cost_machine_offload(v->cost.machine, plan_memory_offloaded(&search_eval_sizes(v)[0], s));
 		k.copies += k.tail;
 		k.head = c ? k.head : k.tail;
 	}
 	return k;
 }
 
-bool eval_line(struct eval *v, enum job_schedule schedule, int chunks, bool activations)
+bool search_eval_line(struct eval *v, enum job_schedule schedule, int chunks, bool activations)
 {
 	v->config.schedule = schedule;
 	v->config.chunks = chunks;
@@ -198,15 +198,15 @@ bool eval_line(struct eval *v, enum job_schedule schedule, int chunks, bool acti
 		}
 		v->kinds[k].n++;
 		v->kind_of[pp] = k;
-		pipe_add(&v->pipe, &v->kinds[k].pipe);
+		cost_pipe_add(&v->pipe, &v->kinds[k].pipe);
 	}
 	v->whole = cost_shared(&v->cost, v->pipe.sum.forward + v->pipe.sum.input + v->pipe.sum.weight,
-			       pipe_time(&v->pipe, schedule, chunks, v->cost.micros, cost_hop(&v->cost)));
+			       cost_pipe_time(&v->pipe, schedule, chunks, v->cost.micros, cost_hop(&v->cost)));
 	v->counted = v->has_sum = false;
 	return true;
 }
 
-double eval_line_bound(const struct eval *v)
+double search_eval_line_bound(const struct eval *v)
 {
 	return v->whole;
 }

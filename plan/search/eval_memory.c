@@ -5,13 +5,13 @@
 
 #include <math.h>
 
-const struct memory_sizes *eval_sizes(struct eval *v)
+const struct memory_sizes *search_eval_sizes(struct eval *v)
 {
 	struct eval_stream *s = v->stream;
 	bool splits = schedule_splits(v->config.schedule), offloaded = v->config.activations;
 	if (!s->sized[splits][offloaded]) {
 		for (int end = 0; end < ENDS; end++)
-			memory_sizes_of(&v->job, &v->space->shape, &v->layout, end ? v->layout.tp - 1 : 0, splits, &s->sizes[splits][offloaded][end]);
+			plan_memory_sizes_of(&v->job, &v->space->shape, &v->layout, end ? v->layout.tp - 1 : 0, splits, &s->sizes[splits][offloaded][end]);
 		s->sized[splits][offloaded] = true;
 	}
 	return s->sizes[splits][offloaded];
@@ -25,9 +25,9 @@ static void add_rank(struct eval *v, int pp, const int *live, const struct memor
 	for (int c = 0; c < chunks; c++)
 		mine[c] = v->cost.stages[layout_stage(&v->layout, pp, c)];
 	for (int end = 0; end < v->ends; end++) {
-		double sum = sizes[end].immense, shared = sum > 0 ? 0 : memory_shared(&sizes[end], mine, chunks);
+		double sum = sizes[end].immense, shared = sum > 0 ? 0 : plan_memory_shared(&sizes[end], mine, chunks);
 		for (int c = 0; c < chunks && !(sizes[end].immense > 0); c++)
-			sum += live[c] * memory_slot(&sizes[end], &mine[c]);
+			sum += live[c] * plan_memory_slot(&sizes[end], &mine[c]);
 		if (sum + shared > k->activations[end] + k->shared[end]) {
 			k->activations[end] = sum;
 			k->shared[end] = shared;
@@ -36,10 +36,10 @@ static void add_rank(struct eval *v, int pp, const int *live, const struct memor
 	}
 }
 
-bool eval_activations(struct eval *v)
+bool search_eval_activations(struct eval *v)
 {
-	const struct memory_sizes *sizes = eval_sizes(v);
-	const int *live = live_of(v->live, v->config.schedule, &v->layout, v->cost.micros);
+	const struct memory_sizes *sizes = search_eval_sizes(v);
+	const int *live = search_live_of(v->live, v->config.schedule, &v->layout, v->cost.micros);
 	if (!live)
 		return false;
 	for (int k = 0; k < v->n_kinds; k++)
@@ -68,7 +68,7 @@ static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kin
 		struct stage chunks[LAYOUT_CHUNKS_MOST];
 		struct share share = layout_share(&v->layout, (struct coords){ .tp = e ? v->layout.tp - 1 : 0, .pp = k->example }, v->config.sp,
 						  v->cost.stages, chunks);
-		memory_state(&v->job, v->units[e].elements, counts, cuts, &s->bytes[zero][e]);
+		plan_memory_state(&v->job, v->units[e].elements, counts, cuts, &s->bytes[zero][e]);
 		s->bytes[zero][e].snapshot = v->on_cpu ? (1 + moments) * 4 * zero_saved(&v->space->shape, &share, (int)v->job.parallel.zero, cuts) : 0;
 	}
 	v->job.offload.optimizer = offloaded;
@@ -76,10 +76,10 @@ static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kin
 	return &s->bytes[zero][end];
 }
 
-void eval_largest(struct eval *v, struct plan_rank *out)
+void search_eval_largest(struct eval *v, struct plan_rank *out)
 {
-	int cores = cluster_kind(v->space->cluster, 0)->cores / eval_agents(v), asked = speeds_threads(&v->job, 0);
-	double rest = memory_rest(&v->job, v->cost.micros, asked ? asked : cores);
+	int cores = topo_cluster_kind(v->space->cluster, 0)->cores / search_eval_agents(v), asked = speeds_threads(&v->job, 0);
+	double rest = plan_memory_rest(&v->job, v->cost.micros, asked ? asked : cores);
 	*out = (struct plan_rank){ .total = -1 };
 	for (int i = 0; i < v->n_kinds; i++)
 		for (int end = 0; end < v->ends; end++) {
@@ -87,7 +87,7 @@ void eval_largest(struct eval *v, struct plan_rank *out)
 			struct plan_rank r = *state_bytes(v, k, end);
 			r.optimizer = v->job.offload.optimizer ? 0 : r.optimizer;
 			r.activations = k->activations[end];
-			r.buffers += k->shared[end] + rest + memory_staged(&v->job);
+			r.buffers += k->shared[end] + rest + plan_memory_staged(&v->job);
 			r.total = r.params + r.grads + r.optimizer + r.activations + r.buffers + r.snapshot;
 			r.at = (struct coords){ .tp = end ? v->layout.tp - 1 : 0, .pp = k->most[end] };
 			if (r.total > out->total)

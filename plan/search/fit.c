@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-bool fit_on_cpu(const struct node_kind *k)
+bool search_fit_on_cpu(const struct node_kind *k)
 {
 	return !strcmp(k->device, "cpu");
 }
@@ -16,12 +16,12 @@ bool fit_on_cpu(const struct node_kind *k)
  * buffers, some MiB for each of its channels and peers; and a card of "80 GB" has 79.1 to 79.6 GiB by nvidia-smi. */
 #define GPU_RUNTIME (2.0 * 1024 * 1024 * 1024)
 
-double fit_limit(const struct node_kind *k, int agents)
+double search_fit_limit(const struct node_kind *k, int agents)
 {
 	/* CPU agents share what their node has, however many of its slots are used. */
-	if (fit_on_cpu(k) && k->memory > 0)
+	if (search_fit_on_cpu(k) && k->memory > 0)
 		return k->memory / (agents > 0 ? agents : 1);
-	return k->device_memory > 0 && !fit_on_cpu(k) ? fmax(k->device_memory - GPU_RUNTIME, k->device_memory / 2) : k->device_memory;
+	return k->device_memory > 0 && !search_fit_on_cpu(k) ? fmax(k->device_memory - GPU_RUNTIME, k->device_memory / 2) : k->device_memory;
 }
 
 static const struct { const char *name; size_t offset; } parts[FIT_PARTS] = {
@@ -33,12 +33,12 @@ static const struct { const char *name; size_t offset; } parts[FIT_PARTS] = {
 	{ "a checkpoint's snapshot", offsetof(struct plan_rank, snapshot) },
 };
 
-const char *fit_part_name(int part)
+const char *search_fit_part_name(int part)
 {
 	return parts[part].name;
 }
 
-double fit_part(const struct plan_rank *r, int part)
+double search_fit_part(const struct plan_rank *r, int part)
 {
 	return *(const double *)((const char *)r + parts[part].offset);
 }
@@ -52,19 +52,19 @@ static void print_parts(const struct plan_rank *r, struct buf *out)
 		char text[HUMAN];
 		int largest = -1;
 		for (int i = 0; i < FIT_PARTS; i++)
-			if (!done[i] && (largest < 0 || fit_part(r, i) > fit_part(r, largest)))
+			if (!done[i] && (largest < 0 || search_fit_part(r, i) > search_fit_part(r, largest)))
 				largest = i;
 		done[largest] = true;
-		said += fit_part(r, largest);
-		buf_printf(out, "%s%s %s", n ? ", " : "", parts[largest].name, human_bytes(fit_part(r, largest), text));
+		said += search_fit_part(r, largest);
+		buf_printf(out, "%s%s %s", n ? ", " : "", parts[largest].name, human_bytes(search_fit_part(r, largest), text));
 	}
 }
 
-void fit_hint(const struct job *job, const struct cluster *c, const struct layout *asked, struct buf *out)
+void search_fit_hint(const struct job *job, const struct cluster *c, const struct layout *asked, struct buf *out)
 {
 	struct eval_leaf near[NEAR_MOST];
-	struct search_config from = config_of(job, asked->dp);
-	int n = near_find(job, c, asked, near);
+	struct search_config from = search_config_of(job, asked->dp);
+	int n = search_nearest(job, c, asked, near);
 	if (!n) {
 		buf_puts(out, "no degrees fit: use more or larger devices, or a smaller model, batch.micro or model.seq");
 		return;
@@ -73,7 +73,7 @@ void fit_hint(const struct job *job, const struct cluster *c, const struct layou
 	for (int i = 0; i < n; i++) {
 		char time[HUMAN];
 		buf_puts(out, i ? "; or " : " ");
-		config_changes(&from, &near[i].config, out);
+		search_config_changes(&from, &near[i].config, out);
 		buf_printf(out, " (%s a step)", human_seconds(near[i].time.total, time));
 	}
 }
@@ -85,7 +85,7 @@ static int refuse_memory(const struct job *job, const struct cluster *c, const s
 	struct buf hint = BUF_INIT, at = BUF_INIT, made = BUF_INIT;
 	if (!e)
 		return -1;
-	fit_hint(job, c, &p->layout, &hint);
+	search_fit_hint(job, c, &p->layout, &hint);
 	plan_print_at(&p->layout, &r->at, &at);
 	print_parts(r, &made);
 	err_set(e, ERR_NOFIT, "rank %d (%s) needs %s, %s more than the %s that a device of %s leaves it: %s; %s", layout_rank(&p->layout, r->at), buf_str(&at),
@@ -96,13 +96,13 @@ static int refuse_memory(const struct job *job, const struct cluster *c, const s
 	return -1;
 }
 
-int fit_memory(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
+int search_fit_memory(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
 {
 	const struct plan_rank *worst = NULL; /* that lacks most */
 	double over = 0;
 	for (int i = 0; i < p->world; i++) {
 		const struct plan_rank *r = &p->ranks[i];
-		double limit = fit_limit(cluster_kind(c, r->node), r->crew);
+		double limit = search_fit_limit(topo_cluster_kind(c, r->node), r->crew);
 		if (limit > 0 && (!p->memory || limit < p->memory))
 			p->memory = limit;
 		if (limit > 0 && r->total > limit && (!worst || r->total - limit > worst->total - over)) {

@@ -16,12 +16,12 @@ struct live {
 	struct entry *buckets[BUCKETS];
 };
 
-struct live *live_open(void)
+struct live *search_live_open(void)
 {
 	return calloc(1, sizeof(struct live));
 }
 
-void live_close(struct live *l)
+void search_live_close(struct live *l)
 {
 	for (int i = 0; l && i < BUCKETS; i++)
 		for (struct entry *e = l->buckets[i], *next; e; e = next) {
@@ -38,7 +38,7 @@ static int least(int a, int b)
 
 /* Interleaved runs deal micro-batches into groups (order.c): of pp in each, three groups are as good as many, and so are three larger
  * ones before them. */
-int live_enough(enum job_schedule kind, int pp, int micros)
+int search_live_enough(enum job_schedule kind, int pp, int micros)
 {
 	int groups = micros / pp, larger = micros % pp;
 	switch (kind) {
@@ -76,10 +76,10 @@ static void count(struct entry *e, const struct layout *layout)
 	}
 }
 
-const int *live_of(struct live *l, enum job_schedule kind, const struct layout *layout, int micros)
+const int *search_live_of(struct live *l, enum job_schedule kind, const struct layout *layout, int micros)
 {
 	int pp = layout->pp, chunks = layout->chunks;
-	micros = live_enough(kind, pp, micros);
+	micros = search_live_enough(kind, pp, micros);
 	struct entry **at = &l->buckets[bucket_of(kind, pp, chunks, micros)], *e = *at;
 	while (e && (e->kind != kind || e->pp != pp || e->chunks != chunks || e->micros != micros))
 		e = e->next;

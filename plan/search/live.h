@@ -12,11 +12,11 @@
 
 struct live;
 
-struct live *live_open(void);
-void live_close(struct live *l);
+struct live *search_live_open(void);
+void search_live_close(struct live *l);
 /* Of each pipeline rank's chunks, [pp][chunks]; owned by l, good until it is closed. NULL: no memory. */
-const int *live_of(struct live *l, enum job_schedule kind, const struct layout *layout, int micros);
+const int *search_live_of(struct live *l, enum job_schedule kind, const struct layout *layout, int micros);
 /* So many micro-batches keep as many alive. */
-int live_enough(enum job_schedule kind, int pp, int micros);
+int search_live_enough(enum job_schedule kind, int pp, int micros);
 
 #endif

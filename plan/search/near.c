@@ -92,18 +92,18 @@ static void walk(const struct job *job, const struct cluster *c, const struct la
 		*mine = *job;
 		mine->parallel.dp = asked->dp;
 		mine->open = open;
-		struct eval *v = space_open(mine, c, s, NULL) ? NULL : eval_open(s, NULL);
+		struct eval *v = search_space_open(mine, c, s, NULL) ? NULL : search_eval_open(s, NULL);
 		if (v)
-			walk_space(s, v, &(struct walk_visitor){ .arg = r, .leaf = look }, NULL);
-		eval_close(v);
+			search_walk_space(s, v, &(struct walk_visitor){ .arg = r, .leaf = look }, NULL);
+		search_eval_close(v);
 	}
 	free(s);
 	free(mine);
 }
 
-int near_find(const struct job *job, const struct cluster *c, const struct layout *asked, struct eval_leaf out[NEAR_MOST])
+int search_nearest(const struct job *job, const struct cluster *c, const struct layout *asked, struct eval_leaf out[NEAR_MOST])
 {
-	struct ranking r = { .asked = config_of(job, asked->dp), .leaves = out };
+	struct ranking r = { .asked = search_config_of(job, asked->dp), .leaves = out };
 	if (job->parallel.sync == SYNC_SERVER)
 		return 0;
 	walk(job, c, asked, WAYS, &r);

@@ -44,12 +44,12 @@ static int by_time(double a, double b)
 /* A total order, so that it does not matter who came first. */
 static bool better(const struct eval_leaf *a, const struct eval_leaf *b)
 {
-	int time = by_time(a->time.total, b->time.total), weight = config_weight(&a->config) - config_weight(&b->config);
+	int time = by_time(a->time.total, b->time.total), weight = search_config_weight(&a->config) - search_config_weight(&b->config);
 	if (time || weight)
 		return time ? time < 0 : weight < 0;
 	if (a->rank.total < b->rank.total || a->rank.total > b->rank.total)
 		return a->rank.total < b->rank.total;
-	return config_order(&a->config, &b->config) < 0;
+	return search_config_order(&a->config, &b->config) < 0;
 }
 
 static bool same_layout(const struct search_config *a, const struct search_config *b)
@@ -125,7 +125,7 @@ static void build_job(const struct job *mine, const struct cluster *c, struct se
 	*built = !plan_build(mine, c, &p, NULL);
 	if (!*built)
 		return;
-	machine_of_plan(mine, c, &p, &machine);
+	cost_machine_of_plan(mine, c, &p, &machine);
 	f->time = p.time;
 	f->crowd = machine.crowd;
 	f->memory = 0;
@@ -146,24 +146,24 @@ static void build(const struct job *job, const struct cluster *c, struct search_
 	if (!mine)
 		return;
 	*mine = *job;
-	config_apply(&f->leaf.config, mine);
+	search_config_apply(&f->leaf.config, mine);
 	build_job(mine, c, f, built);
 	free(mine);
 }
 
 static bool ahead(const struct search_found *a, const struct search_found *b)
 {
-	int time = by_time(a->time.total, b->time.total), weight = config_weight(&a->leaf.config) - config_weight(&b->leaf.config);
+	int time = by_time(a->time.total, b->time.total), weight = search_config_weight(&a->leaf.config) - search_config_weight(&b->leaf.config);
 	if (time || weight)
 		return time ? time < 0 : weight < 0;
-	return config_order(&a->leaf.config, &b->leaf.config) < 0;
+	return search_config_order(&a->leaf.config, &b->leaf.config) < 0;
 }
 
 /* Of two that may as well take equally long. */
 static bool surer(const struct search_found *a, const struct search_found *b)
 {
 	double one = fmax(1, a->crowd), other = fmax(1, b->crowd);
-	int weight = config_weight(&a->leaf.config) - config_weight(&b->leaf.config);
+	int weight = search_config_weight(&a->leaf.config) - search_config_weight(&b->leaf.config);
 	if (one < other || one > other)
 		return one < other;
 	return one > 1 && weight ? weight < 0 : ahead(a, b);
@@ -222,7 +222,7 @@ static int refuse(const struct hunt *h, const struct cluster *c, struct err *e)
 	if (!(h->least.rank.total > 0))
 		return err_set(e, ERR_NOFIT, "no layout of the job's model and batch goes with what is fixed and the %d devices of %s; leave more keys to muster "
 			       "(parallel.auto, or --auto), or change batch.global", plan_devices(c), c->name);
-	config_print(&h->least.config, &words);
+	search_config_print(&h->least.config, &words);
 	err_set(e, ERR_NOFIT, "nothing fits %s: even %s needs %s, and a device leaves a rank %s; use more or larger devices, or a smaller model or model.seq",
 		c->name, buf_str(&words), human_bytes(h->least.rank.total, needs), human_bytes(h->least.limit, has));
 	buf_fini(&words);
@@ -232,9 +232,9 @@ static int refuse(const struct hunt *h, const struct cluster *c, struct err *e)
 static int hunt_in(const struct space *s, struct hunt *h, struct err *e)
 {
 	struct walk_visitor visitor = { h, h->ask->exhaustive ? NULL : worth, look, !h->ask->exhaustive };
-	struct eval *v = eval_open(s, e);
-	int rc = v ? walk_space(s, v, &visitor, e) : -1;
-	eval_close(v);
+	struct eval *v = search_eval_open(s, e);
+	int rc = v ? search_walk_space(s, v, &visitor, e) : -1;
+	search_eval_close(v);
 	return rc;
 }
 
@@ -243,7 +243,7 @@ int search_run(const struct job *job, const struct cluster *c, const struct sear
 	struct space *s = calloc(1, sizeof *s);
 	struct hunt *h = calloc(1, sizeof *h);
 	struct eval_leaf *room = calloc(ROOM, sizeof *room);
-	int rc = s && h && room ? space_open(job, c, s, e) : err_set(e, ERR_NOMEM, "no memory to search layouts; close other programs");
+	int rc = s && h && room ? search_space_open(job, c, s, e) : err_set(e, ERR_NOMEM, "no memory to search layouts; close other programs");
 	memset(out, 0, sizeof *out);
 	if (!rc) {
 		int some = s->devices * FINALISTS_LEAST < RANKS_MOST ? RANKS_MOST / s->devices : FINALISTS_LEAST;
@@ -283,7 +283,7 @@ int search_resolve(struct job *job, const struct cluster *c, struct err *e)
 	int rc = found ? search_run(job, c, &(struct search_ask){ .finalists = SEARCH_FINALISTS }, found, e)
 		       : err_set(e, ERR_NOMEM, "no memory to search layouts; close other programs");
 	if (!rc)
-		config_apply(&found->found[0].leaf.config, job);
+		search_config_apply(&found->found[0].leaf.config, job);
 	free(found);
 	return rc;
 }

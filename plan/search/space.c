@@ -25,9 +25,9 @@ static int devices_apart(const struct job *job, const struct cluster *c)
 {
 	int sum = 0, threads = speeds_threads(job, 0) > 0 ? speeds_threads(job, 0) : 1;
 	for (int i = 0; i < c->n_nodes; i++) {
-		const struct node_kind *k = cluster_kind(c, i);
+		const struct node_kind *k = topo_cluster_kind(c, i);
 		int own = k->cores > 0 && k->cores / threads < k->devices ? k->cores / threads : k->devices;
-		sum += !fit_on_cpu(k) ? k->devices : own > 1 ? own : 1;
+		sum += !search_fit_on_cpu(k) ? k->devices : own > 1 ? own : 1;
 	}
 	return sum;
 }
@@ -156,7 +156,7 @@ static void choose(bool open, bool given, bool tried[2])
 	tried[1] = open || given;
 }
 
-int space_open(const struct job *job, const struct cluster *c, struct space *out, struct err *e)
+int search_space_open(const struct job *job, const struct cluster *c, struct space *out, struct err *e)
 {
 	struct space *s = out;
 	memset(s, 0, sizeof *s);
@@ -167,10 +167,10 @@ int space_open(const struct job *job, const struct cluster *c, struct space *out
 	s->named = speeds_devices(job);
 	s->box = s->devices;
 	for (int i = 0; i < c->n_nodes; i++) {
-		s->box = cluster_kind(c, i)->devices < s->box ? cluster_kind(c, i)->devices : s->box;
-		s->domain += cluster_joined(c, 0, i) ? cluster_kind(c, i)->devices : 0;
+		s->box = topo_cluster_kind(c, i)->devices < s->box ? topo_cluster_kind(c, i)->devices : s->box;
+		s->domain += topo_cluster_joined(c, 0, i) ? topo_cluster_kind(c, i)->devices : 0;
 	}
-	model_shape(job, &s->shape);
+	shape_of_job(job, &s->shape);
 	list_tp(s);
 	for (int i = 0; i < s->tp.n; i++)
 		s->groups[i] = groups_of(s, s->tp.at[i]);
@@ -189,7 +189,7 @@ int space_open(const struct job *job, const struct cluster *c, struct space *out
 	return 0;
 }
 
-void space_dp(const struct space *s, int tp, int cp, int ep, int pp, int micro, struct space_list *out)
+void search_space_dp(const struct space *s, int tp, int cp, int ep, int pp, int micro, struct space_list *out)
 {
 	int64_t shares = s->job->batch.global / micro, given = s->job->parallel.dp;
 	int t = 0;
@@ -220,7 +220,7 @@ void space_dp(const struct space *s, int tp, int cp, int ep, int pp, int micro, 
 			add(out, dp);
 }
 
-void space_chunks(const struct space *s, enum job_schedule schedule, int pp, struct space_list *out)
+void search_space_chunks(const struct space *s, enum job_schedule schedule, int pp, struct space_list *out)
 {
 	int least, most, given = (int)s->job->parallel.chunks;
 	out->n = 0;
@@ -248,7 +248,7 @@ void space_chunks(const struct space *s, enum job_schedule schedule, int pp, str
 			add(out, chunks);
 }
 
-bool space_sp(const struct space *s, bool sp, int tp, int cp, int micro)
+bool search_space_sp(const struct space *s, bool sp, int tp, int cp, int micro)
 {
 	return s->sp[sp] && (!sp || (tp > 1 && micro * (s->shape.seq / cp) % tp == 0));
 }

@@ -49,12 +49,12 @@ struct space {
 };
 
 /* Fails with ERR_USAGE where no value of some key keeps to the rules. */
-int space_open(const struct job *job, const struct cluster *c, struct space *out, struct err *e);
+int search_space_open(const struct job *job, const struct cluster *c, struct space *out, struct err *e);
 
 /* Replicas for these degrees, ascending; micro: sequences of a micro-batch. */
-void space_dp(const struct space *s, int tp, int cp, int ep, int pp, int micro, struct space_list *out);
+void search_space_dp(const struct space *s, int tp, int cp, int ep, int pp, int micro, struct space_list *out);
 /* Numbers of chunks for a schedule; none where the schedule is not to be tried with so many pipeline ranks. */
-void space_chunks(const struct space *s, enum job_schedule schedule, int pp, struct space_list *out);
+void search_space_chunks(const struct space *s, enum job_schedule schedule, int pp, struct space_list *out);
 /* Whether sequence parallelism may be so. */
-bool space_sp(const struct space *s, bool sp, int tp, int cp, int micro);
+bool search_space_sp(const struct space *s, bool sp, int tp, int cp, int micro);
 #endif

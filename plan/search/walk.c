@@ -42,7 +42,7 @@ static bool add_dps(struct walk *w, int tp, int cp, int ep, int pp)
 {
 	struct space_list all = { 0 }, some;
 	for (int m = 0; m < w->space->micro.n; m++) {
-		space_dp(w->space, tp, cp, ep, pp, w->space->micro.at[m], &some);
+		search_space_dp(w->space, tp, cp, ep, pp, w->space->micro.at[m], &some);
 		for (int i = 0; i < some.n; i++) {
 			int k = 0;
 			while (k < all.n && all.at[k] != some.at[i])
@@ -91,13 +91,13 @@ static double bound_of(struct walk *w, const struct grid *g)
 {
 	const struct space *s = w->space;
 	double least = INFINITY;
-	if (!eval_grid(w->eval, g->tp, g->cp, g->ep, g->pp, g->dp))
+	if (!search_eval_grid(w->eval, g->tp, g->cp, g->ep, g->pp, g->dp))
 		return INFINITY;
 	for (int m = 0; m < s->micro.n; m++)
 		for (int sp = 0; sp < 2; sp++)
-			if (cuts(w, g, s->micro.at[m]) && space_sp(s, sp, g->tp, g->cp, s->micro.at[m]) &&
-			    eval_stream(w->eval, s->micro.at[m], sp, lightest(s)))
-				least = fmin(least, eval_stream_bound(w->eval));
+			if (cuts(w, g, s->micro.at[m]) && search_space_sp(s, sp, g->tp, g->cp, s->micro.at[m]) &&
+			    search_eval_stream(w->eval, s->micro.at[m], sp, lightest(s)))
+				least = fmin(least, search_eval_stream_bound(w->eval));
 	return least;
 }
 
@@ -120,11 +120,11 @@ static void walk_leaves(struct walk *w)
 	const struct space *s = w->space;
 	struct eval_leaf leaf;
 	for (int z = 0; z < s->n_zero; z++) {
-		if (!eval_zero(w->eval, &s->zero[z]))
+		if (!search_eval_zero(w->eval, &s->zero[z]))
 			continue;
 		for (int optimizer = 0; optimizer < 2; optimizer++)
 			if (s->optimizer[optimizer]) {
-				eval_leaf(w->eval, &s->zero[z], optimizer, &leaf);
+				search_eval_leaf(w->eval, &s->zero[z], optimizer, &leaf);
 				w->visitor->leaf(w->visitor->arg, &leaf);
 			}
 	}
@@ -135,11 +135,11 @@ static void walk_lines(struct walk *w, const struct grid *g)
 	const struct space *s = w->space;
 	struct space_list chunks;
 	for (int schedule = SCHEDULE_1F1B; schedule <= SCHEDULE_ZB_V; schedule++) {
-		space_chunks(s, (enum job_schedule)schedule, g->pp, &chunks);
+		search_space_chunks(s, (enum job_schedule)schedule, g->pp, &chunks);
 		for (int c = 0; c < chunks.n; c++)
 			for (int activations = 0; activations < 2; activations++)
-				if (s->activations[activations] && eval_line(w->eval, (enum job_schedule)schedule, chunks.at[c], activations) &&
-				    worth(w, eval_line_bound(w->eval)))
+				if (s->activations[activations] && search_eval_line(w->eval, (enum job_schedule)schedule, chunks.at[c], activations) &&
+				    worth(w, search_eval_line_bound(w->eval)))
 					walk_leaves(w);
 	}
 }
@@ -147,20 +147,20 @@ static void walk_lines(struct walk *w, const struct grid *g)
 static void walk_grid(struct walk *w, const struct grid *g)
 {
 	const struct space *s = w->space;
-	if (!eval_grid(w->eval, g->tp, g->cp, g->ep, g->pp, g->dp))
+	if (!search_eval_grid(w->eval, g->tp, g->cp, g->ep, g->pp, g->dp))
 		return;
 	for (int m = 0; m < s->micro.n; m++) {
 		int micro = s->micro.at[m];
 		if (!cuts(w, g, micro))
 			continue;
 		for (int sp = 0; sp < 2; sp++)
-			for (int a = 0; a < s->n_again && space_sp(s, sp, g->tp, g->cp, micro); a++)
-				if (eval_stream(w->eval, micro, sp, &s->again[a]) && worth(w, eval_stream_bound(w->eval)))
+			for (int a = 0; a < s->n_again && search_space_sp(s, sp, g->tp, g->cp, micro); a++)
+				if (search_eval_stream(w->eval, micro, sp, &s->again[a]) && worth(w, search_eval_stream_bound(w->eval)))
 					walk_lines(w, g);
 	}
 }
 
-int walk_space(const struct space *s, struct eval *v, const struct walk_visitor *visitor, struct err *e)
+int search_walk_space(const struct space *s, struct eval *v, const struct walk_visitor *visitor, struct err *e)
 {
 	struct walk w = { .space = s, .eval = v, .visitor = visitor };
 	if (!list_grids(&w)) {

@@ -17,6 +17,6 @@ struct walk_visitor {
 	bool best_first;
 };
 
-int walk_space(const struct space *s, struct eval *v, const struct walk_visitor *visitor, struct err *e);
+int search_walk_space(const struct space *s, struct eval *v, const struct walk_visitor *visitor, struct err *e);
 
 #endif

@@ -11,12 +11,12 @@ static const struct draw_look looks[SCHED_OPS] = {
 	[SCHED_REDUCE] = { 'R', "reduction", { { 240, "#777777" }, { 240, "#777777" } } },
 };
 
-const struct draw_look *draw_look(enum sched_op op)
+const struct draw_look *show_draw_look(enum sched_op op)
 {
 	return (unsigned)op < SCHED_OPS && looks[op].letter ? &looks[op] : NULL;
 }
 
-bool draw_has(const struct drawing *d, enum sched_op op)
+bool show_draw_has(const struct drawing *d, enum sched_op op)
 {
 	for (int p = 0; p < d->n_parts; p++)
 		for (int i = 0; i < d->parts[p].timeline->n; i++)
@@ -25,7 +25,7 @@ bool draw_has(const struct drawing *d, enum sched_op op)
 	return false;
 }
 
-double draw_end(const struct drawing *d)
+double show_draw_end(const struct drawing *d)
 {
 	double end = 0;
 	for (int p = 0; p < d->n_parts; p++) {
@@ -35,7 +35,7 @@ double draw_end(const struct drawing *d)
 	return end;
 }
 
-void draw_caption(const struct draw_part *part, struct buf *out)
+void show_draw_caption(const struct draw_part *part, struct buf *out)
 {
 	char text[HUMAN];
 	buf_printf(out, "%s: %s, bubble %.1f %%", part->name, human_seconds(timeline_end(part->timeline), text),

@@ -25,9 +25,9 @@ struct drawing {
 };
 
 /* UTF-8 lines of `width` columns at the most (40 at least); colour: with a terminal's 256 colours. */
-void draw_text(const struct drawing *d, int width, bool colour, struct buf *out);
+void show_draw_text(const struct drawing *d, int width, bool colour, struct buf *out);
 /* A whole SVG document, for slides. */
-void draw_svg(const struct drawing *d, struct buf *out);
+void show_draw_svg(const struct drawing *d, struct buf *out);
 
 /* What both draw by: how a kind of pass looks. NULL for steps that are not drawn. */
 struct draw_look {
@@ -35,11 +35,11 @@ struct draw_look {
 	const char *meaning;
 	struct { int terminal; const char *svg; } shade[2]; /* of even and odd chunks */
 };
-const struct draw_look *draw_look(enum sched_op op);
-bool draw_has(const struct drawing *d, enum sched_op op);
+const struct draw_look *show_draw_look(enum sched_op op);
+bool show_draw_has(const struct drawing *d, enum sched_op op);
 /* The latest end of the parts. */
-double draw_end(const struct drawing *d);
+double show_draw_end(const struct drawing *d);
 /* "simulated: 12.3 ms, bubble 27.3 %" */
-void draw_caption(const struct draw_part *part, struct buf *out);
+void show_draw_caption(const struct draw_part *part, struct buf *out);
 
 #endif

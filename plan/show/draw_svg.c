@@ -34,7 +34,7 @@ static int part_height(const struct draw_part *part)
 
 static void put_cell(struct sheet *h, const struct timeline_event *v, int top)
 {
-	const struct draw_look *look = draw_look(v->op);
+	const struct draw_look *look = show_draw_look(v->op);
 	bool odd = v->chunk > 0 && v->chunk % 2;
 	double x = LEFT + v->begin * h->scale, end = fmin(v->end, h->end), width = (end - v->begin) * h->scale;
 	char from[HUMAN], to[HUMAN];
@@ -74,7 +74,7 @@ static void put_part(struct sheet *h, const struct draw_part *part, int top)
 {
 	const struct timeline *t = part->timeline;
 	struct buf caption = BUF_INIT;
-	draw_caption(part, &caption);
+	show_draw_caption(part, &caption);
 	buf_printf(h->out, "<text x=\"%d\" y=\"%d\" class=\"head\">", LEFT, top + HEAD - 16);
 	put_text(h->out, buf_str(&caption));
 	buf_puts(h->out, "</text>\n");
@@ -102,18 +102,18 @@ static void put_legend(struct sheet *h, int y)
 {
 	int x = LEFT, chunks = 1;
 	for (int op = 0; op < SCHED_OPS; op++)
-		if (draw_look((enum sched_op)op) && draw_has(h->d, (enum sched_op)op))
-			x = put_key(h, x, y, draw_look((enum sched_op)op)->shade[0].svg, draw_look((enum sched_op)op)->meaning);
+		if (show_draw_look((enum sched_op)op) && show_draw_has(h->d, (enum sched_op)op))
+			x = put_key(h, x, y, show_draw_look((enum sched_op)op)->shade[0].svg, show_draw_look((enum sched_op)op)->meaning);
 	for (int p = 0; p < h->d->n_parts; p++)
 		chunks = h->d->parts[p].timeline->chunks > chunks ? h->d->parts[p].timeline->chunks : chunks;
 	x = put_key(h, x, y, "#eeeeee", "waiting");
 	if (chunks > 1)
-		put_key(h, x, y, draw_look(SCHED_FORWARD)->shade[1].svg, "lighter: odd chunks");
+		put_key(h, x, y, show_draw_look(SCHED_FORWARD)->shade[1].svg, "lighter: odd chunks");
 }
 
-void draw_svg(const struct drawing *d, struct buf *out)
+void show_draw_svg(const struct drawing *d, struct buf *out)
 {
-	struct sheet h = { .d = d, .out = out, .end = draw_end(d) };
+	struct sheet h = { .d = d, .out = out, .end = show_draw_end(d) };
 	int height = TOP + LEGEND, y = TOP, most = 0;
 	char from[HUMAN], to[HUMAN];
 	for (int p = 0; p < d->n_parts; p++) {

@@ -66,7 +66,7 @@ static int last_micro(const struct drawing *d)
 /* Everything, where the numbers can be read then; else as much as leaves room for them. */
 static void set_scale(struct page *g)
 {
-	double end = draw_end(g->d), typical = typical_pass(g->d);
+	double end = show_draw_end(g->d), typical = typical_pass(g->d);
 	double whole = end > 0 ? g->columns / end : 1;
 	double readable = typical > 0 ? (digits(last_micro(g->d)) + (g->colour ? 1 : 2)) / typical : 0;
 	g->scale = readable < ALMOST * whole ? whole : fmin(readable, LONGEST_CUT * whole);
@@ -83,7 +83,7 @@ static void paint(struct page *g, const struct timeline *t, int rank)
 	for (int c = 0; c < g->columns; c++)
 		g->cell[c] = -1;
 	for (int i = 0; i < t->n; i++)
-		if (t->events[i].rank == rank && draw_look(t->events[i].op))
+		if (t->events[i].rank == rank && show_draw_look(t->events[i].op))
 			for (int c = column_of(g, t->events[i].begin); c < column_of(g, t->events[i].end); c++)
 				g->cell[c] = i;
 }
@@ -91,7 +91,7 @@ static void paint(struct page *g, const struct timeline *t, int rank)
 /* `room` columns of a pass: its letter without colour, its number, filled up. */
 static void print_cell(const struct page *g, const struct timeline_event *v, int room)
 {
-	const struct draw_look *look = draw_look(v->op);
+	const struct draw_look *look = show_draw_look(v->op);
 	bool odd = v->chunk > 0 && v->chunk % 2;
 	char text[32] = "";
 	if (!g->colour)
@@ -132,7 +132,7 @@ static void print_row(struct page *g, const struct timeline *t, int rank)
 static void print_part(struct page *g, const struct draw_part *part)
 {
 	int ranks = part->timeline->ranks;
-	draw_caption(part, g->out);
+	show_draw_caption(part, g->out);
 	buf_puts(g->out, "\n");
 	for (int r = 0; r < ranks; r++) {
 		print_row(g, part->timeline, r);
@@ -151,8 +151,8 @@ static void print_legend(struct page *g)
 		chunks = g->d->parts[p].timeline->chunks > chunks ? g->d->parts[p].timeline->chunks : chunks;
 	buf_printf(g->out, "%*s", g->label, "");
 	for (int i = 0; i < (int)(sizeof order / sizeof *order); i++) {
-		const struct draw_look *look = draw_look(order[i]);
-		if (!draw_has(g->d, order[i]))
+		const struct draw_look *look = show_draw_look(order[i]);
+		if (!show_draw_has(g->d, order[i]))
 			continue;
 		if (g->colour)
 			buf_printf(g->out, "\033[48;5;%dm  \033[0m %s   ", look->shade[0].terminal, look->meaning);
@@ -164,11 +164,11 @@ static void print_legend(struct page *g)
 		buf_printf(g->out, "%*s%s: even chunks; %s: odd ones\n", g->label, "", g->colour ? "dark" : "upper case", g->colour ? "light" : "lower case");
 }
 
-void draw_text(const struct drawing *d, int width, bool colour, struct buf *out)
+void show_draw_text(const struct drawing *d, int width, bool colour, struct buf *out)
 {
 	struct page g = { .d = d, .out = out, .colour = colour };
 	char from[HUMAN], to[HUMAN];
-	double end = draw_end(d);
+	double end = show_draw_end(d);
 	int ranks = 0;
 	for (int p = 0; p < d->n_parts; p++)
 		ranks = d->parts[p].timeline->ranks > ranks ? d->parts[p].timeline->ranks : ranks;

@@ -9,7 +9,7 @@ static json_t *json_of_model(const struct job *job, const struct model_shape *m)
 			 "layers", (json_int_t)m->layers, "hidden", (json_int_t)m->hidden, "heads", (json_int_t)m->heads,
 			 "kv_heads", (json_int_t)m->kv_heads, "head_dim", (json_int_t)m->head_dim,
 			 "ffn", (json_int_t)m->ffn, "vocab", (json_int_t)m->vocab, "seq", (json_int_t)m->seq,
-			 "tied_head", (int)m->tied, "parameters", (json_int_t)model_params(m));
+			 "tied_head", (int)m->tied, "parameters", (json_int_t)shape_params(m));
 }
 
 static json_t *json_of_stages(const struct plan *p)
@@ -91,13 +91,13 @@ json_t *plan_json(const struct job *job, const struct cluster *cluster, const st
 	json_object_set_new(j, "rank_fields", json_pack("[s,s,s,s,s,s]", "tp", "cp", "dp", "pp", "node", "slot"));
 	json_object_set_new(j, "ranks", json_of_ranks(p));
 	add_unequal(p, j);
-	json_object_set_new(j, "placement", seating_json(cluster, p));
+	json_object_set_new(j, "placement", show_seating_json(cluster, p));
 	json_object_set_new(j, "device_bytes", json_real(p->memory));
 	json_object_set_new(j, "step_seconds", json_pack(
 		"{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "compute", t->compute, "recompute", t->recompute, "tp", t->tp,
 		"cp", t->cp, "ep", t->ep, "bubble", t->bubble,
 		"dp", t->dp, "optimizer", t->optimizer, "total", t->total));
-	json_object_set_new(j, "train", train_json(job, cluster, p));
+	json_object_set_new(j, "train", show_train_json(job, cluster, p));
 	json_object_set_new(j, "figures", json_string(cluster->figures));
 	json_object_set_new(j, "warning", json_string(p->warning));
 	return j;

@@ -24,7 +24,7 @@ static const struct plan_rank *rank_at(const struct chart *h, int entry)
 	return &h->p->ranks[h->order[entry]];
 }
 
-static struct box box_at(const struct chart *h, int lo, int end)
+static struct box topo_box_at(const struct chart *h, int lo, int end)
 {
 	struct box b = { lo, lo + 1 };
 	int tp = h->p->layout.tp;
@@ -121,7 +121,7 @@ static void draw_node(const struct chart *h, const struct pen *pen, int node, bo
 		struct box boxes[WIDTH];
 		int n = 0;
 		for (; n < per_row && at < end; at = boxes[n++].hi)
-			boxes[n] = box_at(h, at, end);
+			boxes[n] = topo_box_at(h, at, end);
 		frame(pen, n, "┌", "┬", "┐", out);
 		title_line(h, pen, boxes, n, out);
 		number_line(h, pen, boxes, n, false, out);
@@ -260,11 +260,11 @@ static int nodes_used(const struct chart *h)
 	return used;
 }
 
-void map_print(const struct cluster *c, const struct plan *p, struct buf *out)
+void show_map_print(const struct cluster *c, const struct plan *p, struct buf *out)
 {
 	struct chart h = { c, p, calloc((size_t)c->n_nodes + 2, sizeof *h.first), calloc((size_t)p->world, sizeof *h.order) };
 	if (h.first && h.order) {
-		seats_by_node(c, p, h.first, h.order);
+		plan_seats_by_node(c, p, h.first, h.order);
 		if (nodes_used(&h) > NODES_DRAWN || p->world / p->layout.tp > BOXES_DRAWN)
 			table(&h, out);
 		else

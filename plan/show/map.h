@@ -9,6 +9,6 @@
 
 #include "plan/plan.h"
 
-void map_print(const struct cluster *c, const struct plan *p, struct buf *out);
+void show_map_print(const struct cluster *c, const struct plan *p, struct buf *out);
 
 #endif

@@ -111,7 +111,7 @@ static void print_head(const struct job *job, const struct cluster *c, const str
 	buf_printf(out, "Plan of %s on %s\n\n", job->job.name, c->name);
 	buf_printf(out, "  model     %s, %s parameters: %" PRId64 " layer%s, hidden %" PRId64 ", %" PRId64 " heads of %" PRId64 "%s,\n"
 			"            ffn %" PRId64 "%s, vocab %" PRId64 ", seq %" PRId64 "%s\n",
-		   job_word(job, offsetof(struct job, model.family)), human_count((double)model_params(m), "", text), m->layers,
+		   job_word(job, offsetof(struct job, model.family)), human_count((double)shape_params(m), "", text), m->layers,
 		   human_s(m->layers), m->hidden, m->heads, m->head_dim, kv, m->ffn, experts, m->vocab, m->seq, m->tied ? ", head tied to the embedding" : "");
 	buf_printf(out, "  layout    %d rank%s = ", p->world, human_s(p->world));
 	plan_print_degrees(l, " × ", out);
@@ -199,7 +199,7 @@ static void print_fullest(const struct plan *p, struct buf *out)
 		r = plan_largest(p, pp)->total > r->total ? plan_largest(p, pp) : r;
 	buf_printf(out, "  fullest, pp %d  ", r->at.pp);
 	for (int i = 0; i < FIT_PARTS; i++) {
-		filled += fit_part(r, i);
+		filled += search_fit_part(r, i);
 		for (; drawn < (int)lround(FULL_BAR * fmin(1, filled / p->memory)); drawn++)
 			buf_add(out, &letters[i], 1);
 	}
@@ -207,8 +207,8 @@ static void print_fullest(const struct plan *p, struct buf *out)
 		buf_puts(out, "·");
 	buf_puts(out, "\n                ");
 	for (int i = 0, said = 0; i < FIT_PARTS; i++)
-		if (fit_part(r, i) > 0.05 * r->total)
-			buf_printf(out, "%s%s %s", said++ ? ", " : "", fit_part_name(i), human_bytes(fit_part(r, i), part));
+		if (search_fit_part(r, i) > 0.05 * r->total)
+			buf_printf(out, "%s%s %s", said++ ? ", " : "", search_fit_part_name(i), human_bytes(search_fit_part(r, i), part));
 	buf_printf(out, "; free %s\n", human_bytes(p->memory - r->total, part));
 }
 
@@ -251,7 +251,7 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 	};
 	char text[HUMAN], rate[HUMAN], flops[HUMAN];
 	double tokens = (double)job->batch.global * (double)p->shape.seq;
-	double done = tokens * model_flops_token(&p->shape) / t->total / p->world;
+	double done = tokens * shape_flops_token(&p->shape) / t->total / p->world;
 	const struct node_kind *k = &c->kinds[c->nodes[p->ranks[0].node].kind];
 	buf_puts(out, "\nPredicted step\n");
 	for (int i = 0; i < (int)(sizeof parts / sizeof *parts); i++) {
@@ -273,11 +273,11 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 void plan_print(const struct job *job, const struct cluster *cluster, const struct plan *p, struct buf *out)
 {
 	print_head(job, cluster, p, out);
-	map_print(cluster, p, out);
-	seating_print(cluster, p, out);
+	show_map_print(cluster, p, out);
+	show_seating_print(cluster, p, out);
 	print_memory(job, p, out);
 	print_time(job, cluster, p, out);
-	train_print(job, cluster, p, out);
+	show_train_print(job, cluster, p, out);
 	if (*p->warning)
 		buf_printf(out, "\nWarning: %s\n", p->warning);
 }

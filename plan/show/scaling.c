@@ -24,12 +24,12 @@ static double efficiency_of(const struct job *job, const struct scaling_point *p
 	return rate_of(job, &points[at]) / points[at].devices / (rate_of(job, &points[first]) / points[first].devices);
 }
 
-void scaling_print(const struct job *job, const char *cluster, const struct scaling_point *points, int n, struct buf *out)
+void show_scaling_print(const struct job *job, const char *cluster, const struct scaling_point *points, int n, struct buf *out)
 {
 	buf_printf(out, "Scaling of %s on %s: %lld sequences a step, whatever the size\n\n  devices       step   tokens/s  efficiency  of the rate  layout\n",
 		   job->job.name, cluster, (long long)job->batch.global);
 	struct model_shape m;
-	model_shape(job, &m);
+	shape_of_job(job, &m);
 	for (int i = 0; i < n; i++) {
 		const struct scaling_point *p = &points[i];
 		char time[HUMAN], rate[HUMAN];
@@ -37,16 +37,16 @@ void scaling_print(const struct job *job, const char *cluster, const struct scal
 			buf_printf(out, "  %7d  nothing fits\n", p->devices);
 			continue;
 		}
-		double tokens = rate_of(job, p), share = p->flops > 0 ? tokens * model_flops_token(&m) / p->devices / p->flops : 0;
+		double tokens = rate_of(job, p), share = p->flops > 0 ? tokens * shape_flops_token(&m) / p->devices / p->flops : 0;
 		buf_printf(out, "  %7d  %9s  %9s  %8.0f %%  %9.0f %%  ", p->devices, human_seconds(p->best.time.total, time), human_count(tokens, "", rate),
 			   100 * efficiency_of(job, points, n, i), 100 * share);
-		config_print(&p->best.leaf.config, out);
+		search_config_print(&p->best.leaf.config, out);
 		buf_puts(out, "\n");
 	}
 	buf_puts(out, "\n  efficiency: tokens/s a device over those of the first size that fits; of the rate: FLOPs over the devices' data sheet\n");
 }
 
-json_t *scaling_json(const struct job *job, const char *cluster, const struct scaling_point *points, int n)
+json_t *show_scaling_json(const struct job *job, const char *cluster, const struct scaling_point *points, int n)
 {
 	json_t *list = json_array();
 	for (int i = 0; i < n; i++) {
@@ -55,7 +55,7 @@ json_t *scaling_json(const struct job *job, const char *cluster, const struct sc
 			json_array_append_new(list, json_pack("{s:i, s:b, s:f, s:f, s:f, s:f, s:o}", "devices", p->devices, "fits", 1, "seconds",
 							      p->best.time.total, "tokens_per_second", rate_of(job, p), "efficiency",
 							      efficiency_of(job, points, n, i), "bytes", p->best.memory, "layout",
-							      search_json_config(&p->best.leaf.config)));
+							      show_search_json_config(&p->best.leaf.config)));
 		else
 			json_array_append_new(list, json_pack("{s:i, s:b}", "devices", p->devices, "fits", 0));
 	}
@@ -117,13 +117,13 @@ static void put_points(const struct job *job, const struct chart *c, const struc
 			continue;
 		double x = at_x(c, p->devices), y = at_y(c, rate_of(job, p));
 		buf_printf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\" class=\"dot\"><title>", x, y, DOT);
-		config_print(&p->best.leaf.config, out);
+		search_config_print(&p->best.leaf.config, out);
 		buf_printf(out, "</title></circle>\n<text x=\"%.1f\" y=\"%.1f\" class=\"share\">%.0f %%</text>\n", x + 10, y + 22,
 			   100 * efficiency_of(job, points, n, i));
 	}
 }
 
-void scaling_svg(const struct job *job, const char *cluster, const struct scaling_point *points, int n, struct buf *out)
+void show_scaling_svg(const struct job *job, const char *cluster, const struct scaling_point *points, int n, struct buf *out)
 {
 	int first = 0, last = n - 1;
 	while (first < n && !points[first].fits)

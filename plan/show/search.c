@@ -33,11 +33,11 @@ static void print_best(const struct job *job, const struct cluster *c, const str
 	struct model_shape m;
 	char text[HUMAN], rate[HUMAN];
 	int world = world_of(&f->leaf.config), all = plan_devices(c);
-	const struct node_kind *k = cluster_kind(c, 0);
-	model_shape(job, &m);
-	double done = tokens_of(job) * model_flops_token(&m) / f->time.total / world;
+	const struct node_kind *k = topo_cluster_kind(c, 0);
+	shape_of_job(job, &m);
+	double done = tokens_of(job) * shape_flops_token(&m) / f->time.total / world;
 	buf_puts(out, "  ");
-	config_print(&f->leaf.config, out);
+	search_config_print(&f->leaf.config, out);
 	buf_printf(out, "\n  %s a step, %s tokens/s", human_seconds(f->time.total, text), human_count(tokens_of(job) / f->time.total, "", rate));
 	if (k->device_flops > 0 && strcmp(k->device, "cpu"))
 		buf_printf(out, ", %.0f %% of %s", 100 * done / k->device_flops, k->device);
@@ -56,7 +56,7 @@ static void print_row(const struct search_found *f, double best, struct buf *out
 {
 	char time[HUMAN], memory[HUMAN];
 	buf_printf(out, "  %9s  %+6.1f %%  %9s  ", human_seconds(f->time.total, time), 100 * (f->time.total / best - 1), human_bytes(f->memory, memory));
-	config_print(&f->leaf.config, out);
+	search_config_print(&f->leaf.config, out);
 	buf_puts(out, "\n");
 }
 
@@ -74,10 +74,10 @@ static void print_parts(const struct plan_rank *r, struct buf *out)
 	bool any = false;
 	for (int i = 0; i < FIT_PARTS; i++) {
 		char text[HUMAN];
-		double bytes = fit_part(r, i);
+		double bytes = search_fit_part(r, i);
 		if (bytes < 0.005 * r->total)
 			continue;
-		buf_printf(out, "%s%s %s", any ? ", " : "", fit_part_name(i), human_bytes(bytes, text));
+		buf_printf(out, "%s%s %s", any ? ", " : "", search_fit_part_name(i), human_bytes(bytes, text));
 		any = true;
 	}
 }
@@ -91,7 +91,7 @@ static void print_misfits(const struct search *s, struct buf *out)
 		const struct eval_leaf *l = &s->misfits[i];
 		char time[HUMAN], over[HUMAN];
 		buf_printf(out, "  %9s  ", human_seconds(l->time.total, time));
-		config_print(&l->config, out);
+		search_config_print(&l->config, out);
 		buf_printf(out, "\n             %s too much at pp %d: ", human_bytes(l->rank.total - l->limit, over), l->rank.at.pp);
 		print_parts(&l->rank, out);
 		buf_puts(out, "\n");
@@ -112,12 +112,12 @@ static void print_front(const struct search *s, struct buf *out)
 		for (int k = 0; k < BAR; k++)
 			buf_puts(out, k < full ? "█" : "·");
 		buf_puts(out, "  ");
-		config_print(&l->config, out);
+		search_config_print(&l->config, out);
 		buf_puts(out, "\n");
 	}
 }
 
-void search_print(const struct job *job, const struct cluster *c, const struct search *s, struct buf *out)
+void show_search_print(const struct job *job, const struct cluster *c, const struct search *s, struct buf *out)
 {
 	char count[HUMAN];
 	buf_printf(out, "Best layout of %s on %s, %d device%s\n\n", job->job.name, c->name, plan_devices(c), human_s(plan_devices(c)));
@@ -130,5 +130,5 @@ void search_print(const struct job *job, const struct cluster *c, const struct s
 	print_front(s, out);
 	buf_printf(out, "\nLooked at %s configurations; all others are proven slower.\n", human_count((double)s->considered, "", count));
 	buf_puts(out, "\nThe best as a job's lines\n\n");
-	config_lines(&s->found[0].leaf.config, out);
+	search_config_lines(&s->found[0].leaf.config, out);
 }

@@ -9,11 +9,11 @@
 
 #include <jansson.h>
 
-void search_print(const struct job *job, const struct cluster *c, const struct search *s, struct buf *out);
+void show_search_print(const struct job *job, const struct cluster *c, const struct search *s, struct buf *out);
 /* A new reference; NULL: no memory. */
-json_t *search_json(const struct job *job, const struct cluster *c, const struct search *s);
+json_t *show_search_json(const struct job *job, const struct cluster *c, const struct search *s);
 /* A configuration as an object of the job's keys. */
-json_t *search_json_config(const struct search_config *c);
+json_t *show_search_json_config(const struct search_config *c);
 
 /* One size of a cluster. */
 struct scaling_point {
@@ -22,9 +22,9 @@ struct scaling_point {
 	struct search_found best;
 	double flops;           /* of a device's data sheet, a second; 0: unknown */
 };
-void scaling_print(const struct job *job, const char *cluster, const struct scaling_point *points, int n, struct buf *out);
-json_t *scaling_json(const struct job *job, const char *cluster, const struct scaling_point *points, int n);
+void show_scaling_print(const struct job *job, const char *cluster, const struct scaling_point *points, int n, struct buf *out);
+json_t *show_scaling_json(const struct job *job, const char *cluster, const struct scaling_point *points, int n);
 /* A picture for slides: tokens a second over devices, both in powers of two, beside what the first point times the devices would be. */
-void scaling_svg(const struct job *job, const char *cluster, const struct scaling_point *points, int n, struct buf *out);
+void show_scaling_svg(const struct job *job, const char *cluster, const struct scaling_point *points, int n, struct buf *out);
 
 #endif

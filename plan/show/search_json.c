@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-json_t *search_json_config(const struct search_config *c)
+json_t *show_search_json_config(const struct search_config *c)
 {
 	return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:b, s:i, s:s, s:s, s:i, s:b, s:b, s:i}",
 			 "tp", c->tp, "cp", c->cp, "ep", c->ep, "dp", c->dp, "pp", c->pp, "chunks", c->chunks,
@@ -22,7 +22,7 @@ static json_t *json_of_time(const struct plan_time *t)
 
 static json_t *json_of_found(const struct search_found *f, double best)
 {
-	return json_pack("{s:o, s:o, s:f, s:f, s:f}", "layout", search_json_config(&f->leaf.config), "step_seconds", json_of_time(&f->time),
+	return json_pack("{s:o, s:o, s:f, s:f, s:f}", "layout", show_search_json_config(&f->leaf.config), "step_seconds", json_of_time(&f->time),
 			 "lost", f->time.total / best - 1, "bytes", f->memory, "device_bytes", f->leaf.limit);
 }
 
@@ -30,12 +30,12 @@ static json_t *json_of_leaf(const struct eval_leaf *l)
 {
 	json_t *parts = json_object();
 	for (int i = 0; i < FIT_PARTS; i++)
-		json_object_set_new(parts, fit_part_name(i), json_real(fit_part(&l->rank, i)));
-	return json_pack("{s:o, s:f, s:f, s:f, s:i, s:o}", "layout", search_json_config(&l->config), "seconds", l->time.total, "bytes", l->rank.total,
+		json_object_set_new(parts, search_fit_part_name(i), json_real(search_fit_part(&l->rank, i)));
+	return json_pack("{s:o, s:f, s:f, s:f, s:i, s:o}", "layout", show_search_json_config(&l->config), "seconds", l->time.total, "bytes", l->rank.total,
 			 "device_bytes", l->limit, "pp", l->rank.at.pp, "parts", parts);
 }
 
-json_t *search_json(const struct job *job, const struct cluster *c, const struct search *s)
+json_t *show_search_json(const struct job *job, const struct cluster *c, const struct search *s)
 {
 	json_t *found = json_array(), *misfits = json_array(), *front = json_array();
 	for (int i = 1; i < s->n; i++)

@@ -76,7 +76,7 @@ static void print_groups(const struct cluster *c, const struct placement *s, str
 		if (!moves(l))
 			continue;
 		name_links(c, l, over, sizeof over);
-		buf_printf(out, "  %-14s %5d %5d  %-22s %9s %8s %8s\n", group_word((enum group_kind)k), l->span.ranks, l->span.nodes, over,
+		buf_printf(out, "  %-14s %5d %5d  %-22s %9s %8s %8s\n", place_group_word((enum group_kind)k), l->span.ranks, l->span.nodes, over,
 			   human_count(bandwidth_of(l), "B/s", rate), human_seconds(l->seconds, time), human_seconds(l->waited, waited));
 	}
 }
@@ -95,7 +95,7 @@ static void print_spares(const struct cluster *c, const struct placement *s, str
 		buf_printf(out, "  %d device%s free on nodes that hold ranks\n", s->idle, s->idle == 1 ? " stays" : "s stay");
 }
 
-void seating_print(const struct cluster *c, const struct plan *p, struct buf *out)
+void show_seating_print(const struct cluster *c, const struct plan *p, struct buf *out)
 {
 	int kinds = 0;
 	for (int k = 0; k < GROUP_KINDS; k++)
@@ -107,7 +107,7 @@ void seating_print(const struct cluster *c, const struct plan *p, struct buf *ou
 	print_spares(c, &p->place, out);
 }
 
-json_t *seating_json(const struct cluster *c, const struct plan *p)
+json_t *show_seating_json(const struct cluster *c, const struct plan *p)
 {
 	const struct placement *s = &p->place;
 	json_t *groups = json_array(), *spares = json_array();
@@ -115,8 +115,8 @@ json_t *seating_json(const struct cluster *c, const struct plan *p)
 		const struct place_links *l = &s->links[k];
 		if (moves(l))
 			json_array_append_new(groups, json_pack(
-				"{s:s, s:i, s:i, s:i, s:s, s:i, s:b, s:b, s:f, s:f, s:f, s:f, s:f}", "kind", group_word((enum group_kind)k), "ranks", l->span.ranks,
-				"nodes", l->span.nodes, "per_node", l->span.per_node, "inside", l->inside == LINK_SELF ? "" : link_word(l->inside),
+				"{s:s, s:i, s:i, s:i, s:s, s:i, s:b, s:b, s:f, s:f, s:f, s:f, s:f}", "kind", place_group_word((enum group_kind)k), "ranks", l->span.ranks,
+				"nodes", l->span.nodes, "per_node", l->span.per_node, "inside", l->inside == LINK_SELF ? "" : topo_link_word(l->inside),
 				"hops", l->hops, "rails", (int)l->rails, "fabric", (int)l->fabric, "bandwidth", bandwidth_of(l), "latency",
 				l->hops ? l->span.across.latency : l->span.inside.latency, "bytes", l->bytes, "seconds", l->seconds, "waited", l->waited));
 	}

@@ -8,9 +8,9 @@
 #include "plan/plan.h"
 
 /* Nothing where there is nothing to choose: on one node of which no link is known. */
-void seating_print(const struct cluster *c, const struct plan *p, struct buf *out);
+void show_seating_print(const struct cluster *c, const struct plan *p, struct buf *out);
 /* A new reference: {order, seconds, block_seconds, worst_seconds, spares: [node…], groups: [{kind, ranks, nodes, per_node, inside, hops, rails, …}…]}.
  * order: "block" where it is Slurm's, else "placed". */
-json_t *seating_json(const struct cluster *c, const struct plan *p);
+json_t *show_seating_json(const struct cluster *c, const struct plan *p);
 
 #endif

@@ -20,9 +20,9 @@ struct outlook {
 static struct outlook outlook_of(const struct job *job, const struct cluster *c, const struct plan *p)
 {
 	struct outlook o;
-	train_costs_of(job, c, p, &o.costs);
-	train_expect(&o.costs, job->job.steps, job->checkpoint.every, &o.asked);
-	train_expect(&o.costs, job->job.steps, train_interval(&o.costs, job->job.steps), &o.best);
+	cost_train_costs_of(job, c, p, &o.costs);
+	cost_train_expect(&o.costs, job->job.steps, job->checkpoint.every, &o.asked);
+	cost_train_expect(&o.costs, job->job.steps, cost_train_interval(&o.costs, job->job.steps), &o.best);
 	return o;
 }
 
@@ -63,7 +63,7 @@ static void print_failures(const struct job *job, const struct train_time *t, st
 		buf_puts(out, ": more is lost than done\n");
 }
 
-void train_print(const struct job *job, const struct cluster *c, const struct plan *p, struct buf *out)
+void show_train_print(const struct job *job, const struct cluster *c, const struct plan *p, struct buf *out)
 {
 	struct outlook o = outlook_of(job, c, p);
 	char all[HUMAN], work[HUMAN], steps[HUMAN];
@@ -82,7 +82,7 @@ static json_t *number(double x)
 	return isfinite(x) ? json_real(x) : json_null();
 }
 
-json_t *train_json(const struct job *job, const struct cluster *c, const struct plan *p)
+json_t *show_train_json(const struct job *job, const struct cluster *c, const struct plan *p)
 {
 	struct outlook o = outlook_of(job, c, p);
 	const struct train_time *t = &o.asked;

@@ -7,8 +7,8 @@
 
 #include "plan/plan.h"
 
-void train_print(const struct job *job, const struct cluster *c, const struct plan *p, struct buf *out);
+void show_train_print(const struct job *job, const struct cluster *c, const struct plan *p, struct buf *out);
 /* A new reference; figures that are not finite are null. */
-json_t *train_json(const struct job *job, const struct cluster *c, const struct plan *p);
+json_t *show_train_json(const struct job *job, const struct cluster *c, const struct plan *p);
 
 #endif

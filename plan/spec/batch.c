@@ -7,7 +7,7 @@
 
 static double stage_cost(const struct model_shape *m, const struct stage *s)
 {
-	return (s->layer_hi - s->layer_lo) * model_cost_layer(m) + (s->first ? model_cost_embed(m) : 0) + (s->last ? model_cost_head(m) : 0);
+	return (s->layer_hi - s->layer_lo) * shape_cost_layer(m) + (s->first ? shape_cost_embed(m) : 0) + (s->last ? shape_cost_head(m) : 0);
 }
 
 /* Time of a micro-batch on replica dp, in units of cost. */
@@ -117,7 +117,7 @@ int batch_slowest(const struct job *job, const struct model_shape *m, const stru
 int batch_share_of(const struct job *job, const struct layout *l, int dp, struct batch_share *out, struct err *e)
 {
 	struct model_shape m;
-	model_shape(job, &m);
+	shape_of_job(job, &m);
 	struct stage *stages = calloc((size_t)layout_n_stages(l), sizeof *stages);
 	struct batch_share *shares = calloc((size_t)l->dp, sizeof *shares);
 	int rc = -1;

@@ -62,7 +62,7 @@ struct share layout_share(const struct layout *l, struct coords at, bool sp, con
 	};
 }
 
-void partition(int64_t n, int parts, int i, int64_t grain, int64_t *lo, int64_t *hi)
+void layout_partition(int64_t n, int parts, int i, int64_t grain, int64_t *lo, int64_t *hi)
 {
 	int64_t grains = n / grain;
 	int64_t each = grains / parts, more = grains % parts;
@@ -73,7 +73,7 @@ void partition(int64_t n, int parts, int i, int64_t grain, int64_t *lo, int64_t 
 		*hi = n;
 }
 
-int64_t partition_grain(int64_t n, int parts, int64_t grain)
+int64_t layout_partition_grain(int64_t n, int parts, int64_t grain)
 {
 	while (grain > 1 && n / grain < parts)
 		grain /= 2;
@@ -91,15 +91,15 @@ static void share_layers(const struct model_shape *m, int n, const double *speed
 {
 	for (int s = 0; s < n; s++) {
 		count[s] = 1;
-		cost[s] = model_cost_layer(m) + (s == 0 ? model_cost_embed(m) : 0) + (s == n - 1 ? model_cost_head(m) : 0);
+		cost[s] = shape_cost_layer(m) + (s == 0 ? shape_cost_embed(m) : 0) + (s == n - 1 ? shape_cost_head(m) : 0);
 	}
 	for (int64_t left = m->layers - n; left > 0; left--) {
 		int least = 0;
 		for (int s = 1; s < n; s++)
-			if ((cost[s] + model_cost_layer(m)) / speed_of(speed, s) <= (cost[least] + model_cost_layer(m)) / speed_of(speed, least))
+			if ((cost[s] + shape_cost_layer(m)) / speed_of(speed, s) <= (cost[least] + shape_cost_layer(m)) / speed_of(speed, least))
 				least = s;
 		count[least]++;
-		cost[least] += model_cost_layer(m);
+		cost[least] += shape_cost_layer(m);
 	}
 }
 

@@ -46,10 +46,10 @@ void layout_holder(const struct layout *l, int stage, int *pp, int *chunk);
 /* Cuts [0, n) into `parts` balanced pieces at multiples of `grain` where n allows it;
  * piece i is [*lo, *hi). Pieces differ by one grain at most; the last takes what is not a
  * whole grain. Pieces may be empty only when n / grain < parts. */
-void partition(int64_t n, int parts, int i, int64_t grain, int64_t *lo, int64_t *hi);
+void layout_partition(int64_t n, int parts, int i, int64_t grain, int64_t *lo, int64_t *hi);
 
 /* The grain, halved until every one of `parts` pieces of n gets something (1 at least). */
-int64_t partition_grain(int64_t n, int parts, int64_t grain);
+int64_t layout_partition_grain(int64_t n, int parts, int64_t grain);
 
 /* One pipeline stage: layers [layer_lo, layer_hi), with the embedding when first, final norm and head when last. */
 struct stage {

@@ -41,7 +41,7 @@ int main(void)
 		struct err e = ERR_INIT;
 		int world = layout_world(&cases[i].l);
 		struct cluster_slot *slots = calloc((size_t)world, sizeof *slots);
-		if (!slots || cluster_open(cases[i].machine, 0, &c, &e)) {
+		if (!slots || topo_cluster_open(cases[i].machine, 0, &c, &e)) {
 			fprintf(stderr, "%s: %s\n", cases[i].machine, e.text);
 			return 1;
 		}
@@ -52,8 +52,8 @@ int main(void)
 		}
 		printf("%-18s %6d ranks  %5d maps  %7.3f s  cost %.3g of block's\n", cases[i].machine, world, p.weighed, core_s() - since,
 		       p.cost.total / p.block.total);
-		placement_free(&p);
-		cluster_free(&c);
+		place_placement_free(&p);
+		topo_cluster_free(&c);
 		free(slots);
 	}
 	return 0;

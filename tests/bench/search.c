@@ -57,12 +57,12 @@ static double walk(const struct space *s, bool bounded, const char *name)
 	struct hunt h = { .best.time.total = INFINITY };
 	struct err e = ERR_INIT;
 	double start = core_s();
-	struct eval *v = eval_open(s, &e);
-	if (!v || walk_space(s, v, &(struct walk_visitor){ &h, bounded ? worth : NULL, look, bounded }, &e)) {
+	struct eval *v = search_eval_open(s, &e);
+	if (!v || search_walk_space(s, v, &(struct walk_visitor){ &h, bounded ? worth : NULL, look, bounded }, &e)) {
 		fprintf(stderr, "search: %s\n", e.text);
 		exit(1);
 	}
-	eval_close(v);
+	search_eval_close(v);
 	printf("%-32s %-15s %-11s %9ld looked at %9ld fit %7.2f s  best %.6g s\n", name, s->cluster->name, bounded ? "bounded" : "exhaustive", h.looked, h.fit,
 	       core_s() - start, h.best.time.total);
 	fflush(stdout);
@@ -79,7 +79,7 @@ static bool run(int i, bool bounded_only)
 	struct space *s = calloc(1, sizeof *s);
 	struct search *found = calloc(1, sizeof *found);
 	words[n++] = cases[i].word;
-	if (!s || !found || job_load(cases[i].file, words, n, &job, &e) || cluster_open(cases[i].machine, 0, &c, &e) || space_open(&job, &c, s, &e)) {
+	if (!s || !found || job_load(cases[i].file, words, n, &job, &e) || topo_cluster_open(cases[i].machine, 0, &c, &e) || search_space_open(&job, &c, s, &e)) {
 		fprintf(stderr, "search: %s\n", e.text);
 		exit(1);
 	}
@@ -90,7 +90,7 @@ static bool run(int i, bool bounded_only)
 		fprintf(stderr, "search: %s\n", e.text);
 	printf("%-32s %-15s %-11s %9lld looked at %9d built %5.2f s  best %.6g s\n", cases[i].file, c.name, "finalists", (long long)found->considered,
 	       found->n, core_s() - start, found->found[0].time.total);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	free(found);
 	free(s);
 	return same;

@@ -54,7 +54,7 @@ static struct extent extent_of(const struct dims *d)
 
 static void *part(struct kern *k, void *qkv, int64_t at)
 {
-	return (char *)qkv + (size_t)at * kern_width(k);
+	return (char *)qkv + (size_t)at * backend_width(k);
 }
 
 /* Documents of 37 positions in the first sequence, of 48 in the next, and so on. */

@@ -164,10 +164,10 @@ int op_call_lend(const struct op_call *c, struct kern *k, void *base[ARGS], void
 	for (int i = 0; i < ARGS; i++) {
 		if (c->args[i].kind == NONE)
 			continue;
-		base[i] = kern_alloc(k, block_bytes(c, i));
+		base[i] = backend_alloc(k, block_bytes(c, i));
 		if (!base[i])
 			return err_set(e, ERR_NOMEM, "no memory for %zu bytes", block_bytes(c, i));
-		kern_put(k, base[i], c->block[i], block_bytes(c, i));
+		backend_put(k, base[i], c->block[i], block_bytes(c, i));
 		p[i] = (unsigned char *)base[i] + c->lead[i];
 	}
 	return 0;
@@ -176,7 +176,7 @@ int op_call_lend(const struct op_call *c, struct kern *k, void *base[ARGS], void
 int op_call_fetch(struct op_call *c, struct kern *k, void *const base[ARGS], struct err *e)
 {
 	for (int i = 0; i < ARGS; i++)
-		if (base[i] && kern_get(k, c->block[i], base[i], block_bytes(c, i), e))
+		if (base[i] && backend_get(k, c->block[i], base[i], block_bytes(c, i), e))
 			return -1;
 	return 0;
 }
@@ -184,5 +184,5 @@ int op_call_fetch(struct op_call *c, struct kern *k, void *const base[ARGS], str
 void op_call_return(struct kern *k, void *const base[ARGS])
 {
 	for (int i = 0; i < ARGS; i++)
-		kern_free(k, base[i]);
+		backend_free(k, base[i]);
 }

@@ -1,6 +1,6 @@
 /*
  * op_call — the arrays of one call of an op: of doubles for the specification, or as a backend stores them, with guards around
- * each. For op_check.c.
+ * each. For comm_op_check.c.
  */
 #ifndef MUSTER_TESTS_OP_CALL_H
 #define MUSTER_TESTS_OP_CALL_H

@@ -38,8 +38,8 @@ void op_checker_close(struct op_checker *c)
 	if (!c)
 		return;
 	for (int i = 0; i < c->n; i++)
-		kern_close(c->k[i]);
-	kern_close(c->spec);
+		backend_close(c->k[i]);
+	backend_close(c->spec);
 	free(c);
 }
 
@@ -47,12 +47,12 @@ void op_checker_close(struct op_checker *c)
 static int open_all(struct op_checker *c, struct err *e)
 {
 	int most = strncmp(c->backend, "plain", 5) ? THREADS_MOST : 1;
-	if (kern_open("plain64", 1, &c->spec, e))
+	if (backend_open("plain64", 1, &c->spec, e))
 		return -1;
 	while (c->n < most) {
-		if (kern_open(c->backend, c->n + 1, &c->k[c->n], e))
+		if (backend_open(c->backend, c->n + 1, &c->k[c->n], e))
 			return -1;
-		if (!kern_on_host(c->k[c->n++]))
+		if (!backend_on_host(c->k[c->n++]))
 			most = 1;
 	}
 	return 0;
@@ -145,16 +145,16 @@ static bool run_in(const struct trial *t, struct kern *k, const struct op_call *
 	void *base[ARGS], *p[ARGS];
 	int rc = op_call_lend(in, k, base, p, &e);
 	if (!rc && taped)
-		taped = kern_record(k);
+		taped = backend_record(k);
 	if (!rc)
-		t->t->run(kern_ops(k), k, t->d, p);
+		t->t->run(backend_ops(k), k, t->d, p);
 	if (!rc && taped) {
-		rc = kern_recorded(k, &tape, &e);
+		rc = backend_recorded(k, &tape, &e);
 		if (!rc)
-			kern_replay(k, tape);
+			backend_replay(k, tape);
 	}
 	rc = rc || op_call_fetch(out, k, base, &e) ? -1 : 0;
-	kern_tape_free(k, tape);
+	backend_tape_free(k, tape);
 	op_call_return(k, base);
 	return !rc || wrong(t, -1, "%s", e.text);
 }
@@ -168,7 +168,7 @@ static bool run_kern(struct trial *t, struct kern *k)
 	op_call_copy(&in, &t->master);
 	bool ok = run_in(t, k, &in, false, &one) && check(t, &one, &in) && run_in(t, k, &in, false, &two) &&
 		  check_same(t, &one, &two, "two runs");
-	if (ok && !kern_on_host(k))
+	if (ok && !backend_on_host(k))
 		ok = run_in(t, k, &in, true, &two) && check_same(t, &one, &two, "the op and its tape");
 	if (ok && t->threads == 1)
 		op_call_keep(&t->first, &one);
@@ -189,10 +189,10 @@ bool op_conforms(struct op_checker *c, const struct op_test *t, const struct dim
 	op_call_init(&r.first, t, d, c->storage, draw->shift);
 	op_call_random(&r.master, draw->seed);
 	if (t->prepare)
-		t->prepare(kern_ops(c->spec), c->spec, d, r.master.p);
+		t->prepare(backend_ops(c->spec), c->spec, d, r.master.p);
 	op_call_round(&r.master, &r.first);
 	op_call_copy(&r.ref, &r.master);
-	t->run(kern_ops(c->spec), c->spec, d, r.ref.p);
+	t->run(backend_ops(c->spec), c->spec, d, r.ref.p);
 	for (r.threads = 1; ok && r.threads <= c->n; r.threads++)
 		ok = run_kern(&r, c->k[r.threads - 1]);
 	op_call_fini(&r.master);

@@ -1,5 +1,5 @@
 /*
- * op_check — one op of one backend against plain64, the specification on doubles, at one choice of sizes.
+ * comm_op_check — one op of one backend against plain64, the specification on doubles, at one choice of sizes.
  *
  * A struct op_test declares an op's arguments and calls it; the rest is the same for all: the reference reads what the backend
  * reads, rounded to its storage; "sets" outputs are NaN before, "adds" outputs hold known values, inputs must stay as they

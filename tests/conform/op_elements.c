@@ -132,7 +132,7 @@ static struct update part(const struct dims *d, void **p, int64_t at, int64_t co
 /* Cuts the parameters into updates, of which one is empty; into c of them where c is given. Returns how many. */
 static int parts(const struct dims *d, struct kern *k, void **p, struct update u[UPDATES_MOST])
 {
-	size_t stored = kern_width(k), single = stored > sizeof(float) ? stored : sizeof(float);
+	size_t stored = backend_width(k), single = stored > sizeof(float) ? stored : sizeof(float);
 	int64_t ends[UPDATES + 1] = { 0, d->n / 3, d->n / 3, d->n - d->n / 4, d->n };
 	for (int i = 0; i < UPDATES && !d->c; i++)
 		u[i] = part(d, p, ends[i], ends[i + 1] - ends[i], single, stored);

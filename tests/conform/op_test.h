@@ -1,5 +1,5 @@
 /*
- * op_test — an op as op_check.c tries it: what its arguments are, how it is called, with which sizes.
+ * op_test — an op as comm_op_check.c tries it: what its arguments are, how it is called, with which sizes.
  *
  * To add an op: its arguments, its call and its sizes in the file of its family, and a row in that file's table.
  */

@@ -27,7 +27,7 @@ static struct kern *opened(const char *backend, int threads)
 {
 	struct kern *k = NULL;
 	struct err e = ERR_INIT;
-	if (kern_open(backend, threads, &k, &e) < 0)
+	if (backend_open(backend, threads, &k, &e) < 0)
 		assert_int_equal(e.code, ERR_UNSUPPORTED);
 	return k;
 }
@@ -56,8 +56,8 @@ static void check_widened(const char *backend)
 		x[i] = (uint16_t)i;
 	if (!k)
 		return;
-	kern_ops(k)->widen(k, y, x, ALL);
-	kern_ops(k)->narrow(k, again, y, ALL, NULL, 0);
+	backend_ops(k)->widen(k, y, x, ALL);
+	backend_ops(k)->narrow(k, again, y, ALL, NULL, 0);
 	for (int i = 0; i < ALL; i++) {
 		double want = storage_get(storage_of(backend), x, i);
 		if (isnan(want) ? !isnan(y[i]) : !((double)y[i] == want && !signbit(y[i]) == !signbit(want)))
@@ -65,7 +65,7 @@ static void check_widened(const char *backend)
 		if (!isnan(want) && again[i] != x[i])
 			fail_msg("%s: 0x%04x narrows back to 0x%04x", backend, (unsigned)i, again[i]);
 	}
-	kern_close(k);
+	backend_close(k);
 }
 
 static void every_number_widens_and_comes_back(void **state)
@@ -107,7 +107,7 @@ static void check_nearest(const char *backend)
 	assert_true(x && y);
 	int64_t n = trials(s, x);
 	assert_true(n <= MOST);
-	kern_ops(k)->narrow(k, y, x, n, NULL, 0);
+	backend_ops(k)->narrow(k, y, x, n, NULL, 0);
 	for (int64_t i = 0; i < n; i++) {
 		double want = storage_round(s, (double)x[i]), got = storage_get(s, y, i);
 		if (isnan(want) ? !isnan(got) : !(got == want && !signbit(got) == !signbit(want)))
@@ -115,7 +115,7 @@ static void check_nearest(const char *backend)
 	}
 	free(x);
 	free(y);
-	kern_close(k);
+	backend_close(k);
 }
 
 static void narrowing_takes_the_nearest_and_of_two_the_even(void **state)
@@ -128,7 +128,7 @@ static void narrowing_takes_the_nearest_and_of_two_the_even(void **state)
 static double narrowed(struct kern *k, const struct storage *s, float x)
 {
 	uint16_t y;
-	kern_ops(k)->narrow(k, &y, &x, 1, NULL, 0);
+	backend_ops(k)->narrow(k, &y, &x, 1, NULL, 0);
 	return storage_get(s, &y, 0);
 }
 
@@ -149,8 +149,8 @@ static void ties_overflow_and_the_smallest_numbers_are_as_ieee_754_says(void **s
 	assert_true(narrowed(h, &storage_fp16, 0x1.8p-25f) == 0x1p-24);
 	assert_true(isnan(narrowed(h, &storage_fp16, float_of(0x7f800001))));
 	assert_true(isnan(narrowed(b, &storage_bf16, float_of(0xff800001))));
-	kern_close(b);
-	kern_close(h);
+	backend_close(b);
+	backend_close(h);
 }
 
 /* --- random rounding --- */
@@ -167,7 +167,7 @@ static void check_unbiased(const char *backend, float x)
 	assert_true(k && xs && ys);
 	for (int i = 0; i < N; i++)
 		xs[i] = x;
-	kern_ops(k)->narrow(k, ys, xs, N, &key, 0);
+	backend_ops(k)->narrow(k, ys, xs, N, &key, 0);
 	double sum = 0, lo = (double)INFINITY, hi = -(double)INFINITY;
 	for (int i = 0; i < N; i++) {
 		double y = storage_get(s, ys, i);
@@ -182,7 +182,7 @@ static void check_unbiased(const char *backend, float x)
 	assert_true(near == lo || near == hi);
 	free(xs);
 	free(ys);
-	kern_close(k);
+	backend_close(k);
 }
 
 static void random_rounding_is_right_on_the_average(void **state)
@@ -203,11 +203,11 @@ static void check_random(const char *backend, const float *x, const uint16_t *wa
 	uint16_t *y = malloc((size_t)n * sizeof *y);
 	assert_non_null(y);
 	for (int64_t at = 0, part = 1; k && at < n; at += part, part = part * 3 + 1)
-		kern_ops(k)->narrow(k, y + at, x + at, part < n - at ? part : n - at, &key, 1000003 + (uint64_t)at);
+		backend_ops(k)->narrow(k, y + at, x + at, part < n - at ? part : n - at, &key, 1000003 + (uint64_t)at);
 	if (k && memcmp(y, want, (size_t)n * sizeof *y))
 		fail_msg("%s: rounds otherwise than plain", backend);
 	free(y);
-	kern_close(k);
+	backend_close(k);
 }
 
 static void random_rounding_depends_on_the_element_alone(void **state)
@@ -222,10 +222,10 @@ static void random_rounding_depends_on_the_element_alone(void **state)
 		x[i] *= 0x1p-18f;
 	for (int i = 0; i < 2; i++) {
 		struct kern *k = opened(backends[i], 1);
-		kern_ops(k)->narrow(k, want[i], x, N, &key, 1000003);
-		kern_ops(k)->narrow(k, other, x, N, &key, 1000004);
+		backend_ops(k)->narrow(k, want[i], x, N, &key, 1000003);
+		backend_ops(k)->narrow(k, other, x, N, &key, 1000004);
 		assert_memory_not_equal(want[i], other, sizeof other);
-		kern_close(k);
+		backend_close(k);
 	}
 	for (int i = 0; i < BACKENDS; i++)
 		check_random(backends[i], x, want[i % 2], N);
@@ -240,11 +240,11 @@ static void random_rounding_keeps_what_is_not_finite(void **state)
 		const struct storage *s = storage_of(backends[i]);
 		struct kern *k = opened(backends[i], 1);
 		uint16_t y[4];
-		kern_ops(k)->narrow(k, y, x, 4, &key, 0);
+		backend_ops(k)->narrow(k, y, x, 4, &key, 0);
 		assert_true(storage_get(s, y, 0) == (double)INFINITY && storage_get(s, y, 1) == -(double)INFINITY);
 		assert_true(isnan(storage_get(s, y, 2)));
 		assert_true(s == &storage_bf16 || storage_get(s, y, 3) == (double)INFINITY);
-		kern_close(k);
+		backend_close(k);
 	}
 }
 
@@ -266,8 +266,8 @@ static struct pair pair_random(struct kern *k, int64_t count, uint64_t stream)
 	struct pair p = { malloc((size_t)count * sizeof(uint16_t)), malloc((size_t)count * sizeof(float)), count };
 	assert_true(p.narrow && p.wide);
 	philox_normal(philox_key(3, PHILOX_TEST, stream), 0, (size_t)count, p.wide);
-	kern_ops(k)->narrow(k, p.narrow, p.wide, count, NULL, 0);
-	kern_ops(k)->widen(k, p.wide, p.narrow, count);
+	backend_ops(k)->narrow(k, p.narrow, p.wide, count, NULL, 0);
+	backend_ops(k)->widen(k, p.wide, p.narrow, count);
 	return p;
 }
 
@@ -277,7 +277,7 @@ static void pair_free(struct pair p)
 	free(p.wide);
 }
 
-static void check_near(const float *a, const float *b, int64_t n, double tolerance, const char *what, const struct sizes *z)
+static void doctor_check_near(const float *a, const float *b, int64_t n, double tolerance, const char *what, const struct sizes *z)
 {
 	double diff = 0, norm = 0;
 	for (int64_t i = 0; i < n; i++) {
@@ -290,7 +290,7 @@ static void check_near(const float *a, const float *b, int64_t n, double toleran
 
 static void check_products(struct kern *nk, struct kern *wk, const struct sizes *z)
 {
-	const struct ops *no = kern_ops(nk), *wo = kern_ops(wk);
+	const struct ops *no = backend_ops(nk), *wo = backend_ops(wk);
 	struct pair x = pair_random(nk, z->n * z->in, 1), w = pair_random(nk, z->out * z->in, 2);
 	struct pair y = pair_random(nk, z->n * z->out, 3), bias = pair_random(nk, z->out, 4);
 	struct pair got = pair_random(nk, (z->n > z->out ? z->n : z->out) * (z->in > z->out ? z->in : z->out), 5);
@@ -299,19 +299,19 @@ static void check_products(struct kern *nk, struct kern *wk, const struct sizes 
 	no->linear_fwd(nk, got.narrow, x.narrow, w.narrow, bias.narrow, z->n, z->in, z->out);
 	wo->linear_fwd(wk, want, x.wide, w.wide, bias.wide, z->n, z->in, z->out);
 	no->widen(nk, got.wide, got.narrow, z->n * z->out);
-	check_near(got.wide, want, z->n * z->out, storage_bf16.tolerance, "linear_fwd", z);
+	doctor_check_near(got.wide, want, z->n * z->out, storage_bf16.tolerance, "linear_fwd", z);
 	no->linear_bwd_input(nk, got.narrow, y.narrow, w.narrow, z->n, z->in, z->out);
 	wo->linear_bwd_input(wk, want, y.wide, w.wide, z->n, z->in, z->out);
 	no->widen(nk, got.wide, got.narrow, z->n * z->in);
-	check_near(got.wide, want, z->n * z->in, storage_bf16.tolerance, "linear_bwd_input", z);
+	doctor_check_near(got.wide, want, z->n * z->in, storage_bf16.tolerance, "linear_bwd_input", z);
 	memcpy(got.wide, w.wide, (size_t)w.count * sizeof *want);
 	memcpy(want, w.wide, (size_t)w.count * sizeof *want);
 	float *dbias = calloc((size_t)z->out * 2, sizeof *dbias);
 	assert_non_null(dbias);
 	no->linear_bwd_weight(nk, got.wide, dbias, y.narrow, x.narrow, z->n, z->in, z->out);
 	wo->linear_bwd_weight(wk, want, dbias + z->out, y.wide, x.wide, z->n, z->in, z->out);
-	check_near(got.wide, want, w.count, 1e-5, "linear_bwd_weight", z);
-	check_near(dbias, dbias + z->out, z->out, 1e-5, "its bias", z);
+	doctor_check_near(got.wide, want, w.count, 1e-5, "linear_bwd_weight", z);
+	doctor_check_near(dbias, dbias + z->out, z->out, 1e-5, "its bias", z);
 	free(dbias);
 	free(want);
 	const struct pair all[] = { x, w, y, bias, got };
@@ -327,8 +327,8 @@ static void products_of_any_size_are_made_of_blocks(void **state)
 	struct kern *nk = opened("cpu:bf16", 1), *wk = opened("cpu", 1);
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		check_products(nk, wk, &all[i]);
-	kern_close(nk);
-	kern_close(wk);
+	backend_close(nk);
+	backend_close(wk);
 }
 
 /* --- the norm of what is stored --- */
@@ -341,14 +341,14 @@ static void a_norm_made_again_from_the_stored_sum_has_the_same_bits(void **state
 	float rstd[2][N], mean[2][N];
 	struct kern *k = opened("cpu:bf16", 1);
 	struct pair x = pair_random(k, N * C, 1), r = pair_random(k, N * C, 2), w = pair_random(k, C, 3);
-	kern_ops(k)->layernorm_fwd(k, y[0], sum, mean[0], rstd[0], x.narrow, r.narrow, w.narrow, w.narrow, N, C, 1e-5f);
-	kern_ops(k)->layernorm_fwd(k, y[1], NULL, mean[1], rstd[1], sum, NULL, w.narrow, w.narrow, N, C, 1e-5f);
+	backend_ops(k)->layernorm_fwd(k, y[0], sum, mean[0], rstd[0], x.narrow, r.narrow, w.narrow, w.narrow, N, C, 1e-5f);
+	backend_ops(k)->layernorm_fwd(k, y[1], NULL, mean[1], rstd[1], sum, NULL, w.narrow, w.narrow, N, C, 1e-5f);
 	assert_memory_equal(y[0], y[1], sizeof y[0]);
 	assert_memory_equal(rstd[0], rstd[1], sizeof rstd[0]);
 	pair_free(x);
 	pair_free(r);
 	pair_free(w);
-	kern_close(k);
+	backend_close(k);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /*
- * Every op of every backend against plain64, the specification on doubles (op_check.h).
+ * Every op of every backend against plain64, the specification on doubles (comm_op_check.h).
  */
 #include "tests/conform/op_check.h"
 

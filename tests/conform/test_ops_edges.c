@@ -29,9 +29,9 @@ static int open_backends(void **state)
 	for (int i = 0; i < FIXTURES; i++) {
 		struct fixture *f = &fixtures[i];
 		struct err e = ERR_INIT;
-		if (kern_open(f->backend, 2, &f->k, &e) < 0 && e.code != ERR_UNSUPPORTED)
+		if (backend_open(f->backend, 2, &f->k, &e) < 0 && e.code != ERR_UNSUPPORTED)
 			return -1;
-		f->o = f->k ? kern_ops(f->k) : NULL;
+		f->o = f->k ? backend_ops(f->k) : NULL;
 	}
 	return 0;
 }
@@ -40,7 +40,7 @@ static int close_backends(void **state)
 {
 	(void)state;
 	for (int i = 0; i < FIXTURES; i++)
-		kern_close(fixtures[i].k);
+		backend_close(fixtures[i].k);
 	return 0;
 }
 
@@ -450,14 +450,14 @@ static void sqnorm_sums_in_double_in_one_order(void **state)
 	double first = 0;
 	for (int threads = 1; threads <= 3; threads++) {
 		struct kern *k;
-		assert_int_equal(kern_open("cpu", threads, &k, NULL), 0);
+		assert_int_equal(backend_open("cpu", threads, &k, NULL), 0);
 		double sum = 0;
-		kern_ops(k)->sqnorm(k, &sum, x, COUNT);
+		backend_ops(k)->sqnorm(k, &sum, x, COUNT);
 		assert_true(threads == 1 || sum == first);
 		first = sum;
-		kern_ops(k)->sqnorm(k, &sum, x, 0);
+		backend_ops(k)->sqnorm(k, &sum, x, 0);
 		assert_true(sum == first);
-		kern_close(k);
+		backend_close(k);
 	}
 }
 

@@ -403,16 +403,16 @@ static void cross_entropy_has_the_slope_it_says(void **state)
 static int open_specification(void **state)
 {
 	(void)state;
-	if (kern_open("plain64", 1, &k, NULL) < 0)
+	if (backend_open("plain64", 1, &k, NULL) < 0)
 		return -1;
-	o = kern_ops(k);
+	o = backend_ops(k);
 	return 0;
 }
 
 static int close_specification(void **state)
 {
 	(void)state;
-	kern_close(k);
+	backend_close(k);
 	return 0;
 }
 

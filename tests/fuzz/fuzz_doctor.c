@@ -12,12 +12,12 @@ static void findings(const char *text)
 	struct doctor_node node = { .name = "n1" };
 	struct buf page = BUF_INIT;
 	json_t *list = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-	findings_take(&node.found, list);
+	doctor_findings_take(&node.found, list);
 	doctor_page(&node, 1, true, false, 80, &page);
 	json_decref(doctor_json(&node, 1));
 	json_decref(list);
 	buf_fini(&page);
-	findings_fini(&node.found);
+	doctor_findings_fini(&node.found);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (data[0] == 'f')
 		findings(text);
 	else if (data[0] == 'n')
-		needs_read(text, &n, NULL);
+		doctor_needs_read(text, &n, NULL);
 	free(text);
 	return 0;
 }

@@ -24,7 +24,7 @@ static struct open_file *file_of(int i)
 	if (open[i].t)
 		return &open[i];
 	snprintf(path, sizeof path, "tests/golden/text/%s.json", files[i]);
-	if (tokenizer_open(path, &open[i].t, &e) || encoder_open(open[i].t, &open[i].c, &e) || decoder_open(open[i].t, &open[i].d, &e)) {
+	if (tokenizer_open(path, &open[i].t, &e) || text_encoder_open(open[i].t, &open[i].c, &e) || text_decoder_open(open[i].t, &open[i].d, &e)) {
 		fprintf(stderr, "%s\n", e.text);
 		abort();
 	}
@@ -46,11 +46,11 @@ static void check(struct open_file *f, const char *text, size_t n, const struct 
 	for (size_t i = 0; i < ids->len; i += sizeof(int32_t)) {
 		int32_t id;
 		memcpy(&id, ids->data + i, sizeof id);
-		if (decoder_put(f->d, id, &back, &e))
+		if (text_decoder_put(f->d, id, &back, &e))
 			abort();
 
 	}
-	decoder_end(f->d, &back);
+	text_decoder_end(f->d, &back);
 	if (lossless && !memmem(text, n, "<|endoftext|>", 13) && !memmem(text, n, "<s>", 3) && !memmem(text, n, "</s>", 4) &&
 	    (back.len != n || (n && memcmp(back.data, text, n))))
 		abort();
@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	int i = data[0] % FILES;
 	struct open_file *f = file_of(i);
-	if (encoder_encode(f->c, (const char *)data + 1, size - 1, collect, &ids, &e)) {
+	if (text_encoder_encode(f->c, (const char *)data + 1, size - 1, collect, &ids, &e)) {
 		fprintf(stderr, "%s\n", e.text);
 		abort();
 	}

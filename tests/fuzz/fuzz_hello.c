@@ -20,10 +20,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size > 4096 || send(fd[1], data, size, MSG_NOSIGNAL) != (ssize_t)size || shutdown(fd[1], SHUT_WR) < 0)
 		size = 0;
 	randombytes_buf(peers[2].secret, sizeof peers[2].secret);
-	if (handshake_accept(&w, fd[0], &h, NULL) == 0) {
-		if (handshake_step(h, NULL) == 1)
+	if (comm_handshake_accept(&w, fd[0], &h, NULL) == 0) {
+		if (comm_handshake_step(h, NULL) == 1)
 			abort(); /* it cannot know the secret */
-		handshake_free(h);
+		comm_handshake_free(h);
 	}
 	close(fd[1]);
 	return 0;

@@ -12,8 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void same_model(const struct job *a, const struct job *b)
 {
 	struct model_shape x, y;
-	model_shape(a, &x);
-	model_shape(b, &y);
+	shape_of_job(a, &x);
+	shape_of_job(b, &y);
 	if (memcmp(&x, &y, sizeof x))
 		abort();
 }
@@ -23,7 +23,7 @@ static void section_reads_back(const struct job *job)
 	struct buf text = BUF_INIT;
 	struct job back;
 	struct err e = ERR_INIT;
-	config_section(job, &text);
+	hf_config_section(job, &text);
 	if (buf_failed(&text) || job_parse(buf_str(&text), "section", &back, &e))
 		abort();
 	same_model(job, &back);
@@ -34,13 +34,13 @@ static void file_reads_back(const struct job *job)
 {
 	struct job back;
 	struct err e = ERR_INIT;
-	json_t *config = config_write(job, "float32", &e);
+	json_t *config = hf_config_write(job, "float32", &e);
 	if (!config && e.code != ERR_UNSUPPORTED)
 		abort();
 	if (!config)
 		return;
 	char *text = json_dumps(config, 0);
-	if (!text || config_read(text, strlen(text), "back.json", 0, &back, &e))
+	if (!text || hf_config_read(text, strlen(text), "back.json", 0, &back, &e))
 		abort();
 	same_model(job, &back);
 	free(text);
@@ -51,22 +51,22 @@ static void has_names(const struct job *job)
 {
 	struct model_shape m;
 	struct hf_names names;
-	model_shape(job, &m);
+	shape_of_job(job, &m);
 	if (m.layers * (m.experts + 1) > 1000)
 		return;
-	if (names_build(&m, &names, NULL))
+	if (hf_names_build(&m, &names, NULL))
 		abort();
 	for (int64_t i = 0; i < names.n; i++)
 		if (!names.tensors[i].name[0] || names.tensors[i].n < 1)
 			abort();
-	names_free(&names);
+	hf_names_free(&names);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct err e = ERR_INIT;
 	struct job job;
-	if (config_read((const char *)data, size, "fuzz.json", 0, &job, &e)) {
+	if (hf_config_read((const char *)data, size, "fuzz.json", 0, &job, &e)) {
 		if (e.code == ERR_NONE || strncmp(e.text, "fuzz.json", 9) || strchr(e.text, '\n'))
 			abort();
 		return 0;

@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct err e = ERR_INIT;
 	struct hf_index x;
-	if (index_parse((const char *)data, size, "fuzz.json", &x, &e)) {
+	if (hf_index_parse((const char *)data, size, "fuzz.json", &x, &e)) {
 		if (e.code != ERR_CORRUPT || strncmp(e.text, "fuzz.json: ", 11))
 			abort();
 		return 0;
@@ -23,6 +23,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			if (!strcmp(x.files[i], x.files[j]))
 				abort();
 	}
-	index_fini(&x);
+	hf_index_fini(&x);
 	return 0;
 }

@@ -21,7 +21,7 @@ static void take(struct carry *c, const char *name, const uint8_t *data, size_t 
 static void ends_are_ids(const struct carry *c)
 {
 	int32_t ends[SIDE_ENDS];
-	int n = side_ends(c, 1000, ends);
+	int n = hf_side_ends(c, 1000, ends);
 	if (n < 0 || n > SIDE_ENDS)
 		abort();
 	for (int i = 0; i < n; i++)
@@ -32,7 +32,7 @@ static void ends_are_ids(const struct carry *c)
 static void keys_are_few(const struct carry *c)
 {
 	json_t *config = json_pack("{s:i}", "vocab_size", 1000);
-	if (side_add_keys(c, config, NULL) || json_integer_value(json_object_get(config, "vocab_size")) != 1000 || json_object_size(config) > 8)
+	if (hf_side_add_keys(c, config, NULL) || json_integer_value(json_object_get(config, "vocab_size")) != 1000 || json_object_size(config) > 8)
 		abort();
 	char *text = json_dumps(config, 0);
 	if (!text)
@@ -50,9 +50,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	ends_are_ids(&c);
 	take(&c, "generation_config.json", data, size);
 	ends_are_ids(&c);
-	if (kind_check_config((const char *)data, size, "fuzz.json", &e) &&
+	if (hf_kind_check_config((const char *)data, size, "fuzz.json", &e) &&
 	    (e.code != ERR_UNSUPPORTED || strncmp(e.text, "fuzz.json", 9) || strchr(e.text, '\n') || strchr(e.text, '\x1b')))
 		abort();
-	carry_fini(&c);
+	ckpt_carry_fini(&c);
 	return 0;
 }

@@ -16,15 +16,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	text[size] = '\0';
 	struct hostlist h;
 	int counts[7];
-	if (!hostlist_expand(text, &h, NULL)) {
+	if (!topo_hostlist_expand(text, &h, NULL)) {
 		if (h.n < 1 || h.n > HOSTLIST_MOST)
 			abort();
 		for (int i = 0; i < h.n; i++)
 			if (!h.names[i][0] || strlen(h.names[i]) >= HOSTLIST_NAME)
 				abort();
-		hostlist_free(&h);
+		topo_hostlist_free(&h);
 	}
-	if (!hostlist_counts(text, counts, 7, NULL))
+	if (!topo_hostlist_counts(text, counts, 7, NULL))
 		for (int i = 0; i < 7; i++)
 			if (counts[i] < 0 || counts[i] > 1000000)
 				abort();

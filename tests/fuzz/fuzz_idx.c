@@ -9,12 +9,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct err e = ERR_INIT;
 	struct idx x;
-	if (idx_parse(data, size, "fuzz.idx", &x, &e))
+	if (data_idx_parse(data, size, "fuzz.idx", &x, &e))
 		return 0;
-	if (x.tokens < 0 || x.sequences < 0 || x.documents < 0 || !token_size(x.type))
+	if (x.tokens < 0 || x.sequences < 0 || x.documents < 0 || !data_token_size(x.type))
 		abort();
 	for (int64_t i = 0, before = 0; i < x.documents; i++) {
-		int64_t at = idx_document(&x, data, i);
+		int64_t at = data_idx_document(&x, data, i);
 		if (at < before || at > x.tokens)
 			abort();
 		before = at;

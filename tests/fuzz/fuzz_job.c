@@ -56,8 +56,8 @@ static void is_on_paper(const struct job *job)
 	struct model_shape m;
 	struct plan p;
 	struct err e = ERR_INIT;
-	model_shape(job, &m);
-	if (model_params(&m) <= 0 || !(model_flops_token(&m) > 0))
+	shape_of_job(job, &m);
+	if (shape_params(&m) <= 0 || !(shape_flops_token(&m) > 0))
 		abort();
 	struct layout l = layout_of(job, (int)(job->parallel.dp ? job->parallel.dp : 1));
 	if (m.layers > 64 || m.experts > 64 || layout_n_stages(&l) > 64 || layout_world(&l) > 64 || job->batch.global / job->batch.micro > 256)

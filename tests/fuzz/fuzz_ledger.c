@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct err e = ERR_INIT;
 	struct audit *a;
-	if (audit_open((const char *)data, size, &a, &e)) {
+	if (data_audit_open((const char *)data, size, &a, &e)) {
 		if (!e.text[0])
 			abort();
 		return 0;
@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (!a->n_findings && at != a->samples)
 		abort();
-	audit_metrics(a, (const char *)data, size);
-	audit_close(a);
+	data_audit_metrics(a, (const char *)data, size);
+	data_audit_close(a);
 	return 0;
 }

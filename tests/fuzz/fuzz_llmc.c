@@ -11,17 +11,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void read_all(const struct source *s)
 {
 	int32_t tokens[16], starts[16];
-	int64_t documents, n = source_tokens(s);
-	if (n < 0 || source_documents(s, &documents, NULL) || documents > n || (documents == 0) != (n == 0))
+	int64_t documents, n = data_source_tokens(s);
+	if (n < 0 || data_source_documents(s, &documents, NULL) || documents > n || (documents == 0) != (n == 0))
 		abort();
 	for (int64_t at = 0; at < n; at += 16) {
 		int64_t part = n - at < 16 ? n - at : 16;
-		if (source_starts(s, at, part, starts, NULL))
+		if (data_source_starts(s, at, part, starts, NULL))
 			abort();
 		for (int64_t i = 0; i < part; i++)
 			if (starts[i] < 0 || starts[i] > i)
 				abort();
-		if (!source_read(s, at, part, 60000, tokens, NULL))
+		if (!data_source_read(s, at, part, 60000, tokens, NULL))
 			for (int64_t i = 0; i < part; i++)
 				if (tokens[i] < 0 || tokens[i] >= 60000)
 					abort();
@@ -37,9 +37,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (fd < 0 || write(fd, data, size) != (ssize_t)size)
 		abort();
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	if (!source_open(path, &s, &e)) {
+	if (!data_source_open(path, &s, &e)) {
 		read_all(s);
-		source_close(s);
+		data_source_close(s);
 	} else if (!e.text[0]) {
 		abort();
 	}

@@ -12,13 +12,13 @@ static void write_twice(const struct manifest *m)
 	struct err e = ERR_INIT;
 	struct manifest again;
 	struct buf one = BUF_INIT, two = BUF_INIT;
-	manifest_write(m, &one);
-	if (manifest_parse(buf_str(&one), one.len, "again", &again, &e) || manifest_prove(&again, &e))
+	ckpt_manifest_write(m, &one);
+	if (ckpt_manifest_parse(buf_str(&one), one.len, "again", &again, &e) || ckpt_manifest_prove(&again, &e))
 		abort();
-	manifest_write(&again, &two);
+	ckpt_manifest_write(&again, &two);
 	if (one.len != two.len || memcmp(one.data, two.data, one.len))
 		abort();
-	manifest_fini(&again);
+	ckpt_manifest_fini(&again);
 	buf_fini(&one);
 	buf_fini(&two);
 }
@@ -29,16 +29,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct manifest m;
 	struct buf text = BUF_INIT;
 	char hex[DIGEST_HEX];
-	if (manifest_parse((const char *)data, size, "fuzz", &m, &e) == 0)
-		manifest_fini(&m);
-	struct digest d = digest_of(data, size);
-	digest_hex(&d, hex);
+	if (ckpt_manifest_parse((const char *)data, size, "fuzz", &m, &e) == 0)
+		ckpt_manifest_fini(&m);
+	struct digest d = ckpt_digest_of(data, size);
+	ckpt_digest_hex(&d, hex);
 	buf_printf(&text, "{\"digest\": \"%s\",\n", hex);
 	buf_add(&text, data, size);
-	if (manifest_parse(text.data, text.len, "fuzz", &m, &e) == 0) {
-		if (manifest_prove(&m, &e) == 0)
+	if (ckpt_manifest_parse(text.data, text.len, "fuzz", &m, &e) == 0) {
+		if (ckpt_manifest_prove(&m, &e) == 0)
 			write_twice(&m);
-		manifest_fini(&m);
+		ckpt_manifest_fini(&m);
 	}
 	buf_fini(&text);
 	return 0;

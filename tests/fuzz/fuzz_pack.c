@@ -44,10 +44,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (fd < 0 || write(fd, data + 1, size - 1) != (ssize_t)(size - 1))
 		abort();
 	snprintf(file, sizeof file, "/proc/self/fd/%d", fd);
-	if (!documents_read(file, &opt, &sink, &counts, &e) && (counts.documents != seen.documents || counts.files != 1))
+	if (!data_documents_read(file, &opt, &sink, &counts, &e) && (counts.documents != seen.documents || counts.files != 1))
 		abort();
-	kind_check(".parquet", (const char *)data, size, "a\"b", &e);
-	kind_check_ids("a'b c", (const char *)data, size, &e);
+	data_pack_kind_check(".parquet", (const char *)data, size, "a\"b", &e);
+	data_pack_kind_check_ids("a'b c", (const char *)data, size, &e);
 	close(fd);
 	return 0;
 }

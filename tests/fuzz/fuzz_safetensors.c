@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct err e = ERR_INIT;
 	struct st_header h;
-	if (st_parse(data, size, (int64_t)size, "fuzz", &h, &e))
+	if (ckpt_safetensors_parse(data, size, (int64_t)size, "fuzz", &h, &e))
 		return 0;
 	int64_t at = 0;
 	for (int64_t i = 0; i < h.n; i++) {
@@ -19,6 +19,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (h.data_at + at != (int64_t)size)
 		abort();
-	st_header_fini(&h);
+	ckpt_safetensors_header_fini(&h);
 	return 0;
 }

@@ -17,24 +17,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct world w = { .rank = 2, .size = 4, .peers = peers, .sides = sides, .listener = -1, .silence_s = 60,
 			   .lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER };
 	int fd[2];
-	struct side_lines *lines = side_lines_new(&w);
+	struct side_lines *lines = comm_side_lines_new(&w);
 	if (!lines || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
 		abort();
 	if (size > 65536 || send(fd[1], data, size, MSG_NOSIGNAL) != (ssize_t)size)
 		size = 0;
 	sides[1].asked = sides[1].sent = 3;
-	side_adopt(lines, fd[0], NULL, 1);
-	side_work(lines);
+	comm_side_adopt(lines, fd[0], NULL, 1);
+	comm_side_work(lines);
 	if (sides[1].waits_for < -1 || sides[1].waits_for >= w.size || sides[1].answered > sides[1].asked)
 		abort();
 	for (const char *c = w.words; *c; c++)
 		if (iscntrl((unsigned char)*c))
 			abort();
 	shutdown(fd[1], SHUT_WR);
-	side_work(lines);
-	if (side_count(lines) || sides[1].state != SIDE_GONE)
+	comm_side_work(lines);
+	if (comm_side_count(lines) || sides[1].state != SIDE_GONE)
 		abort();
-	side_lines_free(lines);
+	comm_side_lines_free(lines);
 	close(fd[1]);
 	return 0;
 }

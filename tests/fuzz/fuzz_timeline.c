@@ -14,8 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct drawing d = { .title = "it", .parts = { { "measured", &t } }, .n_parts = 1 };
 		struct buf out = BUF_INIT;
 		timeline_begin_at_zero(&t);
-		draw_text(&d, 100, size % 2, &out);
-		draw_svg(&d, &out);
+		show_draw_text(&d, 100, size % 2, &out);
+		show_draw_svg(&d, &out);
 		buf_fini(&out);
 	}
 	timeline_free(&t);

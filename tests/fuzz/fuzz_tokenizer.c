@@ -20,19 +20,19 @@ static void use(const struct tokenizer *t)
 	struct encoder *c = NULL;
 	struct decoder *d = NULL;
 	struct buf ids = BUF_INIT, text = BUF_INIT;
-	if (!encoder_open(t, &c, &e) && !decoder_open(t, &d, &e)) {
-		if (encoder_encode(c, said, sizeof said - 1, collect, &ids, &e))
+	if (!text_encoder_open(t, &c, &e) && !text_decoder_open(t, &d, &e)) {
+		if (text_encoder_encode(c, said, sizeof said - 1, collect, &ids, &e))
 			ids.len = 0;
 		for (size_t i = 0; i < ids.len; i += sizeof(int32_t)) {
 			int32_t id;
 			memcpy(&id, ids.data + i, sizeof id);
-			if (id < 0 || id >= tokenizer_vocab(t) || decoder_put(d, id, &text, &e))
+			if (id < 0 || id >= tokenizer_vocab(t) || text_decoder_put(d, id, &text, &e))
 				abort();
 		}
-		decoder_end(d, &text);
+		text_decoder_end(d, &text);
 	}
-	encoder_close(c);
-	decoder_close(d);
+	text_encoder_close(c);
+	text_decoder_close(d);
 	buf_fini(&ids);
 	buf_fini(&text);
 }

@@ -5,5 +5,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	return fuzz_format(&format_json, data, size);
+	return fuzz_format(&topo_format_json, data, size);
 }

@@ -13,11 +13,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct trace t = { 0 };
 	struct diagnosis d;
 	struct err e = ERR_INIT;
-	int rc = trace_add(&t, (const char *)data, first, "first", &e);
+	int rc = comm_trace_add(&t, (const char *)data, first, "first", &e);
 	if (rc == 0 && cut)
-		rc = trace_add(&t, (const char *)cut + 1, size - first - 1, "second", &e);
-	if (rc == 0 && diagnose(&t, &d, &e) == 0)
-		diagnosis_fini(&d);
-	trace_fini(&t);
+		rc = comm_trace_add(&t, (const char *)cut + 1, size - first - 1, "second", &e);
+	if (rc == 0 && comm_diagnose(&t, &d, &e) == 0)
+		comm_diagnosis_fini(&d);
+	comm_trace_fini(&t);
 	return 0;
 }

@@ -42,7 +42,7 @@ static inline void check_cluster(const struct cluster *c)
 	}
 	for (int i = 0; i < c->n_switches; i++)
 		must(c->switches[i].parent < i);
-	must(cluster_devices(c) > 0);
+	must(topo_cluster_devices(c) > 0);
 }
 
 /* Names that are no UTF-8 cannot be written. */
@@ -53,7 +53,7 @@ static inline void check_written(const struct cluster *c)
 	if (!topo_json_write(c, &text, NULL)) {
 		must(!topo_json_read("it", text.data, text.len, &back, NULL));
 		must(!topo_json_write(&back, &again, NULL) && again.len == text.len && !memcmp(again.data, text.data, text.len));
-		cluster_free(&back);
+		topo_cluster_free(&back);
 	}
 	buf_fini(&text);
 	buf_fini(&again);
@@ -73,7 +73,7 @@ static inline int fuzz_format(const struct topo_format *f, const uint8_t *data, 
 	if (!f->read(&in, &c, &e)) {
 		check_cluster(&c);
 		check_written(&c);
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	} else {
 		must(e.code == ERR_USAGE && !strncmp(e.text, "it:", 3));
 	}

@@ -97,13 +97,13 @@ static int open_model(struct bench *b, struct err *e)
 		.job = &b->job, .layout = layout_of(&b->job, 1), .world = b->world, .backend = b->backend, .threads = host_threads(b->backend),
 		.spill_dir = ".",
 	};
-	if (engine_open(&opt, &b->engine, e) || make_batches(b, e))
+	if (pipeline_open(&opt, &b->engine, e) || make_batches(b, e))
 		return -1;
-	const struct optim_options o = { .kern = engine_kern(b->engine), .store = engine_store(b->engine), .job = &b->job, .spill_dir = "." };
+	const struct optim_options o = { .kern = pipeline_kern(b->engine), .store = pipeline_store(b->engine), .job = &b->job, .spill_dir = "." };
 	if (optim_open(&o, &b->optim, e))
 		return -1;
-	const struct state_view view = { .store = engine_store(b->engine), .optim = b->optim };
-	return state_init(&view, engine_shape(b->engine), b->job.job.seed, e);
+	const struct state_view view = { .store = pipeline_store(b->engine), .optim = b->optim };
+	return train_state_init(&view, pipeline_shape(b->engine), b->job.job.seed, e);
 }
 
 static void close_model(struct bench *b)
@@ -111,7 +111,7 @@ static void close_model(struct bench *b)
 	if (!b->open)
 		return;
 	optim_close(b->optim);
-	engine_close(b->engine);
+	pipeline_close(b->engine);
 	comm_close(b->world);
 	free(b->tokens);
 	free(b->inputs);
@@ -124,10 +124,10 @@ static int one_step(struct bench *b, double *loss, double *seconds, struct err *
 	double norm, since = clock_s();
 	next_batch(b);
 	const struct engine_batch batch = { .inputs = b->inputs, .targets = b->targets, .sample = b->step * b->job.batch.global, .loss_scale = 1 };
-	if (engine_step(b->engine, &batch, loss, e) || optim_norm(b->optim, b->world, 1, &norm, e))
+	if (pipeline_step(b->engine, &batch, loss, e) || optim_norm(b->optim, b->world, 1, &norm, e))
 		return -1;
 	optim_step(b->optim, norm, 1, b->step);
-	if (store_publish(engine_store(b->engine), ++b->step, e) || kern_sync(engine_kern(b->engine), e))
+	if (param_store_publish(pipeline_store(b->engine), ++b->step, e) || backend_sync(pipeline_kern(b->engine), e))
 		return -1;
 	*seconds = clock_s() - since;
 	return 0;
@@ -141,13 +141,13 @@ static int print_plan(struct bench *b, struct err *e)
 	struct layout l = layout_of(&b->job, 1);
 	struct stage stage;
 	struct plan_rank r = { .threads = 1 };
-	model_shape(&b->job, &m);
+	shape_of_job(&b->job, &m);
 	if (speeds_stages(&b->job, &m, &l, &stage, e))
 		return -1;
 	plan_memory_rank(&b->job, &m, &l, 1, &stage, false, &r);
 	printf("{\"parameters\": %lld, \"tokens\": %lld, \"flops_token\": %.17g, \"planned\": {\"params\": %.0f, \"grads\": %.0f, \"optimizer\": %.0f, "
-	       "\"activations\": %.0f, \"buffers\": %.0f, \"total\": %.0f}}\n", (long long)model_params(&m),
-	       (long long)(b->job.batch.global * m.seq), model_flops_token(&m), r.params, r.grads, r.optimizer, r.activations, r.buffers, r.total);
+	       "\"activations\": %.0f, \"buffers\": %.0f, \"total\": %.0f}}\n", (long long)shape_params(&m),
+	       (long long)(b->job.batch.global * m.seq), shape_flops_token(&m), r.params, r.grads, r.optimizer, r.activations, r.buffers, r.total);
 	return 0;
 }
 
@@ -183,7 +183,7 @@ static int command_turn(struct bench *b, char *words, struct err *e)
 		printf("{\"seconds\": [");
 		for (int i = 0; i < steps; i++)
 			printf("%s%.9g", i ? ", " : "", seconds[i]);
-		printf("], \"loss\": %.9g, \"peak_bytes\": %lld}\n", loss, (long long)engine_peak_bytes(b->engine));
+		printf("], \"loss\": %.9g, \"peak_bytes\": %lld}\n", loss, (long long)pipeline_peak_bytes(b->engine));
 	}
 	free(seconds);
 	return rc;
@@ -202,7 +202,7 @@ static int open_kern(const struct bench *b, struct kern **k, struct err *e)
 {
 	char name[64];
 	snprintf(name, sizeof name, "%s:bf16", b->backend);
-	return kern_open(name, 1, k, e);
+	return backend_open(name, 1, k, e);
 }
 
 static int command_gemm(struct bench *b, char *words, struct err *e)
@@ -214,8 +214,8 @@ static int command_gemm(struct bench *b, char *words, struct err *e)
 		return err_set(e, ERR_USAGE, "gemm needs a size and seconds");
 	if (open_kern(b, &k, e))
 		return -1;
-	double flops = kern_gemm_flops(k, n, strtod(rest, NULL));
-	kern_close(k);
+	double flops = backend_gemm_flops(k, n, strtod(rest, NULL));
+	backend_close(k);
 	if (!(flops > 0))
 		return err_set(e, ERR_NOMEM, "no memory for matrices of %lld × %lld", (long long)n, (long long)n);
 	printf("{\"flops\": %.9g}\n", flops);
@@ -229,8 +229,8 @@ static int copies(struct kern *k, void *to, const void *from, size_t bytes, doub
 	for (int r = 0; r < ROUNDS; r++) {
 		double since = clock_s();
 		for (int i = 0; i < COPIES; i++)
-			kern_copy(k, to, from, bytes);
-		if (kern_sync(k, e))
+			backend_copy(k, to, from, bytes);
+		if (backend_sync(k, e))
 			return -1;
 		double now = 2.0 * COPIES * (double)bytes / (clock_s() - since);
 		if (r && now > *rate)
@@ -248,9 +248,9 @@ static int command_copy(struct bench *b, char *words, struct err *e)
 		return err_set(e, ERR_USAGE, "copy needs a number of bytes");
 	if (open_kern(b, &k, e))
 		return -1;
-	void *from = kern_alloc(k, bytes), *to = kern_alloc(k, bytes);
+	void *from = backend_alloc(k, bytes), *to = backend_alloc(k, bytes);
 	int rc = from && to ? copies(k, to, from, bytes, &rate, e) : err_set(e, ERR_NOMEM, "no memory for two times %zu bytes", bytes);
-	kern_close(k);
+	backend_close(k);
 	if (!rc)
 		printf("{\"bytes_s\": %.9g}\n", rate);
 	return rc;

@@ -18,7 +18,7 @@
 static const size_t counts[] = { 0, 1, 3, 65, 1027, 4099, 300007 };
 enum { COUNTS = sizeof counts / sizeof *counts, FORMS_MOST = 64 };
 
-static const struct comm_device *(*device_table)(void);
+static const struct comm_device *(*parallel_device_table)(void);
 
 struct run { /* shared with the ranks */
 	const char *backend;
@@ -123,7 +123,7 @@ static int conform(struct comm *world, void *arg)
 {
 	struct run *run = arg;
 	struct err e = ERR_INIT;
-	struct comm_device_options opt = { .device = device_table(), .backend = run->backend,
+	struct comm_device_options opt = { .device = parallel_device_table(), .backend = run->backend,
 					   .index = run->one_gpu ? 0 : comm_rank(world) };
 	struct comm *c;
 	struct mirror m;
@@ -187,7 +187,7 @@ int main(int argc, char **argv)
 {
 	struct score score = { 0 };
 	void *lib = argc == 2 ? dlopen(argv[1], RTLD_NOW) : NULL;
-	if (!lib || !(*(void **)(void *)&device_table = dlsym(lib, "muster_comm_cuda"))) {
+	if (!lib || !(*(void **)(void *)&parallel_device_table = dlsym(lib, "muster_comm_cuda"))) {
 		fprintf(stderr, "usage: conform LIBMUSTER-CUDA.SO: %s\n", argc == 2 ? dlerror() : "one word is needed");
 		return 2;
 	}
@@ -198,7 +198,7 @@ int main(int argc, char **argv)
 		skip("staged, 4 ranks on one GPU", "there is no GPU", &score);
 	} else {
 		run_world("staged", 4, true, &score);
-		if (nccl && device_table()->collectives)
+		if (nccl && parallel_device_table()->collectives)
 			run_world("nccl", ranks, false, &score);
 		else
 			skip("nccl, one rank a GPU", "there is no libnccl.so.2, or no nccl.h at the build", &score);

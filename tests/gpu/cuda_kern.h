@@ -11,7 +11,7 @@ static inline struct kern *open_kern(const char *name)
 {
 	struct kern *k;
 	struct err e = ERR_INIT;
-	if (kern_open_device(name, 1, 0, &k, &e) < 0)
+	if (backend_open_device(name, 1, 0, &k, &e) < 0)
 		fail_msg("%s", e.text);
 	return k;
 }
@@ -20,7 +20,7 @@ static inline void check_all(struct kern *k, const float *p, float expected, int
 {
 	float *back = malloc((size_t)count * sizeof *back);
 	assert_non_null(back);
-	assert_int_equal(kern_get(k, back, p, (size_t)count * sizeof *back, NULL), 0);
+	assert_int_equal(backend_get(k, back, p, (size_t)count * sizeof *back, NULL), 0);
 	for (int i = 0; i < count; i++)
 		assert_true(back[i] == expected);
 	free(back);
@@ -33,7 +33,7 @@ static inline void put_all(struct kern *k, float *p, float value, int count)
 	assert_non_null(host);
 	for (int i = 0; i < count; i++)
 		host[i] = value;
-	kern_put(k, p, host, (size_t)count * sizeof *host);
+	backend_put(k, p, host, (size_t)count * sizeof *host);
 	memset(host, 0xff, (size_t)count * sizeof *host);
 	free(host);
 }

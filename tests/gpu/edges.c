@@ -27,16 +27,16 @@ struct pair {
 #define BOTH(pair, side, k, o) \
 	for (int side = 0; side < SIDES; side++) \
 		for (struct kern *k = (pair)->k[side]; k; k = NULL) \
-			for (const struct ops *o = kern_ops(k); o; o = NULL)
+			for (const struct ops *o = backend_ops(k); o; o = NULL)
 
 /* Array i of both sides gets these bytes; `shift` bytes off its alignment. */
 static void array(struct pair *c, int i, const void *from, size_t bytes, size_t shift)
 {
 	BOTH(c, side, k, o) {
 		(void)o;
-		c->p[side][i] = (char *)kern_alloc(k, bytes + shift + 16) + shift;
+		c->p[side][i] = (char *)backend_alloc(k, bytes + shift + 16) + shift;
 		if (bytes)
-			kern_put(k, c->p[side][i], from, bytes);
+			backend_put(k, c->p[side][i], from, bytes);
 	}
 	c->bytes[i] = bytes;
 	c->arrays = i >= c->arrays ? i + 1 : c->arrays;
@@ -45,9 +45,9 @@ static void array(struct pair *c, int i, const void *from, size_t bytes, size_t 
 /* An array of numbers in storage. */
 static void stored(struct pair *c, int i, const float *from, int64_t count)
 {
-	size_t width = kern_width(c->k[0]);
+	size_t width = backend_width(c->k[0]);
 	char *narrow = malloc((size_t)count * width);
-	kern_ops(c->k[0])->narrow(c->k[0], narrow, from, count, NULL, 0);
+	backend_ops(c->k[0])->narrow(c->k[0], narrow, from, count, NULL, 0);
 	array(c, i, narrow, (size_t)count * width, 0);
 	free(narrow);
 }
@@ -64,7 +64,7 @@ static bool fetch(struct pair *c, int i, void *got[SIDES])
 	for (int side = 0; side < SIDES; side++) {
 		struct err e = ERR_INIT;
 		got[side] = calloc(1, c->bytes[i] + 8);
-		if (kern_get(c->k[side], got[side], c->p[side][i], c->bytes[i], &e) < 0) {
+		if (backend_get(c->k[side], got[side], c->p[side][i], c->bytes[i], &e) < 0) {
 			printf("%s: %s\n", c->backend, e.text);
 			ok = false;
 		}
@@ -89,7 +89,7 @@ static bool near(double a, double b, double tolerance)
 /* Of fp32, or in storage: equal to the storage's own rounding, NaN where NaN is. */
 static bool alike(struct pair *c, int i, bool in_storage)
 {
-	size_t width = in_storage ? kern_width(c->k[0]) : sizeof(float);
+	size_t width = in_storage ? backend_width(c->k[0]) : sizeof(float);
 	int64_t count = (int64_t)(c->bytes[i] / width);
 	void *got[SIDES];
 	float *x[SIDES];
@@ -99,7 +99,7 @@ static bool alike(struct pair *c, int i, bool in_storage)
 		if (width == sizeof(float))
 			memcpy(x[side], got[side], c->bytes[i]);
 		else
-			kern_ops(c->k[0])->widen(c->k[0], x[side], got[side], count);
+			backend_ops(c->k[0])->widen(c->k[0], x[side], got[side], count);
 	}
 	for (int64_t j = 0; j < count; j++)
 		ok = ok && near((double)x[1][j], (double)x[0][j], width == sizeof(float) ? 2e-6 : 0x1p-7);
@@ -115,7 +115,7 @@ static void over(struct pair *c, bool ok, const char *what)
 {
 	for (int side = 0; side < SIDES; side++)
 		for (int i = 0; i < c->arrays; i++)
-			kern_free(c->k[side], (void *)((uintptr_t)c->p[side][i] & ~(uintptr_t)63));
+			backend_free(c->k[side], (void *)((uintptr_t)c->p[side][i] & ~(uintptr_t)63));
 	memset(c->p, 0, sizeof c->p);
 	c->arrays = 0;
 	score_check(c->score, ok, "%s: %s", c->backend, what);
@@ -144,7 +144,7 @@ static void random_rounding_has_the_bits_of_plain(struct pair *c)
 	bool ok = true;
 	all_sizes(x);
 	for (uint64_t first = 1000000; first < 1000004; first++) {
-		size_t width = kern_width(c->k[0]), shift = first % 2;
+		size_t width = backend_width(c->k[0]), shift = first % 2;
 		array(c, 0, x, sizeof x, shift * sizeof *x);
 		for (int i = 1; i < 4; i++)
 			array(c, i, zeros, sizeof zeros, shift * sizeof *x);
@@ -161,7 +161,7 @@ static void random_rounding_has_the_bits_of_plain(struct pair *c)
 		if (first < 1000003)
 			for (int side = 0; side < SIDES; side++)
 				for (int i = 0; i < c->arrays; i++)
-					kern_free(c->k[side], (void *)((uintptr_t)c->p[side][i] & ~(uintptr_t)63));
+					backend_free(c->k[side], (void *)((uintptr_t)c->p[side][i] & ~(uintptr_t)63));
 	}
 	over(c, ok, "random rounding has the bits of plain, wherever it begins");
 }
@@ -267,7 +267,7 @@ static void the_router_always_chooses_some_experts(struct pair *c)
 static void nothing_is_no_work(struct pair *c)
 {
 	struct kern *k = c->k[1];
-	const struct ops *o = kern_ops(k);
+	const struct ops *o = backend_ops(k);
 	const struct rope_shape rope = { .n = 0, .row = 4, .heads = 1, .dim = 2, .seq = 1 };
 	const struct dropout d = { { { 1, 2 } }, 0.5f };
 	const struct sgd_args sgd = { .lr = 1, .grad_scale = 1, .step = 1 };
@@ -304,7 +304,7 @@ static void nothing_is_no_work(struct pair *c)
 	o->sqnorm(k, NULL, NULL, 0);
 	o->sgd(k, &none, 1, &sgd);
 	o->adamw(k, NULL, 0, &adamw);
-	bool ok = kern_sync(k, &e) == 0;
+	bool ok = backend_sync(k, &e) == 0;
 	if (!ok)
 		printf("%s: %s\n", c->backend, e.text);
 	over(c, ok, "nothing is no work");
@@ -356,7 +356,7 @@ static struct kern *plain_of(const char *backend, struct err *e)
 	char name[32];
 	struct kern *k = NULL;
 	snprintf(name, sizeof name, "plain%s", storage ? storage : "");
-	return kern_open(name, 1, &k, e) < 0 ? NULL : k;
+	return backend_open(name, 1, &k, e) < 0 ? NULL : k;
 }
 
 int main(int argc, char **argv)
@@ -370,15 +370,15 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		struct pair c = { .score = &score, .backend = argv[i] };
 		struct err e = ERR_INIT;
-		if (!(c.k[0] = plain_of(argv[i], &e)) || kern_open(argv[i], 1, &c.k[1], &e) < 0) {
+		if (!(c.k[0] = plain_of(argv[i], &e)) || backend_open(argv[i], 1, &c.k[1], &e) < 0) {
 			score_skip(&score, argv[i], e.text);
-			kern_close(c.k[0]);
+			backend_close(c.k[0]);
 			continue;
 		}
 		for (size_t j = 0; j < sizeof cases / sizeof *cases; j++)
 			cases[j](&c);
-		kern_close(c.k[0]);
-		kern_close(c.k[1]);
+		backend_close(c.k[0]);
+		backend_close(c.k[1]);
 	}
 	return score_close(&score);
 }

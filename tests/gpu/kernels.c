@@ -84,7 +84,7 @@ static struct attn_shape shape_of(const struct dims *d)
 
 static void *part(struct kern *k, void *p, int64_t at)
 {
-	return (char *)p + (size_t)at * kern_width(k);
+	return (char *)p + (size_t)at * backend_width(k);
 }
 
 static void attention_fwd_args(const struct dims *d, struct arg *a)
@@ -160,7 +160,7 @@ static void fill(const struct bench *b, const struct arg *a, void *p)
 	}
 	for (size_t at = 0; left; at += most) {
 		size_t n = left < most ? left : most;
-		kern_put(b->k, (char *)p + at, from, n);
+		backend_put(b->k, (char *)p + at, from, n);
 		left -= n;
 	}
 	free(tokens);
@@ -171,13 +171,13 @@ static bool make_set(const struct bench *b, const struct row *r, const struct op
 	for (int i = 0; i < ARGS; i++) {
 		if (a[i].kind == NONE)
 			continue;
-		p[i] = kern_alloc(b->k, (size_t)a[i].count * element_of(b, &a[i]) + 1);
+		p[i] = backend_alloc(b->k, (size_t)a[i].count * element_of(b, &a[i]) + 1);
 		if (!p[i])
 			return false;
 		fill(b, &a[i], p[i]);
 	}
 	if (t->prepare == attention_bwd_prepare)
-		t->prepare(kern_ops(b->k), b->k, &r->d, p);
+		t->prepare(backend_ops(b->k), b->k, &r->d, p);
 	return true;
 }
 
@@ -210,9 +210,9 @@ static int by_value(const void *a, const void *b)
 static void once(const struct bench *b, const struct row *r, const struct op_test *t, struct kern_tape *tape, void *(*p)[ARGS], int sets)
 {
 	if (tape)
-		kern_replay(b->k, tape);
+		backend_replay(b->k, tape);
 	for (int i = 0; !tape && i < sets; i++)
-		t->run(kern_ops(b->k), b->k, &r->d, p[i]);
+		t->run(backend_ops(b->k), b->k, &r->d, p[i]);
 }
 
 static int time_row(const struct bench *b, const struct row *r, const struct op_test *t, void *(*p)[ARGS], int sets, double *seconds, struct err *e)
@@ -220,11 +220,11 @@ static int time_row(const struct bench *b, const struct row *r, const struct op_
 	double rounds[ROUNDS_MOST];
 	struct kern_tape *tape = NULL;
 	once(b, r, t, NULL, p, sets); /* what it finds out the first time is not to be timed, nor recorded */
-	if (kern_sync(b->k, e))
+	if (backend_sync(b->k, e))
 		return -1;
-	if (kern_record(b->k)) {
+	if (backend_record(b->k)) {
 		once(b, r, t, NULL, p, sets);
-		if (kern_recorded(b->k, &tape, e))
+		if (backend_recorded(b->k, &tape, e))
 			return -1;
 	}
 	int rc = 0;
@@ -233,7 +233,7 @@ static int time_row(const struct bench *b, const struct row *r, const struct op_
 		double since = clock_s();
 		for (int64_t j = 0; j < times; j++)
 			once(b, r, t, tape, p, sets);
-		rc = kern_sync(b->k, e);
+		rc = backend_sync(b->k, e);
 		double took = clock_s() - since;
 		if (!rc && took < b->least) {
 			times *= 2;
@@ -242,7 +242,7 @@ static int time_row(const struct bench *b, const struct row *r, const struct op_
 			rounds[i++] = took / (double)(times * sets);
 		}
 	}
-	kern_tape_free(b->k, tape);
+	backend_tape_free(b->k, tape);
 	qsort(rounds, (size_t)b->rounds, sizeof *rounds, by_value);
 	*seconds = rounds[b->rounds / 2];
 	return rc;
@@ -284,7 +284,7 @@ static int measure(const struct bench *b, const struct row *r)
 	for (int i = 0; i < SETS_MOST; i++)
 		for (int j = 0; j < ARGS; j++)
 			if (p[i][j])
-				kern_free(b->k, p[i][j]);
+				backend_free(b->k, p[i][j]);
 	return rc;
 }
 
@@ -325,7 +325,7 @@ static int gpt2(const struct bench *b)
 {
 	const char *m = "gpt2-50304";
 	int64_t n = size(b, 32 * 1024), c = size(b, 768), f = size(b, 3072), v = size(b, 50304), seq = size(b, 1024), weights = size(b, 124475904);
-	int64_t rows = model_head_rows(n, v), batch = b->toy ? 1 : 32;
+	int64_t rows = shape_head_rows(n, v), batch = b->toy ? 1 : 32;
 	int bad = products(b, m, "qkv", n, c, 3 * c, true) + products(b, m, "attention's output", n, c, c, true);
 	double flops = 2.0 * (double)n * (double)c * (double)f;
 	bad += measure(b, &(struct row){ m, "linear_gelu_fwd", "up, with GELU", NULL, { .n = n, .c = c, .d = f, .with = true }, flops }) != 0;
@@ -353,7 +353,7 @@ static int llama(const struct bench *b)
 {
 	const char *m = "llama-1b";
 	int64_t n = size(b, 8 * 2048), c = size(b, 2048), f = size(b, 8192), v = size(b, 128256), seq = size(b, 2048);
-	int64_t rows = model_head_rows(n, v), batch = b->toy ? 1 : 8;
+	int64_t rows = shape_head_rows(n, v), batch = b->toy ? 1 : 8;
 	int dim = b->toy ? 16 : 64;
 	int bad = products(b, m, "qkv", n, c, 48 * dim, false) + products(b, m, "attention's output", n, 32 * dim, c, false);
 	bad += products(b, m, "gate and up", n, c, 2 * f, false) + products(b, m, "down", n, f, c, false);
@@ -403,12 +403,12 @@ int main(int argc, char **argv)
 		else
 			return 2;
 	b.storage = storage_of(backend);
-	if (prepare(&b) || kern_open(backend, 1, &b.k, &e)) {
+	if (prepare(&b) || backend_open(backend, 1, &b.k, &e)) {
 		fprintf(stderr, "kernels: %s\n", e.text);
 		return 1;
 	}
 	int bad = gpt2(&b) + llama(&b);
-	kern_close(b.k);
+	backend_close(b.k);
 	free(b.numbers);
 	free(b.stored);
 	return bad ? 1 : 0;

@@ -1,5 +1,5 @@
 /*
- * Every op of a backend against the specification (tests/conform/op_check.h): at the sizes of its row, and at others drawn at random,
+ * Every op of a backend against the specification (tests/conform/comm_op_check.h): at the sizes of its row, and at others drawn at random,
  * with arrays on and off their alignment.
  *
  * usage: ops [--random N] [--seed S] [--few] [--here] [--only WORD] BACKEND …

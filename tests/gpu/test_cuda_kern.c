@@ -89,11 +89,11 @@ static void it_says_what_it_is(void **state)
 	static const char *const names[] = { "cuda", "cuda:bf16", "cuda:fp16" };
 	for (int i = 0; i < 3; i++) {
 		struct kern *k = open_kern(names[i]);
-		assert_string_equal(kern_ops(k)->name, names[i]);
-		assert_int_equal(kern_width(k), i ? 2 : 4);
-		assert_false(kern_on_host(k));
-		assert_non_null(kern_stream(k));
-		kern_close(k);
+		assert_string_equal(backend_ops(k)->name, names[i]);
+		assert_int_equal(backend_width(k), i ? 2 : 4);
+		assert_false(backend_on_host(k));
+		assert_non_null(backend_stream(k));
+		backend_close(k);
 	}
 }
 
@@ -103,11 +103,11 @@ static void every_op_is_there(void **state)
 	struct kern *k = open_kern("cuda:bf16");
 	void *entry;
 	for (size_t at = 0; at < sizeof(struct ops); at += sizeof entry) {
-		memcpy(&entry, (const char *)kern_ops(k) + at, sizeof entry);
+		memcpy(&entry, (const char *)backend_ops(k) + at, sizeof entry);
 		if (!entry)
 			fail_msg("entry %zu of the table of ops is empty", at / sizeof entry);
 	}
-	kern_close(k);
+	backend_close(k);
 }
 
 static void a_device_that_is_not_there_is_named(void **state)
@@ -115,7 +115,7 @@ static void a_device_that_is_not_there_is_named(void **state)
 	(void)state;
 	struct kern *k = NULL;
 	struct err e = ERR_INIT;
-	assert_int_equal(kern_open_device("cuda", 1, 99, &k, &e), -1);
+	assert_int_equal(backend_open_device("cuda", 1, 99, &k, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	assert_non_null(strstr(e.text, "99"));
 	assert_non_null(strstr(e.text, "CUDA_VISIBLE_DEVICES"));
@@ -128,12 +128,12 @@ static void without_memory_for_its_own_needs_it_does_not_open(void **state)
 	struct kern *k = NULL;
 	struct err e = ERR_INIT;
 	double_set_memory((size_t)80 << 20); /* less than scratch and workspace */
-	assert_int_equal(kern_open("cuda", 1, &k, &e), -1);
+	assert_int_equal(backend_open("cuda", 1, &k, &e), -1);
 	assert_int_equal(e.code, ERR_NOMEM);
 	assert_non_null(strstr(e.text, "batch.micro"));
 	double_set_memory(0);
 	fail_pinned = cudaErrorMemoryAllocation;
-	assert_int_equal(kern_open("cuda", 1, &k, &e), -1);
+	assert_int_equal(backend_open("cuda", 1, &k, &e), -1);
 	assert_non_null(strstr(e.text, "pinned"));
 }
 
@@ -143,26 +143,26 @@ static void memory_is_zeroed_aligned_and_counted(void **state)
 {
 	(void)state;
 	struct kern *k = open_kern("cuda");
-	const size_t own = kern_peak(k), sizes[] = { 0, 1, 4097, (size_t)2 << 20, ((size_t)70 << 20) + 3 };
+	const size_t own = backend_peak(k), sizes[] = { 0, 1, 4097, (size_t)2 << 20, ((size_t)70 << 20) + 3 };
 	size_t total = 0;
 	char *p[5], byte;
 	for (int round = 0; round < 2; round++) {
 		for (int i = 0; i < 5; i++) {
-			p[i] = kern_alloc(k, sizes[i]);
+			p[i] = backend_alloc(k, sizes[i]);
 			assert_non_null(p[i]);
 			assert_int_equal((uintptr_t)p[i] % 256, 0);
 			total += round ? 0 : sizes[i];
 			for (size_t at = 0; at < sizes[i]; at += sizes[i] / 7 + 1) {
-				assert_int_equal(kern_get(k, &byte, p[i] + at, 1, NULL), 0);
+				assert_int_equal(backend_get(k, &byte, p[i] + at, 1, NULL), 0);
 				assert_int_equal(byte, 0);
-				kern_put(k, p[i] + at, "x", 1);
+				backend_put(k, p[i] + at, "x", 1);
 			}
 		}
 		for (int i = 4; i >= 0; i--)
-			kern_free(k, p[i]);
+			backend_free(k, p[i]);
 	}
-	assert_int_equal(kern_peak(k), own + total);
-	kern_close(k);
+	assert_int_equal(backend_peak(k), own + total);
+	backend_close(k);
 }
 
 /* Blocks given back in any order become one again: else the last request would find no room. */
@@ -176,17 +176,17 @@ static void memory_that_is_given_back_grows_together(void **state)
 	double_set_memory(room);
 	void *p[PARTS];
 	for (int i = 0; i < PARTS; i++)
-		assert_non_null(p[i] = kern_alloc(k, part));
+		assert_non_null(p[i] = backend_alloc(k, part));
 	for (int i = 0; i < PARTS; i++)
-		kern_free(k, p[(i * 13 + 5) % PARTS]);
-	void *whole = kern_alloc(k, PARTS * part);
+		backend_free(k, p[(i * 13 + 5) % PARTS]);
+	void *whole = backend_alloc(k, PARTS * part);
 	assert_non_null(whole);
-	assert_null(kern_alloc(k, room));
-	assert_null(kern_alloc(k, SIZE_MAX / 4));
-	assert_int_equal(kern_sync(k, NULL), 0); /* what was refused is no error of the device */
-	kern_free(k, whole);
-	assert_non_null(kern_alloc(k, (size_t)120 << 20)); /* takes the place of an empty chunk */
-	kern_close(k);
+	assert_null(backend_alloc(k, room));
+	assert_null(backend_alloc(k, SIZE_MAX / 4));
+	assert_int_equal(backend_sync(k, NULL), 0); /* what was refused is no error of the device */
+	backend_free(k, whole);
+	assert_non_null(backend_alloc(k, (size_t)120 << 20)); /* takes the place of an empty chunk */
+	backend_close(k);
 }
 
 /* --- In the order of the ops -------------------------------------------------------------------------- */
@@ -196,13 +196,13 @@ static void what_is_put_may_change_at_once_and_arrives_in_order(void **state)
 	(void)state;
 	enum { TURNS = 3000 };
 	struct kern *k = open_kern("cuda");
-	float *p = kern_alloc(k, N * sizeof *p), *sum = kern_alloc(k, N * sizeof *sum);
+	float *p = backend_alloc(k, N * sizeof *p), *sum = backend_alloc(k, N * sizeof *sum);
 	for (int i = 1; i <= TURNS; i++) {     /* more of them than the ring marks */
 		put_all(k, p, (float)(i % 7), N);
-		kern_ops(k)->accumulate(k, sum, p, N);
+		backend_ops(k)->accumulate(k, sum, p, N);
 	}
 	check_all(k, sum, TURNS / 7 * 21.0f + 1 + 2 + 3 + 4, N);
-	kern_close(k);
+	backend_close(k);
 }
 
 static void more_than_the_ring_holds_arrives_whole(void **state)
@@ -210,45 +210,45 @@ static void more_than_the_ring_holds_arrives_whole(void **state)
 	(void)state;
 	struct kern *k = open_kern("cuda");
 	const size_t count = ((size_t)90 << 20) / sizeof(int32_t) + 11;
-	int32_t *host = malloc(count * sizeof *host), *p = kern_alloc(k, count * sizeof *p);
+	int32_t *host = malloc(count * sizeof *host), *p = backend_alloc(k, count * sizeof *p);
 	assert_non_null(host);
 	for (size_t i = 0; i < count; i++)
 		host[i] = (int32_t)i;
-	kern_put(k, p, host, count * sizeof *p);
+	backend_put(k, p, host, count * sizeof *p);
 	memset(host, 0, count * sizeof *host);
-	assert_int_equal(kern_get(k, host, p, count * sizeof *p, NULL), 0);
+	assert_int_equal(backend_get(k, host, p, count * sizeof *p, NULL), 0);
 	for (size_t i = 0; i < count; i++)
 		if (host[i] != (int32_t)i)
 			fail_msg("element %zu is %d", i, host[i]);
 	free(host);
-	kern_close(k);
+	backend_close(k);
 }
 
 static void copies_and_zeros_keep_their_places(void **state)
 {
 	(void)state;
 	struct kern *k = open_kern("cuda");
-	float *p = kern_alloc(k, N * sizeof *p), *q = kern_alloc(k, N * sizeof *q);
+	float *p = backend_alloc(k, N * sizeof *p), *q = backend_alloc(k, N * sizeof *q);
 	put_all(k, p, 3, N);
-	kern_copy(k, q, p, N * sizeof *p);
-	kern_zero(k, p, N * sizeof *p);
-	kern_ops(k)->accumulate(k, p, q, N);
-	kern_zero(k, q, N / 2 * sizeof *q);
+	backend_copy(k, q, p, N * sizeof *p);
+	backend_zero(k, p, N * sizeof *p);
+	backend_ops(k)->accumulate(k, p, q, N);
+	backend_zero(k, q, N / 2 * sizeof *q);
 	check_all(k, p, 3, N);
 	check_all(k, q, 0, N / 2);
 	check_all(k, q + N / 2, 3, N / 2);
-	kern_close(k);
+	backend_close(k);
 }
 
 static void waiting_for_the_kern_waits_for_its_ops(void **state)
 {
 	(void)state;
 	struct kern *k = open_kern("cuda");
-	waited_for = kern_stream(k);
+	waited_for = backend_stream(k);
 	waits = 0;
-	assert_int_equal(kern_sync(k, NULL), 0);
+	assert_int_equal(backend_sync(k, NULL), 0);
 	assert_int_equal(waits, 1);
-	kern_close(k);
+	backend_close(k);
 	waited_for = NULL;
 }
 
@@ -260,24 +260,24 @@ static void side_copies_begin_after_what_is_queued_and_are_waited_for(void **sta
 	(void)state;
 	enum { ROUNDS = 100 };
 	struct kern *k = open_kern("cuda");
-	float *p = kern_alloc(k, N * sizeof *p), *one = kern_alloc(k, N * sizeof *one), *host = kern_host_alloc(k, N * sizeof *host);
+	float *p = backend_alloc(k, N * sizeof *p), *one = backend_alloc(k, N * sizeof *one), *host = backend_host_alloc(k, N * sizeof *host);
 	assert_non_null(host);
 	put_all(k, one, 1, N);
 	for (int i = 0; i < ROUNDS; i++) {
-		kern_ops(k)->accumulate(k, p, one, N);
-		uint64_t out = kern_side_copy(k, host, p, N * sizeof *p);
-		kern_side_wait(k, out);
+		backend_ops(k)->accumulate(k, p, one, N);
+		uint64_t out = backend_side_copy(k, host, p, N * sizeof *p);
+		backend_side_wait(k, out);
 		put_all(k, p, -5, N);
-		uint64_t in = kern_side_copy(k, p, host, N * sizeof *p);
-		kern_side_wait(k, in);
+		uint64_t in = backend_side_copy(k, p, host, N * sizeof *p);
+		backend_side_wait(k, in);
 	}
 	check_all(k, p, ROUNDS, N);
-	uint64_t out = kern_side_copy(k, host, p, N * sizeof *p);
-	kern_side_wait(k, out);
-	assert_int_equal(kern_sync(k, NULL), 0);
+	uint64_t out = backend_side_copy(k, host, p, N * sizeof *p);
+	backend_side_wait(k, out);
+	assert_int_equal(backend_sync(k, NULL), 0);
 	assert_true(host[0] == ROUNDS && host[N - 1] == ROUNDS);
-	kern_host_free(k, host);
-	kern_close(k);
+	backend_host_free(k, host);
+	backend_close(k);
 }
 
 /* An old ticket's mark may be that of a later copy by then. */
@@ -286,16 +286,16 @@ static void an_old_ticket_is_waited_for_too(void **state)
 	(void)state;
 	enum { COPIES = 150 };
 	struct kern *k = open_kern("cuda");
-	float *p = kern_alloc(k, N * sizeof *p), *host = kern_host_alloc(k, N * sizeof *host);
+	float *p = backend_alloc(k, N * sizeof *p), *host = backend_host_alloc(k, N * sizeof *host);
 	put_all(k, p, 2, N);
-	uint64_t first = kern_side_copy(k, host, p, N * sizeof *p);
+	uint64_t first = backend_side_copy(k, host, p, N * sizeof *p);
 	for (int i = 0; i < COPIES; i++)
-		kern_side_copy(k, host, p, sizeof *p);
-	kern_side_wait(k, first);
-	assert_int_equal(kern_sync(k, NULL), 0);
+		backend_side_copy(k, host, p, sizeof *p);
+	backend_side_wait(k, first);
+	assert_int_equal(backend_sync(k, NULL), 0);
 	assert_true(host[N - 1] == 2);
-	kern_host_free(k, host);
-	kern_close(k);
+	backend_host_free(k, host);
+	backend_close(k);
 }
 
 /* The next owner's zeros must not reach the copy. */
@@ -304,18 +304,18 @@ static void memory_that_a_side_copy_reads_is_not_given_away_before(void **state)
 	(void)state;
 	struct kern *k = open_kern("cuda");
 	for (int i = 0; i < 20; i++) {
-		float *p = kern_alloc(k, N * sizeof *p), *host = kern_host_alloc(k, N * sizeof *host);
+		float *p = backend_alloc(k, N * sizeof *p), *host = backend_host_alloc(k, N * sizeof *host);
 		put_all(k, p, 7, N);
-		kern_side_copy(k, host, p, N * sizeof *p);
-		kern_free(k, p);
-		p = kern_alloc(k, N * sizeof *p);
+		backend_side_copy(k, host, p, N * sizeof *p);
+		backend_free(k, p);
+		p = backend_alloc(k, N * sizeof *p);
 		put_all(k, p, 1, N);
-		assert_int_equal(kern_sync(k, NULL), 0);
+		assert_int_equal(backend_sync(k, NULL), 0);
 		assert_true(host[0] == 7 && host[N - 1] == 7);
-		kern_host_free(k, host);
-		kern_free(k, p);
+		backend_host_free(k, host);
+		backend_free(k, p);
 	}
-	kern_close(k);
+	backend_close(k);
 }
 
 /* --- Tapes --------------------------------------------------------------------------------------------------- */
@@ -325,24 +325,24 @@ static void a_tape_is_carried_out_when_it_is_replayed_and_not_before(void **stat
 	(void)state;
 	struct kern *k = open_kern("cuda");
 	struct kern_tape *t;
-	float *sum = kern_alloc(k, N * sizeof *sum), *x = kern_alloc(k, N * sizeof *x), *y = kern_alloc(k, N * sizeof *y);
+	float *sum = backend_alloc(k, N * sizeof *sum), *x = backend_alloc(k, N * sizeof *x), *y = backend_alloc(k, N * sizeof *y);
 	put_all(k, x, 2, N);
-	assert_true(kern_record(k));
-	kern_copy(k, y, x, N * sizeof *x);
-	kern_ops(k)->accumulate(k, y, x, N);
-	kern_ops(k)->accumulate(k, sum, y, N);
-	kern_zero(k, y, N * sizeof *y);
-	assert_int_equal(kern_recorded(k, &t, NULL), 0);
+	assert_true(backend_record(k));
+	backend_copy(k, y, x, N * sizeof *x);
+	backend_ops(k)->accumulate(k, y, x, N);
+	backend_ops(k)->accumulate(k, sum, y, N);
+	backend_zero(k, y, N * sizeof *y);
+	assert_int_equal(backend_recorded(k, &t, NULL), 0);
 	check_all(k, sum, 0, N);
 	for (int i = 0; i < 5; i++)
-		kern_replay(k, t);
+		backend_replay(k, t);
 	check_all(k, sum, 20, N);
 	put_all(k, x, 1, N);
-	kern_replay(k, t);
+	backend_replay(k, t);
 	check_all(k, sum, 22, N);
 	check_all(k, y, 0, N);
-	kern_tape_free(k, t);
-	kern_close(k);
+	backend_tape_free(k, t);
+	backend_close(k);
 }
 
 static void products_go_on_tapes(void **state)
@@ -350,27 +350,27 @@ static void products_go_on_tapes(void **state)
 	(void)state;
 	enum { EDGE = 64 };
 	struct kern *k = open_kern("cuda:bf16");
-	const size_t bytes = EDGE * EDGE * kern_width(k);
+	const size_t bytes = EDGE * EDGE * backend_width(k);
 	struct kern_tape *t;
-	char *x = kern_alloc(k, bytes), *w = kern_alloc(k, bytes), *y = kern_alloc(k, bytes), once[EDGE * EDGE * 2], again[EDGE * EDGE * 2];
-	float *ones = kern_alloc(k, EDGE * EDGE * sizeof *ones), *dw = kern_alloc(k, EDGE * EDGE * sizeof *dw);
+	char *x = backend_alloc(k, bytes), *w = backend_alloc(k, bytes), *y = backend_alloc(k, bytes), once[EDGE * EDGE * 2], again[EDGE * EDGE * 2];
+	float *ones = backend_alloc(k, EDGE * EDGE * sizeof *ones), *dw = backend_alloc(k, EDGE * EDGE * sizeof *dw);
 	put_all(k, ones, 1, EDGE * EDGE);
-	kern_ops(k)->narrow(k, x, ones, EDGE * EDGE, NULL, 0);
-	kern_ops(k)->narrow(k, w, ones, EDGE * EDGE, NULL, 0);
+	backend_ops(k)->narrow(k, x, ones, EDGE * EDGE, NULL, 0);
+	backend_ops(k)->narrow(k, w, ones, EDGE * EDGE, NULL, 0);
 	for (int recorded = 0; recorded < 2; recorded++) {
-		assert_true(!recorded || kern_record(k));
-		kern_ops(k)->linear_fwd(k, y, x, w, NULL, EDGE, EDGE, EDGE);
-		kern_ops(k)->linear_bwd_weight(k, dw, ones, x, y, EDGE, EDGE, EDGE);
-		assert_true(!recorded || kern_recorded(k, &t, NULL) == 0);
-		assert_int_equal(kern_get(k, once, y, bytes, NULL), 0);
+		assert_true(!recorded || backend_record(k));
+		backend_ops(k)->linear_fwd(k, y, x, w, NULL, EDGE, EDGE, EDGE);
+		backend_ops(k)->linear_bwd_weight(k, dw, ones, x, y, EDGE, EDGE, EDGE);
+		assert_true(!recorded || backend_recorded(k, &t, NULL) == 0);
+		assert_int_equal(backend_get(k, once, y, bytes, NULL), 0);
 	}
-	kern_zero(k, y, bytes);
-	kern_replay(k, t);
-	assert_int_equal(kern_get(k, again, y, bytes, NULL), 0);
+	backend_zero(k, y, bytes);
+	backend_replay(k, t);
+	assert_int_equal(backend_get(k, again, y, bytes, NULL), 0);
 	assert_memory_equal(once, again, bytes);
 	check_all(k, dw, 2 * EDGE * EDGE, EDGE * EDGE);
-	kern_tape_free(k, t);
-	kern_close(k);
+	backend_tape_free(k, t);
+	backend_close(k);
 }
 
 /* What may not be recorded spoils the tape, not the kern. */
@@ -380,21 +380,21 @@ static void a_tape_that_fails_leaves_the_kern_as_it_was(void **state)
 	struct kern *k = open_kern("cuda");
 	struct kern_tape *t = NULL;
 	struct err e = ERR_INIT;
-	float *p = kern_alloc(k, N * sizeof *p), *x = kern_alloc(k, N * sizeof *x), back;
+	float *p = backend_alloc(k, N * sizeof *p), *x = backend_alloc(k, N * sizeof *x), back;
 	put_all(k, x, 1, N);
-	assert_true(kern_record(k));
-	kern_ops(k)->accumulate(k, p, x, N);
-	kern_put(k, p, &(float){ 9 }, sizeof *p);
-	assert_int_equal(kern_get(k, &back, p, sizeof back, &e), -1);
+	assert_true(backend_record(k));
+	backend_ops(k)->accumulate(k, p, x, N);
+	backend_put(k, p, &(float){ 9 }, sizeof *p);
+	assert_int_equal(backend_get(k, &back, p, sizeof back, &e), -1);
 	assert_non_null(strstr(e.text, "kern_record"));
-	assert_int_equal(kern_sync(k, &e), -1);
-	assert_int_equal(kern_recorded(k, &t, &e), -1);
+	assert_int_equal(backend_sync(k, &e), -1);
+	assert_int_equal(backend_recorded(k, &t, &e), -1);
 	assert_non_null(strstr(e.text, "kern_put"));
 	assert_null(t);
 	check_all(k, p, 0, N);
-	kern_ops(k)->accumulate(k, p, x, N);
+	backend_ops(k)->accumulate(k, p, x, N);
 	check_all(k, p, 1, N);
-	kern_close(k);
+	backend_close(k);
 }
 
 /* --- Errors ---------------------------------------------------------------------------------------------------- */
@@ -404,20 +404,20 @@ static void what_fails_on_the_device_is_told_and_stays(void **state)
 	(void)state;
 	struct kern *k = open_kern("cuda");
 	struct err first = ERR_INIT, second = ERR_INIT;
-	float *p = kern_alloc(k, N * sizeof *p), back;
-	kern_ops(k)->accumulate(k, p, p, N);
+	float *p = backend_alloc(k, N * sizeof *p), back;
+	backend_ops(k)->accumulate(k, p, p, N);
 	fail_sync = cudaErrorIllegalAddress;
-	assert_int_equal(kern_sync(k, &first), -1);
+	assert_int_equal(backend_sync(k, &first), -1);
 	fail_sync = cudaSuccess;
 	assert_non_null(strstr(first.text, "CUDA device 0"));
 	assert_non_null(strstr(first.text, "accumulate"));
 	assert_non_null(strstr(first.text, "cudaErrorIllegalAddress"));
 	assert_non_null(strstr(first.text, "CUDA_LAUNCH_BLOCKING"));
-	kern_ops(k)->accumulate(k, p, p, N);
-	assert_int_equal(kern_get(k, &back, p, sizeof back, &second), -1);
+	backend_ops(k)->accumulate(k, p, p, N);
+	assert_int_equal(backend_get(k, &back, p, sizeof back, &second), -1);
 	assert_string_equal(first.text, second.text);
-	assert_false(kern_record(k));
-	kern_close(k);
+	assert_false(backend_record(k));
+	backend_close(k);
 }
 
 static void the_call_that_failed_is_named_and_the_first_counts(void **state)
@@ -425,16 +425,16 @@ static void the_call_that_failed_is_named_and_the_first_counts(void **state)
 	(void)state;
 	struct kern *k = open_kern("cuda");
 	struct err e = ERR_INIT;
-	float *p = kern_alloc(k, N * sizeof *p);
+	float *p = backend_alloc(k, N * sizeof *p);
 	fail_memset = cudaErrorECCUncorrectable;
-	kern_zero(k, p, sizeof *p);
+	backend_zero(k, p, sizeof *p);
 	fail_memset = cudaErrorInvalidValue;
-	kern_zero(k, p, sizeof *p);
+	backend_zero(k, p, sizeof *p);
 	fail_memset = cudaSuccess;
-	assert_int_equal(kern_sync(k, &e), -1);
+	assert_int_equal(backend_sync(k, &e), -1);
 	assert_non_null(strstr(e.text, "kern_zero"));
 	assert_non_null(strstr(e.text, "drain the node"));
-	kern_close(k);
+	backend_close(k);
 }
 
 int main(void)

@@ -37,27 +37,27 @@ static double product_error(struct kern *k, int n, int in, int out, bool grouped
 	float *host[5], worst = 0;
 	void *p[5];
 	struct kern *plain;
-	assert_int_equal(kern_open("plain", 1, &plain, NULL), 0);
+	assert_int_equal(backend_open("plain", 1, &plain, NULL), 0);
 	for (int i = 0; i < 5; i++) {
-		host[i] = kern_alloc(plain, (size_t)(3 * sizes[i]) * sizeof *host[i]);
-		p[i] = kern_alloc(k, (size_t)(3 * sizes[i]) * sizeof *host[i]);
+		host[i] = backend_alloc(plain, (size_t)(3 * sizes[i]) * sizeof *host[i]);
+		p[i] = backend_alloc(k, (size_t)(3 * sizes[i]) * sizeof *host[i]);
 		for (int64_t j = 0; i < 3 && j < 3 * sizes[i]; j++)
 			host[i][j] = (float)((j * 7 + i) % 11 - 5);
-		kern_put(k, p[i], host[i], (size_t)(3 * sizes[i]) * sizeof *host[i]);
+		backend_put(k, p[i], host[i], (size_t)(3 * sizes[i]) * sizeof *host[i]);
 	}
 	if (grouped) {
-		kern_ops(k)->grouped_fwd(k, p[3], p[0], p[1], sizes[1], rows, 3, in, out);
-		kern_ops(plain)->grouped_fwd(plain, host[3], host[0], host[1], sizes[1], rows, 3, in, out);
+		backend_ops(k)->grouped_fwd(k, p[3], p[0], p[1], sizes[1], rows, 3, in, out);
+		backend_ops(plain)->grouped_fwd(plain, host[3], host[0], host[1], sizes[1], rows, 3, in, out);
 	} else {
-		kern_ops(k)->linear_fwd(k, p[3], p[0], p[1], p[2], n, in, out);
-		kern_ops(plain)->linear_fwd(plain, host[3], host[0], host[1], host[2], n, in, out);
+		backend_ops(k)->linear_fwd(k, p[3], p[0], p[1], p[2], n, in, out);
+		backend_ops(plain)->linear_fwd(plain, host[3], host[0], host[1], host[2], n, in, out);
 	}
-	assert_int_equal(kern_get(k, host[4], p[3], (size_t)sizes[3] * sizeof *host[4], NULL), 0);
+	assert_int_equal(backend_get(k, host[4], p[3], (size_t)sizes[3] * sizeof *host[4], NULL), 0);
 	for (int64_t i = 0; i < sizes[3]; i++)
 		worst = fmaxf(worst, fabsf(host[4][i] - host[3][i]));
 	for (int i = 0; i < 5; i++)
-		kern_free(k, p[i]);
-	kern_close(plain);
+		backend_free(k, p[i]);
+	backend_close(plain);
 	return (double)worst;
 }
 
@@ -73,7 +73,7 @@ static void products_that_the_library_refuses_are_made_all_the_same(void **state
 			assert_true(product_error(k, sizes[i][0] + refuses, sizes[i][1], sizes[i][2], false) == 0);
 			assert_true(product_error(k, sizes[i][0] + refuses, sizes[i][1], sizes[i][2], true) == 0);
 		}
-	kern_close(k);
+	backend_close(k);
 }
 
 /* Fused or not, the same sums: of whole numbers, to the bit. */
@@ -85,12 +85,12 @@ static void an_epilogue_of_another_algorithm_is_done_by_an_op(void **state)
 	for (int apart = 0; apart < 2; apart++) {
 		double_blas_apart = apart;
 		struct kern *k = open_kern("cuda");
-		float *x = kern_alloc(k, EDGE * EDGE * sizeof *x), *dw = kern_alloc(k, EDGE * EDGE * sizeof *dw), *sums = kern_alloc(k, sizeof dbias[0]);
+		float *x = backend_alloc(k, EDGE * EDGE * sizeof *x), *dw = backend_alloc(k, EDGE * EDGE * sizeof *dw), *sums = backend_alloc(k, sizeof dbias[0]);
 		put_all(k, x, 3, EDGE * EDGE);
-		kern_ops(k)->linear_bwd_weight(k, dw, sums, x, x, EDGE, EDGE, EDGE);
+		backend_ops(k)->linear_bwd_weight(k, dw, sums, x, x, EDGE, EDGE, EDGE);
 		check_all(k, dw, 9 * EDGE, EDGE * EDGE);
-		assert_int_equal(kern_get(k, dbias[apart], sums, sizeof dbias[0], NULL), 0);
-		kern_close(k);
+		assert_int_equal(backend_get(k, dbias[apart], sums, sizeof dbias[0], NULL), 0);
+		backend_close(k);
 	}
 	assert_true(dbias[0][0] == 3 * EDGE);
 	assert_memory_equal(dbias[0], dbias[1], sizeof dbias[0]);
@@ -101,20 +101,20 @@ static void shapes_without_end_are_no_matter(void **state)
 {
 	(void)state;
 	struct kern *k = open_kern("cuda");
-	float *p = kern_alloc(k, 3 * 4500 * sizeof *p);
+	float *p = backend_alloc(k, 3 * 4500 * sizeof *p);
 	for (int n = 1; n <= 4500; n++)
-		kern_ops(k)->linear_fwd(k, p, p + 4500, p + 9000, NULL, n, 1, 1);
-	assert_int_equal(kern_sync(k, NULL), 0);
-	kern_close(k);
+		backend_ops(k)->linear_fwd(k, p, p + 4500, p + 9000, NULL, n, 1, 1);
+	assert_int_equal(backend_sync(k, NULL), 0);
+	backend_close(k);
 }
 
 static void products_have_a_rate(void **state)
 {
 	(void)state;
 	struct kern *k = open_kern("cuda:bf16");
-	assert_true(kern_gemm_flops(k, 64, 0) > 0);
-	assert_true(kern_gemm_flops(k, (int64_t)1 << 30, 0) == 0);
-	kern_close(k);
+	assert_true(backend_gemm_flops(k, 64, 0) > 0);
+	assert_true(backend_gemm_flops(k, (int64_t)1 << 30, 0) == 0);
+	backend_close(k);
 }
 
 int main(void)

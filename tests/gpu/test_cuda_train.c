@@ -82,7 +82,7 @@ static double predict(const struct course *c)
 	struct stage stages[STAGES_MOST];
 	struct err e = ERR_INIT;
 	struct plan_rank r = { .threads = 1, .mates = layout_world(&l) };
-	model_shape(&c->job, &shape);
+	shape_of_job(&c->job, &shape);
 	if (speeds_stages(&c->job, &shape, &l, stages, &e))
 		return 0;
 	int micros = (int)(c->job.batch.global / c->job.batch.micro / l.dp);
@@ -110,7 +110,7 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	if (!rc && comm_rank(world) == 0) {
 		c->eval = eval;
 		c->predicted = predict(c);
-		c->taken = (double)engine_peak_bytes(t.engine);
+		c->taken = (double)pipeline_peak_bytes(t.engine);
 	}
 	trainee_close(&t);
 	return rc;

@@ -92,16 +92,16 @@ struct settings {
 static int carry(struct trainee *t, struct course *c, bool reads, struct err *e)
 {
 	int n;
-	const struct piece *pieces = store_pieces(t->view.store, &n);
+	const struct piece *pieces = param_store_pieces(t->view.store, &n);
 	float *at = c->state;
-	for (int i = 0; i < n * state_tensors(&t->view); i++) {
+	for (int i = 0; i < n * train_state_tensors(&t->view); i++) {
 		const struct piece *p = &pieces[i % n];
 		if (at + p->count > c->state + STATE_MOST)
 			return err_set(e, ERR_INTERNAL, "a state of more than %d elements", STATE_MOST);
-		if (reads && state_read(&t->view, p, i / n, 0, p->count, at, e))
+		if (reads && train_state_read(&t->view, p, i / n, 0, p->count, at, e))
 			return -1;
 		if (!reads)
-			state_write(&t->view, p, i / n, 0, p->count, at);
+			train_state_write(&t->view, p, i / n, 0, p->count, at);
 		at += p->count;
 	}
 	c->elements = at - c->state;
@@ -114,7 +114,7 @@ static int from_memory(struct trainee *t, const char *dir, struct ckpt_state *at
 {
 	(void)dir;
 	at->step = resumed->from;
-	return carry(t, resumed, false, e) || store_publish(t->view.store, at->step, e) ? -1 : 0;
+	return carry(t, resumed, false, e) || param_store_publish(t->view.store, at->step, e) ? -1 : 0;
 }
 
 /* --- Runs ---------------------------------------------------------------------------------------- */
@@ -321,7 +321,7 @@ static bool opens(const char *backend, char *why, size_t size)
 	if (pid == 0) {
 		struct kern *k;
 		struct err e = ERR_INIT;
-		int rc = kern_open(backend, 1, &k, &e);
+		int rc = backend_open(backend, 1, &k, &e);
 		if (rc && write(ends[1], e.text, strlen(e.text)) < 0)
 			rc = -1;
 		_exit(rc ? 1 : 0);

@@ -25,7 +25,7 @@ struct findings {
 	char (*boots)[32];         /* [nodes] */
 	struct report *reports;    /* [nodes] */
 	struct node_kind *kinds;   /* [nodes] */
-	bool *joins;               /* [nodes]: see scontrol_topology */
+	bool *joins;               /* [nodes]: see topo_scontrol_topology */
 	bool booted;               /* every node's boot is known */
 	struct err trouble;        /* why the nodes could not be asked */
 };
@@ -34,22 +34,22 @@ static void findings_free(struct findings *f)
 {
 	for (int i = 0; i < f->a.nodes.n; i++) {
 		if (f->reports)
-			kind_free(&f->reports[i].kind);
+			topo_kind_free(&f->reports[i].kind);
 		if (f->kinds)
-			kind_free(&f->kinds[i]);
+			topo_kind_free(&f->kinds[i]);
 	}
 	free(f->told);
 	free(f->boots);
 	free(f->reports);
 	free(f->kinds);
 	free(f->joins);
-	allocation_free(&f->a);
+	topo_allocation_free(&f->a);
 }
 
 static int findings_init(struct findings *f, struct err *e)
 {
 	*f = (struct findings){ .trouble = ERR_INIT };
-	if (allocation_read(&f->a, e))
+	if (topo_allocation_read(&f->a, e))
 		return -1;
 	size_t n = (size_t)f->a.nodes.n + 1;
 	f->told = calloc(n, sizeof *f->told);
@@ -68,7 +68,7 @@ static int scontrol(const char *what, const char *which, struct buf *text, struc
 {
 	const char *const argv[] = { "scontrol", "--oneliner", "show", what, which, NULL };
 	struct command c = { .argv = (char *const *)argv, .timeout = SCONTROL_SECONDS, .most = TOPOLOGY_MOST };
-	return command_run(&c, text, e);
+	return topo_command_run(&c, text, e);
 }
 
 static int by_name(const void *a, const void *b)
@@ -83,7 +83,7 @@ static void ask_controller(struct findings *f)
 	int n = 0;
 	/* The list has been read as names of hosts: it begins with none that srun could take for an option. */
 	const char *names = getenv("SLURM_JOB_NODELIST");
-	if (names && *names != '-' && !scontrol("node", names, &text, NULL) && !scontrol_nodes(buf_str(&text), &list, &n, NULL))
+	if (names && *names != '-' && !scontrol("node", names, &text, NULL) && !topo_scontrol_nodes(buf_str(&text), &list, &n, NULL))
 		qsort(list, (size_t)n, sizeof *list, by_name);
 	f->booted = true;
 	for (int i = 0; i < f->a.nodes.n; i++) {
@@ -114,11 +114,11 @@ static void share(struct node_kind *k, int devices)
 static const struct gpu_model *model_told(const struct slurm_node *t)
 {
 	char word[sizeof t->features];
-	const struct gpu_model *m = gpu_typed(t->gpu);
+	const struct gpu_model *m = topo_gpu_typed(t->gpu);
 	for (const char *at = t->features; !m && !*t->gpu && *at;) {
 		size_t len = strcspn(at, ",");
 		snprintf(word, sizeof word, "%.*s", (int)len, at);
-		m = len > 1 ? gpu_typed(word) : NULL;
+		m = len > 1 ? topo_gpu_typed(word) : NULL;
 		at += len + (at[len] == ',');
 	}
 	return m;
@@ -128,7 +128,7 @@ static const struct gpu_model *model_told(const struct slurm_node *t)
 static int kind_told(const struct findings *f, int i, struct node_kind *k, struct err *e)
 {
 	const struct slurm_node *t = &f->told[i];
-	if (allocation_kind(&f->a, i, k, e))
+	if (topo_allocation_kind(&f->a, i, k, e))
 		return -1;
 	if (!*t->name)
 		return 0;
@@ -139,7 +139,7 @@ static int kind_told(const struct findings *f, int i, struct node_kind *k, struc
 		k->memory = t->memory;
 	const struct gpu_model *m = t->gpus ? model_told(t) : NULL;
 	if (m) {
-		gpu_fill(m, k);
+		topo_gpu_fill(m, k);
 		k->devices = t->gpus;
 		k->switched = false;
 		k->link_bandwidth = m->lanes * m->lane;
@@ -205,21 +205,21 @@ static void say_source(const struct findings *f, struct cluster *c)
 static int build(struct findings *f, struct cluster *c, struct err *e)
 {
 	struct buf text = BUF_INIT;
-	if (cluster_alloc("slurm", f->a.nodes.n, f->a.nodes.n, c, e))
+	if (topo_cluster_alloc("slurm", f->a.nodes.n, f->a.nodes.n, c, e))
 		return -1;
 	for (int i = 0; i < c->n_nodes; i++) {
 		snprintf(c->nodes[i].name, sizeof c->nodes[i].name, "%s", f->a.nodes.names[i]);
 		if (kind_of_node(f, i, &f->kinds[i], e)) {
 			c->n_kinds = 0;
-			cluster_free(c);
+			topo_cluster_free(c);
 			return -1;
 		}
 		/* A block is one NVLink fabric where its nodes are such as have one, and none of them tells better. */
 		f->joins[i] = !f->reports[i].there && !strncasecmp(f->told[i].gpu, "gb", 2);
 	}
-	kinds_join(f->kinds, c->n_nodes, c);
+	topo_kinds_join(f->kinds, c->n_nodes, c);
 	if (!scontrol("topology", NULL, &text, NULL))
-		scontrol_topology(buf_str(&text), f->joins, c, NULL);
+		topo_scontrol_topology(buf_str(&text), f->joins, c, NULL);
 	buf_fini(&text);
 	set_fabrics(f, c);
 	say_source(f, c);
@@ -237,7 +237,7 @@ static const char *env(const char *name)
 static void say_share(const struct findings *f, char out[CACHE_SHARE])
 {
 	struct buf text = BUF_INIT;
-	int gpus = scontrol_gpus(env("SLURM_GPUS_ON_NODE"), false, NULL);
+	int gpus = topo_scontrol_gpus(env("SLURM_GPUS_ON_NODE"), false, NULL);
 	bool whole = !gpus || gpus == f->told[0].gpus;
 	buf_printf(&text, "%s %s %s %s", env("SLURM_JOB_CPUS_PER_NODE"), env("SLURM_TASKS_PER_NODE"), env("SLURM_GPUS_ON_NODE"),
 		   whole ? "" : env("SLURM_JOB_ID"));
@@ -253,7 +253,7 @@ static bool all_told(const struct findings *f)
 	return true;
 }
 
-int cluster_asked(bool fresh, struct cluster *out, struct err *e)
+int topo_cluster_asked(bool fresh, struct cluster *out, struct err *e)
 {
 	struct findings f;
 	struct cluster c;
@@ -263,20 +263,20 @@ int cluster_asked(bool fresh, struct cluster *out, struct err *e)
 	ask_controller(&f);
 	struct cache_key key = { .nodes = &f.a.nodes, .boots = f.boots };
 	say_share(&f, key.share);
-	if (!fresh && f.booted && !cache_read(&key, &c, &why)) {
+	if (!fresh && f.booted && !topo_cache_read(&key, &c, &why)) {
 		snprintf(c.figures, sizeof c.figures, "each node asked before, and none has booted since");
 		findings_free(&f);
 		*out = c;
 		return 0;
 	}
 	bool damaged = !fresh && why.code != ERR_NONE && why.code != ERR_NOTFOUND && why.code != ERR_STALE;
-	if (report_ask(&f.a.nodes, f.reports, &f.trouble) && f.trouble.code == ERR_NOMEM) {
+	if (topo_report_ask(&f.a.nodes, f.reports, &f.trouble) && f.trouble.code == ERR_NOMEM) {
 		findings_free(&f);
 		return err_set(e, f.trouble.code, "%s", f.trouble.text);
 	}
 	int rc = build(&f, &c, e);
 	struct err lost = ERR_INIT;
-	if (!rc && f.booted && all_told(&f) && cache_write(&key, &c, &lost)) {
+	if (!rc && f.booted && all_told(&f) && topo_cache_write(&key, &c, &lost)) {
 		size_t len = strlen(c.figures);
 		snprintf(c.figures + len, sizeof c.figures - len, "; not kept: %.120s", lost.text);
 	}

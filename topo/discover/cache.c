@@ -96,13 +96,13 @@ static int read_entry(const char *path, json_t *doc, const struct cache_key *key
 	int rc = text ? topo_json_read(path, text, strlen(text), out, e) : err_set(e, ERR_CORRUPT, "%s: holds no cluster", path);
 	free(text);
 	if (!rc && out->n_nodes != key->nodes->n) {
-		cluster_free(out);
+		topo_cluster_free(out);
 		rc = err_set(e, ERR_CORRUPT, "%s: holds another cluster", path);
 	}
 	return rc;
 }
 
-int cache_read(const struct cache_key *key, struct cluster *out, struct err *e)
+int topo_cache_read(const struct cache_key *key, struct cluster *out, struct err *e)
 {
 	char path[PATH];
 	struct buf text = BUF_INIT;
@@ -120,7 +120,7 @@ int cache_read(const struct cache_key *key, struct cluster *out, struct err *e)
 	return rc;
 }
 
-int cache_write(const struct cache_key *key, const struct cluster *c, struct err *e)
+int topo_cache_write(const struct cache_key *key, const struct cluster *c, struct err *e)
 {
 	char path[PATH], dir[PATH];
 	if (entry_path(key->nodes, path, e) || folder(dir, e) || file_make_dirs(dir, e))

@@ -136,7 +136,7 @@ static void end(pid_t pid, int *status)
 		;
 }
 
-int command_run(const struct command *c, struct buf *out, struct err *e)
+int topo_command_run(const struct command *c, struct buf *out, struct err *e)
 {
 	struct child ch = { .pid = -1 };
 	size_t before = out->len;

@@ -19,6 +19,6 @@ struct command {
 
 /* Appends what it printed. ERR_NOTFOUND: there is no such program; ERR_TIMEOUT; else its status is not 0 and the error quotes the
  * first line of its complaint. */
-int command_run(const struct command *c, struct buf *out, struct err *e);
+int topo_command_run(const struct command *c, struct buf *out, struct err *e);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * gpu_judge — what a GPU's state means: one row a thing that can be wrong with it.
+ * topo_gpu_judge — what a GPU's state means: one row a thing that can be wrong with it.
  *
  * Sources: NVIDIA's "GPU Memory Error Management" (rows that wait to be remapped, or could not be; 60 retired pages are its limit
  * for an exchange) and nvml.h's text on clock event reasons.
@@ -173,7 +173,7 @@ static const struct rule {
 	{ unloads, GPU_NOTE, "nvidia-smi -i %d -pm 1, or start nvidia-persistenced" },
 };
 
-void gpu_judge(const struct gpu_state *g, gpu_say *say, void *arg)
+void topo_gpu_judge(const struct gpu_state *g, gpu_say *say, void *arg)
 {
 	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
 		char found[TEXT], remedy[TEXT];

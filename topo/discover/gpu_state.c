@@ -36,7 +36,7 @@ static void text_of(nvml_code_t (*call)(nvml_device_t, char *, unsigned), nvml_d
 	if (!call || call(d, text, sizeof text - 1) != NVML_OK)
 		text[0] = '\0';
 	text[sizeof text - 1] = '\0';
-	machine_text(out, size, text);
+	topo_machine_text(out, size, text);
 }
 
 static nvml_code_t read_memory(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
@@ -173,7 +173,7 @@ static void read_processes(const struct nvml_api *a, nvml_device_t d, struct gpu
 			name[0] = '\0';
 		name[sizeof name - 1] = '\0';
 		const char *slash = strrchr(name, '/');
-		machine_text(p->name, sizeof p->name, slash ? slash + 1 : name);
+		topo_machine_text(p->name, sizeof p->name, slash ? slash + 1 : name);
 	}
 }
 
@@ -182,7 +182,7 @@ static void in_trouble(const struct nvml_api *a, nvml_code_t code, struct gpu_st
 	struct err why = ERR_INIT;
 	char what[32];
 	snprintf(what, sizeof what, "GPU %d", g->index);
-	nvml_failed(a, what, code, &why);
+	topo_nvml_failed(a, what, code, &why);
 	snprintf(g->trouble, sizeof g->trouble, "%.*s", (int)sizeof g->trouble - 1, why.text);
 }
 
@@ -198,7 +198,7 @@ static void read_gpu(const struct nvml_api *a, unsigned index, nvml_device_t *d,
 		in_trouble(a, code, g);
 		return;
 	}
-	nvml_bus(&pci, g->bus);
+	topo_nvml_bus(&pci, g->bus);
 	text_of(a->name, *d, g->name, sizeof g->name);
 	text_of(a->uuid, *d, g->uuid, sizeof g->uuid);
 	/* What is above may be told from memory of a GPU that has fallen off its bus since; this asks it. */
@@ -225,7 +225,7 @@ static bool instance_at(const struct nvml_api *a, nvml_device_t d, int place, nv
 	return false;
 }
 
-/* Its instances, of which the names are for visible_pick. */
+/* Its instances, of which the names are for topo_visible_pick. */
 static int read_parts(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g, struct nvml_instance *parts)
 {
 	unsigned now = 0, next = 0;
@@ -246,7 +246,7 @@ static void choose(const struct nvml_api *a, const nvml_device_t *devices, const
 		   const struct gpu_state *all, int n, struct gpu_states *s)
 {
 	int picked[NVML_GPUS_MOST], part[NVML_GPUS_MOST];
-	s->n = visible_pick(visible, ids, n, picked, part);
+	s->n = topo_visible_pick(visible, ids, n, picked, part);
 	s->hidden = n - s->n;
 	for (int i = 0; i < s->n; i++) {
 		nvml_device_t d;
@@ -281,7 +281,7 @@ static int read_all(const struct nvml_api *a, const char *visible, struct gpu_st
 	unsigned n = 0;
 	nvml_code_t code = a->count(&n);
 	if (code != NVML_OK)
-		return nvml_failed(a, "number of GPUs", code, e);
+		return topo_nvml_failed(a, "number of GPUs", code, e);
 	if (!n)
 		return err_set(e, ERR_NOTFOUND, "NVIDIA driver: names no GPU that this process may use");
 	if (n > NVML_GPUS_MOST)
@@ -290,33 +290,33 @@ static int read_all(const struct nvml_api *a, const char *visible, struct gpu_st
 	return read_some(a, visible, (int)n, s, e);
 }
 
-int gpu_states_read(const char *library, const char *visible, struct gpu_states *out, struct err *e)
+int topo_gpu_states_read(const char *library, const char *visible, struct gpu_states *out, struct err *e)
 {
 	struct nvml_api a;
 	struct gpu_states s = { .n = 0 };
 	char driver[80] = "";
-	if (nvml_open(library, &a, e))
+	if (topo_nvml_open(library, &a, e))
 		return -1;
 	if (a.driver && a.driver(driver, sizeof driver - 1) == NVML_OK)
-		machine_text(s.driver, sizeof s.driver, driver);
+		topo_machine_text(s.driver, sizeof s.driver, driver);
 	if (!a.cuda || a.cuda(&s.cuda) != NVML_OK || s.cuda < 0 || s.cuda > 1000000)
 		s.cuda = 0;
 	int rc = read_all(&a, visible, &s, e);
-	nvml_close(&a);
+	topo_nvml_close(&a);
 	if (rc)
-		gpu_states_free(&s);
+		topo_gpu_states_free(&s);
 	else
 		*out = s;
 	return rc;
 }
 
-void gpu_states_free(struct gpu_states *s)
+void topo_gpu_states_free(struct gpu_states *s)
 {
 	free(s->gpus);
 	*s = (struct gpu_states){ .n = 0 };
 }
 
-const struct gpu_state *gpu_state_at(const struct gpu_states *s, const char *bus)
+const struct gpu_state *topo_gpu_state_at(const struct gpu_states *s, const char *bus)
 {
 	for (int i = 0; i < s->n; i++)
 		if (!strcmp(s->gpus[i].bus, bus))

@@ -61,11 +61,11 @@ struct gpu_states {
 
 /* visible: CUDA_VISIBLE_DEVICES's value; NULL: all. ERR_NOTFOUND: no such library here, or no GPU; another error: there is a driver
  * and it fails. */
-int gpu_states_read(const char *library, const char *visible, struct gpu_states *out, struct err *e);
-void gpu_states_free(struct gpu_states *s);
+int topo_gpu_states_read(const char *library, const char *visible, struct gpu_states *out, struct err *e);
+void topo_gpu_states_free(struct gpu_states *s);
 
 /* The one at a PCI address; NULL. */
-const struct gpu_state *gpu_state_at(const struct gpu_states *s, const char *bus);
+const struct gpu_state *topo_gpu_state_at(const struct gpu_states *s, const char *bus);
 
 /*
  * What is wrong with a GPU, whoever asks: for `doctor`, and for an agent that is about to train on it. At `level` GPU_BAD it must
@@ -74,6 +74,6 @@ const struct gpu_state *gpu_state_at(const struct gpu_states *s, const char *bus
  */
 enum gpu_level { GPU_NOTE, GPU_WARN, GPU_BAD };
 typedef void gpu_say(void *arg, enum gpu_level level, const char *found, const char *remedy);
-void gpu_judge(const struct gpu_state *g, gpu_say *say, void *arg);
+void topo_gpu_judge(const struct gpu_state *g, gpu_say *say, void *arg);
 
 #endif

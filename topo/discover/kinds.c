@@ -35,7 +35,7 @@ static bool same_parts(const struct node_kind *a, const struct node_kind *b)
 }
 
 /* Rates of cores follow the clock of the moment: equal cores are told by their number. */
-bool kind_same(const struct node_kind *a, const struct node_kind *b)
+bool topo_kind_same(const struct node_kind *a, const struct node_kind *b)
 {
 	return !strcmp(a->device, b->device) && a->devices == b->devices && a->cores == b->cores && a->numa == b->numa &&
 	       a->packages == b->packages && a->caches == b->caches && a->switched == b->switched && a->n_nics == b->n_nics &&
@@ -51,18 +51,18 @@ static void take(struct node_kind *from, struct node_kind *to)
 	from->links = NULL;
 }
 
-int kinds_join(struct node_kind *of, int n, struct cluster *c)
+int topo_kinds_join(struct node_kind *of, int n, struct cluster *c)
 {
 	c->n_kinds = 0;
 	for (int i = 0; i < n; i++) {
 		int at = 0;
-		while (at < c->n_kinds && !kind_same(&c->kinds[at], &of[i]))
+		while (at < c->n_kinds && !topo_kind_same(&c->kinds[at], &of[i]))
 			at++;
 		c->nodes[i].kind = at;
 		if (at == c->n_kinds)
 			take(&of[i], &c->kinds[c->n_kinds++]);
 		else
-			kind_free(&of[i]);
+			topo_kind_free(&of[i]);
 	}
 	for (int i = 0; i < c->n_kinds; i++)
 		snprintf(c->kinds[i].name, sizeof c->kinds[i].name, i ? "slurm-%d" : "slurm", i + 1);

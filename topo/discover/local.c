@@ -76,10 +76,10 @@ static double flops_a_cycle(void)
 #endif
 }
 
-int kind_of_host(int devices, struct node_kind *out, struct err *e)
+int topo_kind_of_host(int devices, struct node_kind *out, struct err *e)
 {
 	const struct host *h;
-	if (host_get(&h, e))
+	if (topo_host_get(&h, e))
 		return -1;
 	if (devices <= 0)
 		devices = h->n_cores;
@@ -97,19 +97,19 @@ int kind_of_host(int devices, struct node_kind *out, struct err *e)
 	/* Agents that outnumber the cores share them in copies too. */
 	if (devices > h->n_cores)
 		k.link_bandwidth *= (double)h->n_cores / devices;
-	net_of_host(&k.net_bandwidth, &k.net_latency);
+	topo_net_of_host(&k.net_bandwidth, &k.net_latency);
 	k.net_bandwidth /= devices;
 	*out = k;
 	return 0;
 }
 
-int cluster_local(int devices, struct cluster *out, struct err *e)
+int topo_cluster_local(int devices, struct cluster *out, struct err *e)
 {
 	struct cluster c;
-	if (cluster_alloc("local", 1, 1, &c, e))
+	if (topo_cluster_alloc("local", 1, 1, &c, e))
 		return -1;
-	if (kind_of_host(devices, &c.kinds[0], e)) {
-		cluster_free(&c);
+	if (topo_kind_of_host(devices, &c.kinds[0], e)) {
+		topo_cluster_free(&c);
 		return -1;
 	}
 	if (gethostname(c.nodes[0].name, sizeof c.nodes[0].name - 1))

@@ -45,7 +45,7 @@ static double most(double a, double b)
 	return a > b ? a : b;
 }
 
-void net_of_host(double *bandwidth, double *latency)
+void topo_net_of_host(double *bandwidth, double *latency)
 {
 	/* InfiniBand ports, in Gb/s, are used together; of the Ethernet interfaces, in Mb/s, one. */
 	double gbits = over_files("/sys/class/infiniband/*/ports/*/rate", sum);
@@ -54,7 +54,7 @@ void net_of_host(double *bandwidth, double *latency)
 	*bandwidth = gbits > 0 ? gbits * 1e9 / 8 : mbits > 0 ? mbits * 1e6 / 8 : ETHERNET_GUESS;
 }
 
-double net_of_adapter(const char *name, bool infiniband)
+double topo_net_of_adapter(const char *name, bool infiniband)
 {
 	char path[160];
 	if (strpbrk(name, "/*?[]\\") || name[0] == '.')

@@ -15,16 +15,16 @@ enum { PART = 800, PARTS_MOST = 100000 };
 
 #define NODE_SECONDS 0.02 /* for each node on top of the step's */
 
-int nodes_of_allocation(struct hostlist *out, struct err *e)
+int topo_nodes_of_allocation(struct hostlist *out, struct err *e)
 {
 	const char *list = getenv("SLURM_JOB_NODELIST");
 	if (!list || !*list)
 		return err_set(e, ERR_NOTFOUND, "SLURM_JOB_NODELIST is not set, so this is no allocation; start through `muster "
 			       "submit`, sbatch or salloc");
-	return hostlist_expand(list, out, e) ? err_prefix(e, "SLURM_JOB_NODELIST") : 0;
+	return topo_hostlist_expand(list, out, e) ? err_prefix(e, "SLURM_JOB_NODELIST") : 0;
 }
 
-void nodes_self(char out[HOSTLIST_NAME])
+void topo_nodes_self(char out[HOSTLIST_NAME])
 {
 	const char *node = getenv("SLURMD_NODENAME");
 	if (node && *node)
@@ -34,11 +34,11 @@ void nodes_self(char out[HOSTLIST_NAME])
 	out[HOSTLIST_NAME - 1] = '\0';
 }
 
-void nodes_print(const char *tag, const char *text, size_t len, struct buf *out)
+void topo_nodes_print(const char *tag, const char *text, size_t len, struct buf *out)
 {
 	char node[HOSTLIST_NAME];
 	int parts = (int)((len + PART - 1) / PART);
-	nodes_self(node);
+	topo_nodes_self(node);
 	for (int i = 0; i < parts; i++)
 		buf_printf(out, "%s %s %d %d %.*s\n", tag, node, i, parts, PART, text + (size_t)i * PART);
 }
@@ -109,7 +109,7 @@ static int run_step(const char *tag, const char *const *words, double seconds, i
 	if (!env)
 		return err_set(e, ERR_NOMEM, "srun: no memory for its environment");
 	struct command c = { .argv = (char *const *)argv, .env = env, .timeout = seconds + n * NODE_SECONDS, .most = ANSWER_MOST };
-	int rc = command_run(&c, answer, e);
+	int rc = topo_command_run(&c, answer, e);
 	free(env);
 	return rc;
 }
@@ -159,7 +159,7 @@ static void take_line(const char *tag, const char *line, size_t len, const struc
 	buf_add(p->text, line + skip, len - skip);
 }
 
-int nodes_gather(const char *tag, const char *text, const struct hostlist *nodes, struct buf *answers, struct err *e)
+int topo_nodes_gather(const char *tag, const char *text, const struct hostlist *nodes, struct buf *answers, struct err *e)
 {
 	struct pieces *all = calloc((size_t)nodes->n + 1, sizeof *all);
 	struct entry *index = calloc((size_t)nodes->n + 1, sizeof *index);
@@ -183,14 +183,14 @@ int nodes_gather(const char *tag, const char *text, const struct hostlist *nodes
 	return rc;
 }
 
-int nodes_ask(const char *tag, const char *const *words, double seconds, const struct hostlist *nodes, struct buf *answers,
+int topo_nodes_ask(const char *tag, const char *const *words, double seconds, const struct hostlist *nodes, struct buf *answers,
 	      struct err *e)
 {
 	struct buf answer = BUF_INIT;
 	struct err why = ERR_INIT;
 	int told = 0, rc = run_step(tag, words, seconds, nodes->n, &answer, &why);
 	/* What came before it failed counts. */
-	int bad = nodes_gather(tag, buf_str(&answer), nodes, answers, e);
+	int bad = topo_nodes_gather(tag, buf_str(&answer), nodes, answers, e);
 	buf_fini(&answer);
 	for (int i = 0; i < nodes->n; i++)
 		told += answers[i].len > 0;

@@ -52,15 +52,15 @@ static int read_gpu(const struct nvml_api *a, unsigned index, nvml_device_t *d, 
 	if (code == NVML_OK)
 		code = a->pci(*d, &pci);
 	if (code != NVML_OK)
-		return nvml_failed(a, what, code, e);
-	nvml_bus(&pci, g->bus);
+		return topo_nvml_failed(a, what, code, e);
+	topo_nvml_bus(&pci, g->bus);
 	g->index = (int)index;
 	g->vendor = (int)(pci.id & 0xffff);
 	g->id = (int)(pci.id >> 16);
 	if (a->name(*d, name, sizeof name - 1) != NVML_OK)
 		name[0] = '\0';
 	name[sizeof name - 1] = '\0';
-	machine_text(g->name, sizeof g->name, name);
+	topo_machine_text(g->name, sizeof g->name, name);
 	if (!a->uuid || a->uuid(*d, g->uuid, sizeof g->uuid - 1) != NVML_OK)
 		g->uuid[0] = '\0';
 	g->uuid[sizeof g->uuid - 1] = '\0';
@@ -95,7 +95,7 @@ static void read_link(const struct nvml_api *a, nvml_device_t d, unsigned link, 
 		return;
 	}
 	if (!h->gpus[i].nvlink && a->link_version && a->link_version(d, link, &version) == NVML_OK)
-		h->gpus[i].nvlink = nvml_generation(version);
+		h->gpus[i].nvlink = topo_nvml_generation(version);
 	bool typed = a->link_type && a->link_type(d, link, &type) == NVML_OK;
 	if (typed && type == NVML_PEER_SWITCH) {
 		h->gpus[i].ports++;
@@ -103,7 +103,7 @@ static void read_link(const struct nvml_api *a, nvml_device_t d, unsigned link, 
 	}
 	if ((typed && type != NVML_PEER_GPU) || !a->link_remote || a->link_remote(d, link, &remote) != NVML_OK)
 		return;
-	nvml_bus(&remote, bus);
+	topo_nvml_bus(&remote, bus);
 	int j = gpu_at_bus(h, bus);
 	if (j >= 0 && j != i)
 		h->lanes[i * h->n + j]++;
@@ -157,7 +157,7 @@ static int read_all(const struct nvml_api *a, struct nvml_host *h, struct err *e
 	nvml_device_t devices[NVML_GPUS_MOST] = { NULL };
 	nvml_code_t code = a->count(&n);
 	if (code != NVML_OK)
-		return nvml_failed(a, "number of GPUs", code, e);
+		return topo_nvml_failed(a, "number of GPUs", code, e);
 	if (!n)
 		return err_set(e, ERR_NOTFOUND, "NVIDIA driver: names no GPU that this process may use");
 	if (n > NVML_GPUS_MOST)
@@ -185,14 +185,14 @@ static int read_all(const struct nvml_api *a, struct nvml_host *h, struct err *e
 	return 0;
 }
 
-int nvml_keep(struct nvml_host *h, const char *visible)
+int topo_nvml_keep(struct nvml_host *h, const char *visible)
 {
 	struct gpu_id ids[NVML_GPUS_MOST];
 	int old[NVML_GPUS_MOST], part[NVML_GPUS_MOST];
 	for (int i = 0; i < h->n; i++)
 		ids[i] = (struct gpu_id){ .index = h->gpus[i].index, .uuid = h->gpus[i].uuid, .instances = h->gpus[i].instances,
 					  .n_instances = h->gpus[i].n_instances };
-	int kept = visible_pick(visible, ids, h->n, old, part), n = h->n;
+	int kept = topo_visible_pick(visible, ids, h->n, old, part), n = h->n;
 	struct nvml_gpu *gpus = calloc((size_t)n + 1, sizeof *gpus);
 	int *lanes = calloc((size_t)n * (size_t)n + 1, sizeof *lanes);
 	if (!gpus || !lanes)
@@ -212,22 +212,22 @@ int nvml_keep(struct nvml_host *h, const char *visible)
 	return h->n ? 0 : -1;
 }
 
-int nvml_read(const char *library, struct nvml_host *out, struct err *e)
+int topo_nvml_read(const char *library, struct nvml_host *out, struct err *e)
 {
 	struct nvml_api a;
 	struct nvml_host h = { .n = 0 };
-	if (nvml_open(library, &a, e))
+	if (topo_nvml_open(library, &a, e))
 		return -1;
 	int rc = read_all(&a, &h, e);
-	nvml_close(&a);
+	topo_nvml_close(&a);
 	if (rc)
-		nvml_free(&h);
+		topo_nvml_free(&h);
 	else
 		*out = h;
 	return rc;
 }
 
-void nvml_free(struct nvml_host *h)
+void topo_nvml_free(struct nvml_host *h)
 {
 	free(h->gpus);
 	free(h->lanes);

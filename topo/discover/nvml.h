@@ -46,11 +46,11 @@ struct nvml_host {
 };
 
 /* ERR_NOTFOUND: no such library here, or no GPU; another error: there is a driver and it, or every GPU, fails. */
-int nvml_read(const char *library, struct nvml_host *out, struct err *e);
-void nvml_free(struct nvml_host *h);
+int topo_nvml_read(const char *library, struct nvml_host *out, struct err *e);
+void topo_nvml_free(struct nvml_host *h);
 
 /* Keeps those that `visible` names, in its order (visible.h), so that place i is CUDA's device i. Of one that is named by an
  * instance the memory is that instance's. NULL keeps all. 0, or -1 when none is left. */
-int nvml_keep(struct nvml_host *h, const char *visible);
+int topo_nvml_keep(struct nvml_host *h, const char *visible);
 
 #endif

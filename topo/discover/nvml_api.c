@@ -43,21 +43,21 @@ static int load(const char *library, struct nvml_api *a, struct err *e)
 	return 0;
 }
 
-int nvml_failed(const struct nvml_api *a, const char *what, nvml_code_t code, struct err *e)
+int topo_nvml_failed(const struct nvml_api *a, const char *what, nvml_code_t code, struct err *e)
 {
 	const char *text = a->error ? a->error(code) : NULL;
 	return err_set(e, ERR_UNSUPPORTED, "NVIDIA driver: %s: %.200s (%d); see what nvidia-smi says", what, text ? text : "fails",
 		       (int)code);
 }
 
-int nvml_open(const char *library, struct nvml_api *out, struct err *e)
+int topo_nvml_open(const char *library, struct nvml_api *out, struct err *e)
 {
 	struct nvml_api a;
 	if (load(library, &a, e))
 		return -1;
 	nvml_code_t code = a.init();
 	if (code != NVML_OK) {
-		nvml_failed(&a, "start", code, e);
+		topo_nvml_failed(&a, "start", code, e);
 		dlclose(a.library);
 		return -1;
 	}
@@ -65,18 +65,18 @@ int nvml_open(const char *library, struct nvml_api *out, struct err *e)
 	return 0;
 }
 
-void nvml_close(struct nvml_api *a)
+void topo_nvml_close(struct nvml_api *a)
 {
 	a->shutdown();
 	dlclose(a->library);
 }
 
-void nvml_bus(const struct nvml_pci *p, char out[16])
+void topo_nvml_bus(const struct nvml_pci *p, char out[16])
 {
 	snprintf(out, 16, "%04x:%02x:%02x.0", p->domain & 0xffff, p->bus & 0xff, p->device & 0x1f);
 }
 
-int nvml_generation(unsigned version)
+int topo_nvml_generation(unsigned version)
 {
 	static const int generations[NVML_NVLINKS] = { 0, 1, 2, 2, 3, 3, 4, 5, 6 };
 	return version < NVML_NVLINKS ? generations[version] : 0;

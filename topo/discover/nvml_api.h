@@ -129,13 +129,13 @@ struct nvml_api {
 };
 
 /* Loads and starts it. ERR_NOTFOUND: no such library here; ERR_UNSUPPORTED: another error of it. */
-int nvml_open(const char *library, struct nvml_api *out, struct err *e);
-void nvml_close(struct nvml_api *a);
+int topo_nvml_open(const char *library, struct nvml_api *out, struct err *e);
+void topo_nvml_close(struct nvml_api *a);
 /* ERR_UNSUPPORTED with what the driver says of a call's code; -1. */
-int nvml_failed(const struct nvml_api *a, const char *what, nvml_code_t code, struct err *e);
+int topo_nvml_failed(const struct nvml_api *a, const char *what, nvml_code_t code, struct err *e);
 /* "0000:1b:00.0", from the numbers: the library's text has more digits of the domain. */
-void nvml_bus(const struct nvml_pci *p, char out[16]);
+void topo_nvml_bus(const struct nvml_pci *p, char out[16]);
 /* The generation of an NVLink version, 4 for 4.0; 0: unknown. */
-int nvml_generation(unsigned version);
+int topo_nvml_generation(unsigned version);
 
 #endif

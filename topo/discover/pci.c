@@ -117,7 +117,7 @@ static struct topo_link over_pcie(const struct topo_device *x, hwloc_obj_t a, co
 	rate *= PCIE_SHARE;
 	if ((kind == LINK_SYS || kind == LINK_UNKNOWN) && rate > SYS_BANDWIDTH)
 		rate = SYS_BANDWIDTH;
-	return (struct topo_link){ .kind = kind, .bandwidth = rate, .latency = link_latency(kind) };
+	return (struct topo_link){ .kind = kind, .bandwidth = rate, .latency = topo_link_latency(kind) };
 }
 
 static hwloc_obj_t pci_of(hwloc_obj_t os)
@@ -147,7 +147,7 @@ static int read_nics(hwloc_topology_t t, struct node_kind *k, hwloc_obj_t **at, 
 		snprintf(nic->bus, sizeof nic->bus, "%04x:%02x:%02x.%x", (unsigned)pci->attr->pcidev.domain & 0xffff, (unsigned)pci->attr->pcidev.bus,
 			 (unsigned)pci->attr->pcidev.dev & 0x1f, (unsigned)pci->attr->pcidev.func & 7);
 		nic->numa = numa_of(t, pci);
-		nic->bandwidth = net_of_adapter(nic->name, want == HWLOC_OBJ_OSDEV_OPENFABRICS);
+		nic->bandwidth = topo_net_of_adapter(nic->name, want == HWLOC_OBJ_OSDEV_OPENFABRICS);
 		(*at)[k->n_nics++] = pci;
 	}
 	return 0;
@@ -196,7 +196,7 @@ static void fill_links(struct node_kind *k, hwloc_obj_t const *pci)
 		}
 }
 
-int pci_fill(struct node_kind *k, struct err *e)
+int topo_pci_fill(struct node_kind *k, struct err *e)
 {
 	hwloc_topology_t t = load(e);
 	if (!t)

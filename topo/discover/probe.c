@@ -31,10 +31,10 @@ static void __attribute__((format(printf, 2, 3))) unsaid(struct node_kind *k, co
 
 static const struct gpu_model *model_of(const struct nvml_gpu *g)
 {
-	const struct gpu_model *m = gpu_called(g->name);
+	const struct gpu_model *m = topo_gpu_called(g->name);
 	if (!m)
-		m = gpu_of_pci(g->vendor, g->id);
-	return m ? m : gpu_of_arch(PCI_NVIDIA, g->arch);
+		m = topo_gpu_of_pci(g->vendor, g->id);
+	return m ? m : topo_gpu_of_arch(PCI_NVIDIA, g->arch);
 }
 
 /* Generations by compute capability: NVLink 1 has 20 GB/s a lane, 2 to 4 have 25, 5 has 50. */
@@ -50,7 +50,7 @@ static void name_devices(const struct nvml_host *h, struct node_kind *k)
 	const struct nvml_gpu *g = &h->gpus[0];
 	const struct gpu_model *m = model_of(g);
 	if (m)
-		gpu_fill(m, k);
+		topo_gpu_fill(m, k);
 	else
 		snprintf(k->device, sizeof k->device, "%s", *g->name ? g->name : "GPU");
 	k->device_memory = m ? m->memory : 0;
@@ -90,9 +90,9 @@ static struct topo_link nvlink(const struct nvml_host *h, int i, int j)
 	if (i == j)
 		return (struct topo_link){ .kind = LINK_SELF };
 	if (ports)
-		return (struct topo_link){ .kind = LINK_NVSWITCH, .lanes = ports, .bandwidth = ports * lane, .latency = link_latency(LINK_NVSWITCH) };
+		return (struct topo_link){ .kind = LINK_NVSWITCH, .lanes = ports, .bandwidth = ports * lane, .latency = topo_link_latency(LINK_NVSWITCH) };
 	if (direct)
-		return (struct topo_link){ .kind = LINK_NVLINK, .lanes = direct, .bandwidth = direct * lane, .latency = link_latency(LINK_NVLINK) };
+		return (struct topo_link){ .kind = LINK_NVLINK, .lanes = direct, .bandwidth = direct * lane, .latency = topo_link_latency(LINK_NVLINK) };
 	return (struct topo_link){ .kind = LINK_UNKNOWN };
 }
 
@@ -139,7 +139,7 @@ static void fill_totals(struct node_kind *k)
 
 static int gpus_of_host(const struct nvml_host *h, struct node_kind *k, struct err *e)
 {
-	if (kind_of_host(h->n, k, e))
+	if (topo_kind_of_host(h->n, k, e))
 		return -1;
 	k->parts = calloc((size_t)h->n, sizeof *k->parts);
 	k->links = calloc((size_t)h->n * (size_t)h->n, sizeof *k->links);
@@ -149,7 +149,7 @@ static int gpus_of_host(const struct nvml_host *h, struct node_kind *k, struct e
 	name_troubles(h, k);
 	name_instances(h, k);
 	fill_parts(h, k);
-	if (pci_fill(k, e))
+	if (topo_pci_fill(k, e))
 		return -1;
 	fill_totals(k);
 	for (int i = 0; i < h->n; i++)
@@ -160,7 +160,7 @@ static int gpus_of_host(const struct nvml_host *h, struct node_kind *k, struct e
 	return 0;
 }
 
-int probe_kind(const char *library, struct node_kind *out, char fabric[NVML_FABRIC], struct err *e)
+int topo_probe_kind(const char *library, struct node_kind *out, char fabric[NVML_FABRIC], struct err *e)
 {
 	struct nvml_host h = { .n = 0 };
 	struct node_kind k = { .devices = 0 };
@@ -168,35 +168,35 @@ int probe_kind(const char *library, struct node_kind *out, char fabric[NVML_FABR
 	int rc;
 	fabric[0] = '\0';
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-	if (!nvml_read(library, &h, &why) && nvml_keep(&h, visible)) {
-		nvml_free(&h);
+	if (!topo_nvml_read(library, &h, &why) && topo_nvml_keep(&h, visible)) {
+		topo_nvml_free(&h);
 		err_set(&why, ERR_UNSUPPORTED, visible && *visible ? "CUDA_VISIBLE_DEVICES names none that is here"
 				: "CUDA_VISIBLE_DEVICES is empty, which gives none");
 	}
 	if (h.n) {
 		rc = gpus_of_host(&h, &k, e);
 		memcpy(fabric, h.fabric, NVML_FABRIC);
-		nvml_free(&h);
+		topo_nvml_free(&h);
 	} else {
-		rc = kind_of_host(0, &k, e);
+		rc = topo_kind_of_host(0, &k, e);
 		if (!rc && why.code != ERR_NOTFOUND)
 			unsaid(&k, "GPUs: %s", why.text);
-		rc = rc ? rc : pci_fill(&k, e);
+		rc = rc ? rc : topo_pci_fill(&k, e);
 	}
 	if (rc)
-		kind_free(&k);
+		topo_kind_free(&k);
 	else
 		*out = k;
 	return rc;
 }
 
-int cluster_probe_local(const char *library, struct cluster *out, char fabric[NVML_FABRIC], struct err *e)
+int topo_cluster_probe_local(const char *library, struct cluster *out, char fabric[NVML_FABRIC], struct err *e)
 {
 	struct cluster c;
-	if (cluster_alloc("local", 1, 1, &c, e))
+	if (topo_cluster_alloc("local", 1, 1, &c, e))
 		return -1;
-	if (probe_kind(library, &c.kinds[0], fabric, e)) {
-		cluster_free(&c);
+	if (topo_probe_kind(library, &c.kinds[0], fabric, e)) {
+		topo_cluster_free(&c);
 		return -1;
 	}
 	if (c.kinds[0].parts)
@@ -207,25 +207,25 @@ int cluster_probe_local(const char *library, struct cluster *out, char fabric[NV
 	return 0;
 }
 
-int cluster_probe(const char *spec, bool fresh, struct cluster *out, struct err *e)
+int topo_cluster_probe(const char *spec, bool fresh, struct cluster *out, struct err *e)
 {
 	char fabric[NVML_FABRIC];
 	if (!*spec || !strcmp(spec, "auto"))
 		spec = getenv("SLURM_JOB_ID") ? "slurm" : "local";
 	if (!strcmp(spec, "slurm"))
-		return cluster_asked(fresh, out, e);
+		return topo_cluster_asked(fresh, out, e);
 	if (!strcmp(spec, "local"))
-		return cluster_probe_local(NVML_LIBRARY, out, fabric, e);
-	return cluster_open(spec, 0, out, e);
+		return topo_cluster_probe_local(NVML_LIBRARY, out, fabric, e);
+	return topo_cluster_open(spec, 0, out, e);
 }
 
-int cluster_report(struct buf *out, struct err *e)
+int topo_cluster_report(struct buf *out, struct err *e)
 {
 	char fabric[NVML_FABRIC];
 	struct cluster c;
-	if (cluster_probe_local(NVML_LIBRARY, &c, fabric, e))
+	if (topo_cluster_probe_local(NVML_LIBRARY, &c, fabric, e))
 		return -1;
-	int rc = report_print(&c, fabric, out, e);
-	cluster_free(&c);
+	int rc = topo_report_print(&c, fabric, out, e);
+	topo_cluster_free(&c);
 	return rc;
 }

@@ -10,7 +10,7 @@
 #define TAG "muster-topo"
 #define SECONDS 20.0
 
-int report_print(const struct cluster *local, const char *fabric, struct buf *out, struct err *e)
+int topo_report_print(const struct cluster *local, const char *fabric, struct buf *out, struct err *e)
 {
 	json_t *doc = topo_json(local, e);
 	if (!doc)
@@ -19,7 +19,7 @@ int report_print(const struct cluster *local, const char *fabric, struct buf *ou
 	char *dump = json_dumps(doc, JSON_COMPACT | JSON_ENSURE_ASCII);
 	json_decref(doc);
 	buf_printf(&text, "%s %s", *fabric ? fabric : "-", dump ? dump : "");
-	nodes_print(TAG, buf_str(&text), text.len, out);
+	topo_nodes_print(TAG, buf_str(&text), text.len, out);
 	bool bad = !dump || buf_failed(&text) || buf_failed(out);
 	free(dump);
 	buf_fini(&text);
@@ -40,7 +40,7 @@ static void take_report(const char *node, struct buf *answer, struct report *r)
 		c.kinds[0] = (struct node_kind){ .devices = 0 };
 		snprintf(r->fabric, sizeof r->fabric, "%.*s", text[0] == '-' ? 0 : (int)(blank - text), text);
 	}
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void take_reports(const struct hostlist *nodes, struct buf *answers, struct report *reports)
@@ -52,24 +52,24 @@ static void take_reports(const struct hostlist *nodes, struct buf *answers, stru
 	free(answers);
 }
 
-int report_parse(const char *text, const struct hostlist *nodes, struct report *reports, struct err *e)
+int topo_report_parse(const char *text, const struct hostlist *nodes, struct report *reports, struct err *e)
 {
 	struct buf *answers = calloc((size_t)nodes->n + 1, sizeof *answers);
 	if (!answers)
 		return err_set(e, ERR_NOMEM, "no memory for the reports of %d nodes", nodes->n);
-	int rc = nodes_gather(TAG, text, nodes, answers, e);
+	int rc = topo_nodes_gather(TAG, text, nodes, answers, e);
 	take_reports(nodes, answers, reports);
 	return rc;
 }
 
-int report_ask(const struct hostlist *nodes, struct report *reports, struct err *e)
+int topo_report_ask(const struct hostlist *nodes, struct report *reports, struct err *e)
 {
 	static const char *const words[] = { "topo", "--report", NULL };
 	struct buf *answers = calloc((size_t)nodes->n + 1, sizeof *answers);
 	int told = 0;
 	if (!answers)
 		return err_set(e, ERR_NOMEM, "no memory for the reports of %d nodes", nodes->n);
-	int rc = nodes_ask(TAG, words, SECONDS, nodes, answers, e);
+	int rc = topo_nodes_ask(TAG, words, SECONDS, nodes, answers, e);
 	take_reports(nodes, answers, reports);
 	for (int i = 0; i < nodes->n; i++)
 		told += reports[i].there;

@@ -64,7 +64,7 @@ static size_t item_at(const char *at)
 	return n;
 }
 
-int scontrol_gpus(const char *text, bool named, char type[TOPO_NAME])
+int topo_scontrol_gpus(const char *text, bool named, char type[TOPO_NAME])
 {
 	int total = 0;
 	while (text && *text) {
@@ -94,7 +94,7 @@ static void read_node(const char *line, struct slurm_node *v)
 	copy_field(line, "Gres", gres, sizeof gres);
 	copy_field(line, "BootTime", v->boot, sizeof v->boot);
 	copy_field(line, "ActiveFeatures", v->features, sizeof v->features);
-	v->gpus = scontrol_gpus(gres, true, v->gpu);
+	v->gpus = topo_scontrol_gpus(gres, true, v->gpu);
 	v->sockets = (int)number(line, "Sockets", 1e4);
 	v->cores = (int)number(line, "CoresPerSocket", 1e5);
 	v->threads = (int)number(line, "ThreadsPerCore", 1e3);
@@ -107,7 +107,7 @@ static const char *next_line(const char *at)
 	return *at ? at + 1 : NULL;
 }
 
-int scontrol_nodes(const char *text, struct slurm_node **nodes, int *n, struct err *e)
+int topo_scontrol_nodes(const char *text, struct slurm_node **nodes, int *n, struct err *e)
 {
 	int most = 0;
 	for (const char *at = text; at && *at; at = next_line(at))
@@ -145,8 +145,8 @@ struct told_list {
 static void free_told(struct told_list *l)
 {
 	for (int i = 0; i < l->n; i++) {
-		hostlist_free(&l->at[i].nodes);
-		hostlist_free(&l->at[i].below);
+		topo_hostlist_free(&l->at[i].nodes);
+		topo_hostlist_free(&l->at[i].below);
 	}
 	free(l->at);
 }
@@ -158,7 +158,7 @@ static int expand(const char *line, const char *key, struct hostlist *out, struc
 	if (!field(line, key, &at, &len) || !len || (len == 6 && !memcmp(at, "(null)", 6)))
 		return 0;
 	char *copy = strndup(at, len);
-	int rc = copy ? hostlist_expand(copy, out, e) : err_set(e, ERR_NOMEM, "scontrol: no memory for a list of nodes");
+	int rc = copy ? topo_hostlist_expand(copy, out, e) : err_set(e, ERR_NOMEM, "scontrol: no memory for a list of nodes");
 	free(copy);
 	return rc ? err_prefix(e, "scontrol show topology: %s", key) : 0;
 }
@@ -301,7 +301,7 @@ static int hang(struct told_list *l, const bool *joins, struct cluster *c, struc
 	return rc;
 }
 
-int scontrol_topology(const char *text, const bool *joins, struct cluster *c, struct err *e)
+int topo_scontrol_topology(const char *text, const bool *joins, struct cluster *c, struct err *e)
 {
 	struct told_list l = { .n = 0 };
 	int rc = read_told(text, &l, e);

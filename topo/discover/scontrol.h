@@ -23,14 +23,14 @@ struct slurm_node {
 };
 
 /* *nodes is to be freed; lines of no node are passed over. */
-int scontrol_nodes(const char *text, struct slurm_node **nodes, int *n, struct err *e);
+int topo_scontrol_nodes(const char *text, struct slurm_node **nodes, int *n, struct err *e);
 
 /* Hangs c's nodes on the switches that hold them, and keeps those switches alone that do. Blocks become leaves, and domains of
  * those nodes whose devices have NVLink beyond the node (`joins`: by index of the node, NULL: none). No topology in the text:
  * nothing changes. The nodes come with no leaf and no domain. */
-int scontrol_topology(const char *text, const bool *joins, struct cluster *c, struct err *e);
+int topo_scontrol_topology(const char *text, const bool *joins, struct cluster *c, struct err *e);
 
 /* GPUs of a Gres or TRES text, "gpu:h100:8(S:0-1),nic:2" or SLURM_GPUS_PER_NODE's "h100:2"; type may be NULL. */
-int scontrol_gpus(const char *text, bool named, char type[TOPO_NAME]);
+int topo_scontrol_gpus(const char *text, bool named, char type[TOPO_NAME]);
 
 #endif

@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-void allocation_free(struct allocation *a)
+void topo_allocation_free(struct allocation *a)
 {
-	hostlist_free(&a->nodes);
+	topo_hostlist_free(&a->nodes);
 	free(a->devices);
 	free(a->cpus);
 }
@@ -29,11 +29,11 @@ static int read_devices(struct allocation *a, struct err *e)
 {
 	const char *tasks = getenv("SLURM_TASKS_PER_NODE");
 	bool asked = getenv("SLURM_NTASKS_PER_NODE") || getenv("SLURM_NTASKS");
-	int gpus = scontrol_gpus(getenv("SLURM_GPUS_PER_NODE"), false, NULL);
+	int gpus = topo_scontrol_gpus(getenv("SLURM_GPUS_PER_NODE"), false, NULL);
 	if (!gpus)
-		gpus = scontrol_gpus(getenv("SLURM_GPUS_ON_NODE"), false, NULL);
+		gpus = topo_scontrol_gpus(getenv("SLURM_GPUS_ON_NODE"), false, NULL);
 	if ((asked || !gpus) && tasks)
-		return hostlist_counts(tasks, a->devices, a->nodes.n, e);
+		return topo_hostlist_counts(tasks, a->devices, a->nodes.n, e);
 	for (int i = 0; i < a->nodes.n; i++)
 		a->devices[i] = gpus ? gpus : 1;
 	return 0;
@@ -46,7 +46,7 @@ static int read_lists(struct allocation *a, struct err *e)
 	if (!list || !*list)
 		return err_set(e, ERR_NOTFOUND, "slurm: SLURM_JOB_NODELIST is not set, so this is no allocation; "
 			       "start through `muster submit`, sbatch or salloc");
-	if (hostlist_expand(list, &a->nodes, e))
+	if (topo_hostlist_expand(list, &a->nodes, e))
 		return err_prefix(e, "SLURM_JOB_NODELIST");
 	a->devices = calloc((size_t)a->nodes.n, sizeof *a->devices);
 	a->cpus = calloc((size_t)a->nodes.n, sizeof *a->cpus);
@@ -54,26 +54,26 @@ static int read_lists(struct allocation *a, struct err *e)
 		return err_set(e, ERR_NOMEM, "slurm: no memory for %d nodes", a->nodes.n);
 	if (read_devices(a, e))
 		return err_prefix(e, "SLURM_TASKS_PER_NODE");
-	if (cpus && hostlist_counts(cpus, a->cpus, a->nodes.n, e))
+	if (cpus && topo_hostlist_counts(cpus, a->cpus, a->nodes.n, e))
 		return err_prefix(e, "SLURM_JOB_CPUS_PER_NODE");
 	return 0;
 }
 
-int allocation_read(struct allocation *a, struct err *e)
+int topo_allocation_read(struct allocation *a, struct err *e)
 {
 	*a = (struct allocation){ .devices = NULL };
 	if (!read_lists(a, e))
 		return 0;
-	allocation_free(a);
+	topo_allocation_free(a);
 	return -1;
 }
 
 /* This host's kind, with another number of devices and cores. */
-int allocation_kind(const struct allocation *a, int i, struct node_kind *out, struct err *e)
+int topo_allocation_kind(const struct allocation *a, int i, struct node_kind *out, struct err *e)
 {
 	struct node_kind k;
 	int devices = a->devices[i] > 0 ? a->devices[i] : 1;
-	if (kind_of_host(devices, &k, e))
+	if (topo_kind_of_host(devices, &k, e))
 		return -1;
 	snprintf(k.name, sizeof k.name, "slurm");
 	k.devices = a->devices[i];
@@ -95,7 +95,7 @@ static int fill(const struct allocation *a, struct cluster *c, struct err *e)
 			first++;
 		snprintf(c->nodes[i].name, sizeof c->nodes[i].name, "%s", a->nodes.names[i]);
 		c->nodes[i].kind = first == i ? c->n_kinds : c->nodes[first].kind;
-		if (first == i && allocation_kind(a, i, &c->kinds[c->n_kinds++], e))
+		if (first == i && topo_allocation_kind(a, i, &c->kinds[c->n_kinds++], e))
 			return -1;
 	}
 	return 0;
@@ -107,23 +107,23 @@ static void ask_topology(struct cluster *c)
 	static const char *const argv[] = { "scontrol", "show", "topology", NULL };
 	struct command command = { .argv = (char *const *)argv, .timeout = 3, .most = TOPOLOGY_MOST };
 	struct buf text = BUF_INIT;
-	if (c->n_nodes > 2 && getenv("SLURM_JOB_ID") && !command_run(&command, &text, NULL))
-		scontrol_topology(buf_str(&text), NULL, c, NULL);
+	if (c->n_nodes > 2 && getenv("SLURM_JOB_ID") && !topo_command_run(&command, &text, NULL))
+		topo_scontrol_topology(buf_str(&text), NULL, c, NULL);
 	buf_fini(&text);
 }
 
-int cluster_slurm(struct cluster *out, struct err *e)
+int topo_cluster_slurm(struct cluster *out, struct err *e)
 {
 	struct allocation a;
 	struct cluster c = { .n_nodes = 0 };
-	if (allocation_read(&a, e))
+	if (topo_allocation_read(&a, e))
 		return -1;
-	int rc = cluster_alloc("slurm", a.nodes.n, a.nodes.n, &c, e);
+	int rc = topo_cluster_alloc("slurm", a.nodes.n, a.nodes.n, &c, e);
 	if (!rc && fill(&a, &c, e)) {
-		cluster_free(&c);
+		topo_cluster_free(&c);
 		rc = -1;
 	}
-	allocation_free(&a);
+	topo_allocation_free(&a);
 	if (rc)
 		return -1;
 	ask_topology(&c);

@@ -58,7 +58,7 @@ static struct spot find(const char *at, size_t len, const struct gpu_id *ids, in
 	return by_number(at, len, ids, n);
 }
 
-int visible_pick(const char *list, const struct gpu_id *ids, int n, int *picked, int *part)
+int topo_visible_pick(const char *list, const struct gpu_id *ids, int n, int *picked, int *part)
 {
 	int kept = 0;
 	for (int i = 0; !list && i < n; i++) {

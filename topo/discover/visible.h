@@ -26,6 +26,6 @@ struct gpu_id {
 
 /* picked: [n], places in ids in the list's order; part: [n], the instance of each, -1: all of it. NULL picks all. How many; an
  * entry that is there again counts once. */
-int visible_pick(const char *list, const struct gpu_id *ids, int n, int *picked, int *part);
+int topo_visible_pick(const char *list, const struct gpu_id *ids, int n, int *picked, int *part);
 
 #endif

@@ -14,9 +14,9 @@
 
 /* The whole page in UTF-8: the switches and nodes, each kind of node with its parts and links, the odd ones out. colour: with a
  * terminal's 256 colours. */
-void draw_cluster(const struct cluster *c, bool colour, struct buf *out);
+void topo_draw_cluster(const struct cluster *c, bool colour, struct buf *out);
 
 /* A whole SVG document, for slides; well-formed XML whatever the names are. */
-void draw_cluster_svg(const struct cluster *c, struct buf *out);
+void topo_draw_cluster_svg(const struct cluster *c, struct buf *out);
 
 #endif

@@ -61,12 +61,12 @@ static void free_one(struct group *g)
 {
 	if (!g)
 		return;
-	group_free(g->below, g->n_below);
+	topo_group_free(g->below, g->n_below);
 	free(g->members);
 	free(g);
 }
 
-void group_free(struct group **g, int n)
+void topo_group_free(struct group **g, int n)
 {
 	for (int i = 0; g && i < n; i++)
 		free_one(g[i]);
@@ -189,13 +189,13 @@ static void add_below(const struct tree *t, int at, int depth, struct list *l)
 		if (g)
 			give(&inside, g);
 		else
-			group_free(inside.at, inside.n);
+			topo_group_free(inside.at, inside.n);
 		push(l, g);
 	}
 	add_nodes(t->c, t->nodes + t->node_at[at + 1], t->node_at[at + 2] - t->node_at[at + 1], l);
 }
 
-struct group **group_cluster(const struct cluster *c, int *n)
+struct group **topo_group_cluster(const struct cluster *c, int *n)
 {
 	struct tree t = { .c = c };
 	struct list top = { 0 };
@@ -209,29 +209,29 @@ struct group **group_cluster(const struct cluster *c, int *n)
 	free(t.node_at);
 	free(t.nodes);
 	if (top.failed || !top.at) {
-		group_free(top.at, top.n);
+		topo_group_free(top.at, top.n);
 		return NULL;
 	}
 	*n = top.n;
 	return top.at;
 }
 
-void group_count(const struct cluster *c, const struct group *g, int *nodes, int *devices)
+void topo_group_count(const struct cluster *c, const struct group *g, int *nodes, int *devices)
 {
 	*nodes = g->what == GROUP_NODES;
 	*devices = g->what == GROUP_NODES ? c->kinds[g->kind].devices : 0;
 	for (int i = 0; i < g->n_below; i++) {
 		int some, parts;
-		group_count(c, g->below[i], &some, &parts);
+		topo_group_count(c, g->below[i], &some, &parts);
 		*nodes += g->below[i]->n * some;
 		*devices += g->below[i]->n * parts;
 	}
 }
 
-void group_name(const struct cluster *c, const struct group *g, struct buf *out)
+void topo_group_name(const struct cluster *c, const struct group *g, struct buf *out)
 {
 	if (g->what != GROUP_DOMAIN)
-		names_fold(c, g->what == GROUP_SWITCH ? switch_name : node_name, g->members, g->n, NAMES, out);
+		topo_names_fold(c, g->what == GROUP_SWITCH ? topo_switch_name : topo_node_name, g->members, g->n, NAMES, out);
 	else if (g->n == 1)
 		buf_printf(out, "NVLink domain %d", c->nodes[g->members[0]].domain);
 	else

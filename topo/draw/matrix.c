@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *ink(enum ink i, bool colour)
+const char *topo_ink(enum ink i, bool colour)
 {
 	static const char *const codes[] = {
 		[INK_NONE] = "\033[0m", [INK_BOLD] = "\033[1m", [INK_DIM] = "\033[38;5;245m", [INK_DEVICE] = "\033[38;5;68m",
@@ -15,20 +15,20 @@ const char *ink(enum ink i, bool colour)
 	return colour ? codes[i] : "";
 }
 
-enum ink link_ink(enum link_kind kind)
+enum ink topo_link_ink(enum link_kind kind)
 {
 	if (kind == LINK_NVLINK || kind == LINK_NVSWITCH || kind == LINK_XGMI)
 		return INK_DIRECT;
 	return kind == LINK_PIX || kind == LINK_PXB ? INK_NEAR : INK_FAR;
 }
 
-void link_name(const struct topo_link *l, char out[16])
+void topo_link_name(const struct topo_link *l, char out[16])
 {
 	bool direct = l->kind == LINK_NVLINK || l->kind == LINK_NVSWITCH;
 	if (l->lanes > 0 && (direct || l->kind == LINK_XGMI))
 		snprintf(out, 16, "%s%d", direct ? "NV" : "XG", l->lanes);
 	else
-		snprintf(out, 16, "%s", link_word(l->kind));
+		snprintf(out, 16, "%s", topo_link_word(l->kind));
 }
 
 /* What a word stands for, in front of its bandwidth. */
@@ -62,7 +62,7 @@ static int sorts_of(const struct node_kind *k, struct sort sorts[SORTS])
 	int n = 0;
 	for (int i = 0; i < k->devices; i++)
 		for (int j = i + 1; j < k->devices; j++) {
-			struct topo_link l = cluster_link(k, i, j);
+			struct topo_link l = topo_cluster_link(k, i, j);
 			int at = 0;
 			while (at < n && (sorts[at].link.kind > l.kind || (sorts[at].link.kind == l.kind && sorts[at].link.lanes > l.lanes)))
 				at++;
@@ -99,7 +99,7 @@ static void put_rate(struct buf *out, double least, double most)
 		buf_puts(out, human_count(most, "B/s", a));
 }
 
-void links_summary(const struct node_kind *k, struct buf *out)
+void topo_links_summary(const struct node_kind *k, struct buf *out)
 {
 	struct sort sorts[SORTS];
 	char text[80], rate[HUMAN];
@@ -125,9 +125,9 @@ static void put_legend(const struct node_kind *k, bool colour, struct buf *out)
 	int n = sorts_of(k, sorts);
 	for (int i = 0; i < n; i++) {
 		char word[16], text[80];
-		link_name(&sorts[i].link, word);
+		topo_link_name(&sorts[i].link, word);
 		explain(&sorts[i].link, text);
-		buf_printf(out, "    %s%-5s%s %s, ", ink(link_ink(sorts[i].link.kind), colour), word, ink(INK_NONE, colour), text);
+		buf_printf(out, "    %s%-5s%s %s, ", topo_ink(topo_link_ink(sorts[i].link.kind), colour), word, topo_ink(INK_NONE, colour), text);
 		put_rate(out, sorts[i].least, sorts[i].link.bandwidth);
 		buf_puts(out, " each way\n");
 	}
@@ -150,12 +150,12 @@ static void put_row(const struct node_kind *k, int i, bool colour, struct buf *o
 	const struct topo_device *p = k->parts ? &k->parts[i] : NULL;
 	char name[8];
 	int width = k->devices <= NAMED ? 6 : 5;
-	buf_printf(out, "    %s%-5s%s", ink(INK_DEVICE, colour), put_name(k, i, name), ink(INK_NONE, colour));
+	buf_printf(out, "    %s%-5s%s", topo_ink(INK_DEVICE, colour), put_name(k, i, name), topo_ink(INK_NONE, colour));
 	for (int j = 0; j < k->devices; j++) {
-		struct topo_link l = cluster_link(k, i, j);
+		struct topo_link l = topo_cluster_link(k, i, j);
 		char word[16];
-		link_name(&l, word);
-		buf_printf(out, "%s%*s%s", ink(i == j ? INK_DIM : link_ink(l.kind), colour), width, i == j ? "X" : word, ink(INK_NONE, colour));
+		topo_link_name(&l, word);
+		buf_printf(out, "%s%*s%s", topo_ink(i == j ? INK_DIM : topo_link_ink(l.kind), colour), width, i == j ? "X" : word, topo_ink(INK_NONE, colour));
 	}
 	if (p) {
 		if (p->numa >= 0)
@@ -167,9 +167,9 @@ static void put_row(const struct node_kind *k, int i, bool colour, struct buf *o
 		human_plain(cpus);
 		buf_printf(out, "%-16s", cpus);
 		if (p->nic >= 0 && p->nic < k->n_nics) {
-			buf_printf(out, " %s", ink(INK_NIC, colour));
-			put_plain(out, k->nics[p->nic].name);
-			buf_printf(out, "%s (%s)", ink(INK_NONE, colour), link_word(p->nic_link));
+			buf_printf(out, " %s", topo_ink(INK_NIC, colour));
+			topo_put_plain(out, k->nics[p->nic].name);
+			buf_printf(out, "%s (%s)", topo_ink(INK_NONE, colour), topo_link_word(p->nic_link));
 		} else {
 			buf_puts(out, " -");
 		}
@@ -177,14 +177,14 @@ static void put_row(const struct node_kind *k, int i, bool colour, struct buf *o
 	buf_puts(out, "\n");
 }
 
-void draw_matrix(const struct node_kind *k, bool colour, struct buf *out)
+void topo_draw_matrix(const struct node_kind *k, bool colour, struct buf *out)
 {
 	if (k->devices < 2 || k->devices > MATRIX_MOST || !k->links)
 		return;
 	buf_printf(out, "         ");
 	for (int j = 0; j < k->devices; j++) {
 		char name[8];
-		buf_printf(out, "%s%*s%s", ink(INK_DEVICE, colour), k->devices <= NAMED ? 6 : 5, put_name(k, j, name), ink(INK_NONE, colour));
+		buf_printf(out, "%s%*s%s", topo_ink(INK_DEVICE, colour), k->devices <= NAMED ? 6 : 5, put_name(k, j, name), topo_ink(INK_NONE, colour));
 	}
 	buf_printf(out, "%s\n", k->parts ? "  NUMA  cores            adapter" : "");
 	for (int i = 0; i < k->devices; i++)

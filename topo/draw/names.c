@@ -7,17 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *node_name(const struct cluster *c, int index)
+const char *topo_node_name(const struct cluster *c, int index)
 {
 	return c->nodes[index].name;
 }
 
-const char *switch_name(const struct cluster *c, int index)
+const char *topo_switch_name(const struct cluster *c, int index)
 {
 	return c->switches[index].name;
 }
 
-int nodes_of_kind(const struct cluster *c, int kind)
+int topo_nodes_of_kind(const struct cluster *c, int kind)
 {
 	int n = 0;
 	for (int i = 0; i < c->n_nodes; i++)
@@ -25,7 +25,7 @@ int nodes_of_kind(const struct cluster *c, int kind)
 	return n;
 }
 
-void put_plain(struct buf *out, const char *text)
+void topo_put_plain(struct buf *out, const char *text)
 {
 	char copy[512];
 	snprintf(copy, sizeof copy, "%s", text);
@@ -67,7 +67,7 @@ static int run_from(const struct cluster *c, name_of *name, const int *indices, 
 	return end - at;
 }
 
-void names_fold(const struct cluster *c, name_of *name, const int *indices, int n, size_t most, struct buf *out)
+void topo_names_fold(const struct cluster *c, name_of *name, const int *indices, int n, size_t most, struct buf *out)
 {
 	size_t from = out->len;
 	bool open = false;
@@ -85,7 +85,7 @@ void names_fold(const struct cluster *c, name_of *name, const int *indices, int 
 			buf_puts(out, i ? "," : "");
 			char head[TOPO_NAME + 1];
 			snprintf(head, sizeof head, "%.*s", (int)s, first);
-			put_plain(out, head);
+			topo_put_plain(out, head);
 			open = goes_on || run > 1;
 			buf_puts(out, open ? "[" : "");
 		} else {

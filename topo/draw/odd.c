@@ -60,7 +60,7 @@ static void missing_devices(struct pair *p)
 	for (int i = 0; i < u->devices; i++)
 		if (*u->parts[i].bus && !has_bus(o, u->parts[i].bus)) {
 			buf_printf(p->out, "%s at ", gone++ ? "," : ": GPU");
-			put_plain(p->out, u->parts[i].bus);
+			topo_put_plain(p->out, u->parts[i].bus);
 		}
 	if (gone)
 		buf_printf(p->out, " %s missing", gone > 1 ? "are" : "is");
@@ -89,7 +89,7 @@ static void missing_nics(struct pair *p)
 			there |= !strcmp(o->nics[k].name, u->nics[i].name);
 		if (!there) {
 			buf_puts(p->out, gone++ ? ", " : ": ");
-			put_plain(p->out, u->nics[i].name);
+			topo_put_plain(p->out, u->nics[i].name);
 		}
 	}
 	if (gone)
@@ -110,7 +110,7 @@ static void compare_nics(struct pair *p)
 		if (fabs(u->nics[i].bandwidth - o->nics[i].bandwidth) <= 0.01 * u->nics[i].bandwidth)
 			continue;
 		begin(p);
-		put_plain(p->out, o->nics[i].name);
+		topo_put_plain(p->out, o->nics[i].name);
 		buf_printf(p->out, " runs at %s where others have %s", human_count(o->nics[i].bandwidth, "B/s", a),
 			   human_count(u->nics[i].bandwidth, "B/s", b));
 	}
@@ -137,8 +137,8 @@ static void one_link(struct pair *p, int i, int j, const struct topo_link *mine,
 			   mine->lanes, human_s(mine->lanes), usual->lanes);
 		return;
 	}
-	link_name(mine, has);
-	link_name(usual, had);
+	topo_link_name(mine, has);
+	topo_link_name(usual, had);
 	buf_printf(p->out, "%s-%s is %s where others have %s", a, b, has, had);
 }
 
@@ -152,7 +152,7 @@ static void compare_links(struct pair *p)
 			int x = match(p, i), y = match(p, j);
 			if (x < 0 || y < 0)
 				continue;
-			struct topo_link mine = cluster_link(p->odd, i, j), usual = cluster_link(p->usual, x, y);
+			struct topo_link mine = topo_cluster_link(p->odd, i, j), usual = topo_cluster_link(p->usual, x, y);
 			if (mine.kind == usual.kind && mine.lanes == usual.lanes)
 				continue;
 			if (differ++ < PAIRS)
@@ -165,7 +165,7 @@ static void compare_links(struct pair *p)
 static void put_port(const struct topo_device *d, struct buf *out)
 {
 	size_t before = out->len;
-	port_summary(d, out);
+	topo_port_summary(d, out);
 	if (out->len == before)
 		buf_puts(out, "a port that is not told");
 }
@@ -226,7 +226,7 @@ static void draw_one(const struct cluster *c, int kind, int usual, int like, int
 		if (c->nodes[i].kind == kind)
 			members[n++] = i;
 	snprintf(others, sizeof others, "%s %d like", n > 1 ? "their" : "its", like);
-	names_fold(c, node_name, members, n, NAMES, out);
+	topo_names_fold(c, topo_node_name, members, n, NAMES, out);
 	buf_puts(out, ": ");
 	compare_devices(&p, others);
 	if (p.odd->devices && !(is_cpu(p.odd) && !is_cpu(p.usual))) {
@@ -243,7 +243,7 @@ static void draw_one(const struct cluster *c, int kind, int usual, int like, int
 	buf_puts(out, "\n");
 }
 
-void draw_odd(const struct cluster *c, struct buf *out)
+void topo_draw_odd(const struct cluster *c, struct buf *out)
 {
 	int *counts = calloc((size_t)c->n_kinds + 1, sizeof *counts), *members = malloc(((size_t)c->n_nodes + 1) * sizeof *members);
 	for (int i = 0; counts && i < c->n_nodes; i++)

@@ -17,7 +17,7 @@ static void put_char(struct buf *out, char c)
 		buf_printf(out, "%c", c >= ' ' && c < 127 ? c : '?');
 }
 
-void svg_text(struct svg *s, double x, double y, const char *class, int most, const char *text)
+void topo_svg_text(struct svg *s, double x, double y, const char *class, int most, const char *text)
 {
 	size_t len = strlen(text);
 	buf_printf(s->out, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, class);
@@ -26,7 +26,7 @@ void svg_text(struct svg *s, double x, double y, const char *class, int most, co
 	buf_puts(s->out, len > (size_t)most ? "…</text>\n" : "</text>\n");
 }
 
-void svg_words(struct svg *s, double x, double y, const char *class, const char *fmt, ...)
+void topo_svg_words(struct svg *s, double x, double y, const char *class, const char *fmt, ...)
 {
 	va_list ap;
 	buf_printf(s->out, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, class);
@@ -36,7 +36,7 @@ void svg_words(struct svg *s, double x, double y, const char *class, const char 
 	buf_puts(s->out, "</text>\n");
 }
 
-void svg_title(struct svg *s, const char *text)
+void topo_svg_title(struct svg *s, const char *text)
 {
 	buf_puts(s->out, "<title>");
 	for (; *text; text++)
@@ -44,7 +44,7 @@ void svg_title(struct svg *s, const char *text)
 	buf_puts(s->out, "</title>");
 }
 
-void svg_rect(struct svg *s, struct svg_box b, double round, const char *fill, const char *stroke)
+void topo_svg_rect(struct svg *s, struct svg_box b, double round, const char *fill, const char *stroke)
 {
 	buf_printf(s->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"%.1f\" fill=\"%s\"", b.x, b.y, b.w, b.h, round, fill);
 	if (stroke)
@@ -52,14 +52,14 @@ void svg_rect(struct svg *s, struct svg_box b, double round, const char *fill, c
 	buf_puts(s->out, "/>\n");
 }
 
-void svg_stack(struct svg *s, struct svg_box b, double round, const char *fill, const char *stroke)
+void topo_svg_stack(struct svg *s, struct svg_box b, double round, const char *fill, const char *stroke)
 {
 	for (int i = 2; i > 0; i--)
-		svg_rect(s, (struct svg_box){ b.x + 6 * i, b.y - 6 * i, b.w, b.h }, round, fill, stroke);
-	svg_rect(s, b, round, fill, stroke);
+		topo_svg_rect(s, (struct svg_box){ b.x + 6 * i, b.y - 6 * i, b.w, b.h }, round, fill, stroke);
+	topo_svg_rect(s, b, round, fill, stroke);
 }
 
-void svg_line(struct svg *s, double x1, double y1, double x2, double y2, double width, const char *stroke)
+void topo_svg_line(struct svg *s, double x1, double y1, double x2, double y2, double width, const char *stroke)
 {
 	buf_printf(s->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" ", x1, y1, x2, y2);
 	buf_printf(s->out, "stroke=\"%s\" stroke-width=\"%.1f\" stroke-linecap=\"round\"/>\n", stroke, width);
@@ -68,10 +68,10 @@ void svg_line(struct svg *s, double x1, double y1, double x2, double y2, double 
 static double put_key(struct svg *s, double x, double y, const char *fill, const char *meaning, bool line)
 {
 	if (line)
-		svg_line(s, x, y + 9, x + 24, y + 9, 5, fill);
+		topo_svg_line(s, x, y + 9, x + 24, y + 9, 5, fill);
 	else
-		svg_rect(s, (struct svg_box){ x, y, 24, 18 }, 4, fill, NULL);
-	svg_words(s, x + 34, y + 14, "key", "%s", meaning);
+		topo_svg_rect(s, (struct svg_box){ x, y, 24, 18 }, 4, fill, NULL);
+	topo_svg_words(s, x + 34, y + 14, "key", "%s", meaning);
 	return x + 60 + 8.2 * (double)strlen(meaning);
 }
 
@@ -101,9 +101,9 @@ static void put_begin(struct buf *out, double height)
 
 static void put_title(struct svg *s)
 {
-	int devices = cluster_devices(s->c);
-	svg_text(s, SVG_MARGIN, 52, "title", 80, s->c->name);
-	svg_words(s, SVG_MARGIN, 80, "sub", "%d node%s, %d device%s", s->c->n_nodes, human_s(s->c->n_nodes), devices, human_s(devices));
+	int devices = topo_cluster_devices(s->c);
+	topo_svg_text(s, SVG_MARGIN, 52, "title", 80, s->c->name);
+	topo_svg_words(s, SVG_MARGIN, 80, "sub", "%d node%s, %d device%s", s->c->n_nodes, human_s(s->c->n_nodes), devices, human_s(devices));
 }
 
 /* The first of the nodes that differ from their like. */
@@ -112,19 +112,19 @@ static double put_odd(struct svg *s, double y)
 	struct buf odd = BUF_INIT;
 	double height = 0;
 	int lines = 0;
-	draw_odd(s->c, &odd);
+	topo_draw_odd(s->c, &odd);
 	for (const char *at = buf_str(&odd), *end; *at && lines < ODD; at = end + 1, lines++) {
 		char line[256];
 		end = strchr(at, '\n');
 		snprintf(line, sizeof line, "%.*s", (int)(end - at), at);
-		svg_text(s, SVG_MARGIN, y + height + 14, "odd", 180, line);
+		topo_svg_text(s, SVG_MARGIN, y + height + 14, "odd", 180, line);
 		height += 24;
 	}
 	buf_fini(&odd);
 	return height ? height + GAP / 2 : 0;
 }
 
-void draw_cluster_svg(const struct cluster *c, struct buf *out)
+void topo_draw_cluster_svg(const struct cluster *c, struct buf *out)
 {
 	struct buf body = BUF_INIT;
 	struct svg s = { .c = c, .out = &body };
@@ -132,15 +132,15 @@ void draw_cluster_svg(const struct cluster *c, struct buf *out)
 	int shown = 0;
 	put_title(&s);
 	if (c->n_nodes > 1)
-		y += svg_fabric(&s, y) + GAP;
+		y += topo_svg_fabric(&s, y) + GAP;
 	y += put_odd(&s, y);
 	for (int i = 0; i < c->n_kinds; i++) {
-		int nodes = nodes_of_kind(c, i);
+		int nodes = topo_nodes_of_kind(c, i);
 		if (nodes && shown++ < KINDS)
-			y += svg_kind(&s, &c->kinds[i], nodes, y) + GAP;
+			y += topo_svg_kind(&s, &c->kinds[i], nodes, y) + GAP;
 	}
 	if (shown > KINDS) {
-		svg_words(&s, SVG_MARGIN, y + 10, "sub", "%d more kind%s of node", shown - KINDS, human_s(shown - KINDS));
+		topo_svg_words(&s, SVG_MARGIN, y + 10, "sub", "%d more kind%s of node", shown - KINDS, human_s(shown - KINDS));
 		y += GAP;
 	}
 	put_keys(&s, y);

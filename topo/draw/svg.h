@@ -2,7 +2,7 @@
  * svg — what the parts of the SVG picture share; for this room alone.
  *
  *     svg.c          the document, its title and key, words and shapes
- *     svg_fabric.c   switches over nodes, equal ones as a stack
+ *     topo_svg_fabric.c   switches over nodes, equal ones as a stack
  *     svg_node.c     a kind of node: which layout, NUMA domains, adapters
  *     svg_links.c    its devices and what joins them: a hub, a ring, a row, a grid
  */
@@ -38,26 +38,26 @@ struct svg_box {
 };
 
 /* Text that came from outside, at most `most` characters of it. */
-void svg_text(struct svg *s, double x, double y, const char *class, int most, const char *text);
+void topo_svg_text(struct svg *s, double x, double y, const char *class, int most, const char *text);
 /* Text of ours. */
-void svg_words(struct svg *s, double x, double y, const char *class, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+void topo_svg_words(struct svg *s, double x, double y, const char *class, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 /* Text for a tooltip, as a <title>. */
-void svg_title(struct svg *s, const char *text);
+void topo_svg_title(struct svg *s, const char *text);
 /* A rounded box; stroke may be NULL. */
-void svg_rect(struct svg *s, struct svg_box b, double round, const char *fill, const char *stroke);
+void topo_svg_rect(struct svg *s, struct svg_box b, double round, const char *fill, const char *stroke);
 /* The same with two more behind it: several that are alike. */
-void svg_stack(struct svg *s, struct svg_box b, double round, const char *fill, const char *stroke);
-void svg_line(struct svg *s, double x1, double y1, double x2, double y2, double width, const char *stroke);
+void topo_svg_stack(struct svg *s, struct svg_box b, double round, const char *fill, const char *stroke);
+void topo_svg_line(struct svg *s, double x1, double y1, double x2, double y2, double width, const char *stroke);
 
 /* Each draws at y and returns the height that it took. */
-double svg_fabric(struct svg *s, double y);
-double svg_kind(struct svg *s, const struct node_kind *k, int nodes, double y);
+double topo_svg_fabric(struct svg *s, double y);
+double topo_svg_kind(struct svg *s, const struct node_kind *k, int nodes, double y);
 
 /* svg_links.c: the devices of a kind inside a box. Where each device's centre is goes to at[2 × i], at[2 × i + 1]. */
-void svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, double *at);
+void topo_svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, double *at);
 /* Switches' fabrics as bars with wires to their devices: inside b. */
-bool svg_has_hub(const struct node_kind *k);
-void svg_hub(struct svg *s, const struct node_kind *k, struct svg_box b, const double *at);
-void svg_device(struct svg *s, const struct node_kind *k, int device, struct svg_box b);
+bool topo_svg_has_hub(const struct node_kind *k);
+void topo_svg_hub(struct svg *s, const struct node_kind *k, struct svg_box b, const double *at);
+void topo_svg_device(struct svg *s, const struct node_kind *k, int device, struct svg_box b);
 
 #endif

@@ -37,7 +37,7 @@ static int height_of(const struct group *g)
 static void name_of_group(const struct cluster *c, const struct group *g, char *out, size_t size)
 {
 	struct buf name = BUF_INIT;
-	group_name(c, g, &name);
+	topo_group_name(c, g, &name);
 	snprintf(out, size, "%s", buf_str(&name));
 	buf_fini(&name);
 }
@@ -45,9 +45,9 @@ static void name_of_group(const struct cluster *c, const struct group *g, char *
 static void put_box(struct svg *s, const struct group *g, struct svg_box b, double round, const char *fill, const char *stroke)
 {
 	if (g->n > 1)
-		svg_stack(s, b, round, fill, stroke);
+		topo_svg_stack(s, b, round, fill, stroke);
 	else
-		svg_rect(s, b, round, fill, stroke);
+		topo_svg_rect(s, b, round, fill, stroke);
 }
 
 /* Devices of one node, four abreast at the most, in a box of their own. */
@@ -55,9 +55,9 @@ static void put_mini(struct svg *s, int devices, double x, double y, double w)
 {
 	int columns = devices < 4 ? devices : 4, rows = (devices + columns - 1) / columns;
 	double top = y + (MINI_H - 5) / 2.0 - rows * (MINI_DOT + 1) / 2.0;
-	svg_rect(s, (struct svg_box){ x, y, w, MINI_H - 5 }, 3, "#fff", SVG_EDGE);
+	topo_svg_rect(s, (struct svg_box){ x, y, w, MINI_H - 5 }, 3, "#fff", SVG_EDGE);
 	for (int i = 0; i < devices; i++)
-		svg_rect(s, (struct svg_box){ x + 5 + i % columns * (MINI_DOT + 2), top + i / columns * (MINI_DOT + 1.5), MINI_DOT, MINI_DOT }, 1.5,
+		topo_svg_rect(s, (struct svg_box){ x + 5 + i % columns * (MINI_DOT + 2), top + i / columns * (MINI_DOT + 1.5), MINI_DOT, MINI_DOT }, 1.5,
 			 SVG_DEVICE, NULL);
 }
 
@@ -96,10 +96,10 @@ static void put_dots(struct tree *t, const struct node_kind *k, struct svg_box b
 	for (int i = 0; i < dots; i++) {
 		int in_row = dots - i / 8 * 8 < row ? dots - i / 8 * 8 : row;
 		double left = b.x + b.w / 2 - in_row * (size + 4) / 2 + 2;
-		svg_rect(t->s, (struct svg_box){ left + i % 8 * (size + 4), b.y + (dots > 8 ? 62 : 74) + i / 8 * (size + 4), size, size }, 3, SVG_DEVICE, NULL);
+		topo_svg_rect(t->s, (struct svg_box){ left + i % 8 * (size + 4), b.y + (dots > 8 ? 62 : 74) + i / 8 * (size + 4), size, size }, 3, SVG_DEVICE, NULL);
 	}
 	if (k->devices > DOTS)
-		svg_words(t->s, b.x + b.w / 2, b.y + 122, "small", "%d devices", k->devices);
+		topo_svg_words(t->s, b.x + b.w / 2, b.y + 122, "small", "%d devices", k->devices);
 }
 
 static void put_nodes(struct tree *t, const struct group *g, double x, double w)
@@ -116,14 +116,14 @@ static void put_nodes(struct tree *t, const struct group *g, double x, double w)
 		}
 	}
 	if (each)
-		svg_rect(t->s, b, 8, SVG_PANEL, SVG_EDGE);
+		topo_svg_rect(t->s, b, 8, SVG_PANEL, SVG_EDGE);
 	else
 		put_box(t->s, g, b, 8, SVG_PANEL, SVG_EDGE);
 	name_of_group(t->s->c, g, name, sizeof name);
 	int chars = (int)(b.w / 8.2);
-	svg_text(t->s, b.x + b.w / 2, b.y + 24, "mid", chars, name);
+	topo_svg_text(t->s, b.x + b.w / 2, b.y + 24, "mid", chars, name);
 	snprintf(name, sizeof name, "%d x %.60s", g->n, k->name);
-	svg_text(t->s, b.x + b.w / 2, b.y + 43, "small", chars, name);
+	topo_svg_text(t->s, b.x + b.w / 2, b.y + 43, "small", chars, name);
 	if (each)
 		put_minis(t, g, b);
 	else
@@ -142,10 +142,10 @@ static void put_switch(struct tree *t, const struct group *g, double centre, dou
 	t->s->fabric = true;
 	put_box(t->s, g, b, 8, SVG_SWITCH, "#fff");
 	name_of_group(t->s->c, g, name, sizeof name);
-	group_count(t->s->c, g, &nodes, &devices);
-	svg_text(t->s, centre, y + 22, "on", (int)(b.w / 8.2), name);
+	topo_group_count(t->s->c, g, &nodes, &devices);
+	topo_svg_text(t->s, centre, y + 22, "on", (int)(b.w / 8.2), name);
 	if (b.w > 120)
-		svg_words(t->s, centre, y + 40, "onsmall", "%s%d node%s, %d device%s", g->n > 1 ? "each " : "", nodes, human_s(nodes), devices,
+		topo_svg_words(t->s, centre, y + 40, "onsmall", "%s%d node%s, %d device%s", g->n > 1 ? "each " : "", nodes, human_s(nodes), devices,
 			  human_s(devices));
 }
 
@@ -158,17 +158,17 @@ static void put_domain(struct tree *t, const struct group *g, double x, double w
 	for (int i = 0; i < g->n_below; i++)
 		if (g->below[i]->what == GROUP_NODES && t->s->c->kinds[g->below[i]->kind].link_bandwidth > most)
 			most = t->s->c->kinds[g->below[i]->kind].link_bandwidth;
-	group_count(t->s->c, g, &nodes, &devices);
+	topo_group_count(t->s->c, g, &nodes, &devices);
 	name_of_group(t->s->c, g, name, sizeof name);
 	buf_printf(t->s->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"12\" fill=\"#eef7f0\" stroke=\"%s\" stroke-width=\"2.5\">", b.x,
 		   b.y, b.w, b.h, SVG_DIRECT);
-	svg_title(t->s, name);
+	topo_svg_title(t->s, name);
 	buf_puts(t->s->out, "</rect>\n");
 	if (b.w > 300 && most > 0)
-		svg_words(t->s, b.x + b.w / 2, b.y + 17, "tag", "%s: %d devices%s, %s each", name, devices, g->n > 1 ? " each" : "",
+		topo_svg_words(t->s, b.x + b.w / 2, b.y + 17, "tag", "%s: %d devices%s, %s each", name, devices, g->n > 1 ? " each" : "",
 			  human_count(most, "B/s", rate));
 	else
-		svg_text(t->s, b.x + b.w / 2, b.y + 17, "tag", (int)(b.w / 7), name);
+		topo_svg_text(t->s, b.x + b.w / 2, b.y + 17, "tag", (int)(b.w / 7), name);
 }
 
 static void put_edge(struct svg *s, double x1, double y1, double x2, double y2)
@@ -204,11 +204,11 @@ static void put_group(struct tree *t, const struct group *g, double x, double w,
 		put_switch(t, g, x + w / 2, w, y);
 }
 
-double svg_fabric(struct svg *s, double y)
+double topo_svg_fabric(struct svg *s, double y)
 {
 	int n = 0, leaves = 0, levels = 0;
 	bool domains = false;
-	struct group **groups = group_cluster(s->c, &n);
+	struct group **groups = topo_group_cluster(s->c, &n);
 	for (int i = 0; groups && i < n; i++) {
 		int h = height_of(groups[i]);
 		leaves += leaves_of(groups[i]);
@@ -219,8 +219,8 @@ double svg_fabric(struct svg *s, double y)
 	struct tree t = { .s = s, .bottom = y + TOP + levels * LEVEL + (domains ? 34 : 0) };
 	double x = SVG_MARGIN, whole = SVG_WIDTH - 2 * SVG_MARGIN;
 	if (leaves > LEAVES) {
-		group_free(groups, n);
-		svg_words(s, x, y + 30, "sub", "%d switches and %d nodes of too many shapes to draw: muster topo lists them", s->c->n_switches, s->c->n_nodes);
+		topo_group_free(groups, n);
+		topo_svg_words(s, x, y + 30, "sub", "%d switches and %d nodes of too many shapes to draw: muster topo lists them", s->c->n_switches, s->c->n_nodes);
 		return 40;
 	}
 	for (int i = 0; groups && i < n; i++) {
@@ -228,6 +228,6 @@ double svg_fabric(struct svg *s, double y)
 		put_group(&t, groups[i], x, part, y + TOP);
 		x += part;
 	}
-	group_free(groups, n);
+	topo_group_free(groups, n);
 	return t.bottom + NODES_H + 14 - y;
 }

@@ -19,7 +19,7 @@ static double svg_width_of(const struct topo_link *l)
 	return w > 8 ? 8 : w;
 }
 
-void svg_device(struct svg *s, const struct node_kind *k, int device, struct svg_box b)
+void topo_svg_device(struct svg *s, const struct node_kind *k, int device, struct svg_box b)
 {
 	char name[TOPO_NAME];
 	bool named = k->parts && *k->parts[device].name;
@@ -28,11 +28,11 @@ void svg_device(struct svg *s, const struct node_kind *k, int device, struct svg
 	else
 		snprintf(name, sizeof name, "%d", device);
 	buf_puts(s->out, "<g>");
-	svg_title(s, k->device);
-	svg_rect(s, b, 6, SVG_DEVICE, NULL);
-	svg_text(s, b.x + b.w / 2, b.y + b.h / 2 + (k->parts && *k->parts[device].bus && b.w >= 84 ? -2 : 5), "on", (int)(b.w / 8.5), name);
+	topo_svg_title(s, k->device);
+	topo_svg_rect(s, b, 6, SVG_DEVICE, NULL);
+	topo_svg_text(s, b.x + b.w / 2, b.y + b.h / 2 + (k->parts && *k->parts[device].bus && b.w >= 84 ? -2 : 5), "on", (int)(b.w / 8.5), name);
 	if (k->parts && *k->parts[device].bus && b.w >= 84)
-		svg_text(s, b.x + b.w / 2, b.y + b.h / 2 + 16, "onsmall", 14, k->parts[device].bus);
+		topo_svg_text(s, b.x + b.w / 2, b.y + b.h / 2 + 16, "onsmall", 14, k->parts[device].bus);
 	buf_puts(s->out, "</g>\n");
 }
 
@@ -66,43 +66,43 @@ static void place(const struct node_kind *k, struct svg_box b, double *at)
 
 static void put_link(struct svg *s, const struct node_kind *k, int i, int j, const double *at)
 {
-	struct topo_link l = cluster_link(k, i, j);
+	struct topo_link l = topo_cluster_link(k, i, j);
 	char rate[HUMAN], title[96];
 	bool thin = l.lanes <= 1;
 	snprintf(title, sizeof title, "%d - %d: %d lane%s, %s", i, j, l.lanes, human_s(l.lanes), human_count(l.bandwidth, "B/s", rate));
 	buf_puts(s->out, "<g>");
-	svg_title(s, title);
-	svg_line(s, at[2 * i], at[2 * i + 1], at[2 * j], at[2 * j + 1], svg_width_of(&l), thin ? SVG_DIRECT_LIGHT : SVG_DIRECT);
+	topo_svg_title(s, title);
+	topo_svg_line(s, at[2 * i], at[2 * i + 1], at[2 * j], at[2 * j + 1], svg_width_of(&l), thin ? SVG_DIRECT_LIGHT : SVG_DIRECT);
 	buf_puts(s->out, "</g>\n");
 	s->nvlink |= l.kind == LINK_NVLINK;
 	s->xgmi |= l.kind == LINK_XGMI;
 }
 
-void svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, double *at)
+void topo_svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, double *at)
 {
 	place(k, b, at);
 	/* The wider ones lie above. */
 	for (int wide = 0; wide < 2; wide++)
 		for (int i = 0; i < k->devices; i++)
 			for (int j = i + 1; j < k->devices; j++) {
-				struct topo_link l = cluster_link(k, i, j);
+				struct topo_link l = topo_cluster_link(k, i, j);
 				if (direct(&l) && (l.lanes > 1) == wide)
 					put_link(s, k, i, j, at);
 			}
 	for (int i = 0; i < k->devices; i++)
-		svg_device(s, k, i, (struct svg_box){ at[2 * i] - 48, at[2 * i + 1] - 24, 96, 48 });
+		topo_svg_device(s, k, i, (struct svg_box){ at[2 * i] - 48, at[2 * i + 1] - 24, 96, 48 });
 }
 
 /* The fabric of switches that a device has a port to, by the first device on it; -1: none. */
 static int hub_of(const struct node_kind *k, int device)
 {
 	for (int i = 0; i < k->devices; i++)
-		if (i != device && cluster_link(k, device, i).kind == LINK_NVSWITCH)
+		if (i != device && topo_cluster_link(k, device, i).kind == LINK_NVSWITCH)
 			return i < device ? i : device;
 	return k->switched ? 0 : -1;
 }
 
-bool svg_has_hub(const struct node_kind *k)
+bool topo_svg_has_hub(const struct node_kind *k)
 {
 	for (int i = 0; k->links && !k->switched && i < k->devices; i++)
 		if (hub_of(k, i) >= 0)
@@ -143,19 +143,19 @@ static struct topo_link port_of(const struct node_kind *k, int device)
 {
 	for (int i = 0; i < k->devices; i++)
 		if (i != device && hub_of(k, i) == hub_of(k, device))
-			return cluster_link(k, device, i);
+			return topo_cluster_link(k, device, i);
 	return (struct topo_link){ .lanes = 0 };
 }
 
 static void put_port(struct svg *s, const struct node_kind *k, int device, double from, double tag, const double *at)
 {
 	struct topo_link l = port_of(k, device);
-	svg_line(s, at[2 * device], from, at[2 * device], at[2 * device + 1], svg_width_of(&l), SVG_DIRECT);
+	topo_svg_line(s, at[2 * device], from, at[2 * device], at[2 * device + 1], svg_width_of(&l), SVG_DIRECT);
 	if (l.lanes && k->devices <= 16)
-		svg_words(s, at[2 * device] + 22, tag, "tag", "× %d", l.lanes);
+		topo_svg_words(s, at[2 * device] + 22, tag, "tag", "× %d", l.lanes);
 }
 
-void svg_hub(struct svg *s, const struct node_kind *k, struct svg_box b, const double *at)
+void topo_svg_hub(struct svg *s, const struct node_kind *k, struct svg_box b, const double *at)
 {
 	int levels = levels_of(k, at), level = 0;
 	char rate[HUMAN];
@@ -171,8 +171,8 @@ void svg_hub(struct svg *s, const struct node_kind *k, struct svg_box b, const d
 		for (int i = 0; i < k->devices; i++)
 			if (hub_of(k, i) == hub)
 				put_port(s, k, i, bar.y + bar.h, b.y + b.h + 22, at);
-		svg_rect(s, bar, 10, SVG_DIRECT, NULL);
-		svg_words(s, bar.x + bar.w / 2, bar.y + bar.h / 2 + 6, "on", "%s: %s a device, each way",
+		topo_svg_rect(s, bar, 10, SVG_DIRECT, NULL);
+		topo_svg_words(s, bar.x + bar.w / 2, bar.y + bar.h / 2 + 6, "on", "%s: %s a device, each way",
 			  port_of(k, hub).kind == LINK_NVSWITCH ? "NVSwitch" : "fabric", human_count(k->link_bandwidth, "B/s", rate));
 		level += levels > 1;
 	}

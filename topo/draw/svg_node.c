@@ -42,9 +42,9 @@ static void put_head(struct card *d, double y, int nodes)
 	const struct node_kind *k = d->k;
 	char a[HUMAN], b[HUMAN], c[HUMAN], line[256];
 	double x = d->b.x, right_x = d->b.x + d->b.w;
-	svg_text(d->s, x, y + 32, "head", 60, k->name);
+	topo_svg_text(d->s, x, y + 32, "head", 60, k->name);
 	snprintf(line, sizeof line, "%d node%s of %d x %.60s", nodes, human_s(nodes), k->devices, k->device);
-	svg_text(d->s, x, y + 54, "sub", 100, line);
+	topo_svg_text(d->s, x, y + 54, "sub", 100, line);
 	struct buf right = BUF_INIT;
 	if (k->device_memory > 0)
 		buf_printf(&right, "%s", human_bytes(k->device_memory, a));
@@ -68,11 +68,11 @@ static void put_nic(struct card *d, int nic, struct svg_box b)
 {
 	char rate[HUMAN];
 	d->s->nic = true;
-	svg_rect(d->s, b, 6, SVG_NIC, NULL);
+	topo_svg_rect(d->s, b, 6, SVG_NIC, NULL);
 	bool told = d->k->nics[nic].bandwidth > 0 && b.w >= 76;
-	svg_text(d->s, b.x + b.w / 2, b.y + (told ? 17 : b.h / 2 + 5), "on", (int)(b.w / 8.5), d->k->nics[nic].name);
+	topo_svg_text(d->s, b.x + b.w / 2, b.y + (told ? 17 : b.h / 2 + 5), "on", (int)(b.w / 8.5), d->k->nics[nic].name);
 	if (told)
-		svg_words(d->s, b.x + b.w / 2, b.y + 33, "onsmall", "%s", human_count(d->k->nics[nic].bandwidth, "B/s", rate));
+		topo_svg_words(d->s, b.x + b.w / 2, b.y + 33, "onsmall", "%s", human_count(d->k->nics[nic].bandwidth, "B/s", rate));
 }
 
 /* --- Rows: devices side by side in their domains, a hub above, adapters and cores below --- */
@@ -120,8 +120,8 @@ static void put_cores(struct card *d, int domain, struct svg_box b)
 		snprintf(text, sizeof text, "NUMA domains not told");
 	else
 		snprintf(text, sizeof text, cpus ? "NUMA %d, cores %s" : "NUMA %d", domain, cpus);
-	svg_rect(d->s, b, 6, "#e3e8ee", NULL);
-	svg_text(d->s, b.x + b.w / 2, b.y + b.h / 2 + 5, "small", (int)(b.w / 7.5), text);
+	topo_svg_rect(d->s, b, 6, "#e3e8ee", NULL);
+	topo_svg_text(d->s, b.x + b.w / 2, b.y + b.h / 2 + 5, "small", (int)(b.w / 7.5), text);
 }
 
 static void put_row_nics(struct card *d, int domain, struct svg_box panel, double y, int n)
@@ -139,7 +139,7 @@ static void put_row_nics(struct card *d, int domain, struct svg_box panel, doubl
 		left--;
 		for (int v = 0; d->wires && v < d->k->devices; v++)
 			if (d->k->parts[v].nic == i) {
-				svg_line(d->s, d->at[2 * v], d->at[2 * v + 1] + DEVICE_H / 2.0, x + w / 2, y, 3, SVG_PCIE);
+				topo_svg_line(d->s, d->at[2 * v], d->at[2 * v + 1] + DEVICE_H / 2.0, x + w / 2, y, 3, SVG_PCIE);
 				d->s->pcie = true;
 			}
 		put_nic(d, i, (struct svg_box){ x, y, w, NIC_H });
@@ -183,19 +183,19 @@ static void put_row_hub(struct card *d)
 {
 	for (int i = 0; i < d->k->devices; i++)
 		d->at[2 * i + 1] -= DEVICE_H / 2.0;
-	svg_hub(d->s, d->k, (struct svg_box){ d->b.x, d->b.y, d->b.w, HUB_H }, d->at);
+	topo_svg_hub(d->s, d->k, (struct svg_box){ d->b.x, d->b.y, d->b.w, HUB_H }, d->at);
 }
 
 static double put_rows(struct card *d)
 {
-	bool hub = svg_has_hub(d->k);
+	bool hub = topo_svg_has_hub(d->k);
 	double top = d->b.y + (hub ? HUB_H + WIRE - 12 : 0), y = top + 12, width[MOST];
 	double height = 12 + DEVICE_H + (d->k->n_nics ? WIRE + NIC_H : 0) + 14 + CPU_H + 6;
 	struct svg_box panels[DOMAINS];
 	lay_panels(d, top, height, panels);
 	for (int n = 0; n < d->n_domains; n++)
 		if (panels[n].w > 0) {
-			svg_rect(d->s, panels[n], 10, SVG_PANEL, SVG_EDGE);
+			topo_svg_rect(d->s, panels[n], 10, SVG_PANEL, SVG_EDGE);
 			put_cores(d, n, (struct svg_box){ panels[n].x + 6, top + height - CPU_H - 6, panels[n].w - 12, CPU_H });
 			place_row(d, n, panels[n], y, width);
 		}
@@ -205,7 +205,7 @@ static double put_rows(struct card *d)
 		put_row_nics(d, n, panels[n], y + DEVICE_H + WIRE, nics);
 	}
 	for (int i = 0; i < d->k->devices; i++)
-		svg_device(d->s, d->k, i, (struct svg_box){ d->at[2 * i] - width[i] / 2, y, width[i], DEVICE_H });
+		topo_svg_device(d->s, d->k, i, (struct svg_box){ d->at[2 * i] - width[i] / 2, y, width[i], DEVICE_H });
 	if (hub)
 		put_row_hub(d);
 	return top + height - d->b.y;
@@ -253,7 +253,7 @@ static void put_side(struct card *d, int side, double x, double towards, double 
 		least = top + h + 6;
 		for (int v = 0; v < d->k->devices; v++)
 			if (d->k->parts[v].nic == which[i]) {
-				svg_line(d->s, towards, top + h / 2, d->at[2 * v] + (side ? 48 : -48), d->at[2 * v + 1], 3, SVG_PCIE);
+				topo_svg_line(d->s, towards, top + h / 2, d->at[2 * v] + (side ? 48 : -48), d->at[2 * v + 1], 3, SVG_PCIE);
 				d->s->pcie = true;
 			}
 		put_nic(d, which[i], (struct svg_box){ x, top, NIC_W, h });
@@ -284,11 +284,11 @@ static double put_ring(struct card *d)
 	struct svg_box ring = { middle - ring_w / 2, d->b.y + 34, ring_w, height - 108 };
 	for (int n = 0; n < (held == 2 ? 2 : 1); n++) {
 		struct svg_box panel = { n ? middle + 8 : d->b.x, d->b.y, held == 2 ? d->b.w / 2 - 8 : d->b.w, height };
-		svg_rect(d->s, panel, 10, SVG_PANEL, SVG_EDGE);
+		topo_svg_rect(d->s, panel, 10, SVG_PANEL, SVG_EDGE);
 		if (held <= 2)
 			put_cores(d, first[n], (struct svg_box){ panel.x + 8, panel.y + height - CPU_H - 6, panel.w - 16, CPU_H });
 	}
-	svg_ring(d->s, d->k, ring, d->at);
+	topo_svg_ring(d->s, d->k, ring, d->at);
 	put_side(d, 0, d->b.x + 60, d->b.x + 60 + NIC_W, height);
 	put_side(d, 1, d->b.x + d->b.w - 60 - NIC_W, d->b.x + d->b.w - 60 - NIC_W, height);
 	return height;
@@ -306,9 +306,9 @@ static double put_grid(struct card *d)
 	for (int n = 0; n < d->n_domains; n++) {
 		struct svg_box panel = { d->b.x + n * (w + 16), d->b.y, w, height };
 		int devices, nics, mine = d->k->devices - n * each < shown ? d->k->devices - n * each : shown;
-		svg_rect(d->s, panel, 10, SVG_PANEL, SVG_EDGE);
+		topo_svg_rect(d->s, panel, 10, SVG_PANEL, SVG_EDGE);
 		for (int i = 0; i < mine; i++)
-			svg_rect(d->s, (struct svg_box){ panel.x + 12 + i % columns * (SLOT + 5), panel.y + 12 + i / columns * (SLOT + 5), SLOT, SLOT }, 4,
+			topo_svg_rect(d->s, (struct svg_box){ panel.x + 12 + i % columns * (SLOT + 5), panel.y + 12 + i / columns * (SLOT + 5), SLOT, SLOT }, 4,
 				 SVG_DEVICE, NULL);
 		count_in(d, n, &devices, &nics);
 		if (d->k->n_nics)
@@ -326,7 +326,7 @@ static bool has_direct(const struct node_kind *k)
 	return false;
 }
 
-double svg_kind(struct svg *s, const struct node_kind *k, int nodes, double y)
+double topo_svg_kind(struct svg *s, const struct node_kind *k, int nodes, double y)
 {
 	struct buf inside = BUF_INIT, *out = s->out;
 	double lift = nodes > 1 ? 12 : 0; /* of the cards behind it */
@@ -340,25 +340,25 @@ double svg_kind(struct svg *s, const struct node_kind *k, int nodes, double y)
 	put_head(&d, y + lift, nodes);
 	d.wires = k->parts && k->devices <= MOST && strcmp(k->device, "cpu");
 	double height = !d.wires ? put_grid(&d) : !k->switched && has_direct(k) && k->devices <= 16 ? put_ring(&d) : put_rows(&d);
-	if (!k->switched && (has_direct(k) || (d.wires && svg_has_hub(k)))) {
+	if (!k->switched && (has_direct(k) || (d.wires && topo_svg_has_hub(k)))) {
 		struct buf links = BUF_INIT;
-		links_summary(k, &links);
-		svg_words(s, d.b.x, d.b.y + height + 24, "sub", "%s", buf_str(&links));
+		topo_links_summary(k, &links);
+		topo_svg_words(s, d.b.x, d.b.y + height + 24, "sub", "%s", buf_str(&links));
 		buf_fini(&links);
 		height += 26;
 	}
 	if (*k->unsaid) {
 		char text[300];
 		snprintf(text, sizeof text, "missing: %s", k->unsaid);
-		svg_text(s, d.b.x, d.b.y + height + 24, "sub", 180, text);
+		topo_svg_text(s, d.b.x, d.b.y + height + 24, "sub", 180, text);
 		height += 26;
 	}
 	s->out = out;
 	struct svg_box card = { SVG_MARGIN, y + lift, SVG_WIDTH - 2 * SVG_MARGIN - lift, HEAD + 12 + height + PAD };
 	if (nodes > 1)
-		svg_stack(s, card, 14, "#fff", SVG_EDGE);
+		topo_svg_stack(s, card, 14, "#fff", SVG_EDGE);
 	else
-		svg_rect(s, card, 14, "#fff", SVG_EDGE);
+		topo_svg_rect(s, card, 14, "#fff", SVG_EDGE);
 	buf_add(out, buf_str(&inside), inside.len);
 	out->failed |= buf_failed(&inside);
 	buf_fini(&inside);

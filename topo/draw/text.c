@@ -21,22 +21,22 @@ struct page {
 
 static const char *on(const struct page *p, enum ink i)
 {
-	return ink(i, p->colour);
+	return topo_ink(i, p->colour);
 }
 
 static void put_head(struct page *p)
 {
 	const struct cluster *c = p->c;
-	int devices = cluster_devices(c);
+	int devices = topo_cluster_devices(c);
 	buf_puts(p->out, on(p, INK_BOLD));
-	put_plain(p->out, c->name);
+	topo_put_plain(p->out, c->name);
 	buf_printf(p->out, "%s: %d node%s, %d device%s", on(p, INK_NONE), c->n_nodes, human_s(c->n_nodes), devices, human_s(devices));
 	if (c->n_switches)
 		buf_printf(p->out, ", %d switch%s%s", c->n_switches, c->n_switches == 1 ? "" : "es", c->rails ? " with rails" : "");
 	buf_puts(p->out, "\n");
 	if (*c->figures) {
 		buf_puts(p->out, "figures: ");
-		put_plain(p->out, c->figures);
+		topo_put_plain(p->out, c->figures);
 		buf_puts(p->out, "\n");
 	}
 }
@@ -46,15 +46,15 @@ static void put_head(struct page *p)
 static void put_nodes(struct page *p, const struct group *g, bool sample)
 {
 	const struct node_kind *k = &p->c->kinds[g->kind];
-	group_name(p->c, g, p->out);
+	topo_group_name(p->c, g, p->out);
 	buf_printf(p->out, "%s  %s", sample ? ", …" : "", on(p, INK_DIM));
 	if (g->n > 1)
 		buf_printf(p->out, "%d × ", g->n);
-	put_plain(p->out, k->name);
+	topo_put_plain(p->out, k->name);
 	buf_puts(p->out, on(p, INK_NONE));
 	if (k->devices) {
 		buf_printf(p->out, " %s%d × ", on(p, INK_DEVICE), k->devices);
-		put_plain(p->out, k->device);
+		topo_put_plain(p->out, k->device);
 		buf_puts(p->out, on(p, INK_NONE));
 	}
 	buf_puts(p->out, "\n");
@@ -64,8 +64,8 @@ static void put_holder(struct page *p, const struct group *g, bool sample)
 {
 	char up[HUMAN];
 	int nodes, devices;
-	group_count(p->c, g, &nodes, &devices);
-	group_name(p->c, g, p->out);
+	topo_group_count(p->c, g, &nodes, &devices);
+	topo_group_name(p->c, g, p->out);
 	buf_printf(p->out, "%s%s", sample ? ", …" : "", on(p, INK_DIM));
 	if (g->n > 1)
 		buf_printf(p->out, "  %d like this, each", g->n);
@@ -113,7 +113,7 @@ static bool ports_alike(const struct node_kind *k)
 	return k->parts && k->devices;
 }
 
-void port_summary(const struct topo_device *d, struct buf *out)
+void topo_port_summary(const struct topo_device *d, struct buf *out)
 {
 	size_t before = out->len;
 	if (d->pcie && d->pcie_width)
@@ -128,7 +128,7 @@ static void put_ports(struct page *p, const struct node_kind *k)
 {
 	struct buf text = BUF_INIT;
 	if (ports_alike(k))
-		port_summary(&k->parts[0], &text);
+		topo_port_summary(&k->parts[0], &text);
 	if (text.len) {
 		put_label(p, "ports");
 		buf_printf(p->out, "%s\n", buf_str(&text));
@@ -145,7 +145,7 @@ static void put_figures(struct page *p, const struct node_kind *k)
 		   k->device_flops > 0 ? human_count(k->device_flops, "FLOP/s", f) : "compute not told");
 	put_ports(p, k);
 	struct buf links = BUF_INIT;
-	links_summary(k, &links);
+	topo_links_summary(k, &links);
 	if (links.len) {
 		put_label(p, "links");
 		buf_printf(p->out, "%s\n", buf_str(&links));
@@ -179,7 +179,7 @@ static void put_host(struct page *p, const struct node_kind *k)
 	buf_puts(p->out, "\n");
 	if (*k->unsaid) {
 		buf_printf(p->out, "  %s%-10s%s", on(p, INK_WARN), "missing", on(p, INK_NONE));
-		put_plain(p->out, k->unsaid);
+		topo_put_plain(p->out, k->unsaid);
 		buf_puts(p->out, "\n");
 	}
 }
@@ -188,7 +188,7 @@ static void put_nic(struct page *p, const struct topo_nic *nic, bool rate_too)
 {
 	char rate[HUMAN];
 	buf_puts(p->out, on(p, INK_NIC));
-	put_plain(p->out, nic->name);
+	topo_put_plain(p->out, nic->name);
 	buf_puts(p->out, on(p, INK_NONE));
 	if (nic->bandwidth > 0 && rate_too)
 		buf_printf(p->out, " %s", human_count(nic->bandwidth, "B/s", rate));
@@ -222,24 +222,24 @@ static void put_device(struct page *p, const struct node_kind *k, int i, const c
 {
 	const struct topo_device *d = &k->parts[i];
 	buf_puts(p->out, on(p, INK_DEVICE));
-	put_plain(p->out, *d->name ? d->name : "device");
+	topo_put_plain(p->out, *d->name ? d->name : "device");
 	buf_puts(p->out, on(p, INK_NONE));
 	if (*d->bus) {
 		buf_puts(p->out, "  ");
-		put_plain(p->out, d->bus);
+		topo_put_plain(p->out, d->bus);
 	}
 	struct buf port = BUF_INIT;
 	if (!ports_alike(k))
-		port_summary(d, &port);
+		topo_port_summary(d, &port);
 	if (port.len)
 		buf_printf(p->out, "  %s", buf_str(&port));
 	buf_fini(&port);
 	if (*d->cpus && strcmp(d->cpus, shared_cpus)) {
 		buf_puts(p->out, "  cores ");
-		put_plain(p->out, d->cpus);
+		topo_put_plain(p->out, d->cpus);
 	}
 	if (d->nic >= 0 && d->nic < k->n_nics) {
-		buf_printf(p->out, "  %s── %s ──%s ", on(p, link_ink(d->nic_link)), link_word(d->nic_link), on(p, INK_NONE));
+		buf_printf(p->out, "  %s── %s ──%s ", on(p, topo_link_ink(d->nic_link)), topo_link_word(d->nic_link), on(p, INK_NONE));
 		put_nic(p, &k->nics[d->nic], owns_nic(k, i));
 	}
 	buf_puts(p->out, "\n");
@@ -261,12 +261,12 @@ static void put_alike(struct page *p, const struct node_kind *k, int first, int 
 {
 	const struct topo_device *d = &k->parts[first];
 	buf_puts(p->out, on(p, INK_DEVICE));
-	put_plain(p->out, d->name);
+	topo_put_plain(p->out, d->name);
 	buf_puts(p->out, " to ");
-	put_plain(p->out, k->parts[first + n - 1].name);
+	topo_put_plain(p->out, k->parts[first + n - 1].name);
 	buf_puts(p->out, on(p, INK_NONE));
 	if (d->nic >= 0 && d->nic < k->n_nics) {
-		buf_printf(p->out, "  %s── %s ──%s ", on(p, link_ink(d->nic_link)), link_word(d->nic_link), on(p, INK_NONE));
+		buf_printf(p->out, "  %s── %s ──%s ", on(p, topo_link_ink(d->nic_link)), topo_link_word(d->nic_link), on(p, INK_NONE));
 		put_nic(p, &k->nics[d->nic], false);
 	}
 	buf_puts(p->out, "\n");
@@ -301,7 +301,7 @@ static void put_domain(struct page *p, const struct node_kind *k, int numa, bool
 		buf_printf(p->out, "NUMA %d", numa);
 	if (*cpus) {
 		buf_puts(p->out, "  cores ");
-		put_plain(p->out, cpus);
+		topo_put_plain(p->out, cpus);
 	}
 	buf_puts(p->out, "\n");
 	for (int i = 0, n; i < devices + k->n_nics; i += n) {
@@ -319,7 +319,7 @@ static void put_domain(struct page *p, const struct node_kind *k, int numa, bool
 		put_nic(p, &k->nics[nic], true);
 		if (*k->nics[nic].bus) {
 			buf_puts(p->out, "  ");
-			put_plain(p->out, k->nics[nic].bus);
+			topo_put_plain(p->out, k->nics[nic].bus);
 		}
 		buf_puts(p->out, "\n");
 	}
@@ -349,11 +349,11 @@ static void put_domains(struct page *p, const struct node_kind *k)
 static void put_card(struct page *p, const struct node_kind *k, int nodes)
 {
 	buf_printf(p->out, "\n%s", on(p, INK_BOLD));
-	put_plain(p->out, k->name);
+	topo_put_plain(p->out, k->name);
 	buf_printf(p->out, "%s  %d node%s", on(p, INK_NONE), nodes, human_s(nodes));
 	if (k->devices) {
 		buf_printf(p->out, " of %s%d × ", on(p, INK_DEVICE), k->devices);
-		put_plain(p->out, k->device);
+		topo_put_plain(p->out, k->device);
 		buf_puts(p->out, on(p, INK_NONE));
 	}
 	buf_puts(p->out, "\n");
@@ -364,14 +364,14 @@ static void put_card(struct page *p, const struct node_kind *k, int nodes)
 		put_domains(p, k);
 	if (k->links && k->devices > 1 && k->devices <= MATRIX_MOST) {
 		buf_puts(p->out, "\n");
-		draw_matrix(k, p->colour, p->out);
+		topo_draw_matrix(k, p->colour, p->out);
 	}
 }
 
 static void put_odd(struct page *p)
 {
 	struct buf odd = BUF_INIT;
-	draw_odd(p->c, &odd);
+	topo_draw_odd(p->c, &odd);
 	if (odd.len)
 		buf_printf(p->out, "\n%sodd ones out%s\n", on(p, INK_WARN), on(p, INK_NONE));
 	for (const char *at = buf_str(&odd), *end; *at; at = end + 1) {
@@ -381,19 +381,19 @@ static void put_odd(struct page *p)
 	buf_fini(&odd);
 }
 
-void draw_cluster(const struct cluster *c, bool colour, struct buf *out)
+void topo_draw_cluster(const struct cluster *c, bool colour, struct buf *out)
 {
 	struct page p = { .c = c, .colour = colour, .out = out };
 	int n = 0, shown = 0, left = 0;
 	put_head(&p);
 	if (c->n_nodes > 1 || c->n_switches) {
-		struct group **groups = group_cluster(c, &n);
+		struct group **groups = topo_group_cluster(c, &n);
 		buf_puts(out, "\n");
 		put_groups(&p, groups, groups ? n : 0, "", false);
-		group_free(groups, n);
+		topo_group_free(groups, n);
 	}
 	for (int i = 0; i < c->n_kinds; i++) {
-		int nodes = nodes_of_kind(c, i);
+		int nodes = topo_nodes_of_kind(c, i);
 		if (nodes && shown++ < CARDS)
 			put_card(&p, &c->kinds[i], nodes);
 		else

@@ -21,7 +21,7 @@ struct hwloc_ids {
 	int n, cap, switches;
 };
 
-struct hwloc_ids *hwloc_ids_open(const char *file)
+struct hwloc_ids *topo_hwloc_ids_open(const char *file)
 {
 	struct hwloc_ids *ids = calloc(1, sizeof *ids);
 	if (ids)
@@ -29,21 +29,21 @@ struct hwloc_ids *hwloc_ids_open(const char *file)
 	return ids;
 }
 
-void hwloc_ids_close(struct hwloc_ids *ids)
+void topo_hwloc_ids_close(struct hwloc_ids *ids)
 {
 	if (ids)
 		free(ids->rows);
 	free(ids);
 }
 
-int hwloc_switch(struct hwloc_ids *ids)
+int topo_hwloc_switch(struct hwloc_ids *ids)
 {
 	return ids->switches++;
 }
 
-int hwloc_id(struct hwloc_ids *ids, const struct xml *x, enum hwloc_what what, int index, struct err *e)
+int topo_hwloc_id(struct hwloc_ids *ids, const struct xml *x, enum hwloc_what what, int index, struct err *e)
 {
-	const char *gp = xml_get(x, "gp_index");
+	const char *gp = topo_xml_get(x, "gp_index");
 	if (!gp)
 		return 0;
 	if (ids->n == ids->cap) {
@@ -86,7 +86,7 @@ static const char *next_word(const struct xml **x, const char **at, const char *
 			(*at)++;
 		if (**at)
 			return *at;
-		*x = xml_child((*x)->next, name);
+		*x = topo_xml_child((*x)->next, name);
 		*at = *x ? (*x)->text : "";
 	}
 	return NULL;
@@ -100,7 +100,7 @@ static void past_word(const char **at)
 
 static int read_rows(const struct hwloc_ids *ids, struct matrix *x, struct err *e)
 {
-	const struct xml *el = xml_child(x->at->first, "indexes");
+	const struct xml *el = topo_xml_child(x->at->first, "indexes");
 	const char *at = el ? el->text : "";
 	for (int i = 0; i < x->n; i++) {
 		const char *w = next_word(&el, &at, "indexes");
@@ -118,7 +118,7 @@ static int read_rows(const struct hwloc_ids *ids, struct matrix *x, struct err *
 
 static int read_values(const struct hwloc_ids *ids, struct matrix *x, struct err *e)
 {
-	const struct xml *el = xml_child(x->at->first, "u64values");
+	const struct xml *el = topo_xml_child(x->at->first, "u64values");
 	const char *at = el ? el->text : "";
 	for (long i = 0; i < (long)x->n * x->n; i++) {
 		const char *w = next_word(&el, &at, "u64values");
@@ -187,7 +187,7 @@ static void take_ports(const struct matrix *x, struct machine *m, int *up)
 			struct found_gpu *g = &m->gpus[x->rows[i].index];
 			g->port_lanes = lanes_in(g, g->port);
 			if (fabric >= 0 && fabric != root_of(up, i))
-				machine_unsaid(m, "links between its NVSwitches: they are taken to join all GPUs");
+				topo_machine_unsaid(m, "links between its NVSwitches: they are taken to join all GPUs");
 			fabric = root_of(up, i);
 		}
 }
@@ -201,7 +201,7 @@ static int take_pairs(const struct matrix *x, struct machine *m, struct err *e)
 			if (i == j || v <= 0 || a->index < 0 || b->index < 0 || a->what != HWLOC_GPU || b->what != HWLOC_GPU || a->index == b->index)
 				continue;
 			const struct found_link l = { a->index, b->index, x->kind, lanes_in(&m->gpus[a->index], v), v };
-			if (machine_link(m, &l, e) < 0)
+			if (topo_machine_link(m, &l, e) < 0)
 				return -1;
 		}
 	return 0;
@@ -209,7 +209,7 @@ static int take_pairs(const struct matrix *x, struct machine *m, struct err *e)
 
 static int take_matrix(const struct hwloc_ids *ids, const struct xml *at, enum link_kind kind, struct machine *m, struct err *e)
 {
-	const char *n = xml_get(at, "nbobjs");
+	const char *n = topo_xml_get(at, "nbobjs");
 	struct matrix x = { .at = at, .n = n ? atoi(n) : 0, .kind = kind };
 	if (x.n < 1 || x.n > MATRIX_MOST)
 		return broken(ids, at, "it is of no objects or of more than a machine has", e);
@@ -230,7 +230,7 @@ static int take_matrix(const struct hwloc_ids *ids, const struct xml *at, enum l
 	return result;
 }
 
-int hwloc_links(struct hwloc_ids *ids, const struct xml *root, struct machine *m, struct err *e)
+int topo_hwloc_links(struct hwloc_ids *ids, const struct xml *root, struct machine *m, struct err *e)
 {
 	static const struct {
 		const char *name;
@@ -240,7 +240,7 @@ int hwloc_links(struct hwloc_ids *ids, const struct xml *root, struct machine *m
 	if (ids->n)
 		qsort(ids->rows, (size_t)ids->n, sizeof *ids->rows, by_gp);
 	for (const struct xml *x = root->first; x; x = x->next) {
-		const char *name = xml_get(x, "name");
+		const char *name = topo_xml_get(x, "name");
 		if (!name || strncmp(x->name, "distances2", 10))
 			continue;
 		for (int i = 0; i < 2; i++)
@@ -251,6 +251,6 @@ int hwloc_links(struct hwloc_ids *ids, const struct xml *root, struct machine *m
 			}
 	}
 	if (m->n_gpus > 1 && !taken[0] && !taken[1])
-		machine_unsaid(m, "NVLink or xGMI links between GPUs: the file has no matrix of their bandwidths");
+		topo_machine_unsaid(m, "NVLink or xGMI links between GPUs: the file has no matrix of their bandwidths");
 	return 0;
 }

@@ -84,7 +84,7 @@ static void fill_device(const struct machine *m, const int *order, struct node_k
 {
 	const struct found_gpu *g = &m->gpus[order[0]];
 	if (g->model)
-		gpu_fill(g->model, k);
+		topo_gpu_fill(g->model, k);
 	else
 		snprintf(k->device, sizeof k->device, "%s", g->label[0] ? g->label : "GPU");
 	if (!g->model)
@@ -119,7 +119,7 @@ static struct topo_link over_switch(const struct found_gpu *a, const struct foun
 {
 	const struct found_gpu *least = a->port < b->port ? a : b;
 	return (struct topo_link){ .kind = LINK_NVSWITCH, .lanes = least->port_lanes, .bandwidth = least->port,
-				   .latency = link_latency(LINK_NVSWITCH) };
+				   .latency = topo_link_latency(LINK_NVSWITCH) };
 }
 
 /* PCIe first, then what is better: a switch's fabric, then what the file draws between two devices. */
@@ -135,7 +135,7 @@ static void fill_links(const struct machine *m, const int *order, const int *dev
 			else if (a->port_lanes && b->port_lanes && a->fabric == b->fabric)
 				*l = over_switch(a, b);
 			else
-				*l = near_gpus(m, order[x], order[y]);
+				*l = topo_near_gpus(m, order[x], order[y]);
 		}
 	for (int i = 0; i < m->n_links; i++) {
 		const struct found_link *f = &m->links[i];
@@ -145,7 +145,7 @@ static void fill_links(const struct machine *m, const int *order, const int *dev
 		/* Lines to the same peer add up. */
 		bool more = l->kind == f->kind;
 		*l = (struct topo_link){ .kind = f->kind, .lanes = f->lanes + (more ? l->lanes : 0),
-					 .bandwidth = f->bandwidth + (more ? l->bandwidth : 0), .latency = link_latency(f->kind) };
+					 .bandwidth = f->bandwidth + (more ? l->bandwidth : 0), .latency = topo_link_latency(f->kind) };
 	}
 }
 
@@ -181,7 +181,7 @@ static int finish_gpus(const struct machine *m, struct node_kind *k, struct err 
 		fill_devices(m, order, k);
 		fill_links(m, order, device, k);
 		fill_totals(k);
-		result = near_assign(m, order, k->parts, e);
+		result = topo_near_assign(m, order, k->parts, e);
 	}
 	free(order);
 	free(device);
@@ -213,7 +213,7 @@ static int finish_cores(const struct machine *m, int devices, struct node_kind *
 	return 0;
 }
 
-int machine_finish(const struct machine *m, int devices, struct node_kind *out, struct err *e)
+int topo_machine_finish(const struct machine *m, int devices, struct node_kind *out, struct err *e)
 {
 	struct node_kind k = { .cores = m->n_cores, .numa = m->numa > 0 ? m->numa : 1, .memory = m->memory };
 	memcpy(k.name, m->name, sizeof k.name);
@@ -221,7 +221,7 @@ int machine_finish(const struct machine *m, int devices, struct node_kind *out, 
 	if (!m->n_gpus && !m->n_cores)
 		return err_set(e, ERR_USAGE, "%s: it names neither a GPU nor a core; is it the description of a machine?", m->file);
 	if (fill_nics(m, &k, e) || (m->n_gpus ? finish_gpus(m, &k, e) : finish_cores(m, devices, &k, e))) {
-		kind_free(&k);
+		topo_kind_free(&k);
 		return -1;
 	}
 	fill_net(m, &k);

@@ -19,7 +19,7 @@
 
 static bool sniff(const struct topo_text *in)
 {
-	return xml_begins_with(in->text, "topology") || xml_begins_with(in->text, "root");
+	return topo_xml_begins_with(in->text, "topology") || topo_xml_begins_with(in->text, "root");
 }
 
 enum { OS_INDEX_MOST = 4096 }; /* of NUMA nodes: POWER9 counts its GPUs' memory down from 255 */
@@ -50,19 +50,19 @@ struct where {
 
 static bool is(const struct xml *x, const char *type)
 {
-	const char *t = xml_get(x, "type");
+	const char *t = topo_xml_get(x, "type");
 	return t && !strcmp(t, type);
 }
 
 static const char *word(const struct xml *x, const char *name)
 {
-	const char *v = xml_get(x, name);
+	const char *v = topo_xml_get(x, name);
 	return v ? v : "";
 }
 
 static const char *info(const struct xml *x, const char *name)
 {
-	for (const struct xml *i = xml_child(x->first, "info"); i; i = xml_child(i->next, "info"))
+	for (const struct xml *i = topo_xml_child(x->first, "info"); i; i = topo_xml_child(i->next, "info"))
 		if (!strcmp(word(i, "name"), name))
 			return word(i, "value");
 	return NULL;
@@ -86,11 +86,11 @@ static int count_numa(struct walk *w, const struct xml *x)
 	if (w->n_numa == MACHINE_NUMA)
 		return err_set(w->e, ERR_USAGE, "%s:%d: more than %d NUMA nodes; this is no description of one machine", w->file, x->line,
 			       MACHINE_NUMA);
-	const char *os = xml_get(x, "os_index");
+	const char *os = topo_xml_get(x, "os_index");
 	struct numa *n = &w->numa[w->n_numa++];
 	*n = (struct numa){ .number = w->n_numa - 1, .os_index = os ? strtol(os, NULL, 10) : w->n_numa - 1, .cpus = digest(word(x, "cpuset")) };
-	struct mask_bits cpus = mask_bits(word(x, "cpuset"));
-	n->bare = mask_next(&cpus) < 0;
+	struct mask_bits cpus = topo_mask_bits(word(x, "cpuset"));
+	n->bare = topo_mask_next(&cpus) < 0;
 	if (n->os_index >= 0 && n->os_index < OS_INDEX_MOST && !w->of_os_index[n->os_index])
 		w->of_os_index[n->os_index] = w->n_numa;
 	return 0;
@@ -104,11 +104,11 @@ static int count(struct walk *w, const struct xml *x)
 	w->cores += is(x, "Core");
 	w->pus += is(x, "PU");
 	w->pci += is(x, "PCIDev");
-	const char *memory = on_a_gpu(x) ? NULL : xml_get(x, "local_memory");
+	const char *memory = on_a_gpu(x) ? NULL : topo_xml_get(x, "local_memory");
 	double bytes = memory ? strtod(memory, NULL) : 0;
 	if (bytes > 0 && bytes < 1e18)
 		w->m->memory += bytes;
-	for (const struct xml *c = xml_child(x->first, "object"); c; c = xml_child(c->next, "object"))
+	for (const struct xml *c = topo_xml_child(x->first, "object"); c; c = topo_xml_child(c->next, "object"))
 		if (count(w, c))
 			return -1;
 	return 0;
@@ -128,9 +128,9 @@ static void number_numa(struct walk *w)
  * there are no others. */
 static int numa_in(const struct walk *w, const char *set)
 {
-	struct mask_bits bits = mask_bits(set);
+	struct mask_bits bits = topo_mask_bits(set);
 	const struct numa *best = NULL;
-	for (long bit; (bit = mask_next(&bits)) >= 0 && bit < OS_INDEX_MOST;) {
+	for (long bit; (bit = topo_mask_next(&bits)) >= 0 && bit < OS_INDEX_MOST;) {
 		const struct numa *n = w->of_os_index[bit] ? &w->numa[w->of_os_index[bit] - 1] : NULL;
 		if (!n || (n->bare && best))
 			continue;
@@ -145,11 +145,11 @@ static int numa_in(const struct walk *w, const char *set)
 static struct where where_is(const struct walk *w, const struct xml *x, const struct where *above)
 {
 	struct where at = *above;
-	const char *nodes = xml_get(x, "nodeset"), *cpus = xml_get(x, "cpuset");
+	const char *nodes = topo_xml_get(x, "nodeset"), *cpus = topo_xml_get(x, "cpuset");
 	if (nodes)
 		at.numa = numa_in(w, nodes);
 	if (cpus)
-		machine_mask(cpus, at.cpus);
+		topo_machine_mask(cpus, at.cpus);
 	return at;
 }
 
@@ -177,7 +177,7 @@ struct said {
 static void listen(const struct xml *pci, struct said *s)
 {
 	static const char *const sizes[] = { "CUDAGlobalMemorySize", "OpenCLGlobalMemorySize", "RSMIVRAMSize", "LevelZeroHBMSize" };
-	for (const struct xml *o = xml_child(pci->first, "object"); o; o = xml_child(o->next, "object")) {
+	for (const struct xml *o = topo_xml_child(pci->first, "object"); o; o = topo_xml_child(o->next, "object")) {
 		const char *name = word(o, "name"), *model = info(o, "GPUModel");
 		bool compute = !strncmp(name, "nvml", 4) || !strncmp(name, "cuda", 4) || !strncmp(name, "rsmi", 4) || !strncmp(name, "ze", 2) ||
 			       (!strncmp(name, "opencl", 6) && !strcmp(info(o, "OpenCLDeviceType") ? info(o, "OpenCLDeviceType") : "GPU", "GPU"));
@@ -210,21 +210,21 @@ static int add_gpu(struct walk *w, const struct xml *x, int place, const struct 
 	unsigned class, vendor, device;
 	ids_of(x, &class, &vendor, &device);
 	struct found_gpu g = { .model = model, .place = place, .numa = at->numa, .order = s->order, .memory = s->memory };
-	machine_bus(word(x, "pci_busid"), g.bus);
+	topo_machine_bus(word(x, "pci_busid"), g.bus);
 	memcpy(g.cpus, at->cpus, sizeof g.cpus);
 	if (s->model)
-		machine_text(g.label, sizeof g.label, s->model);
+		topo_machine_text(g.label, sizeof g.label, s->model);
 	else
 		snprintf(g.label, sizeof g.label, "GPU %04x:%04x", vendor, device);
 	double speed = strtod(word(x, "pci_link_speed"), NULL) * 1e9;
-	g.pcie = speed > 0 && speed < 1e15 ? machine_payload(speed) : 0;
+	g.pcie = speed > 0 && speed < 1e15 ? topo_machine_payload(speed) : 0;
 	if (!model)
-		machine_unsaid(w->m, "rates of the GPUs, which are of no model known here");
-	int gpu = machine_gpu(w->m, &g, w->e);
-	if (gpu < 0 || hwloc_id(w->ids, x, HWLOC_GPU, gpu, w->e))
+		topo_machine_unsaid(w->m, "rates of the GPUs, which are of no model known here");
+	int gpu = topo_machine_gpu(w->m, &g, w->e);
+	if (gpu < 0 || topo_hwloc_id(w->ids, x, HWLOC_GPU, gpu, w->e))
 		return -1;
-	for (const struct xml *o = xml_child(x->first, "object"); o; o = xml_child(o->next, "object"))
-		if (hwloc_id(w->ids, o, HWLOC_GPU, gpu, w->e))
+	for (const struct xml *o = topo_xml_child(x->first, "object"); o; o = topo_xml_child(o->next, "object"))
+		if (topo_hwloc_id(w->ids, o, HWLOC_GPU, gpu, w->e))
 			return -1;
 	return 0;
 }
@@ -233,7 +233,7 @@ static int add_gpu(struct walk *w, const struct xml *x, int place, const struct 
 static const char *nic_name(const struct xml *x)
 {
 	const char *best = "";
-	for (const struct xml *o = xml_child(x->first, "object"); o; o = xml_child(o->next, "object")) {
+	for (const struct xml *o = topo_xml_child(x->first, "object"); o; o = topo_xml_child(o->next, "object")) {
 		const char *name = word(o, "name");
 		bool rdma = strchr(name, '_') != NULL;
 		if (is(o, "OSDev") && (!best[0] || (rdma && !strchr(best, '_'))))
@@ -247,13 +247,13 @@ static int add_nic(struct walk *w, const struct xml *x, int place, const struct 
 	unsigned class, vendor, device;
 	ids_of(x, &class, &vendor, &device);
 	struct found_nic n = { .place = place, .numa = at->numa };
-	machine_bus(word(x, "pci_busid"), n.bus);
-	machine_text(n.name, sizeof n.name, nic_name(x));
+	topo_machine_bus(word(x, "pci_busid"), n.bus);
+	topo_machine_text(n.name, sizeof n.name, nic_name(x));
 	double speed = strtod(word(x, "pci_link_speed"), NULL) * 1e9;
-	nic_figures(class, vendor, device, speed > 0 && speed < 1e15 ? machine_payload(speed) : 0, &n.bandwidth, &n.latency);
+	topo_nic_figures(class, vendor, device, speed > 0 && speed < 1e15 ? topo_machine_payload(speed) : 0, &n.bandwidth, &n.latency);
 	if (!n.bandwidth)
-		machine_unsaid(w->m, "speeds of some network adapters");
-	return machine_nic(w->m, &n, w->e) < 0 ? -1 : 0;
+		topo_machine_unsaid(w->m, "speeds of some network adapters");
+	return topo_machine_nic(w->m, &n, w->e) < 0 ? -1 : 0;
 }
 
 static int add_pci(struct walk *w, const struct xml *x, int place, const struct where *at)
@@ -262,13 +262,13 @@ static int add_pci(struct walk *w, const struct xml *x, int place, const struct 
 	struct said s = { .order = -1 };
 	ids_of(x, &class, &vendor, &device);
 	listen(x, &s);
-	const struct gpu_model *model = gpu_of_pci((int)vendor, (int)device);
+	const struct gpu_model *model = topo_gpu_of_pci((int)vendor, (int)device);
 	if (!model && s.model)
-		model = gpu_called(s.model);
+		model = topo_gpu_called(s.model);
 	if (is_gpu(class, vendor, model, &s))
 		return add_gpu(w, x, place, at, &s, model);
 	if (!strcmp(word(x, "subtype"), "NVSwitch") || (class == 0x0680 && vendor == PCI_NVIDIA))
-		return hwloc_id(w->ids, x, HWLOC_SWITCH, hwloc_switch(w->ids), w->e);
+		return topo_hwloc_id(w->ids, x, HWLOC_SWITCH, topo_hwloc_switch(w->ids), w->e);
 	if (class >> 8 == 0x02 || class == 0x0c06)
 		return add_nic(w, x, place, at);
 	return 0;
@@ -279,16 +279,16 @@ static int add_bridge(struct walk *w, const struct xml *x, int place)
 {
 	bool host = !strncmp(word(x, "bridge_type"), "0-", 2);
 	double speed = strtod(word(x, "pci_link_speed"), NULL) * 1e9;
-	int added = machine_place(w->m, host ? PLACE_HOST : PLACE_PORT, place, w->e);
+	int added = topo_machine_place(w->m, host ? PLACE_HOST : PLACE_PORT, place, w->e);
 	if (added >= 0 && !host && speed > 0 && speed < 1e15)
-		w->m->places[added].bandwidth = machine_payload(speed);
+		w->m->places[added].bandwidth = topo_machine_payload(speed);
 	return added;
 }
 
 /* domains[d]: the place of domain d; the machine's is 0. A place below which there is no PCI yet follows the domain. */
 static int walk(struct walk *w, const struct xml *x, int place, const struct where *above, const int *domains)
 {
-	for (const struct xml *c = xml_child(x->first, "object"); c; c = xml_child(c->next, "object")) {
+	for (const struct xml *c = topo_xml_child(x->first, "object"); c; c = topo_xml_child(c->next, "object")) {
 		struct where at = where_is(w, c, above);
 		int below = place;
 		if (w->m->places[place].kind <= PLACE_NUMA)
@@ -305,7 +305,7 @@ static int walk(struct walk *w, const struct xml *x, int place, const struct whe
 
 static void add_cores(struct walk *w, const struct xml *x, const char *type, const struct where *above)
 {
-	for (const struct xml *c = xml_child(x->first, "object"); c; c = xml_child(c->next, "object")) {
+	for (const struct xml *c = topo_xml_child(x->first, "object"); c; c = topo_xml_child(c->next, "object")) {
 		struct where at = where_is(w, c, above);
 		if (is(c, type)) {
 			struct topo_device *d = &w->m->cores[w->m->n_cores++];
@@ -338,16 +338,16 @@ static int read_machine(struct walk *w, const struct xml *root)
 		return -1;
 	number_numa(w);
 	w->m->numa = w->n_numa ? w->n_numa : 1;
-	int machine = machine_place(w->m, PLACE_MACHINE, -1, w->e);
+	int machine = topo_machine_place(w->m, PLACE_MACHINE, -1, w->e);
 	domains[w->m->numa] = machine;
 	for (int i = 0; i < w->m->numa; i++)
-		if (machine < 0 || (domains[i] = machine_place(w->m, PLACE_NUMA, machine, w->e)) < 0)
+		if (machine < 0 || (domains[i] = topo_machine_place(w->m, PLACE_NUMA, machine, w->e)) < 0)
 			return -1;
-	if (take_cores(w, root) || walk(w, root, machine, &nowhere, domains) || hwloc_links(w->ids, root, w->m, w->e))
+	if (take_cores(w, root) || walk(w, root, machine, &nowhere, domains) || topo_hwloc_links(w->ids, root, w->m, w->e))
 		return -1;
 	for (int i = 0; i < w->m->n_gpus; i++)
 		if (w->m->gpus[i].numa < 0)
-			machine_unsaid(w->m, "which NUMA domain some GPUs are next to");
+			topo_machine_unsaid(w->m, "which NUMA domain some GPUs are next to");
 	return 0;
 }
 
@@ -355,30 +355,30 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 {
 	struct xml_doc *doc;
 	struct machine m;
-	if (xml_parse(in->file, in->text, in->len, &doc, e))
+	if (topo_xml_parse(in->file, in->text, in->len, &doc, e))
 		return -1;
-	machine_init(&m, in->file);
+	topo_machine_init(&m, in->file);
 	struct walk *w = calloc(1, sizeof *w);
-	struct hwloc_ids *ids = hwloc_ids_open(in->file);
+	struct hwloc_ids *ids = topo_hwloc_ids_open(in->file);
 	struct node_kind kind;
 	int result = -1;
 	if (!w || !ids) {
 		err_set(e, ERR_NOMEM, "%s: no memory to read it", in->file);
 	} else {
 		*w = (struct walk){ .m = &m, .file = in->file, .ids = ids, .e = e };
-		if (!read_machine(w, xml_root(doc))) {
+		if (!read_machine(w, topo_xml_root(doc))) {
 			if (!w->pci)
-				machine_unsaid(&m, "GPUs and network adapters: it was written without I/O devices");
+				topo_machine_unsaid(&m, "GPUs and network adapters: it was written without I/O devices");
 			else if (!m.n_nics)
-				machine_unsaid(&m, "network adapters");
-			result = machine_finish(&m, in->devices, &kind, e);
+				topo_machine_unsaid(&m, "network adapters");
+			result = topo_machine_finish(&m, in->devices, &kind, e);
 		}
 	}
 	free(w);
-	hwloc_ids_close(ids);
-	machine_fini(&m);
-	xml_free(doc);
+	topo_hwloc_ids_close(ids);
+	topo_machine_fini(&m);
+	topo_xml_free(doc);
 	return result ? -1 : topo_one_node("hwloc XML", in, &kind, out, e);
 }
 
-const struct topo_format format_hwloc = { .name = "hwloc XML", .sniff = sniff, .read = read };
+const struct topo_format topo_format_hwloc = { .name = "hwloc XML", .sniff = sniff, .read = read };

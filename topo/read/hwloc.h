@@ -14,13 +14,13 @@
 enum hwloc_what { HWLOC_GPU, HWLOC_SWITCH };
 
 struct hwloc_ids;
-struct hwloc_ids *hwloc_ids_open(const char *file);
-void hwloc_ids_close(struct hwloc_ids *ids);
+struct hwloc_ids *topo_hwloc_ids_open(const char *file);
+void topo_hwloc_ids_close(struct hwloc_ids *ids);
 /* That object `x` is that GPU or switch; nothing when it has no gp_index. */
-int hwloc_id(struct hwloc_ids *ids, const struct xml *x, enum hwloc_what what, int index, struct err *e);
+int topo_hwloc_id(struct hwloc_ids *ids, const struct xml *x, enum hwloc_what what, int index, struct err *e);
 /* A number for a new switch. */
-int hwloc_switch(struct hwloc_ids *ids);
+int topo_hwloc_switch(struct hwloc_ids *ids);
 /* Reads the matrices below `root` into the machine. */
-int hwloc_links(struct hwloc_ids *ids, const struct xml *root, struct machine *m, struct err *e);
+int topo_hwloc_links(struct hwloc_ids *ids, const struct xml *root, struct machine *m, struct err *e);
 
 #endif

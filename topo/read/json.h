@@ -24,6 +24,6 @@ struct field {
 };
 
 /* Each ends with a key of NULL. */
-extern const struct field fields_kind[], fields_device[], fields_nic[], fields_link[], fields_node[], fields_switch[];
+extern const struct field topo_fields_kind[], topo_fields_device[], topo_fields_nic[], topo_fields_link[], topo_fields_node[], topo_fields_switch[];
 
 #endif

@@ -71,7 +71,7 @@ static int take_link(const struct spot *s, const struct field *f, const json_t *
 {
 	const char *text = json_string_value(v);
 	for (int k = 0; text && k < LINK_KINDS; k++)
-		if (!strcmp(text, link_word((enum link_kind)k))) {
+		if (!strcmp(text, topo_link_word((enum link_kind)k))) {
 			*to = (enum link_kind)k;
 			return 0;
 		}
@@ -183,7 +183,7 @@ static int take_links(const struct spot *s, const json_t *o, struct node_kind *k
 	int n = 0;
 	if (!rows || json_is_null(rows))
 		return 0;
-	if (take_array(s, o, "link_types", fields_link, sizeof *types, -1, MACHINE_DEVICES * MACHINE_DEVICES, &types, &n))
+	if (take_array(s, o, "link_types", topo_fields_link, sizeof *types, -1, MACHINE_DEVICES * MACHINE_DEVICES, &types, &n))
 		return -1;
 	int result = take_matrix(s, rows, types, n, k);
 	for (int i = 0; !result && k->link_bandwidth <= 0 && i < n; i++)
@@ -217,7 +217,7 @@ static int check_parts(const struct spot *s, const struct node_kind *k)
 /* What the document leaves out of a device that is known by its name. */
 static void know_device(struct node_kind *k)
 {
-	const struct gpu_model *m = gpu_named(k->device);
+	const struct gpu_model *m = topo_gpu_named(k->device);
 	if (!m)
 		return;
 	k->device_flops = k->device_flops > 0 ? k->device_flops : m->flops;
@@ -228,13 +228,13 @@ static void know_device(struct node_kind *k)
 static int take_kind(const struct spot *s, const json_t *o, struct node_kind *k)
 {
 	int n = 0;
-	if (take_object(s, fields_kind, o, k))
+	if (take_object(s, topo_fields_kind, o, k))
 		return -1;
 	if (!k->device[0])
 		snprintf(k->device, sizeof k->device, "device");
 	know_device(k);
-	if (take_array(s, o, "nics", fields_nic, sizeof *k->nics, -1, MACHINE_NICS, &k->nics, &k->n_nics) ||
-	    take_array(s, o, "parts", fields_device, sizeof *k->parts, k->devices, MACHINE_CORES, &k->parts, &n) || take_links(s, o, k))
+	if (take_array(s, o, "nics", topo_fields_nic, sizeof *k->nics, -1, MACHINE_NICS, &k->nics, &k->n_nics) ||
+	    take_array(s, o, "parts", topo_fields_device, sizeof *k->parts, k->devices, MACHINE_CORES, &k->parts, &n) || take_links(s, o, k))
 		return -1;
 	return check_parts(s, k);
 }
@@ -260,7 +260,7 @@ static int take_kinds(const struct spot *s, const json_t *doc, struct cluster *c
 /* A switch's parent stands before it, so that there are no circles. */
 static int take_switches(const struct spot *s, const json_t *doc, struct cluster *c)
 {
-	if (take_array(s, doc, "switches", fields_switch, sizeof *c->switches, -1, 2 * NODES_MOST, &c->switches, &c->n_switches))
+	if (take_array(s, doc, "switches", topo_fields_switch, sizeof *c->switches, -1, 2 * NODES_MOST, &c->switches, &c->n_switches))
 		return -1;
 	for (int i = 0; i < c->n_switches; i++) {
 		struct spot at = below(s, "switches", (size_t)i);
@@ -276,7 +276,7 @@ static int take_run(const struct spot *s, const json_t *o, struct cluster *c, lo
 	struct hostlist names;
 	struct err why = ERR_INIT;
 	const char *text = json_string_value(json_object_get(o, "names"));
-	if (take_object(s, fields_node, o, &node))
+	if (take_object(s, topo_fields_node, o, &node))
 		return -1;
 	if (node.kind >= c->n_kinds || node.leaf >= c->n_switches)
 		return refused(s, node.kind >= c->n_kinds ? "kind" : "leaf", "there is none of that number");
@@ -284,7 +284,7 @@ static int take_run(const struct spot *s, const json_t *o, struct cluster *c, lo
 		return refused(s, "names", "it must be a list of names, such as \"node[0-31]\"");
 	if (has_controls(text) || strchr(text, ' '))
 		return refused(s, "names", "it holds control characters or blanks");
-	if (hostlist_expand(text, &names, &why))
+	if (topo_hostlist_expand(text, &names, &why))
 		return refused(s, "names", why.text);
 	struct cluster_node *more = NULL;
 	*devices += (long)names.n * c->kinds[node.kind].devices;
@@ -298,7 +298,7 @@ static int take_run(const struct spot *s, const json_t *o, struct cluster *c, lo
 		more[c->n_nodes] = node;
 		memcpy(more[c->n_nodes++].name, names.names[i], TOPO_NAME);
 	}
-	hostlist_free(&names);
+	topo_hostlist_free(&names);
 	return more ? 0 : -1;
 }
 
@@ -330,7 +330,7 @@ static int take_cluster(const struct spot *s, const json_t *doc, struct cluster 
 	if (take_object(s, fields, doc, c))
 		return -1;
 	if (!c->name[0])
-		machine_file_name(c->name, s->file);
+		topo_machine_file_name(c->name, s->file);
 	return take_kinds(s, doc, c) || take_switches(s, doc, c) || take_nodes(s, doc, c) ? -1 : 0;
 }
 
@@ -345,7 +345,7 @@ int topo_json_read(const char *file, const char *text, size_t len, struct cluste
 	int result = json_is_object(doc) ? take_cluster(&s, doc, &c) : refused(&s, "", "it must be an object");
 	json_decref(doc);
 	if (result)
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	else
 		*out = c;
 	return result;
@@ -361,4 +361,4 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 	return topo_json_read(in->file, in->text, in->len, out, e);
 }
 
-const struct topo_format format_json = { .name = "the JSON of muster topo --json", .sniff = sniff, .read = read };
+const struct topo_format topo_format_json = { .name = "the JSON of muster topo --json", .sniff = sniff, .read = read };

@@ -16,7 +16,7 @@
 #define LINK(type, member) { #member, FIELD_LINK, offsetof(struct type, member), 0, 0, false }
 #define END { NULL, FIELD_TEXT, 0, 0, 0, false }
 
-const struct field fields_kind[] = {
+const struct field topo_fields_kind[] = {
 	NEEDED(node_kind, name), TEXT(node_kind, device),
 	{ "devices", FIELD_COUNT, offsetof(struct node_kind, devices), 0, MACHINE_CORES, true },
 	COUNT(node_kind, cores, MACHINE_CORES), COUNT(node_kind, numa, MACHINE_NUMA),
@@ -25,21 +25,21 @@ const struct field fields_kind[] = {
 	FIGURE(node_kind, link_bandwidth), FIGURE(node_kind, link_latency), FIGURE(node_kind, net_bandwidth), FIGURE(node_kind, net_latency),
 	FLAG(node_kind, switched), TEXT(node_kind, unsaid), END,
 };
-const struct field fields_device[] = {
+const struct field topo_fields_device[] = {
 	TEXT(topo_device, name), TEXT(topo_device, bus), INDEX(topo_device, numa, MACHINE_NUMA - 1), TEXT(topo_device, cpus),
 	INDEX(topo_device, nic, MACHINE_NICS - 1), LINK(topo_device, nic_link), COUNT(topo_device, pcie, 9),
 	COUNT(topo_device, pcie_width, 64), COUNT(topo_device, nvlink, 99), FLAG(topo_device, mig), END,
 };
-const struct field fields_nic[] = {
+const struct field topo_fields_nic[] = {
 	TEXT(topo_nic, name), TEXT(topo_nic, bus), INDEX(topo_nic, numa, MACHINE_NUMA - 1), FIGURE(topo_nic, bandwidth), END,
 };
-const struct field fields_link[] = {
+const struct field topo_fields_link[] = {
 	LINK(topo_link, kind), COUNT(topo_link, lanes, 100000), FIGURE(topo_link, bandwidth), FIGURE(topo_link, latency), END,
 };
-const struct field fields_node[] = {
+const struct field topo_fields_node[] = {
 	COUNT(cluster_node, kind, NODES_MOST), INDEX(cluster_node, leaf, NODES_MOST), INDEX(cluster_node, domain, NODES_MOST), END,
 };
-const struct field fields_switch[] = {
+const struct field topo_fields_switch[] = {
 	TEXT(cluster_switch, name), INDEX(cluster_switch, parent, NODES_MOST), FIGURE(cluster_switch, up), END,
 };
 
@@ -57,7 +57,7 @@ static json_t *value_of(const struct field *f, const void *from)
 	case FIELD_FLAG:
 		return json_boolean(*(const bool *)at);
 	case FIELD_LINK:
-		return json_string(link_word(*(const enum link_kind *)at));
+		return json_string(topo_link_word(*(const enum link_kind *)at));
 	}
 	return NULL;
 }
@@ -110,7 +110,7 @@ static int links_json(const struct node_kind *k, json_t *to)
 		qsort(sorted, all, sizeof *sorted, by_value);
 	for (size_t i = 0; sorted && place && i < all; i++) {
 		if (!i || by_value(&sorted[i - 1], &sorted[i])) {
-			json_array_append_new(legend, object_of(fields_link, sorted[i]));
+			json_array_append_new(legend, object_of(topo_fields_link, sorted[i]));
 			types++;
 		}
 		place[sorted[i] - k->links] = types - 1;
@@ -130,12 +130,12 @@ static int links_json(const struct node_kind *k, json_t *to)
 
 static json_t *kind_json(const struct node_kind *k, int nodes)
 {
-	json_t *o = object_of(fields_kind, k);
+	json_t *o = object_of(topo_fields_kind, k);
 	int bad = json_object_set_new(o, "nodes", json_integer(nodes));
 	if (k->parts)
-		bad |= json_object_set_new(o, "parts", array_of(fields_device, k->parts, (size_t)k->devices, sizeof *k->parts));
+		bad |= json_object_set_new(o, "parts", array_of(topo_fields_device, k->parts, (size_t)k->devices, sizeof *k->parts));
 	if (k->nics)
-		bad |= json_object_set_new(o, "nics", array_of(fields_nic, k->nics, (size_t)k->n_nics, sizeof *k->nics));
+		bad |= json_object_set_new(o, "nics", array_of(topo_fields_nic, k->nics, (size_t)k->n_nics, sizeof *k->nics));
 	if (k->links)
 		bad |= links_json(k, o);
 	if (bad) {
@@ -198,7 +198,7 @@ static json_t *nodes_json(const struct cluster *c, struct err *e)
 		while (end < c->n_nodes && c->nodes[end].kind == first->kind && c->nodes[end].leaf == first->leaf && c->nodes[end].domain == first->domain)
 			end++;
 		int bad = json_names(first, end - i, &names);
-		json_t *run = object_of(fields_node, first);
+		json_t *run = object_of(topo_fields_node, first);
 		bad |= json_object_set_new(run, "names", json_string(buf_str(&names)));
 		bad |= json_array_append_new(a, run);
 		buf_fini(&names);
@@ -229,9 +229,9 @@ json_t *topo_json(const struct cluster *c, struct err *e)
 		bad = json_array_append_new(kinds, kind_json(&c->kinds[i], count[i])) || bad;
 	free(count);
 	json_t *doc = json_pack("{s:s, s:s, s:s, s:b, s:i, s:o, s:o}", "format", JSON_FORMAT, "name", c->name, "figures", c->figures, "rails",
-				c->rails, "devices", cluster_devices(c), "kinds", kinds, "nodes", nodes);
+				c->rails, "devices", topo_cluster_devices(c), "kinds", kinds, "nodes", nodes);
 	if (doc && c->switches)
-		bad = json_object_set_new(doc, "switches", array_of(fields_switch, c->switches, (size_t)c->n_switches, sizeof *c->switches)) || bad;
+		bad = json_object_set_new(doc, "switches", array_of(topo_fields_switch, c->switches, (size_t)c->n_switches, sizeof *c->switches)) || bad;
 	if (!doc || bad) {
 		json_decref(doc);
 		err_set(e, ERR_NOMEM, "cluster %s: no memory for its JSON, or a name that is no UTF-8", c->name);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void machine_text(char *out, size_t size, const char *text)
+void topo_machine_text(char *out, size_t size, const char *text)
 {
 	snprintf(out, size, "%s", text);
 	for (char *c = out; *c; c++)
@@ -16,22 +16,22 @@ void machine_text(char *out, size_t size, const char *text)
 			*c = '_';
 }
 
-void machine_file_name(char out[TOPO_NAME], const char *file)
+void topo_machine_file_name(char out[TOPO_NAME], const char *file)
 {
 	const char *slash = strrchr(file, '/');
-	machine_text(out, TOPO_NAME, slash ? slash + 1 : file);
+	topo_machine_text(out, TOPO_NAME, slash ? slash + 1 : file);
 	char *dot = strrchr(out, '.');
 	if (dot && dot > out)
 		*dot = '\0';
 }
 
-void machine_init(struct machine *m, const char *file)
+void topo_machine_init(struct machine *m, const char *file)
 {
 	*m = (struct machine){ .file = file };
-	machine_file_name(m->name, file);
+	topo_machine_file_name(m->name, file);
 }
 
-void machine_fini(struct machine *m)
+void topo_machine_fini(struct machine *m)
 {
 	free(m->places);
 	free(m->gpus);
@@ -59,7 +59,7 @@ static int grow(const struct machine *m, void *array, int n, int *cap, size_t si
 	return 0;
 }
 
-int machine_place(struct machine *m, enum place_kind kind, int parent, struct err *e)
+int topo_machine_place(struct machine *m, enum place_kind kind, int parent, struct err *e)
 {
 	if (grow(m, &m->places, m->n_places, &m->cap_places, sizeof *m->places, MACHINE_PLACES, "places", e))
 		return -1;
@@ -67,7 +67,7 @@ int machine_place(struct machine *m, enum place_kind kind, int parent, struct er
 	return m->n_places++;
 }
 
-int machine_gpu(struct machine *m, const struct found_gpu *g, struct err *e)
+int topo_machine_gpu(struct machine *m, const struct found_gpu *g, struct err *e)
 {
 	if (grow(m, &m->gpus, m->n_gpus, &m->cap_gpus, sizeof *m->gpus, MACHINE_DEVICES, "devices", e))
 		return -1;
@@ -75,7 +75,7 @@ int machine_gpu(struct machine *m, const struct found_gpu *g, struct err *e)
 	return m->n_gpus++;
 }
 
-int machine_nic(struct machine *m, const struct found_nic *n, struct err *e)
+int topo_machine_nic(struct machine *m, const struct found_nic *n, struct err *e)
 {
 	if (grow(m, &m->nics, m->n_nics, &m->cap_nics, sizeof *m->nics, MACHINE_NICS, "network adapters", e))
 		return -1;
@@ -83,7 +83,7 @@ int machine_nic(struct machine *m, const struct found_nic *n, struct err *e)
 	return m->n_nics++;
 }
 
-int machine_link(struct machine *m, const struct found_link *l, struct err *e)
+int topo_machine_link(struct machine *m, const struct found_link *l, struct err *e)
 {
 	if (grow(m, &m->links, m->n_links, &m->cap_links, sizeof *m->links, MACHINE_DEVICES * MACHINE_DEVICES, "links", e))
 		return -1;
@@ -91,14 +91,14 @@ int machine_link(struct machine *m, const struct found_link *l, struct err *e)
 	return m->n_links++;
 }
 
-void machine_unsaid(struct machine *m, const char *phrase)
+void topo_machine_unsaid(struct machine *m, const char *phrase)
 {
 	size_t used = strlen(m->unsaid);
 	if (!strstr(m->unsaid, phrase) && used + strlen(phrase) + 3 < sizeof m->unsaid)
 		snprintf(m->unsaid + used, sizeof m->unsaid - used, "%s%s", used ? "; " : "", phrase);
 }
 
-double machine_payload(double bandwidth)
+double topo_machine_payload(double bandwidth)
 {
 	return bandwidth * 12 / 15.75;
 }
@@ -129,12 +129,12 @@ static int64_t word_before(const char *mask, const char *end, const char **befor
 	return value;
 }
 
-struct mask_bits mask_bits(const char *mask)
+struct mask_bits topo_mask_bits(const char *mask)
 {
 	return (struct mask_bits){ .mask = mask, .end = mask + strlen(mask), .base = -32 };
 }
 
-long mask_next(struct mask_bits *b)
+long topo_mask_next(struct mask_bits *b)
 {
 	while (!b->word) {
 		if (!b->end)
@@ -153,13 +153,13 @@ long mask_next(struct mask_bits *b)
 	return b->base + bit;
 }
 
-void machine_mask(const char *mask, char out[TOPO_CPUS])
+void topo_machine_mask(const char *mask, char out[TOPO_CPUS])
 {
 	struct buf list = BUF_INIT;
-	struct mask_bits bits = mask_bits(mask);
+	struct mask_bits bits = topo_mask_bits(mask);
 	long first = -1, last = -2;
 	/* A list that no longer fits is not gone on with. */
-	for (long bit; list.len < TOPO_CPUS && (bit = mask_next(&bits)) >= 0; last = bit) {
+	for (long bit; list.len < TOPO_CPUS && (bit = topo_mask_next(&bits)) >= 0; last = bit) {
 		if (bit == last + 1)
 			continue;
 		add_range(&list, first, last);
@@ -172,7 +172,7 @@ void machine_mask(const char *mask, char out[TOPO_CPUS])
 	buf_fini(&list);
 }
 
-void machine_bus(const char *text, char out[16])
+void topo_machine_bus(const char *text, char out[16])
 {
 	unsigned domain, bus, device, function;
 	int used = 0;

@@ -1,6 +1,6 @@
 /*
  * machine — one node as a reader finds it, before it is a node_kind: where each PCI device hangs, what it is, which direct
- * links there are. machine_finish draws the conclusions, the same for every format: how near any two devices are, each
+ * links there are. topo_machine_finish draws the conclusions, the same for every format: how near any two devices are, each
  * device's nearest adapter, whether a switch joins them all, totals.
  *
  * Places are the file's tree: machine, NUMA domain, PCIe host bridge, PCIe bridge; a GPU or an adapter hangs below one. How
@@ -77,42 +77,42 @@ struct machine {
 };
 
 /* The file's name without folder and ending names the machine. */
-void machine_init(struct machine *m, const char *file);
-void machine_fini(struct machine *m);
+void topo_machine_init(struct machine *m, const char *file);
+void topo_machine_fini(struct machine *m);
 
 /* Each returns the index, or -1 and an error: out of memory, or more than a machine has. */
-int machine_place(struct machine *m, enum place_kind kind, int parent, struct err *e);
-int machine_gpu(struct machine *m, const struct found_gpu *g, struct err *e);
-int machine_nic(struct machine *m, const struct found_nic *n, struct err *e);
-int machine_link(struct machine *m, const struct found_link *l, struct err *e);
+int topo_machine_place(struct machine *m, enum place_kind kind, int parent, struct err *e);
+int topo_machine_gpu(struct machine *m, const struct found_gpu *g, struct err *e);
+int topo_machine_nic(struct machine *m, const struct found_nic *n, struct err *e);
+int topo_machine_link(struct machine *m, const struct found_link *l, struct err *e);
 
 /* Adds a phrase to what the file does not say; one that is there already is not repeated. */
-void machine_unsaid(struct machine *m, const char *phrase);
+void topo_machine_unsaid(struct machine *m, const char *phrase);
 
 /* `devices`: how many slots a machine without GPUs gives; 0: one a core. Takes nothing from m. */
-int machine_finish(const struct machine *m, int devices, struct node_kind *out, struct err *e);
+int topo_machine_finish(const struct machine *m, int devices, struct node_kind *out, struct err *e);
 
 /* Helpers for readers. */
 
 /* Payload of a PCIe link of so many bytes/s: what NCCL counts on, 12 of 15.75 GB/s in generation 3. */
-double machine_payload(double bandwidth);
+double topo_machine_payload(double bandwidth);
 /* A name that came from outside, cut to fit; '_' for all that is no printable ASCII. */
-void machine_text(char *out, size_t size, const char *text);
+void topo_machine_text(char *out, size_t size, const char *text);
 /* A file's name without folder and ending. */
-void machine_file_name(char out[TOPO_NAME], const char *file);
+void topo_machine_file_name(char out[TOPO_NAME], const char *file);
 /* Words of 32 bits in hex, the highest first, parted by commas ("000000ff,ffff0000", "0xff,,0x0"), as a kernel cpu list; ""
  * when it is no such mask or the list does not fit. */
-void machine_mask(const char *mask, char out[TOPO_CPUS]);
-/* The bits of such a mask, lowest first: mask_next answers with each, then with -1; at what is no word of 32 bits it ends. */
+void topo_machine_mask(const char *mask, char out[TOPO_CPUS]);
+/* The bits of such a mask, lowest first: topo_mask_next answers with each, then with -1; at what is no word of 32 bits it ends. */
 struct mask_bits {
 	const char *mask, *end; /* end: of the next word; NULL: none is left */
 	uint32_t word;
 	long base;
 	bool broken;
 };
-struct mask_bits mask_bits(const char *mask);
-long mask_next(struct mask_bits *b);
+struct mask_bits topo_mask_bits(const char *mask);
+long topo_mask_next(struct mask_bits *b);
 /* A bus address as "0000:1b:00.0": lower case, four digits of domain at least. "" for what is none. */
-void machine_bus(const char *text, char out[16]);
+void topo_machine_bus(const char *text, char out[16]);
 
 #endif

@@ -29,15 +29,15 @@ struct host_reader {
 	struct err *e;
 };
 
-bool nccl_of_host(const struct xml *cpu, const char *host)
+bool topo_nccl_of_host(const struct xml *cpu, const char *host)
 {
-	const char *own = xml_get(cpu, "host_hash");
+	const char *own = topo_xml_get(cpu, "host_hash");
 	return !strcmp(own ? own : "", host);
 }
 
 static const char *word(const struct xml *x, const char *name)
 {
-	const char *v = xml_get(x, name);
+	const char *v = topo_xml_get(x, name);
 	return v ? v : "";
 }
 
@@ -52,7 +52,7 @@ static double link_payload(const struct xml *pci)
 	double rate = strtod(word(pci, "link_speed"), NULL), width = strtod(word(pci, "link_width"), NULL);
 	if (!(rate > 0 && rate < 1000 && width > 0 && width <= 64))
 		return 0;
-	return machine_payload(rate * 1e9 / 8 * width * (rate < 8 ? 0.8 : 128.0 / 130));
+	return topo_machine_payload(rate * 1e9 / 8 * width * (rate < 8 ? 0.8 : 128.0 / 130));
 }
 
 static unsigned hex(const struct xml *x, const char *name)
@@ -76,15 +76,15 @@ static int gcn_of(const char *text)
 static const struct gpu_model *model_of(struct host_reader *r, const struct xml *pci, const struct xml *gpu, struct found_gpu *g)
 {
 	unsigned vendor = hex(pci, "vendor"), device = hex(pci, "device");
-	const struct gpu_model *m = gpu_of_pci((int)vendor, (int)device);
-	const char *gcn = gpu ? xml_get(gpu, "gcn") : NULL;
+	const struct gpu_model *m = topo_gpu_of_pci((int)vendor, (int)device);
+	const char *gcn = gpu ? topo_xml_get(gpu, "gcn") : NULL;
 	int arch = gcn ? gcn_of(gcn) : gpu ? atoi(word(gpu, "sm")) : 0;
 	bool usual = !vendor || vendor == 0xffff || vendor == PCI_NVIDIA || vendor == PCI_AMD;
 	if (!m && arch > 0 && usual) {
 		const char *grace = !r->arm || gcn ? NULL : arch == 90 ? "GH200-96GB" : arch == 100 ? "GB200-186GB" : arch == 103 ? "GB300-288GB" : NULL;
-		m = grace ? gpu_named(grace) : gpu_of_arch(gcn ? PCI_AMD : PCI_NVIDIA, arch);
+		m = grace ? topo_gpu_named(grace) : topo_gpu_of_arch(gcn ? PCI_AMD : PCI_NVIDIA, arch);
 		if (m)
-			machine_unsaid(r->m, "the GPUs' exact model: it is taken for the commonest of its architecture");
+			topo_machine_unsaid(r->m, "the GPUs' exact model: it is taken for the commonest of its architecture");
 	}
 	if (!m) {
 		if (vendor && device && vendor != 0xffff)
@@ -93,7 +93,7 @@ static const struct gpu_model *model_of(struct host_reader *r, const struct xml 
 			snprintf(g->label, sizeof g->label, "AMD gfx%x", arch);
 		else if (arch)
 			snprintf(g->label, sizeof g->label, "NVIDIA sm_%d", arch);
-		machine_unsaid(r->m, "which GPUs these are, their memory and rates");
+		topo_machine_unsaid(r->m, "which GPUs these are, their memory and rates");
 	}
 	return m;
 }
@@ -101,12 +101,12 @@ static const struct gpu_model *model_of(struct host_reader *r, const struct xml 
 static int add_gpu(struct host_reader *r, const struct xml *pci, const struct xml *gpu, int place, int numa, const char *cpus)
 {
 	struct found_gpu g = { .place = place, .numa = numa, .order = -1, .pcie = link_payload(pci) };
-	machine_bus(word(pci, "busid"), g.bus);
-	machine_mask(cpus, g.cpus);
+	topo_machine_bus(word(pci, "busid"), g.bus);
+	topo_machine_mask(cpus, g.cpus);
 	g.model = model_of(r, pci, gpu, &g);
-	if (gpu && xml_get(gpu, "dev"))
-		g.order = atoi(xml_get(gpu, "dev"));
-	int added = machine_gpu(r->m, &g, r->e);
+	if (gpu && topo_xml_get(gpu, "dev"))
+		g.order = atoi(topo_xml_get(gpu, "dev"));
+	int added = topo_machine_gpu(r->m, &g, r->e);
 	if (added < 0)
 		return -1;
 	r->elements[added] = gpu;
@@ -117,7 +117,7 @@ static int add_gpu(struct host_reader *r, const struct xml *pci, const struct xm
 static double latency_of(const struct xml *pci)
 {
 	double unused, latency;
-	nic_figures(pci ? hex(pci, "class") >> 8 : 0x0200, pci ? hex(pci, "vendor") : 0, pci ? hex(pci, "device") : 0, 0, &unused, &latency);
+	topo_nic_figures(pci ? hex(pci, "class") >> 8 : 0x0200, pci ? hex(pci, "vendor") : 0, pci ? hex(pci, "device") : 0, 0, &unused, &latency);
 	return latency;
 }
 
@@ -127,7 +127,7 @@ static bool stood_before(struct host_reader *r, const char *name)
 	for (int i = 0; i < r->m->n_nics; i++)
 		if (!r->m->nics[i].bus[0] && !strcmp(r->m->nics[i].name, name)) {
 			r->m->nics[i].place = r->m->nics[i].numa = -1;
-			machine_unsaid(r->m, "where some network adapters are");
+			topo_machine_unsaid(r->m, "where some network adapters are");
 			return true;
 		}
 	return false;
@@ -138,8 +138,8 @@ static int add_net(struct host_reader *r, const struct xml *pci, const struct xm
 {
 	struct found_nic n = { .place = place, .numa = numa, .latency = latency_of(pci) };
 	double mbits = strtod(word(net, "speed"), NULL);
-	machine_bus(pci ? word(pci, "busid") : "", n.bus);
-	machine_text(n.name, sizeof n.name, word(net, "name"));
+	topo_machine_bus(pci ? word(pci, "busid") : "", n.bus);
+	topo_machine_text(n.name, sizeof n.name, word(net, "name"));
 	if (!pci && n.name[0] && stood_before(r, n.name))
 		return 0;
 	if (!strncmp(n.name, "mlx", 3))
@@ -147,27 +147,27 @@ static int add_net(struct host_reader *r, const struct xml *pci, const struct xm
 	if (mbits > 0 && mbits <= SPEED_MOST)
 		n.bandwidth = mbits * 1e6 / 8;
 	else
-		machine_unsaid(r->m, "speeds of some network adapters");
-	return machine_nic(r->m, &n, r->e) < 0 ? -1 : 0;
+		topo_machine_unsaid(r->m, "speeds of some network adapters");
+	return topo_machine_nic(r->m, &n, r->e) < 0 ? -1 : 0;
 }
 
 /* A PCI device that is an adapter by its class: its ports are not named. */
 static int add_unnamed(struct host_reader *r, const struct xml *pci, int place, int numa)
 {
 	struct found_nic n = { .place = place, .numa = numa };
-	machine_bus(word(pci, "busid"), n.bus);
-	nic_figures(hex(pci, "class") >> 8, hex(pci, "vendor"), hex(pci, "device"), link_payload(pci), &n.bandwidth, &n.latency);
-	machine_unsaid(r->m, n.bandwidth > 0 ? "the network adapters' names" : "the network adapters' names and speeds");
-	return machine_nic(r->m, &n, r->e) < 0 ? -1 : 0;
+	topo_machine_bus(word(pci, "busid"), n.bus);
+	topo_nic_figures(hex(pci, "class") >> 8, hex(pci, "vendor"), hex(pci, "device"), link_payload(pci), &n.bandwidth, &n.latency);
+	topo_machine_unsaid(r->m, n.bandwidth > 0 ? "the network adapters' names" : "the network adapters' names and speeds");
+	return topo_machine_nic(r->m, &n, r->e) < 0 ? -1 : 0;
 }
 
 /* A <nic> below a PCI device, or NULL, is as many adapters as it names ports. */
 static int add_nic(struct host_reader *r, const struct xml *pci, const struct xml *nic, int place, int numa)
 {
-	const struct xml *net = xml_child(nic->first, "net");
+	const struct xml *net = topo_xml_child(nic->first, "net");
 	if (!net && pci)
 		return add_unnamed(r, pci, place, numa);
-	for (; net; net = xml_child(net->next, "net"))
+	for (; net; net = topo_xml_child(net->next, "net"))
 		if (add_net(r, pci, net, place, numa))
 			return -1;
 	return 0;
@@ -191,29 +191,29 @@ static int add_by_platform(struct host_reader *r, const struct xml *pci, int pla
 	if (!p || sscanf(bus, "%8x:%2x:%2x", &domain, &b, &device) != 3)
 		return refused(r, pci, "it has no class, so the file does not say whether it is a GPU or a network adapter; write class=\"0x030200\" "
 				       "(GPU) or class=\"0x020000\" (adapter)");
-	machine_unsaid(r->m, "what its PCI devices are (they have no class): they are taken for those of the platform it names");
+	topo_machine_unsaid(r->m, "what its PCI devices are (they have no class): they are taken for those of the platform it names");
 	if (device < p->first || device > p->last)
 		return add_unnamed(r, pci, place, numa);
-	struct found_gpu g = { .place = place, .numa = numa, .order = -1, .pcie = link_payload(pci), .model = gpu_named(p->gpu) };
-	machine_bus(bus, g.bus);
-	machine_mask(cpus, g.cpus);
-	return machine_gpu(r->m, &g, r->e) < 0 ? -1 : 0;
+	struct found_gpu g = { .place = place, .numa = numa, .order = -1, .pcie = link_payload(pci), .model = topo_gpu_named(p->gpu) };
+	topo_machine_bus(bus, g.bus);
+	topo_machine_mask(cpus, g.cpus);
+	return topo_machine_gpu(r->m, &g, r->e) < 0 ? -1 : 0;
 }
 
 /* What a PCI element is itself: a GPU or adapters, by the elements in it or by its class. */
 static int add_device(struct host_reader *r, const struct xml *pci, int above, int numa, const char *cpus)
 {
 	unsigned class = hex(pci, "class") >> 8;
-	const struct xml *gpu = xml_child(pci->first, "gpu"), *nic = xml_child(pci->first, "nic");
+	const struct xml *gpu = topo_xml_child(pci->first, "gpu"), *nic = topo_xml_child(pci->first, "nic");
 	if (gpu && add_gpu(r, pci, gpu, above, numa, cpus))
 		return -1;
-	for (const struct xml *n = nic; n; n = xml_child(n->next, "nic"))
+	for (const struct xml *n = nic; n; n = topo_xml_child(n->next, "nic"))
 		if (add_nic(r, pci, n, above, numa))
 			return -1;
 	if (gpu || nic)
 		return 0;
-	if (!xml_get(pci, "class"))
-		return xml_child(pci->first, "pci") ? 0 : add_by_platform(r, pci, above, numa, cpus);
+	if (!topo_xml_get(pci, "class"))
+		return topo_xml_child(pci->first, "pci") ? 0 : add_by_platform(r, pci, above, numa, cpus);
 	/* NCCL itself writes the short classes 0x03 and 0x02 for what it cannot ask. */
 	if (class >> 8 == 0x03 || class == 0x1200 || hex(pci, "class") == 0x03)
 		return add_gpu(r, pci, NULL, above, numa, cpus);
@@ -225,17 +225,17 @@ static int add_device(struct host_reader *r, const struct xml *pci, int above, i
 /* What holds others is a switch; where it is a device too, that hangs beside them. */
 static int add_pci(struct host_reader *r, const struct xml *pci, int above, int numa, const char *cpus)
 {
-	const struct xml *inner = xml_child(pci->first, "pci");
+	const struct xml *inner = topo_xml_child(pci->first, "pci");
 	int place = above;
 	if (inner) {
-		place = machine_place(r->m, PLACE_SWITCH, above, r->e);
+		place = topo_machine_place(r->m, PLACE_SWITCH, above, r->e);
 		if (place < 0)
 			return -1;
 		r->m->places[place].bandwidth = link_payload(pci);
 	}
 	if (add_device(r, pci, place, numa, cpus))
 		return -1;
-	for (; inner; inner = xml_child(inner->next, "pci"))
+	for (; inner; inner = topo_xml_child(inner->next, "pci"))
 		if (add_pci(r, inner, place, numa, cpus))
 			return -1;
 	return 0;
@@ -252,7 +252,7 @@ static int add_cpu(struct host_reader *r, const struct xml *cpu)
 		return refused(r, cpu, "its numaid is no number of a NUMA domain");
 	/* Whatever hangs on one domain meets at its host bridges: NCCL does not tell them apart, and calls it PHB. */
 	int *known = numa >= 0 ? &r->domains[numa] : NULL;
-	int place = known && *known >= 0 ? *known : machine_place(r->m, PLACE_HOST, 0, r->e);
+	int place = known && *known >= 0 ? *known : topo_machine_place(r->m, PLACE_HOST, 0, r->e);
 	if (place < 0)
 		return -1;
 	if (known)
@@ -286,7 +286,7 @@ static int add_link(struct host_reader *r, const struct bus_row *rows, int from,
 {
 	char bus[16];
 	struct found_gpu *g = &r->m->gpus[from];
-	long count = strtol(xml_get(x, "count") ? xml_get(x, "count") : "1", NULL, 10);
+	long count = strtol(topo_xml_get(x, "count") ? topo_xml_get(x, "count") : "1", NULL, 10);
 	unsigned tclass = hex(x, "tclass");
 	double lane = g->model && g->model->lane > 0 ? g->model->lane : NVLINK_LANE;
 	if (count < 1 || count > 1000)
@@ -299,7 +299,7 @@ static int add_link(struct host_reader *r, const struct bus_row *rows, int from,
 		g->port = g->port_lanes * lane;
 		return 0;
 	}
-	machine_bus(word(x, "target"), bus);
+	topo_machine_bus(word(x, "target"), bus);
 	const struct bus_row key = { bus, -1 };
 	int low = 0, high = r->m->n_gpus;
 	while (low < high) {
@@ -313,11 +313,11 @@ static int add_link(struct host_reader *r, const struct bus_row *rows, int from,
 	if (low == r->m->n_gpus || strcmp(rows[low].bus, bus))
 		return 0;
 	if (rows[low].gpu == from) {
-		machine_unsaid(r->m, "where the direct links lead: it points them at their own GPU");
+		topo_machine_unsaid(r->m, "where the direct links lead: it points them at their own GPU");
 		return 0;
 	}
 	const struct found_link l = { from, rows[low].gpu, kind, (int)count, (double)count * lane };
-	return machine_link(r->m, &l, r->e) < 0 ? -1 : 0;
+	return topo_machine_link(r->m, &l, r->e) < 0 ? -1 : 0;
 }
 
 static int add_links(struct host_reader *r)
@@ -344,33 +344,33 @@ static int read_host(struct host_reader *r, const struct xml *system, int device
 	struct machine *m = r->m;
 	for (int i = 0; i < MACHINE_NUMA; i++)
 		r->domains[i] = -1;
-	if (machine_place(m, PLACE_MACHINE, -1, r->e) < 0)
+	if (topo_machine_place(m, PLACE_MACHINE, -1, r->e) < 0)
 		return -1;
-	for (const struct xml *c = xml_child(system->first, "cpu"); c; c = xml_child(c->next, "cpu"))
-		if (nccl_of_host(c, r->host) && add_cpu(r, c))
+	for (const struct xml *c = topo_xml_child(system->first, "cpu"); c; c = topo_xml_child(c->next, "cpu"))
+		if (topo_nccl_of_host(c, r->host) && add_cpu(r, c))
 			return -1;
 	if (!m->n_gpus)
 		return refused(r, system, "it names no GPU; dump it with NCCL_TOPO_DUMP_FILE from a job that uses them");
 	if (add_links(r))
 		return -1;
 	if (!r->any_gpu)
-		machine_unsaid(m, "NVLink or xGMI links, which it leaves to the driver");
+		topo_machine_unsaid(m, "NVLink or xGMI links, which it leaves to the driver");
 	if (!m->n_nics)
-		machine_unsaid(m, "network adapters");
-	machine_unsaid(m, "cores and host memory");
-	return machine_finish(m, devices, out, r->e);
+		topo_machine_unsaid(m, "network adapters");
+	topo_machine_unsaid(m, "cores and host memory");
+	return topo_machine_finish(m, devices, out, r->e);
 }
 
-int nccl_host(const struct topo_text *in, const struct xml *system, const char *host, struct node_kind *out, struct err *e)
+int topo_nccl_host(const struct topo_text *in, const struct xml *system, const char *host, struct node_kind *out, struct err *e)
 {
 	struct machine m;
 	struct host_reader *r = calloc(1, sizeof *r);
 	if (!r)
 		return err_set(e, ERR_NOMEM, "%s: no memory to read it", in->file);
-	machine_init(&m, in->file);
+	topo_machine_init(&m, in->file);
 	*r = (struct host_reader){ .m = &m, .file = in->file, .text = in->text, .host = host, .e = e };
 	int result = read_host(r, system, in->devices, out);
-	machine_fini(&m);
+	topo_machine_fini(&m);
 	free(r);
 	return result;
 }

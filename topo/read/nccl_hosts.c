@@ -13,7 +13,7 @@ enum { HOSTS_MOST = 1024 };
 
 static bool sniff(const struct topo_text *in)
 {
-	return xml_begins_with(in->text, "system") || xml_begins_with(in->text, "graphs");
+	return topo_xml_begins_with(in->text, "system") || topo_xml_begins_with(in->text, "graphs");
 }
 
 /* The different host_hash values in the order of the file. */
@@ -25,14 +25,14 @@ struct hosts {
 static int find_hosts(const struct topo_text *in, const struct xml *system, struct hosts *h, struct err *e)
 {
 	int cpus = 0;
-	for (const struct xml *c = xml_child(system->first, "cpu"); c; c = xml_child(c->next, "cpu")) {
+	for (const struct xml *c = topo_xml_child(system->first, "cpu"); c; c = topo_xml_child(c->next, "cpu")) {
 		int i = 0;
-		while (i < h->n && !nccl_of_host(c, h->names[i]))
+		while (i < h->n && !topo_nccl_of_host(c, h->names[i]))
 			i++;
 		if (i == HOSTS_MOST || ++cpus > 16 * HOSTS_MOST)
 			return err_set(e, ERR_USAGE, "%s:%d: more than %d hosts; describe fewer", in->file, c->line, HOSTS_MOST);
 		if (i == h->n)
-			h->names[h->n++] = xml_get(c, "host_hash") ? xml_get(c, "host_hash") : "";
+			h->names[h->n++] = topo_xml_get(c, "host_hash") ? topo_xml_get(c, "host_hash") : "";
 	}
 	if (!h->n)
 		return err_set(e, ERR_USAGE, "%s:%d: <%.20s> holds no <cpu>; it is no topology of NCCL, or it is cut", in->file, system->line,
@@ -57,20 +57,20 @@ static int read_hosts(const struct topo_text *in, const struct xml *system, cons
 {
 	struct node_kind first;
 	struct cluster c;
-	if (nccl_host(in, system, h->names[0], &first, e) || topo_one_node("NCCL topology XML", in, &first, &c, e))
+	if (topo_nccl_host(in, system, h->names[0], &first, e) || topo_one_node("NCCL topology XML", in, &first, &c, e))
 		return -1;
 	struct cluster_node *nodes = realloc(c.nodes, (size_t)h->n * sizeof *nodes);
 	struct node_kind *kinds = realloc(c.kinds, (size_t)h->n * sizeof *kinds);
 	c.nodes = nodes ? nodes : c.nodes;
 	c.kinds = kinds ? kinds : c.kinds;
 	if (!nodes || !kinds) {
-		cluster_free(&c);
+		topo_cluster_free(&c);
 		return err_set(e, ERR_NOMEM, "%s: no memory for its hosts", in->file);
 	}
 	for (int i = 1; i < h->n; i++) {
 		int k = 0;
-		if (nccl_host(in, system, h->names[i], &c.kinds[c.n_kinds], e)) {
-			cluster_free(&c);
+		if (topo_nccl_host(in, system, h->names[i], &c.kinds[c.n_kinds], e)) {
+			topo_cluster_free(&c);
 			return -1;
 		}
 		size_t len = strlen(c.kinds[0].name);
@@ -79,7 +79,7 @@ static int read_hosts(const struct topo_text *in, const struct xml *system, cons
 		while (!alike(&c.kinds[k], &c.kinds[c.n_kinds - 1]))
 			k++;
 		if (k < c.n_kinds - 1)
-			kind_free(&c.kinds[--c.n_kinds]);
+			topo_kind_free(&c.kinds[--c.n_kinds]);
 		c.nodes[c.n_nodes] = (struct cluster_node){ .kind = k, .leaf = -1, .domain = -1 };
 		snprintf(c.nodes[c.n_nodes].name, TOPO_NAME, "node%d", c.n_nodes);
 		c.n_nodes++;
@@ -93,9 +93,9 @@ static int read_hosts(const struct topo_text *in, const struct xml *system, cons
 static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 {
 	struct xml_doc *doc;
-	if (xml_parse(in->file, in->text, in->len, &doc, e))
+	if (topo_xml_parse(in->file, in->text, in->len, &doc, e))
 		return -1;
-	const struct xml *root = xml_root(doc);
+	const struct xml *root = topo_xml_root(doc);
 	struct hosts *h = calloc(1, sizeof *h);
 	int result = -1;
 	if (!h)
@@ -106,8 +106,8 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 	else if (!find_hosts(in, root, h, e))
 		result = read_hosts(in, root, h, out, e);
 	free(h);
-	xml_free(doc);
+	topo_xml_free(doc);
 	return result;
 }
 
-const struct topo_format format_nccl = { .name = "NCCL topology XML", .sniff = sniff, .read = read };
+const struct topo_format topo_format_nccl = { .name = "NCCL topology XML", .sniff = sniff, .read = read };

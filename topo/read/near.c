@@ -49,7 +49,7 @@ static enum link_kind near_places(const struct machine *m, int a, int b, double 
 	return LINK_SYS;
 }
 
-struct topo_link near_gpus(const struct machine *m, int a, int b)
+struct topo_link topo_near_gpus(const struct machine *m, int a, int b)
 {
 	const struct found_gpu *x = &m->gpus[a], *y = &m->gpus[b];
 	struct topo_link l = { .kind = LINK_UNKNOWN };
@@ -60,7 +60,7 @@ struct topo_link near_gpus(const struct machine *m, int a, int b)
 	l.bandwidth = narrower(narrower(x->pcie, y->pcie), l.bandwidth);
 	if (l.kind == LINK_SYS && l.bandwidth > SYS_BANDWIDTH)
 		l.bandwidth = SYS_BANDWIDTH;
-	l.latency = link_latency(l.kind);
+	l.latency = topo_link_latency(l.kind);
 	return l;
 }
 
@@ -72,7 +72,7 @@ static enum link_kind near_nic(const struct machine *m, int gpu, int nic)
 	return near_places(m, m->gpus[gpu].place, m->nics[nic].place, &unused);
 }
 
-int near_assign(const struct machine *m, const int *order, struct topo_device *parts, struct err *e)
+int topo_near_assign(const struct machine *m, const int *order, struct topo_device *parts, struct err *e)
 {
 	int *users = calloc((size_t)m->n_nics + 1, sizeof *users);
 	double fastest = 0;

@@ -25,7 +25,7 @@ static const struct {
 	{ 0x14e4, 0x16d7, 25 }, { 0x14e4, 0x1750, 100 }, { 0x14e4, 0x1760, 400 }, /* BCM57414, BCM57508, BCM57608 */
 };
 
-void nic_figures(unsigned class, unsigned vendor, unsigned device, double pcie, double *bandwidth, double *latency)
+void topo_nic_figures(unsigned class, unsigned vendor, unsigned device, double pcie, double *bandwidth, double *latency)
 {
 	*bandwidth = 0;
 	for (size_t i = 0; i < sizeof models / sizeof *models; i++)

@@ -4,7 +4,7 @@
 
 /* Bytes/s of its ports together, at most what its PCIe link carries (`pcie`, 0: not told), and seconds between two of its
  * kind. A bandwidth of 0: not known. */
-void nic_figures(unsigned class, unsigned vendor, unsigned device, double pcie, double *bandwidth, double *latency);
+void topo_nic_figures(unsigned class, unsigned vendor, unsigned device, double pcie, double *bandwidth, double *latency);
 
 /* Seconds over a network of that sort. */
 #define NIC_INFINIBAND_LATENCY 5e-6

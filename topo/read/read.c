@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct topo_format *const formats[] = { &format_hwloc, &format_nccl, &format_json, &format_smi };
+static const struct topo_format *const formats[] = { &topo_format_hwloc, &topo_format_nccl, &topo_format_json, &topo_format_smi };
 
 enum { FORMATS = sizeof formats / sizeof *formats };
 
@@ -35,14 +35,14 @@ int topo_read_text(const struct topo_text *in, struct cluster *out, struct err *
 int topo_one_node(const char *format, const struct topo_text *in, struct node_kind *kind, struct cluster *out, struct err *e)
 {
 	struct cluster c;
-	if (cluster_alloc(kind->name, 1, 1, &c, e)) {
-		kind_free(kind);
+	if (topo_cluster_alloc(kind->name, 1, 1, &c, e)) {
+		topo_kind_free(kind);
 		return -1;
 	}
 	c.kinds[0] = *kind;
 	snprintf(c.nodes[0].name, sizeof c.nodes[0].name, "node0");
 	char file[128];
-	machine_text(file, sizeof file, in->file);
+	topo_machine_text(file, sizeof file, in->file);
 	snprintf(c.figures, sizeof c.figures, "what the %s in %s tells; the rates of its device model and adapters", format, file);
 	*out = c;
 	return 0;
@@ -78,7 +78,7 @@ int topo_read_file(const char *path, int nodes, int devices, struct cluster *out
 	if (result)
 		return -1;
 	if (nodes > 0 && repeat(path, nodes, &c, e)) {
-		cluster_free(&c);
+		topo_cluster_free(&c);
 		return -1;
 	}
 	*out = c;

@@ -33,9 +33,9 @@ struct topo_format {
 	int (*read)(const struct topo_text *in, struct cluster *out, struct err *e);
 };
 
-extern const struct topo_format format_hwloc, format_nccl, format_smi, format_json;
+extern const struct topo_format topo_format_hwloc, topo_format_nccl, topo_format_smi, topo_format_json;
 
-/* A cluster from a text; the caller frees it with cluster_free. */
+/* A cluster from a text; the caller frees it with topo_cluster_free. */
 int topo_read_text(const struct topo_text *in, struct cluster *out, struct err *e);
 /* From a file; with nodes > 0, for a file of one node, that many of it. */
 int topo_read_file(const char *path, int nodes, int devices, struct cluster *out, struct err *e);

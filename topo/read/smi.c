@@ -239,8 +239,8 @@ static void read_name(struct smi_table *t, const char *line)
 		return;
 	for (size_t len = strlen(name); len && name[len - 1] == ' ';)
 		name[--len] = '\0';
-	machine_text(t->label, sizeof t->label, name);
-	t->model = gpu_called(name);
+	topo_machine_text(t->label, sizeof t->label, name);
+	t->model = topo_gpu_called(name);
 }
 
 static int read_lines(struct smi_table *t, char *text)
@@ -293,7 +293,7 @@ static void numa_by_cpus(const struct smi_table *t, struct machine *m)
 			same++;
 		m->gpus[i].numa = !m->gpus[i].cpus[0] ? -1 : same < i ? m->gpus[same].numa : domains++;
 	}
-	machine_unsaid(m, domains ? "NUMA domains: devices next to the same cores are taken to be in one" : "NUMA domains");
+	topo_machine_unsaid(m, domains ? "NUMA domains: devices next to the same cores are taken to be in one" : "NUMA domains");
 }
 
 static int take(struct smi_table *t, struct machine *m)
@@ -303,7 +303,7 @@ static int take(struct smi_table *t, struct machine *m)
 		g.place = g.order = -1;
 		g.model = t->model;
 		memcpy(g.label, t->label, sizeof g.label);
-		if (machine_gpu(m, &g, t->e) < 0)
+		if (topo_machine_gpu(m, &g, t->e) < 0)
 			return -1;
 	}
 	if (!t->numa)
@@ -311,26 +311,26 @@ static int take(struct smi_table *t, struct machine *m)
 	for (int i = 0; i < t->gpus; i++) {
 		m->numa = m->gpus[i].numa >= m->numa ? m->gpus[i].numa + 1 : m->numa;
 		if (m->gpus[i].numa < 0)
-			machine_unsaid(m, "NUMA domains");
+			topo_machine_unsaid(m, "NUMA domains");
 	}
 	for (int i = 0; i < t->n; i++) {
 		if (t->columns[i].nic < 0)
 			continue;
 		struct found_nic nic = { .place = -1, .numa = numa_of_nic(t, m, t->columns[i].nic) };
-		machine_text(nic.name, sizeof nic.name, t->columns[i].name);
-		if (machine_nic(m, &nic, t->e) < 0)
+		topo_machine_text(nic.name, sizeof nic.name, t->columns[i].name);
+		if (topo_machine_nic(m, &nic, t->e) < 0)
 			return -1;
 	}
 	m->near = t->near;
 	t->near = NULL;
 	if (!t->model)
-		machine_unsaid(m, t->label[0] ? "memory and rates of the GPUs, which are of no model known here"
+		topo_machine_unsaid(m, t->label[0] ? "memory and rates of the GPUs, which are of no model known here"
 					      : "which GPUs these are (the lines of nvidia-smi -L would tell), their memory and rates");
 	if (t->pcie)
-		machine_unsaid(m, "NVLinks, which topo -mp leaves out");
-	machine_unsaid(m, t->nics ? "the adapters' speeds" : "network adapters");
-	machine_unsaid(m, "cores and host memory");
-	return smi_links(t, m);
+		topo_machine_unsaid(m, "NVLinks, which topo -mp leaves out");
+	topo_machine_unsaid(m, t->nics ? "the adapters' speeds" : "network adapters");
+	topo_machine_unsaid(m, "cores and host memory");
+	return topo_smi_links(t, m);
 }
 
 static int read(const struct topo_text *in, struct cluster *out, struct err *e)
@@ -340,13 +340,13 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 	struct node_kind kind;
 	struct smi_table t = { .file = in->file, .e = e, .columns = calloc(COLUMNS_MOST, sizeof *t.columns) };
 	int result = -1;
-	machine_init(&m, in->file);
+	topo_machine_init(&m, in->file);
 	if (!t.columns)
 		err_set(e, ERR_NOMEM, "%s: no memory for its columns", in->file);
 	else if (!plain(in, &text, e)) {
 		buf_str(&text);
 		if (!read_lines(&t, text.data) && !take(&t, &m))
-			result = machine_finish(&m, in->devices, &kind, e);
+			result = topo_machine_finish(&m, in->devices, &kind, e);
 	}
 	buf_fini(&text);
 	free(t.columns);
@@ -354,8 +354,8 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 	free(t.lanes);
 	free(t.seen);
 	free(t.found);
-	machine_fini(&m);
+	topo_machine_fini(&m);
 	return result ? -1 : topo_one_node("nvidia-smi table", in, &kind, out, e);
 }
 
-const struct topo_format format_smi = { .name = "the text of nvidia-smi topo -m", .sniff = sniff, .read = read };
+const struct topo_format topo_format_smi = { .name = "the text of nvidia-smi topo -m", .sniff = sniff, .read = read };

@@ -33,6 +33,6 @@ struct smi_table {
 };
 
 /* Adds the links between the machine's GPUs, which are the table's in its order. */
-int smi_links(const struct smi_table *t, struct machine *m);
+int topo_smi_links(const struct smi_table *t, struct machine *m);
 
 #endif

@@ -61,7 +61,7 @@ static void take_ports(const struct smi_table *t, struct machine *m)
 	}
 }
 
-int smi_links(const struct smi_table *t, struct machine *m)
+int topo_smi_links(const struct smi_table *t, struct machine *m)
 {
 	bool any = false;
 	take_ports(t, m);
@@ -70,10 +70,10 @@ int smi_links(const struct smi_table *t, struct machine *m)
 			int lanes = lanes_of(t, i, j);
 			const struct found_link l = { i, j, LINK_NVLINK, lanes, lanes * lane_of(t) };
 			any = any || lanes;
-			if (lanes && !m->gpus[i].port_lanes && machine_link(m, &l, t->e) < 0)
+			if (lanes && !m->gpus[i].port_lanes && topo_machine_link(m, &l, t->e) < 0)
 				return -1;
 		}
 	if (any && !t->model)
-		machine_unsaid(m, "NVLink's generation: a link is counted as 25 GB/s, as in the second to the fourth");
+		topo_machine_unsaid(m, "NVLink's generation: a link is counted as 25 GB/s, as in the second to the fourth");
 	return 0;
 }

@@ -184,7 +184,7 @@ static int parse(struct reader *r, const char *text, size_t len)
 		       XML_ErrorString(XML_GetErrorCode(r->parser)));
 }
 
-int xml_parse(const char *file, const char *text, size_t len, struct xml_doc **out, struct err *e)
+int topo_xml_parse(const char *file, const char *text, size_t len, struct xml_doc **out, struct err *e)
 {
 	struct xml_doc *doc = calloc(1, sizeof *doc);
 	struct reader r = { .file = file, .parser = XML_ParserCreate(NULL), .doc = doc, .text = BUF_INIT, .e = e };
@@ -199,13 +199,13 @@ int xml_parse(const char *file, const char *text, size_t len, struct xml_doc **o
 	if (r.parser)
 		XML_ParserFree(r.parser);
 	if (result)
-		xml_free(doc);
+		topo_xml_free(doc);
 	else
 		*out = doc;
 	return result;
 }
 
-void xml_free(struct xml_doc *doc)
+void topo_xml_free(struct xml_doc *doc)
 {
 	if (!doc)
 		return;
@@ -216,12 +216,12 @@ void xml_free(struct xml_doc *doc)
 	free(doc);
 }
 
-const struct xml *xml_root(const struct xml_doc *doc)
+const struct xml *topo_xml_root(const struct xml_doc *doc)
 {
 	return doc->root;
 }
 
-const char *xml_get(const struct xml *x, const char *name)
+const char *topo_xml_get(const struct xml *x, const char *name)
 {
 	for (int i = 0; x->attrs[i]; i += 2)
 		if (!strcmp(x->attrs[i], name))
@@ -229,14 +229,14 @@ const char *xml_get(const struct xml *x, const char *name)
 	return NULL;
 }
 
-const struct xml *xml_child(const struct xml *from, const char *name)
+const struct xml *topo_xml_child(const struct xml *from, const char *name)
 {
 	while (from && strcmp(from->name, name))
 		from = from->next;
 	return from;
 }
 
-bool xml_begins_with(const char *text, const char *name)
+bool topo_xml_begins_with(const char *text, const char *name)
 {
 	const char *at = text;
 	size_t len = strlen(name);

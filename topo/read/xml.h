@@ -26,16 +26,16 @@ struct xml {
 struct xml_doc;
 
 /* ERR_USAGE, "FILE:LINE: cause; remedy", for what is refused; `file` names the source in it. */
-int xml_parse(const char *file, const char *text, size_t len, struct xml_doc **out, struct err *e);
-void xml_free(struct xml_doc *doc);
-const struct xml *xml_root(const struct xml_doc *doc);
+int topo_xml_parse(const char *file, const char *text, size_t len, struct xml_doc **out, struct err *e);
+void topo_xml_free(struct xml_doc *doc);
+const struct xml *topo_xml_root(const struct xml_doc *doc);
 
 /* The attribute, or NULL. */
-const char *xml_get(const struct xml *x, const char *name);
-/* The first child of that name at or after `from`, or NULL: xml_child(x->first, "pci"), then xml_child(it->next, "pci"). */
-const struct xml *xml_child(const struct xml *from, const char *name);
+const char *topo_xml_get(const struct xml *x, const char *name);
+/* The first child of that name at or after `from`, or NULL: topo_xml_child(x->first, "pci"), then topo_xml_child(it->next, "pci"). */
+const struct xml *topo_xml_child(const struct xml *from, const char *name);
 
 /* Whether a text's first element, after declaration, DOCTYPE and comments, has that name. */
-bool xml_begins_with(const char *text, const char *name);
+bool topo_xml_begins_with(const char *text, const char *name);
 
 #endif

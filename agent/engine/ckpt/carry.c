@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void carry_fini(struct carry *c)
+void ckpt_carry_fini(struct carry *c)
 {
 	for (int i = 0; i < c->n; i++)
 		free(c->files[i].data);
@@ -93,7 +93,7 @@ static bool cut_to_cache(char *folder)
 	return *folder != '\0';
 }
 
-bool carry_leads_out(const char *folder, const char *name)
+bool ckpt_carry_leads_out(const char *folder, const char *name)
 {
 	char path[PATH_MAX], here[PATH_MAX], target[PATH_MAX];
 	struct stat st;
@@ -103,12 +103,12 @@ bool carry_leads_out(const char *folder, const char *name)
 	return !is_below(target, here) && !(cut_to_cache(here) && is_below(target, here));
 }
 
-int carry_take(struct carry *c, const char *folder, const char *name, size_t most, struct err *e)
+int ckpt_carry_take(struct carry *c, const char *folder, const char *name, size_t most, struct err *e)
 {
 	return take(c, folder, name, 0, most, e);
 }
 
-const struct carry_file *carry_find(const struct carry *c, const char *name)
+const struct carry_file *ckpt_carry_find(const struct carry *c, const char *name)
 {
 	for (int i = 0; i < c->n; i++)
 		if (!strcmp(c->files[i].name, name))
@@ -124,35 +124,35 @@ static int load_file(const char *path, const struct manifest_carried *want, stru
 	if (rc == 0)
 		return err_set(e, ERR_CORRUPT, "%s/%s: a file of the checkpoint cannot be found", path, want->name);
 	const struct carry_file *f = &c->files[c->n - 1];
-	struct digest d = digest_of(f->data, f->size);
-	if ((int64_t)f->size == want->size && digest_equal(&d, &want->digest))
+	struct digest d = ckpt_digest_of(f->data, f->size);
+	if ((int64_t)f->size == want->size && ckpt_digest_equal(&d, &want->digest))
 		return 0;
 	return err_set(e, ERR_CORRUPT, "%s/%s: the digest differs, its bytes changed after they were written; put the file back as it was, or "
 		       "use another checkpoint", path, want->name);
 }
 
-int carry_load(const char *path, const struct manifest *m, struct carry *out, struct err *e)
+int ckpt_carry_load(const char *path, const struct manifest *m, struct carry *out, struct err *e)
 {
 	*out = (struct carry){ 0 };
 	for (int i = 0; i < m->n_carried; i++)
 		if (load_file(path, &m->carried[i], out, e)) {
-			carry_fini(out);
+			ckpt_carry_fini(out);
 			return -1;
 		}
 	snprintf(out->from, sizeof out->from, "%s", m->from);
 	return 0;
 }
 
-int carry_write(const struct carry *c, const struct ckpt_io *io, const char *folder, struct manifest *m, struct err *e)
+int ckpt_carry_write(const struct carry *c, const struct ckpt_io *io, const char *folder, struct manifest *m, struct err *e)
 {
 	for (int i = 0; i < c->n; i++) {
 		const struct carry_file *f = &c->files[i];
-		struct manifest_carried listed = { .size = (int64_t)f->size, .digest = digest_of(f->data, f->size) };
+		struct manifest_carried listed = { .size = (int64_t)f->size, .digest = ckpt_digest_of(f->data, f->size) };
 		char path[PATH_MAX];
 		snprintf(listed.name, sizeof listed.name, "%s", f->name);
 		if (snprintf(path, sizeof path, "%s/%s", folder, f->name) >= (int)sizeof path)
 			return err_set(e, ERR_IO, "%s: the path is too long", folder);
-		if (manifest_add_carried(m, &listed, e) || io_write_file(io, path, f->data, f->size, e))
+		if (ckpt_manifest_add_carried(m, &listed, e) || ckpt_io_write_file(io, path, f->data, f->size, e))
 			return -1;
 	}
 	snprintf(m->from, sizeof m->from, "%s", c->from);

@@ -13,7 +13,7 @@
 
 enum { NAME = sizeof ((struct attempt *)0)->name };
 
-int commit_share(struct comm *group, int rc, struct err *e)
+int ckpt_commit_share(struct comm *group, int rc, struct err *e)
 {
 	struct err told = ERR_INIT, lost = ERR_INIT;
 	if (comm_rank(group) == 0 && rc)
@@ -31,7 +31,7 @@ int commit_share(struct comm *group, int rc, struct err *e)
 
 /* --- step 1 ---------------------------------------------------------------------- */
 
-int attempt_make(const struct ckpt_io *io, const char *dir, int64_t step, uint32_t generation, struct attempt *a, struct err *e)
+int ckpt_attempt_make(const struct ckpt_io *io, const char *dir, int64_t step, uint32_t generation, struct attempt *a, struct err *e)
 {
 	memset(a, 0, sizeof *a);
 	if (getrandom(&a->nonce, sizeof a->nonce, 0) != sizeof a->nonce)
@@ -54,7 +54,7 @@ static int begin(const struct commit *c, struct attempt *a, struct err *made, st
 {
 	memset(a, 0, sizeof *a);
 	if (comm_rank(c->group) == 0)
-		attempt_make(c->io, c->dir, c->state.step, c->generation, a, made);
+		ckpt_attempt_make(c->io, c->dir, c->state.step, c->generation, a, made);
 	if (comm_broadcast(c->group, a->name, NAME, COMM_U8, 0, e))
 		return -1;
 	a->name[NAME - 1] = '\0';
@@ -76,9 +76,9 @@ static int write_part(const struct commit *c, const struct attempt *a, struct ma
 		return 0;
 	if (c->io->mkdir(a->path, 0700) && errno != EEXIST)
 		return err_errno(e, ERR_IO, "%s: cannot make the folder", a->path);
-	if (snapshot_write(c->snapshot, c->io, a->path, comm_rank(c->group), part, e))
+	if (ckpt_snapshot_write(c->snapshot, c->io, a->path, comm_rank(c->group), part, e))
 		return -1;
-	return c->snapshot->n ? io_sync_dir(c->io, a->path, e) : 0;
+	return c->snapshot->n ? ckpt_io_sync_dir(c->io, a->path, e) : 0;
 }
 
 /* What a rank reports: one byte, an err_code; then the manifest of its shard, or the error's text. */
@@ -86,21 +86,21 @@ static void report_part(const struct commit *c, const struct attempt *a, const s
 {
 	struct err e = *made;
 	struct manifest part;
-	manifest_init(&part, &c->state, c->generation, c->model, c->layout);
+	ckpt_manifest_init(&part, &c->state, c->generation, c->model, c->layout);
 	if (e.code != ERR_NONE || write_part(c, a, &part, &e)) {
 		unsigned char code = (unsigned char)e.code;
 		buf_add(out, &code, 1);
 		buf_puts(out, e.text);
 	} else {
 		buf_add(out, "\0", 1);
-		manifest_write(&part, out);
+		ckpt_manifest_write(&part, out);
 	}
 	if (buf_failed(out)) {
 		static const char none[] = { ERR_NOMEM };
 		buf_fini(out);
 		buf_add(out, none, 1);
 	}
-	manifest_fini(&part);
+	ckpt_manifest_fini(&part);
 }
 
 /* No memory on this rank alone: the others must not wait for it inside the collective. */
@@ -149,10 +149,10 @@ static int add_report(struct manifest *m, int rank, const char *text, size_t n, 
 		return err_set(e, ERR_PROTO, "%s sent an empty report of its shard", who);
 	if (text[0])
 		return err_set(e, (enum err_code)text[0], "%s: %.*s", who, n > 1 ? (int)(n - 1) : 9, n > 1 ? text + 1 : "no memory");
-	if (manifest_parse(text + 1, n - 1, who, &part, e))
+	if (ckpt_manifest_parse(text + 1, n - 1, who, &part, e))
 		return -1;
-	int rc = manifest_merge(m, &part, e);
-	manifest_fini(&part);
+	int rc = ckpt_manifest_merge(m, &part, e);
+	ckpt_manifest_fini(&part);
 	return rc ? err_prefix(e, "%s", who) : 0;
 }
 
@@ -160,7 +160,7 @@ static int check_expected(const struct commit *c, const struct manifest *m, stru
 {
 	for (int i = 0; i < c->n_expect; i++) {
 		const struct ckpt_tensor *want = &c->expect[i];
-		const struct manifest_tensor *have = manifest_find(m, want->name);
+		const struct manifest_tensor *have = ckpt_manifest_find(m, want->name);
 		if (!have)
 			return err_set(e, ERR_INTERNAL, "tensor %.95s: no rank gave a part of it", want->name);
 		if (have->dims != want->dims || have->shape[0] != want->shape[0] ||
@@ -179,13 +179,13 @@ static int put_manifest(const struct ckpt_io *io, const struct attempt *a, const
 	if (snprintf(path, sizeof path, "%s/" MANIFEST_NAME, a->path) >= (int)sizeof path ||
 	    snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
 		return err_set(e, ERR_IO, "%s: the path is too long", a->path);
-	manifest_write(m, &text);
+	ckpt_manifest_write(m, &text);
 	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "%s: no memory to write it", path) :
-		io_write_file(io, tmp, text.data, text.len, e);
-	if (!rc && io_rename(io, tmp, path))
+		ckpt_io_write_file(io, tmp, text.data, text.len, e);
+	if (!rc && ckpt_io_rename(io, tmp, path))
 		rc = err_errno(e, ERR_IO, "%s: cannot rename to %s", tmp, path);
 	if (!rc)
-		rc = io_sync_dir(io, a->path, e);
+		rc = ckpt_io_sync_dir(io, a->path, e);
 	buf_fini(&text);
 	return rc;
 }
@@ -196,26 +196,26 @@ static int publish(const struct ckpt_io *io, const char *dir, int64_t step, cons
 	if (snprintf(path, 1024, "%s/step-%08" PRId64, dir, step) >= 1024 ||
 	    snprintf(aside, sizeof aside, "%s.%016" PRIx64, path, a->nonce) >= (int)sizeof aside)
 		return err_set(e, ERR_IO, "%s: the path is too long", dir);
-	int rc = io_rename(io, a->path, path);
+	int rc = ckpt_io_rename(io, a->path, path);
 	if (rc && (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR)) {
-		if (io_rename(io, path, aside))
+		if (ckpt_io_rename(io, path, aside))
 			return err_errno(e, ERR_IO, "%s: cannot rename to %s", path, aside);
-		rc = io_rename(io, a->path, path);
+		rc = ckpt_io_rename(io, a->path, path);
 		if (rc) {
 			err_errno(e, ERR_IO, "%s: cannot rename to %s", a->path, path);
-			io_rename(io, aside, path);
+			ckpt_io_rename(io, aside, path);
 			return -1;
 		}
 	}
 	if (rc)
 		return err_errno(e, ERR_IO, "%s: cannot rename to %s", a->path, path);
-	return io_sync_dir(io, dir, e);
+	return ckpt_io_sync_dir(io, dir, e);
 }
 
-int attempt_publish(const struct ckpt_io *io, const char *dir, const struct attempt *a, const struct manifest *m, char path[1024],
+int ckpt_attempt_publish(const struct ckpt_io *io, const char *dir, const struct attempt *a, const struct manifest *m, char path[1024],
 		    struct err *e)
 {
-	return manifest_prove(m, e) || put_manifest(io, a, m, e) || publish(io, dir, m->state.step, a, path, e) ? -1 : 0;
+	return ckpt_manifest_prove(m, e) || put_manifest(io, a, m, e) || publish(io, dir, m->state.step, a, path, e) ? -1 : 0;
 }
 
 static int finish(const struct commit *c, const struct attempt *a, const char *all, const size_t *counts,
@@ -223,18 +223,18 @@ static int finish(const struct commit *c, const struct attempt *a, const char *a
 {
 	struct manifest m;
 	int rc = 0;
-	manifest_init(&m, &c->state, c->generation, c->model, c->layout);
+	ckpt_manifest_init(&m, &c->state, c->generation, c->model, c->layout);
 	for (int r = 0; r < comm_size(c->group) && !rc; r++) {
 		rc = add_report(&m, r, all, counts[r], e);
 		all += counts[r];
 	}
 	if (!rc)
-		rc = check_expected(c, &m, e) || (c->carry && carry_write(c->carry, c->io, a->path, &m, e)) ||
+		rc = check_expected(c, &m, e) || (c->carry && ckpt_carry_write(c->carry, c->io, a->path, &m, e)) ||
 		     (c->gate && c->gate->pass(c->gate->arg, c->state.step, e)) ||
-		     attempt_publish(c->io, c->dir, a, &m, report->path, e);
-	report->bytes = manifest_bytes(&m);
+		     ckpt_attempt_publish(c->io, c->dir, a, &m, report->path, e);
+	report->bytes = ckpt_manifest_bytes(&m);
 	report->step = c->state.step;
-	manifest_fini(&m);
+	ckpt_manifest_fini(&m);
 	return rc ? -1 : 0;
 }
 
@@ -242,15 +242,15 @@ static void clean_up(const struct commit *c, const struct attempt *a, int rc, st
 {
 	struct err e = ERR_INIT;
 	if (rc && a->name[0])
-		io_remove_folder(c->io, a->path, &e);
+		ckpt_io_remove_folder(c->io, a->path, &e);
 	if (rc)
 		return;
-	folder_retire(c->io, c->dir, c->keep, c->state.step, &e);
-	folder_remove_attempts(c->io, c->dir, c->generation, &e);
+	ckpt_folder_retire(c->io, c->dir, c->keep, c->state.step, &e);
+	ckpt_folder_remove_attempts(c->io, c->dir, c->generation, &e);
 	snprintf(report->note, sizeof report->note, "%.255s", e.text);
 }
 
-int commit_run(const struct commit *c, struct ckpt_report *report, struct err *e)
+int ckpt_commit_run(const struct commit *c, struct ckpt_report *report, struct err *e)
 {
 	struct attempt a;
 	struct err made = ERR_INIT;
@@ -268,7 +268,7 @@ int commit_run(const struct commit *c, struct ckpt_report *report, struct err *e
 				err_prefix(e, "checkpoint of step %" PRId64, c->state.step);
 			clean_up(c, &a, rc, report);
 		}
-		rc = commit_share(c->group, rc, e);
+		rc = ckpt_commit_share(c->group, rc, e);
 	}
 	free(all);
 	free(counts);

@@ -43,15 +43,15 @@ struct attempt {
 };
 
 /* Draws a nonce and makes the attempt's folder in `dir`. */
-int attempt_make(const struct ckpt_io *io, const char *dir, int64_t step, uint32_t generation, struct attempt *a, struct err *e);
+int ckpt_attempt_make(const struct ckpt_io *io, const char *dir, int64_t step, uint32_t generation, struct attempt *a, struct err *e);
 /* Step 4 for an attempt whose shards are there, synced: proves the manifest, writes it, renames the attempt to step-N. */
-int attempt_publish(const struct ckpt_io *io, const char *dir, const struct attempt *a, const struct manifest *m, char path[1024],
+int ckpt_attempt_publish(const struct ckpt_io *io, const char *dir, const struct attempt *a, const struct manifest *m, char path[1024],
 		    struct err *e);
 
 /* Collective; the same result on every rank, but for the errors of the group itself. On rank 0 fills path, bytes, step and note of the report. */
-int commit_run(const struct commit *c, struct ckpt_report *report, struct err *e);
+int ckpt_commit_run(const struct commit *c, struct ckpt_report *report, struct err *e);
 
 /* Tells rank 0's outcome to all: each rank returns it. Collective. */
-int commit_share(struct comm *group, int rc, struct err *e);
+int ckpt_commit_share(struct comm *group, int rc, struct err *e);
 
 #endif

@@ -82,7 +82,7 @@ static int check_volume(const struct manifest_tensor *t, struct err *e)
 {
 	int64_t have = 0, want = t->shape[0] * t->shape[1];
 	for (int64_t i = 0; i < t->n; i++)
-		have += slice_bytes(&t->slices[i]) / (int64_t)sizeof(float);
+		have += ckpt_slice_bytes(&t->slices[i]) / (int64_t)sizeof(float);
 	if (have != want)
 		return err_set(e, ERR_CORRUPT, "tensor %s: %" PRId64 " of its %" PRId64 " elements are in no shard", t->name,
 			       want - have, want);
@@ -133,7 +133,7 @@ static int check_tiling(const struct manifest *m, slice **all, int64_t n, struct
 			if (all[i]->offset != at)
 				return err_set(e, ERR_CORRUPT, "file %s: a slice begins at byte %" PRId64 " of its buffer, not at %" PRId64,
 					       file->name, all[i]->offset, at);
-			at += slice_bytes(all[i]);
+			at += ckpt_slice_bytes(all[i]);
 		}
 		if (at != file->size - file->header)
 			return err_set(e, ERR_CORRUPT, "file %s: its slices end at byte %" PRId64 " of a buffer of %" PRId64, file->name,
@@ -160,7 +160,7 @@ static int prove_tiling(const struct manifest *m, struct err *e)
 	return rc;
 }
 
-int manifest_prove(const struct manifest *m, struct err *e)
+int ckpt_manifest_prove(const struct manifest *m, struct err *e)
 {
 	return prove_coverage(m, e) || prove_tiling(m, e) ? -1 : 0;
 }

@@ -18,23 +18,23 @@ static struct digest canonical(XXH128_hash_t h)
 	return d;
 }
 
-struct digest digest_of(const void *data, size_t n)
+struct digest ckpt_digest_of(const void *data, size_t n)
 {
 	return canonical(XXH3_128bits(data, n));
 }
 
-bool digest_equal(const struct digest *a, const struct digest *b)
+bool ckpt_digest_equal(const struct digest *a, const struct digest *b)
 {
 	return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }
 
-void digest_hex(const struct digest *d, char out[DIGEST_HEX])
+void ckpt_digest_hex(const struct digest *d, char out[DIGEST_HEX])
 {
 	for (int i = 0; i < DIGEST_BYTES; i++)
 		snprintf(out + 2 * i, 3, "%02x", d->bytes[i]);
 }
 
-bool digest_parse(const char *hex, struct digest *out)
+bool ckpt_digest_parse(const char *hex, struct digest *out)
 {
 	static const char digits[] = "0123456789abcdef";
 	struct digest d;
@@ -50,7 +50,7 @@ bool digest_parse(const char *hex, struct digest *out)
 	return true;
 }
 
-struct digester *digester_open(void)
+struct digester *ckpt_digester_open(void)
 {
 	struct digester *d = malloc(sizeof *d);
 	if (!d)
@@ -63,7 +63,7 @@ struct digester *digester_open(void)
 	return d;
 }
 
-void digester_close(struct digester *d)
+void ckpt_digester_close(struct digester *d)
 {
 	if (!d)
 		return;
@@ -71,17 +71,17 @@ void digester_close(struct digester *d)
 	free(d);
 }
 
-void digester_start(struct digester *d)
+void ckpt_digester_start(struct digester *d)
 {
 	XXH3_128bits_reset(d->state);
 }
 
-void digester_add(struct digester *d, const void *data, size_t n)
+void ckpt_digester_add(struct digester *d, const void *data, size_t n)
 {
 	XXH3_128bits_update(d->state, data, n);
 }
 
-struct digest digester_end(struct digester *d)
+struct digest ckpt_digester_end(struct digester *d)
 {
 	return canonical(XXH3_128bits_digest(d->state));
 }

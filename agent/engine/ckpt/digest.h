@@ -14,18 +14,18 @@ struct digest {
 	unsigned char bytes[DIGEST_BYTES];
 };
 
-struct digest digest_of(const void *data, size_t n);
-bool digest_equal(const struct digest *a, const struct digest *b);
-void digest_hex(const struct digest *d, char out[DIGEST_HEX]);
+struct digest ckpt_digest_of(const void *data, size_t n);
+bool ckpt_digest_equal(const struct digest *a, const struct digest *b);
+void ckpt_digest_hex(const struct digest *d, char out[DIGEST_HEX]);
 /* 32 lower-case hex digits, nothing else. */
-bool digest_parse(const char *hex, struct digest *out);
+bool ckpt_digest_parse(const char *hex, struct digest *out);
 
 /* Bytes that come in pieces. */
 struct digester;
-struct digester *digester_open(void); /* NULL without memory */
-void digester_close(struct digester *d);
-void digester_start(struct digester *d);
-void digester_add(struct digester *d, const void *data, size_t n);
-struct digest digester_end(struct digester *d);
+struct digester *ckpt_digester_open(void); /* NULL without memory */
+void ckpt_digester_close(struct digester *d);
+void ckpt_digester_start(struct digester *d);
+void ckpt_digester_add(struct digester *d, const void *data, size_t n);
+struct digest ckpt_digester_end(struct digester *d);
 
 #endif

@@ -33,7 +33,7 @@ static int by_step(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-int folder_list(const char *dir, struct folder_entry **out, int64_t *n, struct err *e)
+int ckpt_folder_list(const char *dir, struct folder_entry **out, int64_t *n, struct err *e)
 {
 	struct folder_entry *list = NULL, entry;
 	int64_t count = 0;
@@ -63,7 +63,7 @@ int folder_list(const char *dir, struct folder_entry **out, int64_t *n, struct e
 	return 0;
 }
 
-int folder_claim(const char *dir, const char *run, struct err *e)
+int ckpt_folder_claim(const char *dir, const char *run, struct err *e)
 {
 	char path[PATH_MAX];
 	struct buf text = BUF_INIT;
@@ -98,7 +98,7 @@ static int check_size(const char *folder, const char *name, int64_t size, const 
 	return 0;
 }
 
-int folder_check_sizes(const char *folder, const struct manifest *m, struct err *e)
+int ckpt_folder_check_sizes(const char *folder, const struct manifest *m, struct err *e)
 {
 	for (int64_t i = 0; i < m->n_files; i++)
 		if (check_size(folder, m->files[i].name, m->files[i].size, "shard", e))
@@ -109,19 +109,19 @@ int folder_check_sizes(const char *folder, const struct manifest *m, struct err 
 	return 0;
 }
 
-int folder_check(const char *dir, const struct folder_entry *entry, struct manifest *out, struct err *e)
+int ckpt_folder_check(const char *dir, const struct folder_entry *entry, struct manifest *out, struct err *e)
 {
 	char path[PATH_MAX];
 	struct manifest m;
 	if (snprintf(path, sizeof path, "%s/%s", dir, entry->name) >= (int)sizeof path)
 		return err_set(e, ERR_IO, "%s: the path is too long", dir);
-	if (manifest_load(path, &m, e))
+	if (ckpt_manifest_load(path, &m, e))
 		return -1;
 	int rc = m.state.step == entry->step ? 0 :
 		err_set(e, ERR_CORRUPT, "%s: its manifest is of step %" PRId64 ": the folder was renamed or its manifest replaced",
 			path, m.state.step);
-	if (rc || folder_check_sizes(path, &m, e)) {
-		manifest_fini(&m);
+	if (rc || ckpt_folder_check_sizes(path, &m, e)) {
+		ckpt_manifest_fini(&m);
 		return -1;
 	}
 	*out = m;
@@ -133,7 +133,7 @@ static int remove_in(const struct ckpt_io *io, const char *dir, const char *name
 	char path[PATH_MAX];
 	if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
 		return err_set(e, ERR_IO, "%s: the path is too long", dir);
-	return io_remove_folder(io, path, e);
+	return ckpt_io_remove_folder(io, path, e);
 }
 
 /* Whether its writer is of `generation` or an earlier one, and so dead; commit.c makes the names. */
@@ -146,7 +146,7 @@ static bool is_left(const char *name, uint32_t generation)
 	return sscanf(name + strlen(ATTEMPT_PREFIX), "%" SCNd64 "-%" SCNu32 "-", &step, &of) != 2 || of <= generation;
 }
 
-int folder_remove_attempts(const struct ckpt_io *io, const char *dir, uint32_t generation, struct err *e)
+int ckpt_folder_remove_attempts(const struct ckpt_io *io, const char *dir, uint32_t generation, struct err *e)
 {
 	int rc = 0;
 	struct dirent *f;
@@ -163,9 +163,9 @@ int folder_remove_attempts(const struct ckpt_io *io, const char *dir, uint32_t g
 static bool is_valid(const char *dir, const struct folder_entry *entry)
 {
 	struct manifest m;
-	if (folder_check(dir, entry, &m, NULL))
+	if (ckpt_folder_check(dir, entry, &m, NULL))
 		return false;
-	manifest_fini(&m);
+	ckpt_manifest_fini(&m);
 	return true;
 }
 
@@ -179,12 +179,12 @@ static int judge(const char *dir, const struct folder_entry *entry, int64_t kept
 	return keep <= 0 || is_valid(dir, entry);
 }
 
-int folder_retire(const struct ckpt_io *io, const char *dir, int64_t keep, int64_t committed, struct err *e)
+int ckpt_folder_retire(const struct ckpt_io *io, const char *dir, int64_t keep, int64_t committed, struct err *e)
 {
 	struct folder_entry *list;
 	int64_t n, kept = 0;
 	int rc = 0;
-	if (folder_list(dir, &list, &n, e))
+	if (ckpt_folder_list(dir, &list, &n, e))
 		return -1;
 	for (int64_t i = 0; i < n; i++) {
 		int verdict = judge(dir, &list[i], kept, keep, committed);

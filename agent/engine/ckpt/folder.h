@@ -25,22 +25,22 @@ struct folder_entry {
 };
 
 /* The step- folders of `dir`, newest step first; *out is to be freed. A folder that is not there is empty. */
-int folder_list(const char *dir, struct folder_entry **out, int64_t *n, struct err *e);
+int ckpt_folder_list(const char *dir, struct folder_entry **out, int64_t *n, struct err *e);
 
 /* Reads and proves the manifest of DIR/NAME, checks its step and the files' sizes. */
-int folder_check(const char *dir, const struct folder_entry *entry, struct manifest *out, struct err *e);
+int ckpt_folder_check(const char *dir, const struct folder_entry *entry, struct manifest *out, struct err *e);
 /* Sizes only, of a folder whose manifest is known. */
-int folder_check_sizes(const char *folder, const struct manifest *m, struct err *e);
+int ckpt_folder_check_sizes(const char *folder, const struct manifest *m, struct err *e);
 
 /* Makes `dir` the run's, by name, in DIR/RUN. ERR_USAGE when it is another's: two runs would retire each other's checkpoints. */
-int folder_claim(const char *dir, const char *run, struct err *e);
+int ckpt_folder_claim(const char *dir, const char *run, struct err *e);
 
 /* Removes what dead writers left: the attempts of generations up to this one, whose own is not under way. Those of later ones
  * stay, as the caller is then the one that should be dead. Goes on over what cannot be removed, and then fails with the last cause. */
-int folder_remove_attempts(const struct ckpt_io *io, const char *dir, uint32_t generation, struct err *e);
+int ckpt_folder_remove_attempts(const struct ckpt_io *io, const char *dir, uint32_t generation, struct err *e);
 
 /* Keeps the newest `keep` valid checkpoints (0: all) and the one of step `committed`, which has just been committed; removes
  * what is older than them, damaged or not, and what the committed one replaced. */
-int folder_retire(const struct ckpt_io *io, const char *dir, int64_t keep, int64_t committed, struct err *e);
+int ckpt_folder_retire(const struct ckpt_io *io, const char *dir, int64_t keep, int64_t committed, struct err *e);
 
 #endif

@@ -15,14 +15,14 @@ static int by_place(const void *a, const void *b)
 	return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-int places_build(const struct manifest *m, struct places *out, struct err *e)
+int ckpt_places_build(const struct manifest *m, struct places *out, struct err *e)
 {
 	int64_t n = 0, at = 0;
 	for (int64_t i = 0; i < m->n_tensors; i++)
 		n += m->tensors[i].n;
 	struct places p = { malloc((size_t)(n + 1) * sizeof *p.list), malloc((size_t)(m->n_files + 1) * sizeof *p.first) };
 	if (!p.list || !p.first) {
-		places_free(&p);
+		ckpt_places_free(&p);
 		return err_set(e, ERR_NOMEM, "no memory for a list of %lld slices", (long long)n);
 	}
 	for (int64_t i = 0; i < m->n_tensors; i++)
@@ -40,7 +40,7 @@ int places_build(const struct manifest *m, struct places *out, struct err *e)
 	return 0;
 }
 
-void places_free(struct places *p)
+void ckpt_places_free(struct places *p)
 {
 	free(p->list);
 	free(p->first);
@@ -56,8 +56,8 @@ static int check_digest(const char *path, const struct manifest_file *f, int fd,
 	if (file_pread_full(fd, text, (size_t)f->header, 0)) {
 		rc = err_errno(e, ERR_IO, "%s/%s: cannot read its header", path, f->name);
 	} else {
-		struct digest d = digest_of(text, (size_t)f->header);
-		if (!digest_equal(&d, &f->digest))
+		struct digest d = ckpt_digest_of(text, (size_t)f->header);
+		if (!ckpt_digest_equal(&d, &f->digest))
 			rc = err_set(e, ERR_CORRUPT, "%s/%s: the digest of its header differs: its bytes changed after they were "
 				     "written; use an earlier checkpoint", path, f->name);
 	}
@@ -84,7 +84,7 @@ static int compare(const char *path, const struct manifest_file *f, const struct
 	for (int64_t i = 0; i < n; i++) {
 		char name[SLICE_NAME];
 		const struct place *p = &places[i];
-		slice_name(p->tensor->name, p->tensor->dims, p->tensor->shape, p->slice->lo, p->slice->hi, name);
+		ckpt_slice_name(p->tensor->name, p->tensor->dims, p->tensor->shape, p->slice->lo, p->slice->hi, name);
 		if (!same_tensor(&h->tensors[i], p, name))
 			return err_set(e, ERR_CORRUPT, "%s/%s: its header has the tensor %.100s where the manifest has %s, or with another shape or "
 				       "dtype; use an earlier checkpoint", path, f->name, h->tensors[i].name, name);
@@ -92,15 +92,15 @@ static int compare(const char *path, const struct manifest_file *f, const struct
 	return 0;
 }
 
-int header_check(const char *path, const struct manifest *m, int64_t file, int fd, const struct places *places, struct err *e)
+int ckpt_header_check(const char *path, const struct manifest *m, int64_t file, int fd, const struct places *places, struct err *e)
 {
 	const struct manifest_file *f = &m->files[file];
 	struct st_header h;
 	if (check_digest(path, f, fd, e))
 		return -1;
-	if (st_read(fd, f->name, &h, e))
+	if (ckpt_safetensors_read(fd, f->name, &h, e))
 		return err_prefix(e, "%s", path);
 	int rc = compare(path, f, &h, places->list + places->first[file], places->first[file + 1] - places->first[file], e);
-	st_header_fini(&h);
+	ckpt_safetensors_header_fini(&h);
 	return rc;
 }

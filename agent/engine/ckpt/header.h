@@ -22,10 +22,10 @@ struct places {
 	int64_t *first;
 };
 
-int places_build(const struct manifest *m, struct places *out, struct err *e);
-void places_free(struct places *p);
+int ckpt_places_build(const struct manifest *m, struct places *out, struct err *e);
+void ckpt_places_free(struct places *p);
 
 /* fd: the open file of the checkpoint `path`, of the size that the manifest says. ERR_CORRUPT names the file and the tensor. */
-int header_check(const char *path, const struct manifest *m, int64_t file, int fd, const struct places *places, struct err *e);
+int ckpt_header_check(const char *path, const struct manifest *m, int64_t file, int fd, const struct places *places, struct err *e);
 
 #endif

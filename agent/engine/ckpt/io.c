@@ -35,7 +35,7 @@ static int fail(struct err *e, const char *path, const char *what)
 	return -1;
 }
 
-int io_write_full(const struct ckpt_io *io, int fd, const char *path, const void *data, size_t n, struct err *e)
+int ckpt_io_write_full(const struct ckpt_io *io, int fd, const char *path, const void *data, size_t n, struct err *e)
 {
 	const char *at = data;
 	while (n) {
@@ -52,7 +52,7 @@ int io_write_full(const struct ckpt_io *io, int fd, const char *path, const void
 	return 0;
 }
 
-int io_finish(const struct ckpt_io *io, int fd, const char *path, struct err *e)
+int ckpt_io_finish(const struct ckpt_io *io, int fd, const char *path, struct err *e)
 {
 	int rc = 0;
 	if (io->fsync(fd))
@@ -62,19 +62,19 @@ int io_finish(const struct ckpt_io *io, int fd, const char *path, struct err *e)
 	return rc;
 }
 
-int io_write_file(const struct ckpt_io *io, const char *path, const void *data, size_t n, struct err *e)
+int ckpt_io_write_file(const struct ckpt_io *io, const char *path, const void *data, size_t n, struct err *e)
 {
 	int fd = io->create(path);
 	if (fd < 0)
 		return fail(e, path, "create");
-	if (io_write_full(io, fd, path, data, n, e)) {
+	if (ckpt_io_write_full(io, fd, path, data, n, e)) {
 		io->close(fd);
 		return -1;
 	}
-	return io_finish(io, fd, path, e);
+	return ckpt_io_finish(io, fd, path, e);
 }
 
-int io_rename(const struct ckpt_io *io, const char *from, const char *to)
+int ckpt_io_rename(const struct ckpt_io *io, const char *from, const char *to)
 {
 	struct stat st;
 	if (!io->rename(from, to))
@@ -86,12 +86,12 @@ int io_rename(const struct ckpt_io *io, const char *from, const char *to)
 	return -1;
 }
 
-int io_sync_dir(const struct ckpt_io *io, const char *path, struct err *e)
+int ckpt_io_sync_dir(const struct ckpt_io *io, const char *path, struct err *e)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return err_errno(e, ERR_IO, "%s: cannot open the folder", path);
-	return io_finish(io, fd, path, e);
+	return ckpt_io_finish(io, fd, path, e);
 }
 
 static int unlink_in(const struct ckpt_io *io, const char *folder, const char *name, struct err *e)
@@ -104,7 +104,7 @@ static int unlink_in(const struct ckpt_io *io, const char *folder, const char *n
 	return 0;
 }
 
-int io_remove_folder(const struct ckpt_io *io, const char *path, struct err *e)
+int ckpt_io_remove_folder(const struct ckpt_io *io, const char *path, struct err *e)
 {
 	struct dirent *f;
 	struct stat st;

@@ -28,12 +28,12 @@ static bool fits(struct search *s, const struct folder_entry *entry)
 {
 	struct err e = ERR_INIT;
 	struct manifest m;
-	if (folder_check(s->dir, entry, &m, &e)) {
+	if (ckpt_folder_check(s->dir, entry, &m, &e)) {
 		tell(s, entry, e.text);
 		return false;
 	}
-	int rc = manifest_check_model(&m, s->model, &e);
-	manifest_fini(&m);
+	int rc = ckpt_manifest_check_model(&m, s->model, &e);
+	ckpt_manifest_fini(&m);
 	if (!rc)
 		return true;
 	tell(s, entry, e.text);
@@ -50,7 +50,7 @@ int ckpt_latest(const char *dir, json_t *model, char **path, void (*note)(const 
 	struct folder_entry *list;
 	char found[PATH_MAX] = "", *copy = NULL;
 	int64_t n;
-	if (folder_list(dir, &list, &n, e))
+	if (ckpt_folder_list(dir, &list, &n, e))
 		return -1;
 	for (int64_t i = 0; i < n && !found[0]; i++)
 		if (fits(&s, &list[i]))

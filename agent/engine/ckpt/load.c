@@ -32,7 +32,7 @@ static int run_of_boxes(const struct ckpt_tensor *t, int n)
 static bool any_touches(const struct manifest_slice *s, const struct ckpt_tensor *t, int n)
 {
 	for (int i = 0; i < n; i++)
-		if (boxes_touch(t[i].dims, s, &t[i]))
+		if (ckpt_boxes_touch(t[i].dims, s, &t[i]))
 			return true;
 	return false;
 }
@@ -48,7 +48,7 @@ static size_t box_bytes(const struct ckpt_tensor *t)
 static int read_slices(struct reader *r, const struct manifest_tensor *have, const struct ckpt_tensor *t, int n, struct err *e)
 {
 	for (int64_t i = 0; i < have->n; i++)
-		if (any_touches(&have->slices[i], t, n) && reader_slice(r, have, &have->slices[i], t, n, e))
+		if (any_touches(&have->slices[i], t, n) && ckpt_reader_slice(r, have, &have->slices[i], t, n, e))
 			return -1;
 	return 0;
 }
@@ -76,7 +76,7 @@ static int read_there(struct reader *r, const struct manifest_tensor *have, cons
 
 static int load_tensor(struct reader *r, const struct manifest *m, const struct ckpt_tensor *t, int n, struct err *e)
 {
-	const struct manifest_tensor *have = manifest_find(m, t->name);
+	const struct manifest_tensor *have = ckpt_manifest_find(m, t->name);
 	if (!have && t->moment && !strcmp(m->state.optimizer, CKPT_NO_OPTIMIZER))
 		return 0;
 	if (!have)
@@ -92,13 +92,13 @@ static int load_tensors(const char *path, const struct manifest *m, const struct
 {
 	struct reader *r;
 	int rc = 0;
-	if (reader_open(path, m, watch, &r, e))
+	if (ckpt_reader_open(path, m, watch, &r, e))
 		return -1;
 	for (int i = 0, run; i < n && !rc; i += run) {
 		run = run_of_boxes(&tensors[i], n - i);
 		rc = load_tensor(r, m, &tensors[i], run, e);
 	}
-	reader_close(r);
+	ckpt_reader_close(r);
 	return rc;
 }
 
@@ -106,15 +106,15 @@ int ckpt_load(const char *path, json_t *model, struct ckpt_state *state, struct 
 	      const struct ckpt_watch *watch, struct err *e)
 {
 	struct manifest m;
-	if (manifest_load(path, &m, e))
+	if (ckpt_manifest_load(path, &m, e))
 		return -1;
 	int rc = 0;
-	if (manifest_check_model(&m, model, e))
+	if (ckpt_manifest_check_model(&m, model, e))
 		rc = err_prefix(e, "%s", path);
 	else if (load_tensors(path, &m, tensors, n, watch, e))
 		rc = -1;
 	if (!rc && state)
 		*state = m.state;
-	manifest_fini(&m);
+	ckpt_manifest_fini(&m);
 	return rc;
 }

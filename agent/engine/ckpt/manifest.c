@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void manifest_init(struct manifest *m, const struct ckpt_state *state, uint32_t generation, json_t *model, json_t *layout)
+void ckpt_manifest_init(struct manifest *m, const struct ckpt_state *state, uint32_t generation, json_t *model, json_t *layout)
 {
 	*m = (struct manifest){ .state = *state, .generation = generation, .model = json_incref(model),
 				.layout = json_incref(layout), .index = json_object() };
 }
 
-void manifest_fini(struct manifest *m)
+void ckpt_manifest_fini(struct manifest *m)
 {
 	for (int64_t i = 0; i < m->n_tensors; i++)
 		free(m->tensors[i].slices);
@@ -38,12 +38,12 @@ static bool safe_name(const char *name, size_t most, bool is_file)
 	return n > 0 && n < most && name[n] == '\0' && !(is_file && name[0] == '.');
 }
 
-int64_t slice_bytes(const struct manifest_slice *s)
+int64_t ckpt_slice_bytes(const struct manifest_slice *s)
 {
 	return (s->hi[0] - s->lo[0]) * (s->hi[1] - s->lo[1]) * (int64_t)sizeof(float);
 }
 
-int64_t manifest_bytes(const struct manifest *m)
+int64_t ckpt_manifest_bytes(const struct manifest *m)
 {
 	int64_t bytes = 0;
 	for (int64_t i = 0; i < m->n_files; i++)
@@ -51,7 +51,7 @@ int64_t manifest_bytes(const struct manifest *m)
 	return bytes;
 }
 
-const struct manifest_tensor *manifest_find(const struct manifest *m, const char *name)
+const struct manifest_tensor *ckpt_manifest_find(const struct manifest *m, const char *name)
 {
 	json_t *at = json_object_get(m->index, name);
 	return at ? &m->tensors[json_integer_value(at)] : NULL;
@@ -63,14 +63,14 @@ static void file_key(const char *name, char key[MANIFEST_FILE_NAME + 2])
 	snprintf(key, MANIFEST_FILE_NAME + 2, "/%.*s", MANIFEST_FILE_NAME, name);
 }
 
-bool manifest_has_file(const struct manifest *m, const char *name)
+bool ckpt_manifest_has_file(const struct manifest *m, const char *name)
 {
 	char key[MANIFEST_FILE_NAME + 2];
 	file_key(name, key);
 	return json_object_get(m->index, key) != NULL;
 }
 
-static int check_name(const struct manifest *m, const char *name, struct err *e)
+static int doctor_check_name(const struct manifest *m, const char *name, struct err *e)
 {
 	return safe_name(name, MANIFEST_FILE_NAME, true) ? 0 :
 		err_set(e, ERR_CORRUPT, "file %lld has a name that is empty, too long or not made of [A-Za-z0-9._-]",
@@ -82,14 +82,14 @@ static int claim_name(struct manifest *m, const char *name, struct err *e)
 {
 	char key[MANIFEST_FILE_NAME + 2];
 	file_key(name, key);
-	if (manifest_has_file(m, name) || !strncmp(name, MANIFEST_NAME, strlen(MANIFEST_NAME)))
+	if (ckpt_manifest_has_file(m, name) || !strncmp(name, MANIFEST_NAME, strlen(MANIFEST_NAME)))
 		return err_set(e, ERR_CORRUPT, "file %s is listed twice", name);
 	return json_object_set_new(m->index, key, json_true()) ? err_set(e, ERR_NOMEM, "no memory for %lld files", (long long)m->n_files + 1) : 0;
 }
 
-int manifest_add_file(struct manifest *m, const struct manifest_file *file, struct err *e)
+int ckpt_manifest_add_file(struct manifest *m, const struct manifest_file *file, struct err *e)
 {
-	if (check_name(m, file->name, e))
+	if (doctor_check_name(m, file->name, e))
 		return -1;
 	if (m->n_files == MANIFEST_FILES_MOST)
 		return err_set(e, ERR_CORRUPT, "more than %d files", MANIFEST_FILES_MOST);
@@ -106,9 +106,9 @@ int manifest_add_file(struct manifest *m, const struct manifest_file *file, stru
 	return 0;
 }
 
-int manifest_add_carried(struct manifest *m, const struct manifest_carried *file, struct err *e)
+int ckpt_manifest_add_carried(struct manifest *m, const struct manifest_carried *file, struct err *e)
 {
-	if (check_name(m, file->name, e))
+	if (doctor_check_name(m, file->name, e))
 		return -1;
 	if (m->n_carried == MANIFEST_CARRIED_MOST)
 		return err_set(e, ERR_CORRUPT, "more than %d files are carried", MANIFEST_CARRIED_MOST);
@@ -121,7 +121,7 @@ int manifest_add_carried(struct manifest *m, const struct manifest_carried *file
 	return 0;
 }
 
-bool manifest_may_be_from(const char *text)
+bool ckpt_manifest_may_be_from(const char *text)
 {
 	size_t n = text ? strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/") : 0;
 	const char *slash = n ? strchr(text, '/') : NULL;
@@ -143,7 +143,7 @@ static int check_slice(const struct manifest *m, const char *name, int dims, con
 			return err_set(e, ERR_CORRUPT, "tensor %s: the product of its shape overflows", name);
 	}
 	const struct manifest_file *f = &m->files[s->file];
-	bytes = slice_bytes(s);
+	bytes = ckpt_slice_bytes(s);
 	if (s->offset < 0 || s->offset > f->size - f->header || bytes > f->size - f->header - s->offset)
 		return err_set(e, ERR_CORRUPT, "tensor %s: a slice of %" PRId64 " bytes at %" PRId64 " goes beyond file %s", name,
 			       bytes, s->offset, f->name);
@@ -174,7 +174,7 @@ static struct manifest_tensor *tensor_of(struct manifest *m, const char *name, i
 	return t;
 }
 
-int manifest_add_slice(struct manifest *m, const char *name, int dims, const int64_t *shape,
+int ckpt_manifest_add_slice(struct manifest *m, const char *name, int dims, const int64_t *shape,
 		       const struct manifest_slice *slice, struct err *e)
 {
 	if (!safe_name(name, MANIFEST_TENSOR_NAME, false))
@@ -200,20 +200,20 @@ int manifest_add_slice(struct manifest *m, const char *name, int dims, const int
 	return 0;
 }
 
-int manifest_merge(struct manifest *m, const struct manifest *from, struct err *e)
+int ckpt_manifest_merge(struct manifest *m, const struct manifest *from, struct err *e)
 {
 	int64_t base = m->n_files;
 	if (from->state.step != m->state.step || from->generation != m->generation)
 		return err_set(e, ERR_STALE, "a shard of step %" PRId64 ", generation %u", from->state.step, from->generation);
 	for (int64_t i = 0; i < from->n_files; i++)
-		if (manifest_add_file(m, &from->files[i], e))
+		if (ckpt_manifest_add_file(m, &from->files[i], e))
 			return -1;
 	for (int64_t i = 0; i < from->n_tensors; i++) {
 		const struct manifest_tensor *t = &from->tensors[i];
 		for (int64_t j = 0; j < t->n; j++) {
 			struct manifest_slice s = t->slices[j];
 			s.file += base;
-			if (manifest_add_slice(m, t->name, t->dims, t->shape, &s, e))
+			if (ckpt_manifest_add_slice(m, t->name, t->dims, t->shape, &s, e))
 				return -1;
 		}
 	}
@@ -223,7 +223,7 @@ int manifest_merge(struct manifest *m, const struct manifest *from, struct err *
 static void write_slice(const struct manifest_slice *s, int dims, struct buf *out)
 {
 	char hex[DIGEST_HEX];
-	digest_hex(&s->digest, hex);
+	ckpt_digest_hex(&s->digest, hex);
 	if (dims == 1)
 		buf_printf(out, "[%" PRId64 ", %" PRId64 ", [%" PRId64 "], [%" PRId64 "], \"%s\"]", s->file, s->offset,
 			   s->lo[0], s->hi[0], hex);
@@ -280,7 +280,7 @@ static void write_carried(const struct manifest *m, struct buf *out)
 {
 	for (int i = 0; i < m->n_carried; i++) {
 		char hex[DIGEST_HEX];
-		digest_hex(&m->carried[i].digest, hex);
+		ckpt_digest_hex(&m->carried[i].digest, hex);
 		buf_printf(out, "%s\n{\"name\": \"%s\", \"size\": %" PRId64 ", \"digest\": \"%s\"}", i ? "," : "\"carried\": [",
 			   m->carried[i].name, m->carried[i].size, hex);
 	}
@@ -302,7 +302,7 @@ static void write_fields(const struct manifest *m, struct buf *out)
 	buf_puts(out, "\"files\": [");
 	for (int64_t i = 0; i < m->n_files; i++) {
 		const struct manifest_file *f = &m->files[i];
-		digest_hex(&f->digest, hex);
+		ckpt_digest_hex(&f->digest, hex);
 		buf_printf(out, "%s\n{\"name\": \"%s\", \"size\": %" PRId64 ", \"header\": %" PRId64 ", \"digest\": \"%s\"}",
 			   i ? "," : "", f->name, f->size, f->header, hex);
 	}
@@ -314,13 +314,13 @@ static void write_fields(const struct manifest *m, struct buf *out)
 	buf_puts(out, "]}\n");
 }
 
-void manifest_write(const struct manifest *m, struct buf *out)
+void ckpt_manifest_write(const struct manifest *m, struct buf *out)
 {
 	char hex[DIGEST_HEX];
 	struct buf fields = BUF_INIT;
 	write_fields(m, &fields);
-	struct digest d = digest_of(buf_str(&fields), fields.len);
-	digest_hex(&d, hex);
+	struct digest d = ckpt_digest_of(buf_str(&fields), fields.len);
+	ckpt_digest_hex(&d, hex);
 	buf_printf(out, "{\"digest\": \"%s\",\n", hex);
 	buf_add(out, fields.data, fields.len);
 	out->failed |= fields.failed;

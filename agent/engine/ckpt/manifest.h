@@ -23,7 +23,7 @@
  *     tensors      [{name, dtype: "F32", shape: [rows] or [rows, columns], slices: [[file, offset, [lo…], [hi…], digest]]}]:
  *                  the box lo ≤ i < hi of the tensor lies, row-major, at `offset` bytes of the buffer of files[file]
  *
- * Proven (manifest_prove): the boxes of each tensor cover it exactly once, and the slices of each
+ * Proven (ckpt_manifest_prove): the boxes of each tensor cover it exactly once, and the slices of each
  * file tile its buffer. With the digests, no byte of a checkpoint can change unseen.
  *
  * Each rank describes its own shard as a manifest of one file; world rank 0 merges them.
@@ -82,38 +82,38 @@ struct manifest {
 };
 
 /* Takes references of model and layout. */
-void manifest_init(struct manifest *m, const struct ckpt_state *state, uint32_t generation, json_t *model, json_t *layout);
-void manifest_fini(struct manifest *m);
+void ckpt_manifest_init(struct manifest *m, const struct ckpt_state *state, uint32_t generation, json_t *model, json_t *layout);
+void ckpt_manifest_fini(struct manifest *m);
 
 /* These refuse what a manifest may not hold: unsafe or double names, sizes that overflow, boxes outside their tensor,
  * slices outside their file. Errors name the thing, not the manifest: the caller prefixes it. */
-int manifest_add_file(struct manifest *m, const struct manifest_file *file, struct err *e);
-int manifest_add_carried(struct manifest *m, const struct manifest_carried *file, struct err *e);
-int manifest_add_slice(struct manifest *m, const char *name, int dims, const int64_t *shape,
+int ckpt_manifest_add_file(struct manifest *m, const struct manifest_file *file, struct err *e);
+int ckpt_manifest_add_carried(struct manifest *m, const struct manifest_carried *file, struct err *e);
+int ckpt_manifest_add_slice(struct manifest *m, const char *name, int dims, const int64_t *shape,
 		       const struct manifest_slice *slice, struct err *e);
 /* Adds the files and slices of `from`, which must be of the same step and generation. */
-int manifest_merge(struct manifest *m, const struct manifest *from, struct err *e);
+int ckpt_manifest_merge(struct manifest *m, const struct manifest *from, struct err *e);
 
-int manifest_prove(const struct manifest *m, struct err *e);
+int ckpt_manifest_prove(const struct manifest *m, struct err *e);
 
-void manifest_write(const struct manifest *m, struct buf *out);
+void ckpt_manifest_write(const struct manifest *m, struct buf *out);
 /* Reads one; not proven yet. `name` stands for the file in errors. */
-int manifest_parse(const char *text, size_t n, const char *name, struct manifest *out, struct err *e);
+int ckpt_manifest_parse(const char *text, size_t n, const char *name, struct manifest *out, struct err *e);
 /* Reads and proves the manifest in a checkpoint's folder. */
-int manifest_load(const char *folder, struct manifest *out, struct err *e);
+int ckpt_manifest_load(const char *folder, struct manifest *out, struct err *e);
 
 /* NULL when there is no such tensor. */
-const struct manifest_tensor *manifest_find(const struct manifest *m, const char *name);
+const struct manifest_tensor *ckpt_manifest_find(const struct manifest *m, const char *name);
 /* Also those carried. */
-bool manifest_has_file(const struct manifest *m, const char *name);
+bool ckpt_manifest_has_file(const struct manifest *m, const char *name);
 /* Whether it may be a model's name: letters, digits and "._-", with one slash at most; "" may not. */
-bool manifest_may_be_from(const char *text);
+bool ckpt_manifest_may_be_from(const char *text);
 /* Whether it is a word of [a-z0-9_], shorter than CKPT_WORD; NULL is none. */
 bool ckpt_word(const char *text);
-int64_t slice_bytes(const struct manifest_slice *s);
-int64_t manifest_bytes(const struct manifest *m); /* of all files, but for those carried */
+int64_t ckpt_slice_bytes(const struct manifest_slice *s);
+int64_t ckpt_manifest_bytes(const struct manifest *m); /* of all files, but for those carried */
 
 /* Fails when the two differ, naming the first field: "model.hidden: the checkpoint has 768, this job 1024". want NULL: anything goes. */
-int manifest_check_model(const struct manifest *m, const json_t *want, struct err *e);
+int ckpt_manifest_check_model(const struct manifest *m, const json_t *want, struct err *e);
 
 #endif

@@ -22,8 +22,8 @@ static int check_digest(const char *text, size_t n, struct err *e)
 	char line[FIRST_LINE + 1], hex[DIGEST_HEX];
 	if (n < FIRST_LINE)
 		return malformed(e, "too short: the file was cut");
-	struct digest d = digest_of(text + FIRST_LINE, n - FIRST_LINE);
-	digest_hex(&d, hex);
+	struct digest d = ckpt_digest_of(text + FIRST_LINE, n - FIRST_LINE);
+	ckpt_digest_hex(&d, hex);
 	snprintf(line, sizeof line, "{\"digest\": \"%s\",\n", hex);
 	if (memcmp(text, line, FIRST_LINE))
 		return malformed(e, "its digest does not fit its contents: the file was cut or changed");
@@ -53,7 +53,7 @@ static int get_seed(json_t *at, uint64_t *out, struct err *e)
 
 static int get_digest(json_t *v, struct digest *out, struct err *e)
 {
-	if (!json_is_string(v) || !digest_parse(json_string_value(v), out))
+	if (!json_is_string(v) || !ckpt_digest_parse(json_string_value(v), out))
 		return malformed(e, "a digest is missing or not 32 hex digits");
 	return 0;
 }
@@ -113,7 +113,7 @@ static int read_state(json_t *root, struct manifest *m, struct err *e)
 	json_t *model = json_object_get(root, "model"), *layout = json_object_get(root, "layout");
 	if (generation > UINT32_MAX || !json_is_object(model) || !json_is_object(layout))
 		return malformed(e, "generation is too large, or model or layout is no object");
-	manifest_init(m, &s, (uint32_t)generation, model, layout);
+	ckpt_manifest_init(m, &s, (uint32_t)generation, model, layout);
 	return 0;
 }
 
@@ -127,7 +127,7 @@ static int read_file(json_t *v, struct manifest *m, struct err *e)
 	if (get_int(v, "size", 0, &f.size, e) || get_int(v, "header", 0, &f.header, e) ||
 	    get_digest(json_object_get(v, "digest"), &f.digest, e))
 		return err_prefix(e, "file %s", f.name);
-	return manifest_add_file(m, &f, e);
+	return ckpt_manifest_add_file(m, &f, e);
 }
 
 static int read_carried_file(json_t *v, struct manifest *m, struct err *e)
@@ -139,7 +139,7 @@ static int read_carried_file(json_t *v, struct manifest *m, struct err *e)
 	strcpy(f.name, name);
 	if (get_int(v, "size", 0, &f.size, e) || get_digest(json_object_get(v, "digest"), &f.digest, e))
 		return err_prefix(e, "file %s", f.name);
-	return manifest_add_carried(m, &f, e);
+	return ckpt_manifest_add_carried(m, &f, e);
 }
 
 /* Older ones have none. */
@@ -152,7 +152,7 @@ static int read_carried(json_t *root, struct manifest *m, struct err *e)
 	json_array_foreach(list, i, v)
 		if (read_carried_file(v, m, e))
 			return -1;
-	if (from && !manifest_may_be_from(json_string_value(from)))
+	if (from && !ckpt_manifest_may_be_from(json_string_value(from)))
 		return malformed(e, "from is no name of a model");
 	snprintf(m->from, sizeof m->from, "%s", from ? json_string_value(from) : "");
 	return 0;
@@ -182,7 +182,7 @@ static int read_slice(json_t *v, const char *name, int dims, const int64_t *shap
 	if (read_numbers(json_array_get(v, 2), dims, s.lo, e) || read_numbers(json_array_get(v, 3), dims, s.hi, e) ||
 	    get_digest(json_array_get(v, 4), &s.digest, e))
 		return -1;
-	return manifest_add_slice(m, name, dims, shape, &s, e);
+	return ckpt_manifest_add_slice(m, name, dims, shape, &s, e);
 }
 
 static int read_tensor(json_t *v, struct manifest *m, struct err *e)
@@ -194,7 +194,7 @@ static int read_tensor(json_t *v, struct manifest *m, struct err *e)
 	size_t i;
 	if (!name)
 		return malformed(e, "a tensor has no name");
-	if (manifest_find(m, name))
+	if (ckpt_manifest_find(m, name))
 		return err_set(e, ERR_CORRUPT, "tensor %.100s is listed twice", name);
 	if (!dtype || strcmp(dtype, "F32"))
 		return err_set(e, ERR_UNSUPPORTED, "tensor %.100s: dtype is %.20s, F32 is stored", name, dtype ? dtype : "missing");
@@ -227,7 +227,7 @@ static int read_lists(json_t *root, struct manifest *m, struct err *e)
 	return 0;
 }
 
-int manifest_parse(const char *text, size_t n, const char *name, struct manifest *out, struct err *e)
+int ckpt_manifest_parse(const char *text, size_t n, const char *name, struct manifest *out, struct err *e)
 {
 	struct manifest m = { 0 };
 	json_error_t je;
@@ -243,14 +243,14 @@ int manifest_parse(const char *text, size_t n, const char *name, struct manifest
 		rc = read_lists(root, &m, e);
 	json_decref(root);
 	if (rc) {
-		manifest_fini(&m);
+		ckpt_manifest_fini(&m);
 		return err_prefix(e, "%s", name);
 	}
 	*out = m;
 	return 0;
 }
 
-int manifest_load(const char *folder, struct manifest *out, struct err *e)
+int ckpt_manifest_load(const char *folder, struct manifest *out, struct err *e)
 {
 	char path[PATH_MAX];
 	struct buf text = BUF_INIT;
@@ -261,12 +261,12 @@ int manifest_load(const char *folder, struct manifest *out, struct err *e)
 	if (rc && e && e->code == ERR_NOTFOUND)
 		err_set(e, ERR_NOTFOUND, "%s: no such file, so its folder is no checkpoint; name one such as step-00000400", path);
 	if (!rc)
-		rc = manifest_parse(buf_str(&text), text.len, path, &m, e);
+		rc = ckpt_manifest_parse(buf_str(&text), text.len, path, &m, e);
 	buf_fini(&text);
 	if (rc)
 		return -1;
-	if (manifest_prove(&m, e)) {
-		manifest_fini(&m);
+	if (ckpt_manifest_prove(&m, e)) {
+		ckpt_manifest_fini(&m);
 		return err_prefix(e, "%s", path);
 	}
 	*out = m;
@@ -290,7 +290,7 @@ static int check_field(const char *key, const json_t *have, const json_t *want, 
 	return -1;
 }
 
-int manifest_check_model(const struct manifest *m, const json_t *want, struct err *e)
+int ckpt_manifest_check_model(const struct manifest *m, const json_t *want, struct err *e)
 {
 	const char *key;
 	json_t *v, *all = want ? (json_t *)want : m->model;

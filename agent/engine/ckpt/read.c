@@ -25,23 +25,23 @@ struct reader {
 	struct places places; /* built when the first file is opened */
 };
 
-int reader_open(const char *path, const struct manifest *m, const struct ckpt_watch *watch, struct reader **out, struct err *e)
+int ckpt_reader_open(const char *path, const struct manifest *m, const struct ckpt_watch *watch, struct reader **out, struct err *e)
 {
 	struct reader *r = calloc(1, sizeof *r);
 	if (!r)
 		return err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
-	*r = (struct reader){ path, m, watch, malloc(((size_t)m->n_files + 1) * sizeof *r->fds), digester_open(), malloc(CHUNK), { 0 } };
+	*r = (struct reader){ path, m, watch, malloc(((size_t)m->n_files + 1) * sizeof *r->fds), ckpt_digester_open(), malloc(CHUNK), { 0 } };
 	for (int64_t i = 0; r->fds && i < m->n_files; i++)
 		r->fds[i] = -1;
 	if (!r->fds || !r->digester || !r->chunk) {
-		reader_close(r);
+		ckpt_reader_close(r);
 		return err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
 	}
 	*out = r;
 	return 0;
 }
 
-void reader_close(struct reader *r)
+void ckpt_reader_close(struct reader *r)
 {
 	if (!r)
 		return;
@@ -49,13 +49,13 @@ void reader_close(struct reader *r)
 		if (r->fds[i] >= 0)
 			close(r->fds[i]);
 	free(r->fds);
-	digester_close(r->digester);
-	places_free(&r->places);
+	ckpt_digester_close(r->digester);
+	ckpt_places_free(&r->places);
 	free(r->chunk);
 	free(r);
 }
 
-int reader_file(struct reader *r, int64_t file, struct err *e)
+int ckpt_reader_file(struct reader *r, int64_t file, struct err *e)
 {
 	const struct manifest_file *f = &r->m->files[file];
 	char path[PATH_MAX];
@@ -76,7 +76,7 @@ int reader_file(struct reader *r, int64_t file, struct err *e)
 		return err_set(e, ERR_CORRUPT, "%s: %lld bytes, the manifest says %" PRId64 ": the file was cut or replaced; use an "
 			       "earlier checkpoint", path, (long long)st.st_size, f->size);
 	}
-	if ((!r->places.list && places_build(r->m, &r->places, e)) || header_check(r->path, r->m, file, fd, &r->places, e)) {
+	if ((!r->places.list && ckpt_places_build(r->m, &r->places, e)) || ckpt_header_check(r->path, r->m, file, fd, &r->places, e)) {
 		close(fd);
 		return -1;
 	}
@@ -96,7 +96,7 @@ static struct box box_of(int dims, const int64_t *lo, const int64_t *hi)
 	return (struct box){ { lo[0], lo[1] }, { hi[0], hi[1] } };
 }
 
-bool boxes_touch(int dims, const struct manifest_slice *s, const struct ckpt_tensor *t)
+bool ckpt_boxes_touch(int dims, const struct manifest_slice *s, const struct ckpt_tensor *t)
 {
 	for (int i = 0; i < dims; i++)
 		if (s->hi[i] <= t->lo[i] || t->hi[i] <= s->lo[i])
@@ -136,13 +136,13 @@ static int read_pieces(struct reader *r, int fd, const struct manifest_tensor *t
 {
 	const struct manifest_file *f = &r->m->files[s->file];
 	struct box from = box_of(t->dims, s->lo, s->hi);
-	int64_t bytes = slice_bytes(s);
-	digester_start(r->digester);
+	int64_t bytes = ckpt_slice_bytes(s);
+	ckpt_digester_start(r->digester);
 	for (int64_t at = 0; at < bytes; at += CHUNK) {
 		int64_t n = least(CHUNK, bytes - at);
 		if (file_pread_full(fd, r->chunk, (size_t)n, f->header + s->offset + at))
 			return err_errno(e, ERR_IO, "%s/%s: cannot read tensor %s", r->path, f->name, t->name);
-		digester_add(r->digester, r->chunk, (size_t)n);
+		ckpt_digester_add(r->digester, r->chunk, (size_t)n);
 		if (r->watch)
 			r->watch->moved(r->watch->arg);
 		for (int i = 0; i < n_into; i++) {
@@ -153,14 +153,14 @@ static int read_pieces(struct reader *r, int fd, const struct manifest_tensor *t
 	return 0;
 }
 
-int reader_slice(struct reader *r, const struct manifest_tensor *t, const struct manifest_slice *s,
+int ckpt_reader_slice(struct reader *r, const struct manifest_tensor *t, const struct manifest_slice *s,
 		 const struct ckpt_tensor *into, int n_into, struct err *e)
 {
-	int fd = reader_file(r, s->file, e);
+	int fd = ckpt_reader_file(r, s->file, e);
 	if (fd < 0 || read_pieces(r, fd, t, s, into, n_into, e))
 		return -1;
-	struct digest d = digester_end(r->digester);
-	if (digest_equal(&d, &s->digest))
+	struct digest d = ckpt_digester_end(r->digester);
+	if (ckpt_digest_equal(&d, &s->digest))
 		return 0;
 	return err_set(e, ERR_CORRUPT, "%s/%s: tensor %s, rows [%" PRId64 ", %" PRId64 ") × columns [%" PRId64 ", %" PRId64
 		       "): the digest differs, its bytes changed after they were written; use an earlier checkpoint", r->path,

@@ -11,13 +11,13 @@
 struct reader; /* borrows path, manifest and watch; files are opened when first read */
 
 /* watch may be NULL. */
-int reader_open(const char *path, const struct manifest *m, const struct ckpt_watch *watch, struct reader **out, struct err *e);
-void reader_close(struct reader *r);
+int ckpt_reader_open(const char *path, const struct manifest *m, const struct ckpt_watch *watch, struct reader **out, struct err *e);
+void ckpt_reader_close(struct reader *r);
 /* The descriptor of a file, owned by the reader; -1 on error. */
-int reader_file(struct reader *r, int64_t file, struct err *e);
+int ckpt_reader_file(struct reader *r, int64_t file, struct err *e);
 /* Reads a slice whole, in pieces, and compares its digest; copies what lies in each of into's n_into boxes to its data. */
-int reader_slice(struct reader *r, const struct manifest_tensor *t, const struct manifest_slice *s,
+int ckpt_reader_slice(struct reader *r, const struct manifest_tensor *t, const struct manifest_slice *s,
 		 const struct ckpt_tensor *into, int n_into, struct err *e);
-bool boxes_touch(int dims, const struct manifest_slice *s, const struct ckpt_tensor *t);
+bool ckpt_boxes_touch(int dims, const struct manifest_slice *s, const struct ckpt_tensor *t);
 
 #endif

@@ -181,7 +181,7 @@ static int read_length(const void *data, size_t have, int64_t file_size, const c
 	return 0;
 }
 
-int st_parse(const void *data, size_t have, int64_t file_size, const char *name, struct st_header *out, struct err *e)
+int ckpt_safetensors_parse(const void *data, size_t have, int64_t file_size, const char *name, struct st_header *out, struct err *e)
 {
 	struct st_header h = { 0 };
 	json_error_t je;
@@ -198,14 +198,14 @@ int st_parse(const void *data, size_t have, int64_t file_size, const char *name,
 		return err_set(e, ERR_CORRUPT, "%s: its header is not JSON: %s at byte %d", name, je.text, je.position + 8);
 	h.data_at = 8 + length;
 	if (read_tensors(&h, name, e) || check_tiling(&h, file_size - h.data_at, name, e)) {
-		st_header_fini(&h);
+		ckpt_safetensors_header_fini(&h);
 		return -1;
 	}
 	*out = h;
 	return 0;
 }
 
-int st_read(int fd, const char *name, struct st_header *out, struct err *e)
+int ckpt_safetensors_read(int fd, const char *name, struct st_header *out, struct err *e)
 {
 	struct stat st;
 	unsigned char first[8];
@@ -224,12 +224,12 @@ int st_read(int fd, const char *name, struct st_header *out, struct err *e)
 	if (file_pread_full(fd, text, (size_t)length + 8, 0))
 		rc = err_errno(e, ERR_IO, "%s: cannot read", name);
 	else
-		rc = st_parse(text, (size_t)length + 8, st.st_size, name, out, e);
+		rc = ckpt_safetensors_parse(text, (size_t)length + 8, st.st_size, name, out, e);
 	free(text);
 	return rc;
 }
 
-void st_header_fini(struct st_header *h)
+void ckpt_safetensors_header_fini(struct st_header *h)
 {
 	free(h->tensors);
 	json_decref(h->json);
@@ -247,7 +247,7 @@ static json_t *tensor_json(const struct st_tensor *t)
 			 "data_offsets", (json_int_t)t->begin, (json_int_t)t->end);
 }
 
-int st_write_header(const struct st_tensor *tensors, int64_t n, const json_t *metadata, struct buf *out, struct err *e)
+int ckpt_safetensors_write_header(const struct st_tensor *tensors, int64_t n, const json_t *metadata, struct buf *out, struct err *e)
 {
 	int rc = -1;
 	char *text = NULL;

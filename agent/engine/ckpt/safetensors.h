@@ -41,13 +41,13 @@ struct st_header {
 };
 
 /* Reads the first `have` bytes of a file of file_size bytes; they must hold the header. `name` stands for the file in errors. */
-int st_parse(const void *data, size_t have, int64_t file_size, const char *name, struct st_header *out, struct err *e);
+int ckpt_safetensors_parse(const void *data, size_t have, int64_t file_size, const char *name, struct st_header *out, struct err *e);
 /* The same from an open file. */
-int st_read(int fd, const char *name, struct st_header *out, struct err *e);
-void st_header_fini(struct st_header *h);
+int ckpt_safetensors_read(int fd, const char *name, struct st_header *out, struct err *e);
+void ckpt_safetensors_header_fini(struct st_header *h);
 
 /* Appends N and the header of n tensors that lie in this order, each `end` where the next begins. metadata: an object of
  * strings, borrowed, or NULL. */
-int st_write_header(const struct st_tensor *tensors, int64_t n, const json_t *metadata, struct buf *out, struct err *e);
+int ckpt_safetensors_write_header(const struct st_tensor *tensors, int64_t n, const json_t *metadata, struct buf *out, struct err *e);
 
 #endif

@@ -59,12 +59,12 @@ static int write_header(struct single *s, struct err *e)
 		file.size = end;
 	}
 	if (!rc)
-		rc = st_write_header(list, o->n, metadata, &text, e);
+		rc = ckpt_safetensors_write_header(list, o->n, metadata, &text, e);
 	if (!rc) {
 		file.header = (int64_t)text.len;
 		file.size += file.header;
-		file.digest = digest_of(text.data, text.len);
-		rc = manifest_add_file(&s->manifest, &file, e) || io_write_full(s->io, s->fd, s->path, text.data, text.len, e);
+		file.digest = ckpt_digest_of(text.data, text.len);
+		rc = ckpt_manifest_add_file(&s->manifest, &file, e) || ckpt_io_write_full(s->io, s->fd, s->path, text.data, text.len, e);
 	}
 	json_decref(metadata);
 	free(list);
@@ -74,11 +74,11 @@ static int write_header(struct single *s, struct err *e)
 
 static int begin(struct single *s, struct err *e)
 {
-	s->digester = digester_open();
+	s->digester = ckpt_digester_open();
 	if (!s->digester)
 		return err_set(e, ERR_NOMEM, "%s: no memory to write a checkpoint", s->opt.dir);
 	if (check_new(&s->opt, e) ||
-	    attempt_make(s->io, s->opt.dir, s->opt.state.step, GENERATION, &s->attempt, e))
+	    ckpt_attempt_make(s->io, s->opt.dir, s->opt.state.step, GENERATION, &s->attempt, e))
 		return -1;
 	if (snprintf(s->path, sizeof s->path, "%s/" SHARD, s->attempt.path) >= (int)sizeof s->path)
 		return err_set(e, ERR_IO, "%s: the path is too long", s->attempt.path);
@@ -88,7 +88,7 @@ static int begin(struct single *s, struct err *e)
 	return write_header(s, e);
 }
 
-int single_open(const struct single_options *opt, struct single **out, struct err *e)
+int ckpt_single_open(const struct single_options *opt, struct single **out, struct err *e)
 {
 	struct single *s = calloc(1, sizeof *s);
 	if (!s)
@@ -96,57 +96,57 @@ int single_open(const struct single_options *opt, struct single **out, struct er
 	s->opt = *opt;
 	s->io = &ckpt_io_system;
 	s->fd = -1;
-	manifest_init(&s->manifest, &opt->state, GENERATION, opt->model, opt->layout);
+	ckpt_manifest_init(&s->manifest, &opt->state, GENERATION, opt->model, opt->layout);
 	if (begin(s, e)) {
-		single_close(s);
+		ckpt_single_close(s);
 		return -1;
 	}
 	*out = s;
 	return 0;
 }
 
-int single_add(struct single *s, const float *data, struct err *e)
+int ckpt_single_add(struct single *s, const float *data, struct err *e)
 {
 	const struct ckpt_tensor *t = &s->opt.tensors[s->next];
 	const char *from = (const char *)data;
 	int64_t bytes = tensor_bytes(t), shape[2] = { t->shape[0], t->dims == 2 ? t->shape[1] : 1 };
 	struct manifest_slice slice = { .offset = s->at, .hi = { shape[0], shape[1] } };
-	digester_start(s->digester);
+	ckpt_digester_start(s->digester);
 	for (int64_t at = 0; at < bytes; at += CHUNK) {
 		size_t n = (size_t)(bytes - at < CHUNK ? bytes - at : CHUNK);
-		digester_add(s->digester, from + at, n);
-		if (io_write_full(s->io, s->fd, s->path, from + at, n, e))
+		ckpt_digester_add(s->digester, from + at, n);
+		if (ckpt_io_write_full(s->io, s->fd, s->path, from + at, n, e))
 			return -1;
 	}
-	slice.digest = digester_end(s->digester);
+	slice.digest = ckpt_digester_end(s->digester);
 	s->at += bytes;
 	s->next++;
-	return manifest_add_slice(&s->manifest, t->name, t->dims, shape, &slice, e);
+	return ckpt_manifest_add_slice(&s->manifest, t->name, t->dims, shape, &slice, e);
 }
 
-int single_commit(struct single *s, char path[1024], struct err *e)
+int ckpt_single_commit(struct single *s, char path[1024], struct err *e)
 {
 	if (s->next != s->opt.n)
 		return err_set(e, ERR_INTERNAL, "%s: %d of %d tensors were given", s->path, s->next, s->opt.n);
 	int fd = s->fd;
 	s->fd = -1;
-	if (io_finish(s->io, fd, s->path, e) ||
-	    (s->opt.carry && carry_write(s->opt.carry, s->io, s->attempt.path, &s->manifest, e)) || io_sync_dir(s->io, s->attempt.path, e) ||
-	    attempt_publish(s->io, s->opt.dir, &s->attempt, &s->manifest, path, e))
+	if (ckpt_io_finish(s->io, fd, s->path, e) ||
+	    (s->opt.carry && ckpt_carry_write(s->opt.carry, s->io, s->attempt.path, &s->manifest, e)) || ckpt_io_sync_dir(s->io, s->attempt.path, e) ||
+	    ckpt_attempt_publish(s->io, s->opt.dir, &s->attempt, &s->manifest, path, e))
 		return -1;
 	s->committed = true;
 	return 0;
 }
 
-void single_close(struct single *s)
+void ckpt_single_close(struct single *s)
 {
 	if (!s)
 		return;
 	if (s->fd >= 0)
 		s->io->close(s->fd);
 	if (s->attempt.name[0] && !s->committed)
-		io_remove_folder(s->io, s->attempt.path, NULL);
-	manifest_fini(&s->manifest);
-	digester_close(s->digester);
+		ckpt_io_remove_folder(s->io, s->attempt.path, NULL);
+	ckpt_manifest_fini(&s->manifest);
+	ckpt_digester_close(s->digester);
 	free(s);
 }

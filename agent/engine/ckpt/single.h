@@ -15,19 +15,19 @@ struct single_options {
 	const char *dir;         /* holds the step- folders; is made */
 	struct ckpt_state state;
 	const struct carry *carry; /* files that go into it (carry.h); NULL: none */
-	json_t *model, *layout;  /* borrowed until single_close, as all here */
+	json_t *model, *layout;  /* borrowed until ckpt_single_close, as all here */
 	/* The tensors that will come, in their order: names and shapes; boxes and data are not looked at. */
 	const struct ckpt_tensor *tensors;
 	int n;
 };
 
 /* ERR_USAGE when `dir` holds a checkpoint of that step already. */
-int single_open(const struct single_options *opt, struct single **out, struct err *e);
+int ckpt_single_open(const struct single_options *opt, struct single **out, struct err *e);
 /* The next tensor's numbers. */
-int single_add(struct single *s, const float *data, struct err *e);
+int ckpt_single_add(struct single *s, const float *data, struct err *e);
 /* All have been added: syncs, proves, commits. path: of the checkpoint. */
-int single_commit(struct single *s, char path[1024], struct err *e);
+int ckpt_single_commit(struct single *s, char path[1024], struct err *e);
 /* Removes what was not committed. Takes NULL. */
-void single_close(struct single *s);
+void ckpt_single_close(struct single *s);
 
 #endif

@@ -108,7 +108,7 @@ static int take(struct snapshot *s, const struct ckpt_tensor *tensors, int n, st
 	return 0;
 }
 
-int snapshot_take(struct snapshot *s, const struct ckpt_tensor *tensors, int n)
+int ckpt_snapshot_take(struct snapshot *s, const struct ckpt_tensor *tensors, int n)
 {
 	s->n = 0;
 	s->bytes = 0;
@@ -116,7 +116,7 @@ int snapshot_take(struct snapshot *s, const struct ckpt_tensor *tensors, int n)
 	return take(s, tensors, n, &s->err);
 }
 
-void snapshot_fini(struct snapshot *s)
+void ckpt_snapshot_fini(struct snapshot *s)
 {
 	free(s->tensors);
 	free_buffer(s);
@@ -125,7 +125,7 @@ void snapshot_fini(struct snapshot *s)
 
 /* --- the shard ----------------------------------------------------------------- */
 
-void slice_name(const char *name, int dims, const int64_t *shape, const int64_t *lo, const int64_t *hi, char out[SLICE_NAME])
+void ckpt_slice_name(const char *name, int dims, const int64_t *shape, const int64_t *lo, const int64_t *hi, char out[SLICE_NAME])
 {
 	bool whole = true;
 	for (int i = 0; i < dims; i++)
@@ -161,13 +161,13 @@ static int write_header(const struct snapshot *s, const struct manifest *part, s
 	}
 	for (int i = 0; i < s->n; i++) {
 		const struct ckpt_tensor *t = &s->tensors[i];
-		slice_name(t->name, t->dims, t->shape, t->lo, t->hi, names[i]);
+		ckpt_slice_name(t->name, t->dims, t->shape, t->lo, t->hi, names[i]);
 		list[i] = (struct st_tensor){ .name = names[i], .dtype = "F32", .dims = t->dims, .begin = at, .end = at + box_bytes(t) };
 		for (int j = 0; j < t->dims; j++)
 			list[i].shape[j] = t->hi[j] - t->lo[j];
 		at = list[i].end;
 	}
-	rc = st_write_header(list, s->n, metadata, out, e);
+	rc = ckpt_safetensors_write_header(list, s->n, metadata, out, e);
 done:
 	json_decref(metadata);
 	free(names);
@@ -180,18 +180,18 @@ static int write_tensor(const struct ckpt_tensor *t, const struct ckpt_watch *wa
 			const char *path, struct digester *d, struct digest *out, struct err *e)
 {
 	const char *at = (const char *)t->data;
-	digester_start(d);
+	ckpt_digester_start(d);
 	for (int64_t left = box_bytes(t); left > 0;) {
 		size_t n = left < CHUNK ? (size_t)left : CHUNK;
-		digester_add(d, at, n);
-		if (io_write_full(io, fd, path, at, n, e))
+		ckpt_digester_add(d, at, n);
+		if (ckpt_io_write_full(io, fd, path, at, n, e))
 			return -1;
 		if (watch)
 			watch->moved(watch->arg);
 		at += n;
 		left -= (int64_t)n;
 	}
-	*out = digester_end(d);
+	*out = ckpt_digester_end(d);
 	return 0;
 }
 
@@ -200,17 +200,17 @@ static int write_tensors(const struct snapshot *s, const struct ckpt_io *io, int
 {
 	int rc = 0;
 	int64_t at = 0;
-	struct digester *d = digester_open();
+	struct digester *d = ckpt_digester_open();
 	if (!d)
 		return err_set(e, ERR_NOMEM, "%s: no memory to digest it", path);
 	for (int i = 0; i < s->n && !rc; i++) {
 		const struct ckpt_tensor *t = &s->tensors[i];
 		struct manifest_slice slice = { .file = 0, .offset = at, .lo = { t->lo[0], t->lo[1] }, .hi = { t->hi[0], t->hi[1] } };
 		rc = write_tensor(t, s->watch, io, fd, path, d, &slice.digest, e) ||
-		     manifest_add_slice(part, t->name, t->dims, t->shape, &slice, e);
+		     ckpt_manifest_add_slice(part, t->name, t->dims, t->shape, &slice, e);
 		at += box_bytes(t);
 	}
-	digester_close(d);
+	ckpt_digester_close(d);
 	return rc ? -1 : 0;
 }
 
@@ -220,14 +220,14 @@ static int write_shard(const struct snapshot *s, const struct ckpt_io *io, const
 	int fd = io->create(path);
 	if (fd < 0)
 		return err_errno(e, ERR_IO, "%s: cannot create", path);
-	if (io_write_full(io, fd, path, header->data, header->len, e) || write_tensors(s, io, fd, path, part, e)) {
+	if (ckpt_io_write_full(io, fd, path, header->data, header->len, e) || write_tensors(s, io, fd, path, part, e)) {
 		io->close(fd);
 		return -1;
 	}
-	return io_finish(io, fd, path, e);
+	return ckpt_io_finish(io, fd, path, e);
 }
 
-int snapshot_write(const struct snapshot *s, const struct ckpt_io *io, const char *folder, int rank,
+int ckpt_snapshot_write(const struct snapshot *s, const struct ckpt_io *io, const char *folder, int rank,
 		   struct manifest *part, struct err *e)
 {
 	char path[PATH_MAX];
@@ -242,8 +242,8 @@ int snapshot_write(const struct snapshot *s, const struct ckpt_io *io, const cha
 	if (!rc) {
 		file.header = (int64_t)header.len;
 		file.size = file.header + (int64_t)s->bytes;
-		file.digest = digest_of(header.data, header.len);
-		rc = manifest_add_file(part, &file, e);
+		file.digest = ckpt_digest_of(header.data, header.len);
+		rc = ckpt_manifest_add_file(part, &file, e);
 	}
 	if (!rc)
 		rc = write_shard(s, io, path, &header, part, e);

@@ -21,16 +21,16 @@ struct snapshot {
 };
 
 /* Copies the tensors; refuses boxes outside their tensor by name. */
-int snapshot_take(struct snapshot *s, const struct ckpt_tensor *tensors, int n);
-void snapshot_fini(struct snapshot *s);
+int ckpt_snapshot_take(struct snapshot *s, const struct ckpt_tensor *tensors, int n);
+void ckpt_snapshot_fini(struct snapshot *s);
 
 /* Writes the snapshot to FOLDER/shard-RANK.safetensors, new and synced, and describes it in `part`: the
  * digests are taken from the snapshot as it is written. Nothing is written when the snapshot is empty. */
-int snapshot_write(const struct snapshot *s, const struct ckpt_io *io, const char *folder, int rank,
+int ckpt_snapshot_write(const struct snapshot *s, const struct ckpt_io *io, const char *folder, int rank,
 		   struct manifest *part, struct err *e);
 
 /* What a slice is called in its shard: the tensor's name, and its box unless it is the whole tensor. */
 enum { SLICE_NAME = MANIFEST_TENSOR_NAME + 96 };
-void slice_name(const char *name, int dims, const int64_t *shape, const int64_t *lo, const int64_t *hi, char out[SLICE_NAME]);
+void ckpt_slice_name(const char *name, int dims, const int64_t *shape, const int64_t *lo, const int64_t *hi, char out[SLICE_NAME]);
 
 #endif

@@ -12,10 +12,10 @@
 /* Opening a file checks its header. */
 static int verify_file(const struct place *from, const struct place *to, int64_t file, struct reader *r, struct err *e)
 {
-	if (reader_file(r, file, e) < 0)
+	if (ckpt_reader_file(r, file, e) < 0)
 		return -1;
 	for (const struct place *p = from; p < to; p++)
-		if (reader_slice(r, p->tensor, p->slice, NULL, 0, e))
+		if (ckpt_reader_slice(r, p->tensor, p->slice, NULL, 0, e))
 			return -1;
 	return 0;
 }
@@ -25,31 +25,31 @@ static int verify_files(const char *path, const struct manifest *m, struct err *
 	struct reader *r;
 	struct places places;
 	int rc = 0;
-	if (places_build(m, &places, e))
+	if (ckpt_places_build(m, &places, e))
 		return err_prefix(e, "%s", path);
-	if (reader_open(path, m, NULL, &r, e)) {
-		places_free(&places);
+	if (ckpt_reader_open(path, m, NULL, &r, e)) {
+		ckpt_places_free(&places);
 		return -1;
 	}
 	for (int64_t f = 0; f < m->n_files && !rc; f++)
 		rc = verify_file(places.list + places.first[f], places.list + places.first[f + 1], f, r, e);
-	reader_close(r);
-	places_free(&places);
+	ckpt_reader_close(r);
+	ckpt_places_free(&places);
 	return rc;
 }
 
 static int verify_carried(const char *path, const struct manifest *m, struct err *e)
 {
 	struct carry c;
-	if (carry_load(path, m, &c, e))
+	if (ckpt_carry_load(path, m, &c, e))
 		return -1;
-	carry_fini(&c);
+	ckpt_carry_fini(&c);
 	return 0;
 }
 
 static bool is_listed(const struct manifest *m, const char *name)
 {
-	return !strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, MANIFEST_NAME) || manifest_has_file(m, name);
+	return !strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, MANIFEST_NAME) || ckpt_manifest_has_file(m, name);
 }
 
 static int check_strangers(const char *path, const struct manifest *m, struct err *e)
@@ -69,10 +69,10 @@ static int check_strangers(const char *path, const struct manifest *m, struct er
 int ckpt_verify(const char *path, struct err *e)
 {
 	struct manifest m;
-	if (manifest_load(path, &m, e))
+	if (ckpt_manifest_load(path, &m, e))
 		return -1;
-	int rc = folder_check_sizes(path, &m, e) || check_strangers(path, &m, e) || verify_files(path, &m, e) ||
+	int rc = ckpt_folder_check_sizes(path, &m, e) || check_strangers(path, &m, e) || verify_files(path, &m, e) ||
 		 verify_carried(path, &m, e) ? -1 : 0;
-	manifest_fini(&m);
+	ckpt_manifest_fini(&m);
 	return rc;
 }

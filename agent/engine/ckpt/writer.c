@@ -36,9 +36,9 @@ static int prepare_dir(const struct commit *c, const char *owner, struct err *e)
 		return -1;
 	if (access(c->dir, R_OK | W_OK | X_OK))
 		return err_errno(e, ERR_IO, "%s: checkpoints cannot be written here; set checkpoint.dir to a folder of yours", c->dir);
-	if (owner && folder_claim(c->dir, owner, e))
+	if (owner && ckpt_folder_claim(c->dir, owner, e))
 		return -1;
-	folder_remove_attempts(c->io, c->dir, c->generation, NULL);
+	ckpt_folder_remove_attempts(c->io, c->dir, c->generation, NULL);
 	return 0;
 }
 
@@ -76,7 +76,7 @@ int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct 
 		return err_set(e, ERR_NOMEM, "no memory for a checkpoint writer");
 	}
 	int rc = comm_rank(group) == 0 ? prepare_dir(&w->commit, opt->owner, &told) : 0;
-	if (commit_share(group, rc, &told)) {
+	if (ckpt_commit_share(group, rc, &told)) {
 		ckpt_writer_close(w);
 		if (e)
 			*e = told;
@@ -104,7 +104,7 @@ void ckpt_writer_close(struct ckpt_writer *w)
 		w->reports = next;
 	}
 	pthread_mutex_destroy(&w->lock);
-	snapshot_fini(&w->snapshot);
+	ckpt_snapshot_fini(&w->snapshot);
 	json_decref(w->commit.model);
 	json_decref(w->commit.layout);
 	comm_close(w->commit.group);
@@ -129,7 +129,7 @@ static void *run(void *arg)
 {
 	struct ckpt_writer *w = arg;
 	struct ckpt_report report = { 0 };
-	w->rc = commit_run(&w->commit, &report, &w->err);
+	w->rc = ckpt_commit_run(&w->commit, &report, &w->err);
 	report.seconds = clock_s() - w->started;
 	if (!w->rc && comm_rank(w->commit.group) == 0)
 		add_report(w, &report);
@@ -155,7 +155,7 @@ int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state, const struc
 		return -1;
 	w->commit.state = *state;
 	w->started = begun;
-	snapshot_take(&w->snapshot, tensors, n);
+	ckpt_snapshot_take(&w->snapshot, tensors, n);
 	pthread_mutex_lock(&w->lock);
 	w->stall_s = clock_s() - begun;
 	pthread_mutex_unlock(&w->lock);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void audit_find(struct audit *a, const char *fmt, ...)
+void data_audit_find(struct audit *a, const char *fmt, ...)
 {
 	va_list ap;
 	char *text = NULL;
@@ -45,7 +45,7 @@ static void take_back(struct audit *a, int64_t step)
 	while (a->n_steps && a->steps[a->n_steps - 1].to > step) {
 		struct ledger_line *l = &a->steps[--a->n_steps];
 		count_back(a, l);
-		ledger_line_fini(l);
+		data_ledger_line_fini(l);
 	}
 }
 
@@ -53,13 +53,13 @@ static void take_back(struct audit *a, int64_t step)
 static void compare_ends(struct audit *a, int64_t step, int64_t samples, int64_t generation)
 {
 	if (samples > a->samples)
-		audit_find(a, "samples %lld to %lld are missing: generation %lld goes on after step %lld with sample %lld",
+		data_audit_find(a, "samples %lld to %lld are missing: generation %lld goes on after step %lld with sample %lld",
 			   (long long)a->samples, (long long)samples - 1, (long long)generation, (long long)step, (long long)samples);
 	else if (samples < a->samples)
-		audit_find(a, "samples %lld to %lld come twice: generation %lld goes on after step %lld with sample %lld",
+		data_audit_find(a, "samples %lld to %lld come twice: generation %lld goes on after step %lld with sample %lld",
 			   (long long)samples, (long long)a->samples - 1, (long long)generation, (long long)step, (long long)samples);
 	else if (step != a->step)
-		audit_find(a, "generation %lld goes on after step %lld, those before it end with step %lld, both at sample %lld",
+		data_audit_find(a, "generation %lld goes on after step %lld, those before it end with step %lld, both at sample %lld",
 			   (long long)generation, (long long)step, (long long)a->step, (long long)samples);
 	a->step = step;
 	a->samples = samples;
@@ -111,7 +111,7 @@ static void prove_tiles(struct audit *a, struct ledger_line *l)
 		if (i < l->n && !l->replicas[i].share)
 			continue;
 		if (offset != at)
-			audit_find(a, "steps %lld to %lld of generation %lld: %s the samples %lld to %lld of each batch of %lld",
+			data_audit_find(a, "steps %lld to %lld of generation %lld: %s the samples %lld to %lld of each batch of %lld",
 				   (long long)l->from + 1, (long long)l->to, (long long)l->generation,
 				   offset > at ? "no replica read" : "two replicas read", (long long)(offset > at ? at : offset),
 				   (long long)(offset > at ? offset : at) - 1, (long long)l->global);
@@ -146,12 +146,12 @@ static int on_line(struct audit *a, const char *text, size_t size, struct err *e
 	struct ledger_line l;
 	if (!size)
 		return 0;
-	if (ledger_parse(text, size, &l, NULL)) {
+	if (data_ledger_parse(text, size, &l, NULL)) {
 		a->unreadable++;
 		return 0;
 	}
 	int rc = l.start ? on_start(a, &l, e) : on_steps(a, &l, e);
-	ledger_line_fini(&l);
+	data_ledger_line_fini(&l);
 	return rc;
 }
 
@@ -160,7 +160,7 @@ static void prove_order(struct audit *a, const struct ledger_line *before, const
 {
 	const struct audit_generation *was = generation_of(a, before->generation), *is = generation_of(a, l->generation);
 	if (was && is && was != is && !same_order(was->order, is->order))
-		audit_find(a, "generation %lld has another order of samples than generation %lld (seed, seq, validation or sources): its "
+		data_audit_find(a, "generation %lld has another order of samples than generation %lld (seed, seq, validation or sources): its "
 			   "positions stand for other samples, and which came twice is not known", (long long)is->generation,
 			   (long long)was->generation);
 }
@@ -200,7 +200,7 @@ static void count_undone(struct audit *a)
 	}
 }
 
-int audit_open(const char *text, size_t size, struct audit **out, struct err *e)
+int data_audit_open(const char *text, size_t size, struct audit **out, struct err *e)
 {
 	struct audit *a = calloc(1, sizeof *a);
 	int rc = a ? 0 : err_set(e, ERR_NOMEM, "no memory for the ledger");
@@ -213,7 +213,7 @@ int audit_open(const char *text, size_t size, struct audit **out, struct err *e)
 	if (!rc && !a->n_generations)
 		rc = err_set(e, ERR_CORRUPT, "it has no line that says where a generation starts");
 	if (rc) {
-		audit_close(a);
+		data_audit_close(a);
 		return -1;
 	}
 	prove(a);
@@ -222,7 +222,7 @@ int audit_open(const char *text, size_t size, struct audit **out, struct err *e)
 	return 0;
 }
 
-void audit_close(struct audit *a)
+void data_audit_close(struct audit *a)
 {
 	if (!a)
 		return;
@@ -231,7 +231,7 @@ void audit_close(struct audit *a)
 		json_decref(a->generations[i].layout);
 	}
 	for (int64_t i = 0; i < a->n_steps; i++)
-		ledger_line_fini(&a->steps[i]);
+		data_ledger_line_fini(&a->steps[i]);
 	for (int i = 0; i < AUDIT_FINDINGS_MOST; i++)
 		free(a->findings[i]);
 	free(a->generations);
@@ -239,7 +239,7 @@ void audit_close(struct audit *a)
 	free(a);
 }
 
-void audit_metrics(struct audit *a, const char *text, size_t size)
+void data_audit_metrics(struct audit *a, const char *text, size_t size)
 {
 	for (size_t at = 0; at < size;) {
 		const char *end = memchr(text + at, '\n', size - at);
@@ -262,7 +262,7 @@ static const json_t *order_of(struct audit *a)
 	return g ? g->order : a->generations[a->n_generations - 1].order;
 }
 
-int audit_dataset(struct audit *a, const char *words, struct dataset **out, struct err *e)
+int data_audit_dataset(struct audit *a, const char *words, struct dataset **out, struct err *e)
 {
 	const json_t *order = order_of(a);
 	int64_t seq = json_integer_value(json_object_get(order, "seq"));
@@ -272,7 +272,7 @@ int audit_dataset(struct audit *a, const char *words, struct dataset **out, stru
 	struct blend_source *list = calloc(LEDGER_SOURCES_MOST, sizeof *list);
 	if (!list)
 		return err_set(e, ERR_NOMEM, "no memory for the sources");
-	int rc = dataset_open_list(list, ledger_sources(order, list, NULL, NULL), seq, validation, out, e);
+	int rc = dataset_open_list(list, data_ledger_sources(order, list, NULL, NULL), seq, validation, out, e);
 	free(list);
 	return rc;
 }
@@ -283,12 +283,12 @@ static bool check_sizes(struct audit *a, const struct dataset *d)
 	const json_t *sources = json_object_get(order_of(a), "sources");
 	int64_t before = a->n_findings;
 	if ((int)json_array_size(sources) != dataset_sources(d))
-		audit_find(a, "the data has %d sources, the run had %zu", dataset_sources(d), json_array_size(sources));
+		data_audit_find(a, "the data has %d sources, the run had %zu", dataset_sources(d), json_array_size(sources));
 	for (int i = 0; a->n_findings == before && i < dataset_sources(d); i++) {
 		struct dataset_source is = dataset_source(d, i);
 		const json_t *was = json_array_get(sources, (size_t)i);
 		if (json_integer_value(json_object_get(was, "tokens")) != is.tokens || json_number_value(json_object_get(was, "weight")) != is.weight)
-			audit_find(a, "%s has %lld tokens and the weight %g, the run had it with %lld and %g: the data was changed", is.path,
+			data_audit_find(a, "%s has %lld tokens and the weight %g, the run had it with %lld and %g: the data was changed", is.path,
 				   (long long)is.tokens, is.weight, (long long)json_integer_value(json_object_get(was, "tokens")),
 				   json_number_value(json_object_get(was, "weight")));
 	}
@@ -301,19 +301,19 @@ static int check_line(struct audit *a, const struct ledger_line *l, const struct
 		const struct ledger_replica *r = &l->replicas[i];
 		struct digest chain = { { 0 } }, step;
 		for (int64_t s = 0; s < l->to - l->from; s++) {
-			if (feed_digest(d, DATA_TRAIN, seed, INT32_MAX, l->first + s * l->global + r->offset, r->share, room, &step, e))
+			if (data_feed_digest(d, DATA_TRAIN, seed, INT32_MAX, l->first + s * l->global + r->offset, r->share, room, &step, e))
 				return -1;
-			ledger_chain(&chain, &step);
+			data_ledger_chain(&chain, &step);
 		}
-		if (!digest_equal(&chain, &r->digest))
-			audit_find(a, "steps %lld to %lld of generation %lld: who read the samples %lld to %lld of each batch was fed other "
+		if (!ckpt_digest_equal(&chain, &r->digest))
+			data_audit_find(a, "steps %lld to %lld of generation %lld: who read the samples %lld to %lld of each batch was fed other "
 				   "tokens than the data has there", (long long)l->from + 1, (long long)l->to, (long long)l->generation,
 				   (long long)r->offset, (long long)(r->offset + r->share) - 1);
 	}
 	return 0;
 }
 
-int audit_data(struct audit *a, const struct dataset *d, void (*moved)(int64_t samples, void *arg), void *arg, struct err *e)
+int data_audit_data(struct audit *a, const struct dataset *d, void (*moved)(int64_t samples, void *arg), void *arg, struct err *e)
 {
 	uint64_t seed = strtoull(json_string_value(json_object_get(order_of(a), "seed")), NULL, 10);
 	if (!check_sizes(a, d))

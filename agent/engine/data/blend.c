@@ -155,14 +155,14 @@ static int grow_tree(struct blend *b, struct err *e)
 static int finish(struct blend *b, int rc, struct blend *out, struct err *e)
 {
 	if (rc || grow_tree(b, e)) {
-		blend_fini(b);
+		data_blend_fini(b);
 		return -1;
 	}
 	*out = *b;
 	return 0;
 }
 
-int blend_open(const char *words, struct blend *out, struct err *e)
+int data_blend_open(const char *words, struct blend *out, struct err *e)
 {
 	struct blend b = { 0 };
 	while (*words == ' ')
@@ -170,7 +170,7 @@ int blend_open(const char *words, struct blend *out, struct err *e)
 	return finish(&b, read_words(&b, words, e), out, e);
 }
 
-int blend_of(const struct blend_source *list, int n, struct blend *out, struct err *e)
+int data_blend_of(const struct blend_source *list, int n, struct blend *out, struct err *e)
 {
 	struct blend b = { 0 };
 	int rc = n > 0 ? 0 : err_set(e, ERR_USAGE, "data.path: no sources");
@@ -179,7 +179,7 @@ int blend_of(const struct blend_source *list, int n, struct blend *out, struct e
 	return finish(&b, rc, out, e);
 }
 
-void blend_fini(struct blend *b)
+void data_blend_fini(struct blend *b)
 {
 	for (int i = 0; i < b->n; i++)
 		free(b->sources[i].path);
@@ -189,14 +189,14 @@ void blend_fini(struct blend *b)
 	*b = (struct blend){ 0 };
 }
 
-bool blend_alike(const char *words, const char *others)
+bool data_blend_alike(const char *words, const char *others)
 {
 	struct blend a = { 0 }, b = { 0 };
-	bool same = !blend_open(words, &a, NULL) && !blend_open(others, &b, NULL) && a.n == b.n;
+	bool same = !data_blend_open(words, &a, NULL) && !data_blend_open(others, &b, NULL) && a.n == b.n;
 	for (int i = 0; same && i < a.n; i++)
 		same = whole_weight(&a, i) == whole_weight(&b, i);
-	blend_fini(&a);
-	blend_fini(&b);
+	data_blend_fini(&a);
+	data_blend_fini(&b);
 	return same;
 }
 
@@ -207,7 +207,7 @@ static int64_t heavier(const struct blend_node *node, int64_t k)
 	return (int64_t)(((unsigned __int128)k * node->weight[0] + sum / 2) / sum);
 }
 
-void blend_place(const struct blend *b, int64_t k, int *source, int64_t *index)
+void data_blend_place(const struct blend *b, int64_t k, int *source, int64_t *index)
 {
 	int at = b->n > 1 ? b->n - 2 : ~0; /* the root is the node made last */
 	while (at >= 0) {
@@ -231,7 +231,7 @@ static int64_t reach(const struct blend *b, int child, int64_t k)
 	return parent->child[0] == child ? first : all - first;
 }
 
-int64_t blend_count(const struct blend *b, int64_t k, int source)
+int64_t data_blend_count(const struct blend *b, int64_t k, int source)
 {
 	return reach(b, ~source, k);
 }

@@ -37,16 +37,16 @@ struct blend {
 };
 
 /* Reads the words. Refuses, by name, weights that are not above 0, a weight without a path, a path that comes twice. */
-int blend_open(const char *words, struct blend *out, struct err *e);
+int data_blend_open(const char *words, struct blend *out, struct err *e);
 /* The same from a list: paths are copied, shares ignored. */
-int blend_of(const struct blend_source *list, int n, struct blend *out, struct err *e);
-void blend_fini(struct blend *b);
+int data_blend_of(const struct blend_source *list, int n, struct blend *out, struct err *e);
+void data_blend_fini(struct blend *b);
 /* Whether two texts deal samples alike: as many sources, with the same shares in the same order. Paths do not matter. */
-bool blend_alike(const char *words, const char *others);
+bool data_blend_alike(const char *words, const char *others);
 
 /* Sample k >= 0 of the run is sample *index of the source. */
-void blend_place(const struct blend *b, int64_t k, int *source, int64_t *index);
+void data_blend_place(const struct blend *b, int64_t k, int *source, int64_t *index);
 /* How many of the samples [0, k) come from the source. */
-int64_t blend_count(const struct blend *b, int64_t k, int source);
+int64_t data_blend_count(const struct blend *b, int64_t k, int source);
 
 #endif

@@ -20,13 +20,13 @@ struct dataset {
 
 static int cut_splits(struct part *p, const struct dataset *d, struct err *e)
 {
-	int64_t tokens = source_tokens(p->source), all = tokens > 0 ? (tokens - 1) / d->seq : 0;
+	int64_t tokens = data_source_tokens(p->source), all = tokens > 0 ? (tokens - 1) / d->seq : 0;
 	int64_t held = (int64_t)((double)all * d->validation + 0.5);
 	if (d->validation > 0 && held == 0)
 		held = 1;
 	if (all - held < 1)
 		return err_set(e, ERR_USAGE, "%s: %lld tokens make %lld samples of %lld, %lld of them held out: none is left "
-			       "to train on; pack more text, or lower model.seq or data.validation", source_file(p->source),
+			       "to train on; pack more text, or lower model.seq or data.validation", data_source_file(p->source),
 			       (long long)tokens, (long long)all, (long long)d->seq, (long long)held);
 	p->samples[DATA_TRAIN] = all - held;
 	p->samples[DATA_VALIDATION] = held;
@@ -39,7 +39,7 @@ static int open_parts(struct dataset *d, struct err *e)
 	if (!d->parts)
 		return err_set(e, ERR_NOMEM, "data.path: no memory for %d sources", d->blend.n);
 	for (int i = 0; i < d->blend.n; i++)
-		if (source_open(d->blend.sources[i].path, &d->parts[i].source, e) || cut_splits(&d->parts[i], d, e))
+		if (data_source_open(d->blend.sources[i].path, &d->parts[i].source, e) || cut_splits(&d->parts[i], d, e))
 			return -1;
 	return 0;
 }
@@ -56,7 +56,7 @@ static int open_any(const char *words, const struct blend_source *list, int n, i
 		return err_set(e, ERR_NOMEM, "data: no memory for a dataset");
 	d->seq = seq;
 	d->validation = validation;
-	if ((words ? blend_open(words, &d->blend, e) : blend_of(list, n, &d->blend, e)) || open_parts(d, e)) {
+	if ((words ? data_blend_open(words, &d->blend, e) : data_blend_of(list, n, &d->blend, e)) || open_parts(d, e)) {
 		dataset_close(d);
 		return -1;
 	}
@@ -79,9 +79,9 @@ void dataset_close(struct dataset *d)
 	if (!d)
 		return;
 	for (int i = 0; d->parts && i < d->blend.n; i++)
-		source_close(d->parts[i].source);
+		data_source_close(d->parts[i].source);
 	free(d->parts);
-	blend_fini(&d->blend);
+	data_blend_fini(&d->blend);
 	free(d);
 }
 
@@ -99,7 +99,7 @@ int64_t dataset_tokens(const struct dataset *d)
 {
 	int64_t n = 0;
 	for (int i = 0; i < d->blend.n; i++)
-		n += source_tokens(d->parts[i].source);
+		n += data_source_tokens(d->parts[i].source);
 	return n;
 }
 
@@ -121,33 +121,33 @@ struct dataset_source dataset_source(const struct dataset *d, int i)
 	const struct blend_source *b = &d->blend.sources[i];
 	const struct part *p = &d->parts[i];
 	return (struct dataset_source){
-		.path = b->path, .format = source_format(p->source), .type = source_type(p->source), .weight = b->weight,
-		.share = b->share, .tokens = source_tokens(p->source),
+		.path = b->path, .format = data_source_format(p->source), .type = data_source_type(p->source), .weight = b->weight,
+		.share = b->share, .tokens = data_source_tokens(p->source),
 		.samples = { p->samples[DATA_TRAIN], p->samples[DATA_VALIDATION] },
 	};
 }
 
 int dataset_documents(const struct dataset *d, int i, int64_t *out, struct err *e)
 {
-	return source_documents(d->parts[i].source, out, e);
+	return data_source_documents(d->parts[i].source, out, e);
 }
 
 int64_t dataset_count(const struct dataset *d, int i, int64_t position)
 {
-	return blend_count(&d->blend, position, i);
+	return data_blend_count(&d->blend, position, i);
 }
 
 struct data_place dataset_place(const struct dataset *d, enum data_split split, uint64_t seed, int64_t position)
 {
 	struct data_place at;
 	int64_t j;
-	blend_place(&d->blend, position, &at.source, &j);
+	data_blend_place(&d->blend, position, &at.source, &j);
 	int64_t n = d->parts[at.source].samples[split];
 	at.epoch = j / n;
 	at.sample = j % n;
 	if (split == DATA_TRAIN) {
 		struct philox_key key = philox_key(seed, PHILOX_SHUFFLE, (uint64_t)at.source << 48 | (uint64_t)at.epoch);
-		at.sample = (int64_t)permute(key, (uint64_t)n, (uint64_t)at.sample);
+		at.sample = (int64_t)data_permute(key, (uint64_t)n, (uint64_t)at.sample);
 	}
 	return at;
 }
@@ -158,9 +158,9 @@ static int read_sample(const struct dataset *d, enum data_split split, struct da
 {
 	const struct part *p = &d->parts[at.source];
 	int64_t first = (at.sample + (split == DATA_VALIDATION ? p->samples[DATA_TRAIN] : 0)) * d->seq;
-	if (source_read(p->source, first, d->seq + 1, vocab, row, e))
+	if (data_source_read(p->source, first, d->seq + 1, vocab, row, e))
 		return -1;
-	return starts ? source_starts(p->source, first, d->seq, starts, e) : 0;
+	return starts ? data_source_starts(p->source, first, d->seq, starts, e) : 0;
 }
 
 int dataset_read(const struct dataset *d, enum data_split split, uint64_t seed, int64_t position, int64_t count,

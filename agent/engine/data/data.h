@@ -5,7 +5,7 @@
  * or a file of llm.c (source.h). Sample i of a source is its tokens [i*seq, (i+1)*seq]: seq inputs and, shifted by one,
  * seq targets. The last `validation` share of each source's samples (at least one when it is not 0) is held out.
  *
- * Order: sample k of the training split is sample j of a source (blend_place: a function of k and the weights); each source
+ * Order: sample k of the training split is sample j of a source (data_blend_place: a function of k and the weights); each source
  * is walked through its own epochs, j = epoch * n + place, and the place is permuted by a key of (seed, source, epoch) in O(1)
  * memory (permute.h). So sample k is a function of (seed, k) that depends neither on the run's length nor on the layout, no
  * sample of a source comes twice in one of its epochs, and any prefix of the run has the shares that the weights say, to within

@@ -37,9 +37,9 @@ static int64_t plane(const struct feed *f)
 static void digest_sample(struct digester *d, int64_t position, const int32_t *inputs, const int32_t *targets, int64_t seq)
 {
 	uint64_t le = htole64((uint64_t)position);
-	digester_add(d, &le, sizeof le);
-	digester_add(d, inputs, (size_t)seq * sizeof *inputs);
-	digester_add(d, targets, (size_t)seq * sizeof *targets);
+	ckpt_digester_add(d, &le, sizeof le);
+	ckpt_digester_add(d, inputs, (size_t)seq * sizeof *inputs);
+	ckpt_digester_add(d, targets, (size_t)seq * sizeof *targets);
 }
 
 /* The share of a step, sample by sample: a close need not wait for all of it. */
@@ -49,7 +49,7 @@ static void read_step(struct feed *f, int64_t step)
 	int32_t *inputs = s->tokens, *targets = inputs + plane(f), *starts = f->o.starts ? targets + plane(f) : NULL;
 	int64_t first = f->o.position + step * f->o.global + f->o.offset;
 	s->rc = 0;
-	digester_start(f->digester);
+	ckpt_digester_start(f->digester);
 	for (int64_t i = 0; i < f->o.share && !s->rc && !atomic_load(&f->closing); i++) {
 		int64_t at = i * f->seq;
 		s->rc = dataset_read(f->o.data, f->o.split, f->o.seed, first + i, 1, f->o.vocab, inputs + at, targets + at,
@@ -59,7 +59,7 @@ static void read_step(struct feed *f, int64_t step)
 		if (f->o.moved && atomic_load(&f->waiting))
 			f->o.moved(f->o.moved_arg);
 	}
-	s->digest = digester_end(f->digester);
+	s->digest = ckpt_digester_end(f->digester);
 }
 
 static void *read_ahead(void *arg)
@@ -87,7 +87,7 @@ static int make_slots(struct feed *f, struct err *e)
 {
 	int64_t planes = f->o.starts ? 3 : 2;
 	f->slots = calloc((size_t)f->n, sizeof *f->slots);
-	f->digester = digester_open();
+	f->digester = ckpt_digester_open();
 	bool ok = f->slots && f->digester;
 	for (int64_t i = 0; ok && i < f->n; i++)
 		ok = (f->slots[i].tokens = malloc((size_t)(planes * plane(f)) * sizeof *f->slots[i].tokens + 1));
@@ -95,7 +95,7 @@ static int make_slots(struct feed *f, struct err *e)
 				"data.prefetch, or more dp", (long long)f->n, (long long)f->o.share);
 }
 
-int feed_open(const struct feed_options *opt, struct feed **out, struct err *e)
+int data_feed_open(const struct feed_options *opt, struct feed **out, struct err *e)
 {
 	struct feed *f = calloc(1, sizeof *f);
 	if (!f)
@@ -115,11 +115,11 @@ int feed_open(const struct feed_options *opt, struct feed **out, struct err *e)
 	*out = f;
 	return 0;
 fail:
-	feed_close(f);
+	data_feed_close(f);
 	return -1;
 }
 
-void feed_close(struct feed *f)
+void data_feed_close(struct feed *f)
 {
 	if (!f)
 		return;
@@ -133,7 +133,7 @@ void feed_close(struct feed *f)
 	for (int64_t i = 0; f->slots && i < f->n; i++)
 		free(f->slots[i].tokens);
 	free(f->slots);
-	digester_close(f->digester);
+	ckpt_digester_close(f->digester);
 	pthread_cond_destroy(&f->change);
 	pthread_mutex_destroy(&f->lock);
 	free(f);
@@ -156,7 +156,7 @@ static void await(struct feed *f)
 	atomic_store(&f->waiting, false);
 }
 
-int feed_next(struct feed *f, struct feed_batch *out, struct err *e)
+int data_feed_next(struct feed *f, struct feed_batch *out, struct err *e)
 {
 	if (f->taken == f->o.steps)
 		return err_set(e, ERR_INTERNAL, "data: more than the %lld steps that were asked for", (long long)f->o.steps);
@@ -175,21 +175,21 @@ int feed_next(struct feed *f, struct feed_batch *out, struct err *e)
 	return 0;
 }
 
-int feed_digest(const struct dataset *data, enum data_split split, uint64_t seed, int64_t vocab, int64_t position, int64_t count,
+int data_feed_digest(const struct dataset *data, enum data_split split, uint64_t seed, int64_t vocab, int64_t position, int64_t count,
 		int32_t *tokens, struct digest *out, struct err *e)
 {
 	int64_t seq = dataset_seq(data);
-	struct digester *d = digester_open();
+	struct digester *d = ckpt_digester_open();
 	if (!d)
 		return err_set(e, ERR_NOMEM, "data: no memory for a digest");
 	int rc = 0;
-	digester_start(d);
+	ckpt_digester_start(d);
 	for (int64_t i = 0; i < count && !rc; i++) {
 		rc = dataset_read(data, split, seed, position + i, 1, vocab, tokens, tokens + seq, NULL, e);
 		if (!rc)
 			digest_sample(d, position + i, tokens, tokens + seq, seq);
 	}
-	*out = digester_end(d);
-	digester_close(d);
+	*out = ckpt_digester_end(d);
+	ckpt_digester_close(d);
 	return rc;
 }

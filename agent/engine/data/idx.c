@@ -16,14 +16,14 @@ static const struct {
 	[TOKEN_I32] = { 4, "i32" }, [TOKEN_I64] = { 8, "i64" }, [TOKEN_U16] = { 2, "u16" },
 };
 
-size_t token_size(enum token_type type)
+size_t data_token_size(enum token_type type)
 {
 	return (size_t)type < sizeof types / sizeof *types ? types[type].size : 0;
 }
 
-const char *token_word(enum token_type type)
+const char *data_token_word(enum token_type type)
 {
-	return token_size(type) ? types[type].word : "unknown";
+	return data_token_size(type) ? types[type].word : "unknown";
 }
 
 static uint64_t get64(const unsigned char *at)
@@ -52,7 +52,7 @@ static int parse_header(const unsigned char *p, size_t size, const char *name, s
 		return err_set(e, ERR_UNSUPPORTED, "%s: index version %llu, only 1 is read", name,
 			       (unsigned long long)get64(p + AT_VERSION));
 	x->type = p[AT_TYPE];
-	if (!token_size(x->type))
+	if (!data_token_size(x->type))
 		return err_set(e, ERR_UNSUPPORTED, "%s: type code %d does not hold tokens; integers are read: "
 			       "1 u8, 2 i8, 3 i16, 4 i32, 5 i64, 8 u16", name, p[AT_TYPE]);
 	uint64_t left = size - HEADER, sequences = get64(p + AT_SEQUENCES);
@@ -68,7 +68,7 @@ static int parse_header(const unsigned char *p, size_t size, const char *name, s
 static int check_sequences(const unsigned char *p, const char *name, struct idx *x, struct err *e)
 {
 	const unsigned char *lengths = p + HEADER, *pointers = lengths + 4 * x->sequences;
-	int64_t width = (int64_t)token_size(x->type), bytes = 0;
+	int64_t width = (int64_t)data_token_size(x->type), bytes = 0;
 	for (int64_t i = 0; i < x->sequences; i++) {
 		int64_t length = get32(lengths + 4 * i);
 		if (length < 0)
@@ -107,7 +107,7 @@ static int check_documents(const unsigned char *p, uint64_t bounds, const char *
 	return 0;
 }
 
-int idx_parse(const void *data, size_t size, const char *name, struct idx *out, struct err *e)
+int data_idx_parse(const void *data, size_t size, const char *name, struct idx *out, struct err *e)
 {
 	struct idx x = { 0 };
 	uint64_t bounds = 0;
@@ -118,13 +118,13 @@ int idx_parse(const void *data, size_t size, const char *name, struct idx *out, 
 	return 0;
 }
 
-int64_t idx_document(const struct idx *x, const void *data, int64_t document)
+int64_t data_idx_document(const struct idx *x, const void *data, int64_t document)
 {
 	const unsigned char *pointers = (const unsigned char *)data + HEADER + 4 * x->sequences;
 	uint64_t sequence = get64(pointers + 8 * (x->sequences + document));
 	if (sequence >= (uint64_t)x->sequences)
 		return x->tokens;
-	return (int64_t)(get64(pointers + 8 * sequence) / token_size(x->type));
+	return (int64_t)(get64(pointers + 8 * sequence) / data_token_size(x->type));
 }
 
 static void put64(struct buf *out, int64_t v)
@@ -133,7 +133,7 @@ static void put64(struct buf *out, int64_t v)
 	buf_add(out, &le, sizeof le);
 }
 
-void idx_write(enum token_type type, const int32_t *lengths, int64_t sequences,
+void data_idx_write(enum token_type type, const int32_t *lengths, int64_t sequences,
 	       const int64_t *bounds, int64_t documents, struct buf *out)
 {
 	unsigned char code = (unsigned char)type;
@@ -149,7 +149,7 @@ void idx_write(enum token_type type, const int32_t *lengths, int64_t sequences,
 	}
 	for (int64_t i = 0; i < sequences; i++) {
 		put64(out, at);
-		at += lengths[i] * (int64_t)token_size(type);
+		at += lengths[i] * (int64_t)data_token_size(type);
 	}
 	for (int64_t i = 0; i <= documents; i++)
 		put64(out, bounds[i]);

@@ -22,8 +22,8 @@
 enum token_type { TOKEN_U8 = 1, TOKEN_I8 = 2, TOKEN_I16 = 3, TOKEN_I32 = 4, TOKEN_I64 = 5, TOKEN_U16 = 8 };
 
 /* Bytes of a token; 0 for a code that holds no tokens. */
-size_t token_size(enum token_type type);
-const char *token_word(enum token_type type);
+size_t data_token_size(enum token_type type);
+const char *data_token_word(enum token_type type);
 
 struct idx {
 	enum token_type type;
@@ -32,14 +32,14 @@ struct idx {
 };
 
 /* Reads the bytes of an index; `name` stands for the file in errors. */
-int idx_parse(const void *data, size_t size, const char *name, struct idx *out, struct err *e);
+int data_idx_parse(const void *data, size_t size, const char *name, struct idx *out, struct err *e);
 
-/* The first token of a document, 0 <= document < documents, from the same bytes as idx_parse saw: they stay mapped. What a
+/* The first token of a document, 0 <= document < documents, from the same bytes as data_idx_parse saw: they stay mapped. What a
  * hostile hand has changed since gives another number, and no read outside of the bytes. */
-int64_t idx_document(const struct idx *x, const void *data, int64_t document);
+int64_t data_idx_document(const struct idx *x, const void *data, int64_t document);
 
 /* Appends the index of consecutive sequences. bounds: `documents` + 1 of them. */
-void idx_write(enum token_type type, const int32_t *lengths, int64_t sequences,
+void data_idx_write(enum token_type type, const int32_t *lengths, int64_t sequences,
 	       const int64_t *bounds, int64_t documents, struct buf *out);
 
 #endif

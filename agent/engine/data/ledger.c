@@ -29,10 +29,10 @@ struct entry { /* what a rank says of itself */
 	struct digest chain;
 };
 
-void ledger_chain(struct digest *chain, const struct digest *step)
+void data_ledger_chain(struct digest *chain, const struct digest *step)
 {
 	struct digest pair[2] = { *chain, *step };
-	*chain = digest_of(pair, sizeof pair);
+	*chain = ckpt_digest_of(pair, sizeof pair);
 }
 
 /* Where the file is found again, whatever the folder that audits. */
@@ -107,7 +107,7 @@ static int open_file(struct ledger *l, struct err *e)
 	return 0;
 }
 
-int ledger_open(const struct ledger_options *opt, struct ledger **out, struct err *e)
+int data_ledger_open(const struct ledger_options *opt, struct ledger **out, struct err *e)
 {
 	struct ledger *l = calloc(1, sizeof *l);
 	if (!l)
@@ -122,7 +122,7 @@ int ledger_open(const struct ledger_options *opt, struct ledger **out, struct er
 	if (!rc && comm_rank(opt->world) == 0)
 		rc = open_file(l, e) || add_start(l, e) ? -1 : 0;
 	if (rc) {
-		ledger_close(l);
+		data_ledger_close(l);
 		return -1;
 	}
 	if (l->fd >= 0)
@@ -131,7 +131,7 @@ int ledger_open(const struct ledger_options *opt, struct ledger **out, struct er
 	return 0;
 }
 
-void ledger_close(struct ledger *l)
+void data_ledger_close(struct ledger *l)
 {
 	if (!l)
 		return;
@@ -143,9 +143,9 @@ void ledger_close(struct ledger *l)
 	free(l);
 }
 
-void ledger_add(struct ledger *l, const struct digest *share)
+void data_ledger_add(struct ledger *l, const struct digest *share)
 {
-	ledger_chain(&l->chain, share);
+	data_ledger_chain(&l->chain, share);
 	l->to++;
 }
 
@@ -176,7 +176,7 @@ static void add_steps(struct ledger *l, const struct entry *replicas, int n)
 	buf_printf(&l->pending, "{\"event\":\"steps\",\"generation\":%u,\"from\":%lld,\"to\":%lld,\"first\":%lld,\"global\":%lld,"
 		   "\"replicas\":[", l->o.generation, (long long)l->from, (long long)l->to, (long long)l->first, (long long)l->o.global);
 	for (int i = 0; i < n; i++) {
-		digest_hex(&replicas[i].chain, hex);
+		ckpt_digest_hex(&replicas[i].chain, hex);
 		buf_printf(&l->pending, "%s[%lld,%lld,\"%s\"]", i ? "," : "", (long long)replicas[i].offset,
 			   (long long)replicas[i].share, hex);
 	}
@@ -195,7 +195,7 @@ static int write_steps(struct ledger *l, struct entry *all, struct err *e)
 	return 0;
 }
 
-int ledger_flush(struct ledger *l, struct err *e)
+int data_ledger_flush(struct ledger *l, struct err *e)
 {
 	struct entry mine = { .replica = l->o.replica, .offset = l->o.offset, .share = l->o.share, .chain = l->chain };
 	bool writes = comm_rank(l->o.world) == 0;
@@ -218,7 +218,7 @@ int ledger_flush(struct ledger *l, struct err *e)
 	return 0;
 }
 
-const char *ledger_note(struct ledger *l)
+const char *data_ledger_note(struct ledger *l)
 {
 	snprintf(l->told, sizeof l->told, "%s", l->note);
 	l->note[0] = '\0';

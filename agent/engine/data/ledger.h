@@ -46,16 +46,16 @@ struct ledger_options {
 struct ledger; /* one a rank; called from one thread */
 
 /* Opens the file on world rank 0 and writes the start line. Not collective. */
-int ledger_open(const struct ledger_options *opt, struct ledger **out, struct err *e);
+int data_ledger_open(const struct ledger_options *opt, struct ledger **out, struct err *e);
 /* Tries once more to write what could not be. Takes NULL. */
-void ledger_close(struct ledger *l);
+void data_ledger_close(struct ledger *l);
 /* A step is done, on what has this digest. */
-void ledger_add(struct ledger *l, const struct digest *share);
+void data_ledger_add(struct ledger *l, const struct digest *share);
 /* Collective: what was added since the last time becomes durable, on rank 0. A line that cannot be written is kept for the next time,
- * or the close, and fails nothing (ledger_note tells); ERR_CORRUPT when two ranks of a replica differ. */
-int ledger_flush(struct ledger *l, struct err *e);
+ * or the close, and fails nothing (data_ledger_note tells); ERR_CORRUPT when two ranks of a replica differ. */
+int data_ledger_flush(struct ledger *l, struct err *e);
 /* Why lines could not be written, once; else "". */
-const char *ledger_note(struct ledger *l);
+const char *data_ledger_note(struct ledger *l);
 
 /* --- reading --- */
 
@@ -70,18 +70,18 @@ struct ledger_line {
 	bool start;             /* else steps */
 	int64_t generation;
 	int64_t step, samples;  /* start */
-	json_t *order, *layout; /* start; order has been checked: see ledger_sources */
+	json_t *order, *layout; /* start; order has been checked: see data_ledger_sources */
 	int64_t from, to, first, global; /* steps */
 	struct ledger_replica *replicas;
 	int n;
 };
 
 /* Reads one line. ERR_CORRUPT names the field that is missing or out of range. */
-int ledger_parse(const char *text, size_t size, struct ledger_line *out, struct err *e);
-void ledger_line_fini(struct ledger_line *l);
-/* The sources of an order that ledger_parse took: how many; list[i].path borrowed. tokens and samples may be NULL. */
-int ledger_sources(const json_t *order, struct blend_source *list, int64_t *tokens, int64_t *samples);
+int data_ledger_parse(const char *text, size_t size, struct ledger_line *out, struct err *e);
+void data_ledger_line_fini(struct ledger_line *l);
+/* The sources of an order that data_ledger_parse took: how many; list[i].path borrowed. tokens and samples may be NULL. */
+int data_ledger_sources(const json_t *order, struct blend_source *list, int64_t *tokens, int64_t *samples);
 /* The chain's next link. */
-void ledger_chain(struct digest *chain, const struct digest *step);
+void data_ledger_chain(struct digest *chain, const struct digest *step);
 
 #endif

@@ -42,7 +42,7 @@ static int check_order(const json_t *o, struct err *e)
 	return get_int(o, "seq", 1, INT32_MAX, &seq, e);
 }
 
-int ledger_sources(const json_t *order, struct blend_source *list, int64_t *tokens, int64_t *samples)
+int data_ledger_sources(const json_t *order, struct blend_source *list, int64_t *tokens, int64_t *samples)
 {
 	const json_t *sources = json_object_get(order, "sources");
 	int n = (int)json_array_size(sources);
@@ -81,7 +81,7 @@ static int get_replica(const json_t *v, int64_t global, struct ledger_replica *r
 	r->offset = json_integer_value(offset);
 	r->share = json_integer_value(share);
 	if (!json_is_integer(offset) || !json_is_integer(share) || r->offset < 0 || r->share < 0 || r->offset > global ||
-	    r->share > global - r->offset || !hex || !digest_parse(hex, &r->digest))
+	    r->share > global - r->offset || !hex || !ckpt_digest_parse(hex, &r->digest))
 		return err_set(e, ERR_CORRUPT, "a replica that is not [offset, share, digest] within the batch");
 	return 0;
 }
@@ -106,7 +106,7 @@ static int get_steps(const json_t *o, struct ledger_line *l, struct err *e)
 	return 0;
 }
 
-int ledger_parse(const char *text, size_t size, struct ledger_line *out, struct err *e)
+int data_ledger_parse(const char *text, size_t size, struct ledger_line *out, struct err *e)
 {
 	struct ledger_line l = { 0 };
 	json_error_t why;
@@ -122,14 +122,14 @@ int ledger_parse(const char *text, size_t size, struct ledger_line *out, struct 
 		     (strcmp(event, "start") ? get_steps(o, &l, e) : get_start(o, &l, e));
 	json_decref(o);
 	if (rc) {
-		ledger_line_fini(&l);
+		data_ledger_line_fini(&l);
 		return -1;
 	}
 	*out = l;
 	return 0;
 }
 
-void ledger_line_fini(struct ledger_line *l)
+void data_ledger_line_fini(struct ledger_line *l)
 {
 	json_decref(l->order);
 	json_decref(l->layout);

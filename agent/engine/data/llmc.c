@@ -30,12 +30,12 @@ static int kind_of(const void *data, size_t size)
 	return -1;
 }
 
-bool llmc_is(const void *data, size_t size)
+bool data_llmc_is(const void *data, size_t size)
 {
 	return kind_of(data, size) >= 0;
 }
 
-int llmc_parse(const void *data, size_t size, const char *name, struct llmc *out, struct err *e)
+int data_llmc_parse(const void *data, size_t size, const char *name, struct llmc *out, struct err *e)
 {
 	int k = kind_of(data, size);
 	if (k < 0)
@@ -47,7 +47,7 @@ int llmc_parse(const void *data, size_t size, const char *name, struct llmc *out
 	if (get32(data, AT_VERSION) != kinds[k].version)
 		return err_set(e, ERR_UNSUPPORTED, "%s: version %d of llm.c's token file %d, only %d is read", name,
 			       get32(data, AT_VERSION), kinds[k].magic, kinds[k].version);
-	int64_t tokens = get32(data, AT_TOKENS), width = (int64_t)token_size(kinds[k].type);
+	int64_t tokens = get32(data, AT_TOKENS), width = (int64_t)data_token_size(kinds[k].type);
 	if (tokens < 0 || (uint64_t)(LLMC_HEADER + tokens * width) != size)
 		return err_set(e, ERR_CORRUPT, "%s: %zu bytes, its header describes %lld (%lld %s tokens): the file was cut or "
 			       "changed; write it again", name, size, (long long)(LLMC_HEADER + tokens * width),

@@ -29,8 +29,8 @@ struct llmc {
 };
 
 /* Whether the bytes begin as one of the two does, whatever follows. */
-bool llmc_is(const void *data, size_t size);
+bool data_llmc_is(const void *data, size_t size);
 /* Reads the header of a file of `size` bytes, of which at least min(size, LLMC_HEADER) are at `data`. */
-int llmc_parse(const void *data, size_t size, const char *name, struct llmc *out, struct err *e);
+int data_llmc_parse(const void *data, size_t size, const char *name, struct llmc *out, struct err *e);
 
 #endif

@@ -7,26 +7,26 @@
 static int put_bytes(void *arg, const char *text, size_t n, bool last, struct err *e)
 {
 	struct token_writer *w = arg;
-	return token_writer_add(w, text, n, e) || (last && token_writer_end(w, e)) ? -1 : 0;
+	return data_token_writer_add(w, text, n, e) || (last && data_token_writer_end(w, e)) ? -1 : 0;
 }
 
-int pack_files(const char *prefix, char *const *files, int64_t n, const struct document_options *opt, struct pack_report *out,
+int data_pack_files(const char *prefix, char *const *files, int64_t n, const struct document_options *opt, struct pack_report *out,
 	       struct err *e)
 {
 	struct token_writer *w = NULL;
 	struct pack_report report = { 0 };
-	if (token_writer_open(prefix, TOKEN_U8, &w, e))
+	if (data_token_writer_open(prefix, TOKEN_U8, &w, e))
 		return -1;
 	const struct document_sink sink = { put_bytes, w };
 	int rc = 0;
 	for (int64_t i = 0; i < n && !rc; i++)
-		rc = documents_read(files[i], opt, &sink, &report.read, e);
-	report.tokens = token_writer_tokens(w);
+		rc = data_documents_read(files[i], opt, &sink, &report.read, e);
+	report.tokens = data_token_writer_tokens(w);
 	if (!rc && !report.tokens)
 		rc = err_set(e, ERR_USAGE, "%s: the %" PRId64 " files hold no byte; nothing was packed", prefix, n);
 	if (!rc)
-		rc = token_writer_commit(w, e);
-	token_writer_close(w);
+		rc = data_token_writer_commit(w, e);
+	data_token_writer_close(w);
 	if (!rc)
 		*out = report;
 	return rc;

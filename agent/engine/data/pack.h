@@ -20,7 +20,7 @@ struct pack_report {
 
 /* Packs the files into PREFIX.bin and PREFIX.idx. A file that cannot be read, or a folder,
  * fails the whole: neither file is then there or changed. */
-int pack_files(const char *prefix, char *const *files, int64_t n, const struct document_options *opt, struct pack_report *out,
+int data_pack_files(const char *prefix, char *const *files, int64_t n, const struct document_options *opt, struct pack_report *out,
 	       struct err *e);
 
 #endif

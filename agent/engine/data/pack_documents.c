@@ -20,7 +20,7 @@ static int read_pieces(struct stream *s, const char *file, const struct document
 	char *chunk = malloc(CHUNK);
 	int rc = chunk ? 0 : err_set(e, ERR_NOMEM, "%s: no memory to read it", file);
 	for (size_t got = 1; !rc && got;) {
-		rc = stream_read(s, chunk, CHUNK, &got, e);
+		rc = data_stream_read(s, chunk, CHUNK, &got, e);
 		if (!rc && got)
 			rc = put(file, sink, chunk, got, false, e);
 		*any = *any || got;
@@ -44,7 +44,7 @@ static int read_text(struct stream *s, const char *file, const struct document_o
 		     struct document_counts *counts, struct err *e)
 {
 	int fd;
-	size_t n = stream_plain(s, &fd);
+	size_t n = data_stream_plain(s, &fd);
 	bool any = n > 0;
 	if (opt->whole && n ? read_mapped(fd, n, file, sink, e) : read_pieces(s, file, sink, &any, e))
 		return -1;
@@ -55,24 +55,24 @@ static int read_text(struct stream *s, const char *file, const struct document_o
 	return 0;
 }
 
-int documents_read(const char *file, const struct document_options *opt, const struct document_sink *sink,
+int data_documents_read(const char *file, const struct document_options *opt, const struct document_sink *sink,
 		   struct document_counts *counts, struct err *e)
 {
 	struct stream *s;
 	size_t n;
-	if (stream_open(file, opt->raw, &s, e))
+	if (data_stream_open(file, opt->raw, &s, e))
 		return -1;
-	const char *head = stream_head(s, &n);
-	int rc = opt->raw ? 0 : kind_check(file, head, n, opt->field, e);
-	if (!rc && !opt->raw && kind_nuls(head, n) && !counts->nuls++) {
+	const char *head = data_stream_head(s, &n);
+	int rc = opt->raw ? 0 : data_pack_kind_check(file, head, n, opt->field, e);
+	if (!rc && !opt->raw && data_pack_kind_nuls(head, n) && !counts->nuls++) {
 		snprintf(counts->first_nul, sizeof counts->first_nul, "%s", file);
 		human_plain(counts->first_nul);
 	}
-	if (!rc && !opt->raw && kind_is_lines(file, opt->field != NULL))
-		rc = lines_read(s, file, opt, sink, counts, e);
+	if (!rc && !opt->raw && data_pack_kind_is_lines(file, opt->field != NULL))
+		rc = data_lines_read(s, file, opt, sink, counts, e);
 	else if (!rc)
 		rc = read_text(s, file, opt, sink, counts, e);
-	stream_close(s);
+	data_stream_close(s);
 	if (!rc)
 		counts->files++;
 	return rc;

@@ -2,7 +2,7 @@
  * pack_documents — the documents of a file, as `data pack` takes them.
  *
  *     text                                   the whole file is one document
- *     lines of JSON (kind_is_lines)          each line is an object; the string in its field is a document; lines of white space
+ *     lines of JSON (data_pack_kind_is_lines)          each line is an object; the string in its field is a document; lines of white space
  *                                            are skipped
  *     either of them, compressed             the same, unpacked on the way (pack_stream.h)
  *     raw                                    the file's bytes are one document, whatever they are
@@ -46,11 +46,11 @@ struct document_counts {
 	char first_nul[240];             /* one of them */
 };
 
-int documents_read(const char *file, const struct document_options *opt, const struct document_sink *sink,
+int data_documents_read(const char *file, const struct document_options *opt, const struct document_sink *sink,
 		   struct document_counts *counts, struct err *e);
 
 /* pack_lines.c: the lines of a stream. */
-int lines_read(struct stream *s, const char *file, const struct document_options *opt, const struct document_sink *sink,
+int data_lines_read(struct stream *s, const char *file, const struct document_options *opt, const struct document_sink *sink,
 	       struct document_counts *counts, struct err *e);
 
 #endif

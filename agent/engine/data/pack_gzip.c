@@ -35,10 +35,10 @@ static void gzip_close(void *state)
 /* Zeros that fill a tape's last block follow the last member; another member may. *more: it does. */
 static int next_member(struct gzip *g, struct stream *s, bool *more, struct err *e)
 {
-	struct stream_in *in = stream_in(s);
+	struct stream_in *in = data_stream_in(s);
 	*more = false;
 	for (;;) {
-		if (stream_fill(s, e))
+		if (data_stream_fill(s, e))
 			return -1;
 		if (!in->n)
 			return 0;
@@ -56,7 +56,7 @@ static int next_member(struct gzip *g, struct stream *s, bool *more, struct err 
 static int gzip_read(void *state, struct stream *s, char *to, size_t most, size_t *got, struct err *e)
 {
 	struct gzip *g = state;
-	struct stream_in *in = stream_in(s);
+	struct stream_in *in = data_stream_in(s);
 	uInt room = most < (1U << 30) ? (uInt)most : 1U << 30;
 	g->z.next_out = (Bytef *)to;
 	g->z.avail_out = room;
@@ -66,23 +66,23 @@ static int gzip_read(void *state, struct stream *s, char *to, size_t most, size_
 			return -1;
 		if (g->between)
 			break;
-		if (stream_fill(s, e))
+		if (data_stream_fill(s, e))
 			return -1;
 		if (!in->n)
-			return stream_cut(s, e);
+			return data_stream_cut(s, e);
 		g->z.next_in = (Bytef *)(uintptr_t)in->at;
 		g->z.avail_in = (uInt)in->n;
 		int rc = inflate(&g->z, Z_NO_FLUSH);
 		in->at += in->n - g->z.avail_in;
 		in->n = g->z.avail_in;
 		if (rc == Z_MEM_ERROR)
-			return err_set(e, ERR_NOMEM, "%s: no memory to unpack it", stream_file(s));
+			return err_set(e, ERR_NOMEM, "%s: no memory to unpack it", data_stream_file(s));
 		if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
-			return stream_damaged(s, g->z.msg ? g->z.msg : "not readable", e);
+			return data_stream_damaged(s, g->z.msg ? g->z.msg : "not readable", e);
 		g->between = rc == Z_STREAM_END;
 	}
 	*got = room - g->z.avail_out;
 	return 0;
 }
 
-const struct stream_container stream_gzip = { "gzip", gzip_is, gzip_open, gzip_close, gzip_read };
+const struct stream_container data_stream_gzip = { "gzip", gzip_is, gzip_open, gzip_close, gzip_read };

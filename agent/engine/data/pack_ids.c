@@ -58,7 +58,7 @@ struct job {
 	struct pack_ids_report *report;
 };
 
-const char *pack_ids_types(void)
+const char *data_pack_ids_types(void)
 {
 	return "u16, u32, i32, i64";
 }
@@ -70,7 +70,7 @@ static int find_type(const char *word, const struct type **out, struct err *e)
 			*out = &types[i];
 			return 0;
 		}
-	return err_set(e, ERR_USAGE, "--dtype %.40s: no such type of token ids; known: %s", word, pack_ids_types());
+	return err_set(e, ERR_USAGE, "--dtype %.40s: no such type of token ids; known: %s", word, data_pack_ids_types());
 }
 
 static int check_id(const struct job *j, int64_t id, struct err *e)
@@ -88,7 +88,7 @@ static int put_ids(struct job *j, const int32_t *ids, size_t n, struct err *e)
 	uint16_t narrow[n + 1];
 	for (size_t i = 0; i < n; i++)
 		narrow[i] = (uint16_t)ids[i];
-	return token_writer_add(j->writer, j->type->becomes == TOKEN_U16 ? (const void *)narrow : ids, n, e);
+	return data_token_writer_add(j->writer, j->type->becomes == TOKEN_U16 ? (const void *)narrow : ids, n, e);
 }
 
 static int put_chunk(struct job *j, const char *bytes, size_t n, struct err *e)
@@ -109,7 +109,7 @@ static int put_chunk(struct job *j, const char *bytes, size_t n, struct err *e)
 			return -1;
 		if (end || held == PART)
 			held = 0;
-		if (end && token_writer_end(j->writer, e))
+		if (end && data_token_writer_end(j->writer, e))
 			return -1;
 	}
 	return 0;
@@ -127,10 +127,10 @@ static int put_all(struct job *j, struct stream *s, char *chunk, struct err *e)
 {
 	int fd;
 	size_t held = 0, got = 1, width = j->type->width;
-	if (check_size(j, (long long)stream_plain(s, &fd), e))
+	if (check_size(j, (long long)data_stream_plain(s, &fd), e))
 		return -1;
 	while (got) {
-		if (stream_read(s, chunk + held, CHUNK - held, &got, e))
+		if (data_stream_read(s, chunk + held, CHUNK - held, &got, e))
 			return -1;
 		held += got;
 		size_t whole = held / width;
@@ -143,7 +143,7 @@ static int put_all(struct job *j, struct stream *s, char *chunk, struct err *e)
 		return -1;
 	if (!j->at)
 		j->report->empty++;
-	return token_writer_end(j->writer, e);
+	return data_token_writer_end(j->writer, e);
 }
 
 static int put_file(struct job *j, struct stream *s, struct err *e)
@@ -160,34 +160,34 @@ static int pack_file(struct job *j, const char *file, struct err *e)
 {
 	struct stream *s;
 	size_t n;
-	if (stream_open(file, !kind_is_packed(file), &s, e))
+	if (data_stream_open(file, !data_pack_kind_is_packed(file), &s, e))
 		return -1;
-	const char *head = stream_head(s, &n);
+	const char *head = data_stream_head(s, &n);
 	j->file = file;
 	j->at = 0;
-	int rc = kind_check_ids(file, head, n, e) || put_file(j, s, e) ? -1 : 0;
-	stream_close(s);
+	int rc = data_pack_kind_check_ids(file, head, n, e) || put_file(j, s, e) ? -1 : 0;
+	data_stream_close(s);
 	return rc;
 }
 
-int pack_ids(const char *prefix, char *const *files, int64_t n, const struct pack_ids_options *opt, struct pack_ids_report *out,
+int data_pack_ids(const char *prefix, char *const *files, int64_t n, const struct pack_ids_options *opt, struct pack_ids_report *out,
 	     struct err *e)
 {
 	struct pack_ids_report report = { 0 };
 	struct job j = { .opt = opt, .report = &report };
-	if (find_type(opt->type, &j.type, e) || token_writer_open(prefix, j.type->becomes, &j.writer, e))
+	if (find_type(opt->type, &j.type, e) || data_token_writer_open(prefix, j.type->becomes, &j.writer, e))
 		return -1;
 	int rc = 0;
 	for (int64_t i = 0; i < n && !rc; i++)
 		rc = pack_file(&j, files[i], e);
 	report.type = j.type->becomes;
-	report.tokens = token_writer_tokens(j.writer);
-	report.documents = token_writer_documents(j.writer);
+	report.tokens = data_token_writer_tokens(j.writer);
+	report.documents = data_token_writer_documents(j.writer);
 	if (!rc && !report.tokens)
 		rc = err_set(e, ERR_USAGE, "%s: the %" PRId64 " files hold no token; nothing was packed", prefix, n);
 	if (!rc)
-		rc = token_writer_commit(j.writer, e);
-	token_writer_close(j.writer);
+		rc = data_token_writer_commit(j.writer, e);
+	data_token_writer_close(j.writer);
 	if (!rc)
 		*out = report;
 	return rc;

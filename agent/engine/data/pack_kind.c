@@ -91,12 +91,12 @@ static size_t bare(const char *file)
 	return len;
 }
 
-bool kind_is_packed(const char *file)
+bool data_pack_kind_is_packed(const char *file)
 {
 	return bare(file) < strlen(file);
 }
 
-bool kind_is_lines(const char *file, bool asked)
+bool data_pack_kind_is_lines(const char *file, bool asked)
 {
 	size_t len = bare(file);
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
@@ -130,7 +130,7 @@ static const struct kind *by_name(const char *file)
 	return found;
 }
 
-void kind_put_word(struct buf *out, const char *word)
+void data_pack_kind_put_word(struct buf *out, const char *word)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+,/:@%=";
 	if (!word[strspn(word, plain)]) {
@@ -167,7 +167,7 @@ static int refuse(const struct kind *k, const char *file, const char *field, str
 	bool words = k->convert[strlen(k->convert) - 1] == '.';
 	for (const char *at = k->convert; *at;) {
 		if (!strncmp(at, "{}", 2)) {
-			kind_put_word(&command, file);
+			data_pack_kind_put_word(&command, file);
 			at += 2;
 		} else if (!strncmp(at, "{field}", 7)) {
 			buf_puts(&command, safe_field(field));
@@ -182,7 +182,7 @@ static int refuse(const struct kind *k, const char *file, const char *field, str
 	return -1;
 }
 
-size_t kind_nuls(const char *head, size_t n)
+size_t data_pack_kind_nuls(const char *head, size_t n)
 {
 	size_t nuls = 0;
 	for (const char *at = head, *end = head + n; (at = memchr(at, '\0', (size_t)(end - at))); at++)
@@ -190,11 +190,11 @@ size_t kind_nuls(const char *head, size_t n)
 	return nuls;
 }
 
-int kind_check(const char *file, const char *head, size_t n, const char *field, struct err *e)
+int data_pack_kind_check(const char *file, const char *head, size_t n, const char *field, struct err *e)
 {
-	size_t nuls = kind_nuls(head, n);
-	size_t run = utf8_run(head, n);
-	bool text = !nuls && (run == n || utf8_begun(head + run, n - run));
+	size_t nuls = data_pack_kind_nuls(head, n);
+	size_t run = text_utf8_run(head, n);
+	bool text = !nuls && (run == n || text_utf8_begun(head + run, n - run));
 	const struct kind *k = kind_of(file, head, n, text);
 	if (k)
 		return refuse(k, file, field, e);
@@ -204,7 +204,7 @@ int kind_check(const char *file, const char *head, size_t n, const char *field, 
 	return 0;
 }
 
-int kind_check_ids(const char *file, const char *head, size_t n, struct err *e)
+int data_pack_kind_check_ids(const char *file, const char *head, size_t n, struct err *e)
 {
 	const struct kind *k = by_magic(head, n, KIND_MAGIC_LEAST);
 	/* Two ids of 65535, or one of -1: an id like any other, though Arrow's streams begin so, too. */

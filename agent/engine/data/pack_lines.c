@@ -54,7 +54,7 @@ static int refuse_field(const json_t *o, const json_t *v, const char *field, str
 static int refuse_list(const struct lines *l, struct err *e)
 {
 	struct buf file = BUF_INIT;
-	kind_put_word(&file, l->file);
+	data_pack_kind_put_word(&file, l->file);
 	err_set(e, ERR_UNSUPPORTED, "a list of JSON begins here, and each line must be one object; convert it: "
 		"jq -c '.[]' %s >%s.jsonl", buf_str(&file), buf_str(&file));
 	buf_fini(&file);
@@ -73,7 +73,7 @@ static int refuse_line(const struct lines *l, const char *text, size_t n, const 
 		return err_set(e, ERR_CORRUPT, "%s: half of a surrogate pair is no character; write the line again without it, or leave such "
 			       "lines out with --skip-bad", where->text);
 	struct buf file = BUF_INIT;
-	kind_put_word(&file, l->file);
+	data_pack_kind_put_word(&file, l->file);
 	err_set(e, ERR_CORRUPT, "%s (column %d): each line must be one JSON object; `jq -c . %s` writes them so, --raw packs "
 		"the file as plain text, --skip-bad leaves such lines out", where->text, where->column, buf_str(&file));
 	buf_fini(&file);
@@ -173,14 +173,14 @@ static int take_piece(struct lines *l, const char *piece, size_t n, struct err *
 	return 0;
 }
 
-int lines_read(struct stream *s, const char *file, const struct document_options *opt, const struct document_sink *sink,
+int data_lines_read(struct stream *s, const char *file, const struct document_options *opt, const struct document_sink *sink,
 	       struct document_counts *counts, struct err *e)
 {
 	struct lines l = { .file = file, .field = opt->field ? opt->field : "text", .opt = opt, .sink = sink, .counts = counts };
 	char *chunk = malloc(CHUNK);
 	int rc = chunk ? 0 : err_set(e, ERR_NOMEM, "%s: no memory to read it", file);
 	for (size_t got = 1; !rc && got;) {
-		rc = stream_read(s, chunk, CHUNK, &got, e);
+		rc = data_stream_read(s, chunk, CHUNK, &got, e);
 		if (!rc && got)
 			rc = take_piece(&l, chunk, got, e);
 	}

@@ -23,7 +23,7 @@ struct stream {
 	char first[STREAM_HEAD], bytes[IN_BYTES];
 };
 
-static const struct stream_container *const containers[] = { &stream_gzip, &stream_zstd };
+static const struct stream_container *const containers[] = { &data_stream_gzip, &data_stream_zstd };
 
 static const struct stream_container *container_of(const unsigned char *head, size_t n)
 {
@@ -46,17 +46,17 @@ static int read_some(struct stream *s, char *to, size_t most, size_t *got, struc
 	return 0;
 }
 
-const char *stream_file(const struct stream *s)
+const char *data_stream_file(const struct stream *s)
 {
 	return s->file;
 }
 
-struct stream_in *stream_in(struct stream *s)
+struct stream_in *data_stream_in(struct stream *s)
 {
 	return &s->in;
 }
 
-int stream_fill(struct stream *s, struct err *e)
+int data_stream_fill(struct stream *s, struct err *e)
 {
 	if (s->in.n || s->in.end)
 		return 0;
@@ -67,19 +67,19 @@ int stream_fill(struct stream *s, struct err *e)
 	return 0;
 }
 
-int stream_cut(const struct stream *s, struct err *e)
+int data_stream_cut(const struct stream *s, struct err *e)
 {
 	return err_set(e, ERR_CORRUPT, "%s: the %s file ends too early, at byte %lld: it was cut; copy or download it again", s->file,
 		       s->container->word, s->taken);
 }
 
-int stream_damaged(const struct stream *s, const char *why, struct err *e)
+int data_stream_damaged(const struct stream *s, const char *why, struct err *e)
 {
 	return err_set(e, ERR_CORRUPT, "%s: not sound %s before byte %lld: %s; the file was changed or has other bytes behind its end; "
 		       "copy or download it again", s->file, s->container->word, s->taken, why);
 }
 
-int stream_read(struct stream *s, char *to, size_t most, size_t *got, struct err *e)
+int data_stream_read(struct stream *s, char *to, size_t most, size_t *got, struct err *e)
 {
 	*got = 0;
 	if (s->head_at < s->head) {
@@ -134,13 +134,13 @@ static int read_head(struct stream *s, struct err *e)
 {
 	size_t n = 0;
 	for (size_t got = 1; n < STREAM_HEAD && got; n += got)
-		if (stream_read(s, s->first + n, STREAM_HEAD - n, &got, e))
+		if (data_stream_read(s, s->first + n, STREAM_HEAD - n, &got, e))
 			return -1;
 	s->head = n;
 	return 0;
 }
 
-int stream_open(const char *file, bool raw, struct stream **out, struct err *e)
+int data_stream_open(const char *file, bool raw, struct stream **out, struct err *e)
 {
 	struct stream *s = calloc(1, sizeof *s);
 	if (!s)
@@ -159,11 +159,11 @@ int stream_open(const char *file, bool raw, struct stream **out, struct err *e)
 	*out = s;
 	return 0;
 fail:
-	stream_close(s);
+	data_stream_close(s);
 	return -1;
 }
 
-void stream_close(struct stream *s)
+void data_stream_close(struct stream *s)
 {
 	if (!s)
 		return;
@@ -174,18 +174,18 @@ void stream_close(struct stream *s)
 	free(s);
 }
 
-const char *stream_head(const struct stream *s, size_t *n)
+const char *data_stream_head(const struct stream *s, size_t *n)
 {
 	*n = s->head;
 	return s->first;
 }
 
-const char *stream_packed(const struct stream *s)
+const char *data_stream_packed(const struct stream *s)
 {
 	return s->container ? s->container->word : NULL;
 }
 
-size_t stream_plain(const struct stream *s, int *fd)
+size_t data_stream_plain(const struct stream *s, int *fd)
 {
 	*fd = s->fd;
 	return s->container ? 0 : (size_t)s->size;

@@ -26,17 +26,17 @@ struct stream; /* one thread */
 enum { STREAM_HEAD = 1 << 16 };
 
 /* raw: compressed files are given as they are. ERR_USAGE for a folder. */
-int stream_open(const char *file, bool raw, struct stream **out, struct err *e);
-void stream_close(struct stream *s); /* takes NULL */
+int data_stream_open(const char *file, bool raw, struct stream **out, struct err *e);
+void data_stream_close(struct stream *s); /* takes NULL */
 
-/* The first bytes of what stream_read gives, at most STREAM_HEAD; fewer only when there are no more. They stay to be read. */
-const char *stream_head(const struct stream *s, size_t *n);
+/* The first bytes of what data_stream_read gives, at most STREAM_HEAD; fewer only when there are no more. They stay to be read. */
+const char *data_stream_head(const struct stream *s, size_t *n);
 /* Up to `most` bytes; *got is 0 at the end only. ERR_CORRUPT, ERR_IO, ERR_NOMEM name the file. */
-int stream_read(struct stream *s, char *to, size_t most, size_t *got, struct err *e);
+int data_stream_read(struct stream *s, char *to, size_t most, size_t *got, struct err *e);
 /* The container's word, "gzip", or NULL for a file that is given as it is. */
-const char *stream_packed(const struct stream *s);
+const char *data_stream_packed(const struct stream *s);
 /* Bytes of a regular file that is given as it is, with its descriptor; 0: it is another, or empty. */
-size_t stream_plain(const struct stream *s, int *fd);
+size_t data_stream_plain(const struct stream *s, int *fd);
 
 /* --- for the containers ------------------------------------------------------------------- */
 
@@ -47,22 +47,22 @@ struct stream_in {
 	bool end; /* none will follow these */
 };
 
-const char *stream_file(const struct stream *s);
+const char *data_stream_file(const struct stream *s);
 /* Reads more, when none are left. */
-int stream_fill(struct stream *s, struct err *e);
-struct stream_in *stream_in(struct stream *s);
-int stream_cut(const struct stream *s, struct err *e);                     /* refuses a file that ends too early */
-int stream_damaged(const struct stream *s, const char *why, struct err *e); /* refuses what the library did not read */
+int data_stream_fill(struct stream *s, struct err *e);
+struct stream_in *data_stream_in(struct stream *s);
+int data_stream_cut(const struct stream *s, struct err *e);                     /* refuses a file that ends too early */
+int data_stream_damaged(const struct stream *s, const char *why, struct err *e); /* refuses what the library did not read */
 
 struct stream_container {
 	const char *word;
 	bool (*is)(const unsigned char *head, size_t n);
 	void *(*open)(void); /* NULL: no memory */
 	void (*close)(void *state);
-	/* As stream_read. */
+	/* As data_stream_read. */
 	int (*read)(void *state, struct stream *s, char *to, size_t most, size_t *got, struct err *e);
 };
 
-extern const struct stream_container stream_gzip, stream_zstd;
+extern const struct stream_container data_stream_gzip, data_stream_zstd;
 
 #endif

@@ -36,20 +36,20 @@ static void *zstd_open(void)
 static int zstd_fails(const struct stream *s, size_t code, struct err *e)
 {
 	if (ZSTD_getErrorCode(code) == ZSTD_error_memory_allocation)
-		return err_set(e, ERR_NOMEM, "%s: no memory to unpack it", stream_file(s));
+		return err_set(e, ERR_NOMEM, "%s: no memory to unpack it", data_stream_file(s));
 	if (ZSTD_getErrorCode(code) == ZSTD_error_frameParameter_windowTooLarge)
 		return err_set(e, ERR_UNSUPPORTED, "%s: its zstd window is larger than 128 MiB; unpack it with `zstd -d --long=31 %s` and "
-			       "pack that", stream_file(s), stream_file(s));
-	return stream_damaged(s, ZSTD_getErrorName(code), e);
+			       "pack that", data_stream_file(s), data_stream_file(s));
+	return data_stream_damaged(s, ZSTD_getErrorName(code), e);
 }
 
 static int zstd_read(void *state, struct stream *s, char *to, size_t most, size_t *got, struct err *e)
 {
 	struct zstd *d = state;
-	struct stream_in *in = stream_in(s);
+	struct stream_in *in = data_stream_in(s);
 	ZSTD_outBuffer out = { to, most, 0 };
 	while (!out.pos) {
-		if (stream_fill(s, e))
+		if (data_stream_fill(s, e))
 			return -1;
 		if (!in->n && !d->inside)
 			break;
@@ -61,10 +61,10 @@ static int zstd_read(void *state, struct stream *s, char *to, size_t most, size_
 		in->n -= from.pos;
 		d->inside = rc != 0;
 		if (d->inside && in->end && !out.pos)
-			return stream_cut(s, e);
+			return data_stream_cut(s, e);
 	}
 	*got = out.pos;
 	return 0;
 }
 
-const struct stream_container stream_zstd = { "zstd", zstd_is, zstd_open, zstd_close, zstd_read };
+const struct stream_container data_stream_zstd = { "zstd", zstd_is, zstd_open, zstd_close, zstd_read };

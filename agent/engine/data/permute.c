@@ -23,7 +23,7 @@ static uint64_t feistel(struct philox_key key, unsigned bits, uint64_t k)
 	return high << low_bits | low;
 }
 
-uint64_t permute(struct philox_key key, uint64_t n, uint64_t k)
+uint64_t data_permute(struct philox_key key, uint64_t n, uint64_t k)
 {
 	unsigned bits = 0;
 	while (bits < 62 && (1ull << bits) < n)

@@ -15,6 +15,6 @@
 #include <stdint.h>
 
 /* Where k goes, 0 <= k < n, n < 2^62. */
-uint64_t permute(struct philox_key key, uint64_t n, uint64_t k);
+uint64_t data_permute(struct philox_key key, uint64_t n, uint64_t k);
 
 #endif

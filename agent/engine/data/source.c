@@ -77,9 +77,9 @@ static int check_whole(const struct file *f, struct err *e)
 
 static int open_megatron(struct source *s, const char *path, struct err *e)
 {
-	if (idx_parse(s->index.map, s->index.bytes, s->index.path, &s->idx, e) || map_file(&s->bin, path, ".bin", e))
+	if (data_idx_parse(s->index.map, s->index.bytes, s->index.path, &s->idx, e) || map_file(&s->bin, path, ".bin", e))
 		return -1;
-	int64_t want = s->idx.tokens * (int64_t)token_size(s->idx.type);
+	int64_t want = s->idx.tokens * (int64_t)data_token_size(s->idx.type);
 	if ((int64_t)s->bin.bytes != want)
 		return err_set(e, ERR_CORRUPT, "%s: %lld bytes, its index describes %lld: the file was cut or belongs "
 			       "to another index; pack the data again", s->bin.path, (long long)s->bin.bytes, (long long)want);
@@ -92,7 +92,7 @@ static int open_megatron(struct source *s, const char *path, struct err *e)
 
 static int open_llmc(struct source *s, struct err *e)
 {
-	if (llmc_parse(s->bin.map, s->bin.bytes, s->bin.path, &s->llmc, e))
+	if (data_llmc_parse(s->bin.map, s->bin.bytes, s->bin.path, &s->llmc, e))
 		return -1;
 	s->type = s->llmc.type;
 	s->tokens = s->llmc.tokens;
@@ -118,27 +118,27 @@ static int open_files(struct source *s, const char *path, struct err *e)
 	}
 	if (is_file(path))
 		return map_file(&s->bin, path, "", e) || open_llmc(s, e) ? -1 : 0;
-	if (!map_file(&s->bin, path, ".bin", NULL) && llmc_is(s->bin.map, s->bin.bytes))
+	if (!map_file(&s->bin, path, ".bin", NULL) && data_llmc_is(s->bin.map, s->bin.bytes))
 		return open_llmc(s, e);
 	return err_set(e, ERR_NOTFOUND, "%s: no such file; data.path is the prefix of .bin and .idx, made by `muster data pack "
 		       "FILES -o %s`, or a file of llm.c", s->index.path, path);
 }
 
-int source_open(const char *path, struct source **out, struct err *e)
+int data_source_open(const char *path, struct source **out, struct err *e)
 {
 	struct source *s = calloc(1, sizeof *s);
 	if (!s)
 		return err_set(e, ERR_NOMEM, "%s: no memory for a dataset", path);
 	s->bin.fd = s->index.fd = -1;
 	if (open_files(s, path, e)) {
-		source_close(s);
+		data_source_close(s);
 		return -1;
 	}
 	*out = s;
 	return 0;
 }
 
-void source_close(struct source *s)
+void data_source_close(struct source *s)
 {
 	if (!s)
 		return;
@@ -147,29 +147,29 @@ void source_close(struct source *s)
 	free(s);
 }
 
-const char *source_file(const struct source *s)
+const char *data_source_file(const struct source *s)
 {
 	return s->bin.path;
 }
 
-const char *source_format(const struct source *s)
+const char *data_source_format(const struct source *s)
 {
 	return s->megatron ? "Megatron" : "llm.c";
 }
 
-const char *source_type(const struct source *s)
+const char *data_source_type(const struct source *s)
 {
-	return s->megatron ? token_word(s->type) : s->llmc.word;
+	return s->megatron ? data_token_word(s->type) : s->llmc.word;
 }
 
-int64_t source_tokens(const struct source *s)
+int64_t data_source_tokens(const struct source *s)
 {
 	return s->tokens;
 }
 
 static int64_t token_at(const struct source *s, int64_t i)
 {
-	const unsigned char *at = s->at + (size_t)i * token_size(s->type);
+	const unsigned char *at = s->at + (size_t)i * data_token_size(s->type);
 	uint64_t v64;
 	uint32_t v32;
 	uint16_t v16;
@@ -194,7 +194,7 @@ static int64_t token_at(const struct source *s, int64_t i)
 	return -1;
 }
 
-int source_documents(const struct source *s, int64_t *out, struct err *e)
+int data_source_documents(const struct source *s, int64_t *out, struct err *e)
 {
 	int64_t n = s->megatron ? s->idx.documents : s->tokens > 0;
 	if (check_whole(&s->bin, e))
@@ -205,7 +205,7 @@ int source_documents(const struct source *s, int64_t *out, struct err *e)
 	return 0;
 }
 
-int source_read(const struct source *s, int64_t first, int64_t n, int64_t vocab, int32_t *tokens, struct err *e)
+int data_source_read(const struct source *s, int64_t first, int64_t n, int64_t vocab, int32_t *tokens, struct err *e)
 {
 	if (check_whole(&s->bin, e))
 		return -1;
@@ -214,7 +214,7 @@ int source_read(const struct source *s, int64_t first, int64_t n, int64_t vocab,
 		if (t < 0 || t >= vocab)
 			return err_set(e, ERR_CORRUPT, "%s: token %lld at byte %lld is outside the vocabulary of %lld; "
 				       "set model.vocab to what the data was packed with", s->bin.path, (long long)t,
-				       (long long)(s->at - s->bin.map + (first + i) * (int64_t)token_size(s->type)), (long long)vocab);
+				       (long long)(s->at - s->bin.map + (first + i) * (int64_t)data_token_size(s->type)), (long long)vocab);
 		tokens[i] = (int32_t)t;
 	}
 	return 0;
@@ -226,7 +226,7 @@ static int64_t document_after(const struct source *s, int64_t token)
 	int64_t lo = 0, hi = s->idx.documents;
 	while (lo < hi) {
 		int64_t mid = lo + (hi - lo) / 2;
-		if (idx_document(&s->idx, s->index.map, mid) > token)
+		if (data_idx_document(&s->idx, s->index.map, mid) > token)
 			hi = mid;
 		else
 			lo = mid + 1;
@@ -238,18 +238,18 @@ static int64_t document_after(const struct source *s, int64_t token)
 static void starts_listed(const struct source *s, int64_t first, int64_t n, int32_t *starts)
 {
 	int64_t document = document_after(s, first), begin = 0;
-	int64_t next = document < s->idx.documents ? idx_document(&s->idx, s->index.map, document) : s->tokens;
+	int64_t next = document < s->idx.documents ? data_idx_document(&s->idx, s->index.map, document) : s->tokens;
 	for (int64_t i = 0; i < n; i++) {
 		while (first + i >= next && document < s->idx.documents) {
 			begin = i;
 			document++;
-			next = document < s->idx.documents ? idx_document(&s->idx, s->index.map, document) : s->tokens;
+			next = document < s->idx.documents ? data_idx_document(&s->idx, s->index.map, document) : s->tokens;
 		}
 		starts[i] = (int32_t)begin;
 	}
 }
 
-int source_starts(const struct source *s, int64_t first, int64_t n, int32_t *starts, struct err *e)
+int data_source_starts(const struct source *s, int64_t first, int64_t n, int32_t *starts, struct err *e)
 {
 	int64_t begin = 0;
 	if (check_whole(s->megatron ? &s->index : &s->bin, e))

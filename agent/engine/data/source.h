@@ -15,18 +15,18 @@
 struct source; /* read-only once open; any thread may read */
 
 /* Refuses, by name and cause, files that are missing, cut, inconsistent, or of another kind. */
-int source_open(const char *path, struct source **out, struct err *e);
-void source_close(struct source *s);
-const char *source_file(const struct source *s);   /* the file of the tokens */
-const char *source_format(const struct source *s); /* "Megatron", "llm.c" */
-const char *source_type(const struct source *s);   /* "u8", "u16", … */
-int64_t source_tokens(const struct source *s);
+int data_source_open(const char *path, struct source **out, struct err *e);
+void data_source_close(struct source *s);
+const char *data_source_file(const struct source *s);   /* the file of the tokens */
+const char *data_source_format(const struct source *s); /* "Megatron", "llm.c" */
+const char *data_source_type(const struct source *s);   /* "u8", "u16", … */
+int64_t data_source_tokens(const struct source *s);
 /* llm.c's files must be read through for it. */
-int source_documents(const struct source *s, int64_t *out, struct err *e);
+int data_source_documents(const struct source *s, int64_t *out, struct err *e);
 
 /* The tokens [first, first + n), within the file. ERR_CORRUPT names the first one >= vocab with its file and offset. */
-int source_read(const struct source *s, int64_t first, int64_t n, int64_t vocab, int32_t *tokens, struct err *e);
+int data_source_read(const struct source *s, int64_t first, int64_t n, int64_t vocab, int32_t *tokens, struct err *e);
 /* For each token of [first, first + n) where its document begins, counted from `first`; 0 when that is before it. */
-int source_starts(const struct source *s, int64_t first, int64_t n, int32_t *starts, struct err *e);
+int data_source_starts(const struct source *s, int64_t first, int64_t n, int32_t *starts, struct err *e);
 
 #endif

@@ -42,7 +42,7 @@ static int set_paths(struct token_writer *w, const char *prefix, struct err *e)
 	return 0;
 }
 
-int token_writer_open(const char *prefix, enum token_type type, struct token_writer **out, struct err *e)
+int data_token_writer_open(const char *prefix, enum token_type type, struct token_writer **out, struct err *e)
 {
 	int64_t first = 0;
 	struct token_writer *w = calloc(1, sizeof *w);
@@ -67,11 +67,11 @@ int token_writer_open(const char *prefix, enum token_type type, struct token_wri
 	*out = w;
 	return 0;
 fail:
-	token_writer_close(w);
+	data_token_writer_close(w);
 	return -1;
 }
 
-void token_writer_close(struct token_writer *w)
+void data_token_writer_close(struct token_writer *w)
 {
 	if (!w)
 		return;
@@ -92,9 +92,9 @@ static void end_sequence(struct token_writer *w)
 	w->open_tokens = 0;
 }
 
-int token_writer_add(struct token_writer *w, const void *tokens, size_t count, struct err *e)
+int data_token_writer_add(struct token_writer *w, const void *tokens, size_t count, struct err *e)
 {
-	if (file_write_full(w->fd, tokens, count * token_size(w->type)))
+	if (file_write_full(w->fd, tokens, count * data_token_size(w->type)))
 		return err_errno(e, ERR_IO, "%s: cannot write", w->bin_tmp);
 	w->tokens += (int64_t)count;
 	while (count) {
@@ -107,7 +107,7 @@ int token_writer_add(struct token_writer *w, const void *tokens, size_t count, s
 	return 0;
 }
 
-int token_writer_end(struct token_writer *w, struct err *e)
+int data_token_writer_end(struct token_writer *w, struct err *e)
 {
 	end_sequence(w);
 	if (buf_failed(&w->lengths))
@@ -121,12 +121,12 @@ int token_writer_end(struct token_writer *w, struct err *e)
 	return 0;
 }
 
-int64_t token_writer_tokens(const struct token_writer *w)
+int64_t data_token_writer_tokens(const struct token_writer *w)
 {
 	return w->tokens;
 }
 
-int64_t token_writer_documents(const struct token_writer *w)
+int64_t data_token_writer_documents(const struct token_writer *w)
 {
 	return (int64_t)(w->bounds.len / sizeof(int64_t)) - 1;
 }
@@ -134,8 +134,8 @@ int64_t token_writer_documents(const struct token_writer *w)
 static int write_idx(struct token_writer *w, struct err *e)
 {
 	struct buf text = BUF_INIT;
-	idx_write(w->type, (const int32_t *)(const void *)w->lengths.data, sequences(w),
-		  (const int64_t *)(const void *)w->bounds.data, token_writer_documents(w), &text);
+	data_idx_write(w->type, (const int32_t *)(const void *)w->lengths.data, sequences(w),
+		  (const int64_t *)(const void *)w->bounds.data, data_token_writer_documents(w), &text);
 	int rc = -1;
 	if (buf_failed(&text))
 		err_set(e, ERR_NOMEM, "%s: no memory for the index", w->idx);
@@ -145,7 +145,7 @@ static int write_idx(struct token_writer *w, struct err *e)
 	return rc;
 }
 
-int token_writer_commit(struct token_writer *w, struct err *e)
+int data_token_writer_commit(struct token_writer *w, struct err *e)
 {
 	if (fsync(w->fd))
 		return err_errno(e, ERR_IO, "%s: cannot sync", w->bin_tmp);

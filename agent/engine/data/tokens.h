@@ -17,15 +17,15 @@
 
 struct token_writer; /* one thread */
 
-int token_writer_open(const char *prefix, enum token_type type, struct token_writer **out, struct err *e);
+int data_token_writer_open(const char *prefix, enum token_type type, struct token_writer **out, struct err *e);
 /* Removes what was not committed. Takes NULL. */
-void token_writer_close(struct token_writer *w);
+void data_token_writer_close(struct token_writer *w);
 /* Appends `count` tokens of the writer's type to the document under way. */
-int token_writer_add(struct token_writer *w, const void *tokens, size_t count, struct err *e);
+int data_token_writer_add(struct token_writer *w, const void *tokens, size_t count, struct err *e);
 /* Ends the document; one without tokens leaves nothing behind. */
-int token_writer_end(struct token_writer *w, struct err *e);
-int token_writer_commit(struct token_writer *w, struct err *e);
-int64_t token_writer_tokens(const struct token_writer *w);
-int64_t token_writer_documents(const struct token_writer *w);
+int data_token_writer_end(struct token_writer *w, struct err *e);
+int data_token_writer_commit(struct token_writer *w, struct err *e);
+int64_t data_token_writer_tokens(const struct token_writer *w);
+int64_t data_token_writer_documents(const struct token_writer *w);
 
 #endif

@@ -100,7 +100,7 @@ static void mix(struct lm *m, const struct layer *l, int64_t n)
 	m->ops->combine_fwd(m->kern, b->r, b->back, b->at, b->weights, n, s->top, s->hidden);
 }
 
-void layers_forward(struct lm *m, const int32_t *tokens, int64_t n)
+void generate_layers_forward(struct lm *m, const int32_t *tokens, int64_t n)
 {
 	struct buffers *b = &m->b;
 	for (int64_t i = 0; i < n; i++)

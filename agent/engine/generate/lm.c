@@ -12,7 +12,7 @@ struct carver {
 	size_t used;
 };
 
-static void *carve(struct carver *c, int64_t count, size_t width)
+static void *model_carve(struct carver *c, int64_t count, size_t width)
 {
 	void *p = c->base ? c->base + c->used : NULL;
 	c->used += ((size_t)count * width + 63) / 64 * 64;
@@ -21,7 +21,7 @@ static void *carve(struct carver *c, int64_t count, size_t width)
 
 static float *carve_floats(struct carver *c, int64_t count)
 {
-	return carve(c, count, sizeof(float));
+	return model_carve(c, count, sizeof(float));
 }
 
 static void carve_buffers(const struct model_shape *s, int64_t n, struct carver *c, struct buffers *b)
@@ -36,15 +36,15 @@ static void carve_buffers(const struct model_shape *s, int64_t n, struct carver 
 	b->act = carve_floats(c, m * s->ffn);
 	b->stats = carve_floats(c, 2 * n);
 	b->lse = carve_floats(c, n * s->heads);
-	b->positions = carve(c, n, sizeof *b->positions);
+	b->positions = model_carve(c, n, sizeof *b->positions);
 	b->logits = carve_floats(c, n * s->experts);
 	b->probs = carve_floats(c, n * s->experts);
 	b->weights = carve_floats(c, n * top);
 	b->route_lse = carve_floats(c, n);
-	b->chosen = carve(c, n * top, sizeof *b->chosen);
-	b->at = carve(c, n * top, sizeof *b->at);
-	b->from = carve(c, n * top, sizeof *b->from);
-	b->first = carve(c, s->experts + 1, sizeof *b->first);
+	b->chosen = model_carve(c, n * top, sizeof *b->chosen);
+	b->at = model_carve(c, n * top, sizeof *b->at);
+	b->from = model_carve(c, n * top, sizeof *b->from);
+	b->first = model_carve(c, s->experts + 1, sizeof *b->first);
 	b->sorted = carve_floats(c, n * top * s->hidden);
 	b->back = carve_floats(c, n * top * s->hidden);
 }
@@ -52,7 +52,7 @@ static void carve_buffers(const struct model_shape *s, int64_t n, struct carver 
 /* ERR_NOMEM says for what. */
 static void *take(struct lm *m, const char *what, size_t bytes, const char *remedy, struct err *e)
 {
-	void *p = kern_alloc(m->kern, bytes);
+	void *p = backend_alloc(m->kern, bytes);
 	if (!p)
 		err_set(e, ERR_NOMEM, "%s: no memory for %zu bytes; %s", what, bytes, remedy);
 	return p;
@@ -74,7 +74,7 @@ static int take_memory(struct lm *m, struct err *e)
 	return 0;
 }
 
-int lm_open(const struct lm_options *opt, struct lm **out, struct err *e)
+int generate_lm_open(const struct lm_options *opt, struct lm **out, struct err *e)
 {
 	struct lm *m = calloc(1, sizeof *m);
 	if (!m)
@@ -82,40 +82,40 @@ int lm_open(const struct lm_options *opt, struct lm **out, struct err *e)
 	m->shape = opt->shape;
 	m->stage = (struct stage){ .layer_hi = (int)opt->shape.layers, .first = true, .last = true };
 	struct share whole = { .tp = 1, .ep = 1, .chunks = &m->stage, .n_chunks = 1 };
-	if (kern_open(opt->backend, opt->threads, &m->kern, e))
+	if (backend_open(opt->backend, opt->threads, &m->kern, e))
 		goto fail;
-	m->ops = kern_ops(m->kern);
-	if (catalogue_build(&m->shape, &whole, &m->catalogue, e) || take_memory(m, e) || weights_view(m, e) ||
-	    (m->shape.rope && rope_fill(m, e)))
+	m->ops = backend_ops(m->kern);
+	if (catalogue_build(&m->shape, &whole, &m->catalogue, e) || take_memory(m, e) || generate_weights_view(m, e) ||
+	    (m->shape.rope && generate_rope_fill(m, e)))
 		goto fail;
 	*out = m;
 	return 0;
 fail:
-	lm_close(m);
+	generate_lm_close(m);
 	return -1;
 }
 
-void lm_close(struct lm *m)
+void generate_lm_close(struct lm *m)
 {
 	if (!m)
 		return;
-	weights_drop(m);
+	generate_weights_drop(m);
 	catalogue_free(&m->catalogue);
-	kern_close(m->kern);
+	backend_close(m->kern);
 	free(m);
 }
 
-const struct catalogue *lm_catalogue(const struct lm *m)
+const struct catalogue *generate_lm_catalogue(const struct lm *m)
 {
 	return &m->catalogue;
 }
 
-float *lm_weights(struct lm *m)
+float *generate_lm_weights(struct lm *m)
 {
 	return m->weights;
 }
 
-int lm_load(struct lm *m, const char *checkpoint, struct err *e)
+int generate_lm_load(struct lm *m, const char *checkpoint, struct err *e)
 {
 	struct ckpt_tensor *list = calloc((size_t)m->catalogue.n + 1, sizeof *list);
 	if (!list)
@@ -132,12 +132,12 @@ int lm_load(struct lm *m, const char *checkpoint, struct err *e)
 	return rc;
 }
 
-int64_t lm_length(const struct lm *m)
+int64_t generate_lm_length(const struct lm *m)
 {
 	return m->length;
 }
 
-void lm_reset(struct lm *m)
+void generate_lm_reset(struct lm *m)
 {
 	m->length = 0;
 }
@@ -161,7 +161,7 @@ static int append(struct lm *m, const int32_t *tokens, int64_t n, float *logits,
 		return -1;
 	for (int64_t i = 0; i < n; i += LM_ROWS) {
 		int64_t rows = n - i < LM_ROWS ? n - i : LM_ROWS;
-		layers_forward(m, tokens + i, rows);
+		generate_layers_forward(m, tokens + i, rows);
 		m->length += rows;
 		if (all)
 			m->ops->linear_fwd(m->kern, logits + i * m->shape.vocab, m->b.y, m->head.w, NULL, rows, c, m->head.out);
@@ -171,12 +171,12 @@ static int append(struct lm *m, const int32_t *tokens, int64_t n, float *logits,
 	return 0;
 }
 
-int lm_append(struct lm *m, const int32_t *tokens, int64_t n, float *logits, struct err *e)
+int generate_lm_append(struct lm *m, const int32_t *tokens, int64_t n, float *logits, struct err *e)
 {
 	return append(m, tokens, n, logits, false, e);
 }
 
-int lm_append_all(struct lm *m, const int32_t *tokens, int64_t n, float *logits, struct err *e)
+int generate_lm_append_all(struct lm *m, const int32_t *tokens, int64_t n, float *logits, struct err *e)
 {
 	return append(m, tokens, n, logits, true, e);
 }

@@ -25,22 +25,22 @@ struct lm_options {
 };
 
 /* ERR_NOMEM names the bytes. The weights are not set yet. */
-int lm_open(const struct lm_options *opt, struct lm **out, struct err *e);
-void lm_close(struct lm *m);
+int generate_lm_open(const struct lm_options *opt, struct lm **out, struct err *e);
+void generate_lm_close(struct lm *m);
 
-/* The weights by their global names (plan/spec/model/model.h): what lm_load, or a test, fills. */
-const struct catalogue *lm_catalogue(const struct lm *m);
-float *lm_weights(struct lm *m); /* in the catalogue's flat order */
+/* The weights by their global names (plan/spec/model/model.h): what generate_lm_load, or a test, fills. */
+const struct catalogue *generate_lm_catalogue(const struct lm *m);
+float *generate_lm_weights(struct lm *m); /* in the catalogue's flat order */
 /* Loads them from a checkpoint of any layout; digests are verified. */
-int lm_load(struct lm *m, const char *checkpoint, struct err *e);
+int generate_lm_load(struct lm *m, const char *checkpoint, struct err *e);
 
-/* Tokens that it has seen since the last lm_reset, at most shape.seq. */
-int64_t lm_length(const struct lm *m);
-void lm_reset(struct lm *m);
+/* Tokens that it has seen since the last generate_lm_reset, at most shape.seq. */
+int64_t generate_lm_length(const struct lm *m);
+void generate_lm_reset(struct lm *m);
 /* Appends n tokens, 1 <= n <= seq - length, and computes the logits, [vocab], of what follows the last of them. ERR_USAGE for a token outside of
  * the vocabulary, and when they are too many. */
-int lm_append(struct lm *m, const int32_t *tokens, int64_t n, float *logits, struct err *e);
+int generate_lm_append(struct lm *m, const int32_t *tokens, int64_t n, float *logits, struct err *e);
 /* The same with the logits of what follows each of them, [n, vocab]. */
-int lm_append_all(struct lm *m, const int32_t *tokens, int64_t n, float *logits, struct err *e);
+int generate_lm_append_all(struct lm *m, const int32_t *tokens, int64_t n, float *logits, struct err *e);
 
 #endif

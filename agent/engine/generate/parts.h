@@ -63,11 +63,11 @@ struct lm {
 };
 
 /* weights.c: where each weight is. */
-int weights_view(struct lm *m, struct err *e);
-void weights_drop(struct lm *m);
+int generate_weights_view(struct lm *m, struct err *e);
+void generate_weights_drop(struct lm *m);
 /* rope.c: sets cos and sin. */
-int rope_fill(struct lm *m, struct err *e);
+int generate_rope_fill(struct lm *m, struct err *e);
 /* layer.c: n tokens at positions m->length … through all layers; m->b.y gets the final norm's output. */
-void layers_forward(struct lm *m, const int32_t *tokens, int64_t n);
+void generate_layers_forward(struct lm *m, const int32_t *tokens, int64_t n);
 
 #endif

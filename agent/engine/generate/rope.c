@@ -2,17 +2,17 @@
 
 #include <math.h>
 
-int rope_fill(struct lm *m, struct err *e)
+int generate_rope_fill(struct lm *m, struct err *e)
 {
 	const struct model_shape *s = &m->shape;
 	int64_t half = s->head_dim / 2, n = s->seq * half;
-	m->cos = kern_alloc(m->kern, (size_t)(2 * n) * sizeof *m->cos);
+	m->cos = backend_alloc(m->kern, (size_t)(2 * n) * sizeof *m->cos);
 	if (!m->cos)
 		return err_set(e, ERR_NOMEM, "rotary positions: no memory for 2 × %lld numbers", (long long)n);
 	m->sin = m->cos + n;
 	for (int64_t t = 0; t < s->seq; t++)
 		for (int64_t i = 0; i < half; i++) {
-			double angle = (double)t * model_rope_turn(s, i);
+			double angle = (double)t * shape_rope_turn(s, i);
 			m->cos[t * half + i] = (float)cos(angle);
 			m->sin[t * half + i] = (float)sin(angle);
 		}

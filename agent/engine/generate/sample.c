@@ -16,13 +16,13 @@ struct sampler {
 	} *heap;                /* [vocab] */
 };
 
-int sampler_open(const struct sample_options *opt, int64_t vocab, struct sampler **out, struct err *e)
+int generate_sampler_open(const struct sample_options *opt, int64_t vocab, struct sampler **out, struct err *e)
 {
 	struct sampler *s = calloc(1, sizeof *s);
 	if (s)
 		s->heap = calloc((size_t)vocab, sizeof *s->heap);
 	if (!s || !s->heap) {
-		sampler_close(s);
+		generate_sampler_close(s);
 		return err_set(e, ERR_NOMEM, "no memory to sample from %lld tokens", (long long)vocab);
 	}
 	s->opt = *opt;
@@ -32,7 +32,7 @@ int sampler_open(const struct sample_options *opt, int64_t vocab, struct sampler
 	return 0;
 }
 
-void sampler_close(struct sampler *s)
+void generate_sampler_close(struct sampler *s)
 {
 	if (!s)
 		return;
@@ -123,7 +123,7 @@ static double weigh(struct sampler *s, const float *logits, double max)
 	return total;
 }
 
-int sampler_draw(struct sampler *s, const float *logits, uint64_t place, int32_t *token, struct err *e)
+int generate_sampler_draw(struct sampler *s, const float *logits, uint64_t place, int32_t *token, struct err *e)
 {
 	int32_t best = 0;
 	if (largest(logits, s->vocab, &best, e))

@@ -20,10 +20,10 @@ struct sample_options {
 };
 
 struct sampler; /* memory for a vocabulary */
-int sampler_open(const struct sample_options *opt, int64_t vocab, struct sampler **out, struct err *e);
-void sampler_close(struct sampler *s);
+int generate_sampler_open(const struct sample_options *opt, int64_t vocab, struct sampler **out, struct err *e);
+void generate_sampler_close(struct sampler *s);
 
 /* The token for number `place` of the text. logits: [vocab]. ERR_NUMERIC when one is not a number, or none is finite. */
-int sampler_draw(struct sampler *s, const float *logits, uint64_t place, int32_t *token, struct err *e);
+int generate_sampler_draw(struct sampler *s, const float *logits, uint64_t place, int32_t *token, struct err *e);
 
 #endif

@@ -12,7 +12,7 @@ struct text {
 	float *logits;       /* [vocab] */
 };
 
-int text_open(const struct text_options *opt, struct text **out, struct err *e)
+int generate_text_open(const struct text_options *opt, struct text **out, struct err *e)
 {
 	struct text *t = calloc(1, sizeof *t);
 	if (t) {
@@ -20,24 +20,24 @@ int text_open(const struct text_options *opt, struct text **out, struct err *e)
 		t->logits = calloc((size_t)opt->vocab, sizeof *t->logits);
 	}
 	if (!t || !t->seen || !t->logits) {
-		text_close(t);
+		generate_text_close(t);
 		return err_set(e, ERR_NOMEM, "no memory for a text of %lld tokens", (long long)opt->context);
 	}
 	t->opt = *opt;
-	if (sampler_open(&opt->sample, opt->usable, &t->sampler, e)) {
-		text_close(t);
+	if (generate_sampler_open(&opt->sample, opt->usable, &t->sampler, e)) {
+		generate_text_close(t);
 		return -1;
 	}
-	lm_reset(opt->lm);
+	generate_lm_reset(opt->lm);
 	*out = t;
 	return 0;
 }
 
-void text_close(struct text *t)
+void generate_text_close(struct text *t)
 {
 	if (!t)
 		return;
-	sampler_close(t->sampler);
+	generate_sampler_close(t->sampler);
 	free(t->seen);
 	free(t->logits);
 	free(t);
@@ -48,14 +48,14 @@ static int64_t half(const struct text *t)
 	return t->opt.context > 1 ? t->opt.context / 2 : 1;
 }
 
-int text_prompt(struct text *t, const int32_t *tokens, int64_t n, struct err *e)
+int generate_text_prompt(struct text *t, const int32_t *tokens, int64_t n, struct err *e)
 {
 	int64_t keep = n > t->opt.context ? half(t) : n;
 	memcpy(t->seen, tokens + n - keep, (size_t)keep * sizeof *tokens);
 	t->n_seen = keep;
 	t->n = n;
 	t->shown = keep;
-	return lm_append(t->opt.lm, t->seen, keep, t->logits, e);
+	return generate_lm_append(t->opt.lm, t->seen, keep, t->logits, e);
 }
 
 /* The model gets to see what was pushed. */
@@ -63,7 +63,7 @@ static int show(struct text *t, struct err *e)
 {
 	int64_t n = t->n_seen - t->shown;
 	t->shown = t->n_seen;
-	return n ? lm_append(t->opt.lm, t->seen + t->n_seen - n, n, t->logits, e) : 0;
+	return n ? generate_lm_append(t->opt.lm, t->seen + t->n_seen - n, n, t->logits, e) : 0;
 }
 
 /* Into a full context: behind its last half, which the model has to see again. */
@@ -74,21 +74,21 @@ static void push(struct text *t, int32_t token)
 		memmove(t->seen, t->seen + t->n_seen - keep, (size_t)keep * sizeof *t->seen);
 		t->n_seen = keep;
 		t->shown = 0;
-		lm_reset(t->opt.lm);
+		generate_lm_reset(t->opt.lm);
 	}
 	t->seen[t->n_seen++] = token;
 	t->n++;
 }
 
-int text_next(struct text *t, int32_t *token, struct err *e)
+int generate_text_next(struct text *t, int32_t *token, struct err *e)
 {
-	if (show(t, e) || sampler_draw(t->sampler, t->logits, (uint64_t)t->n, token, e))
+	if (show(t, e) || generate_sampler_draw(t->sampler, t->logits, (uint64_t)t->n, token, e))
 		return -1;
 	push(t, *token);
 	return 0;
 }
 
-int64_t text_unseen(const struct text *t)
+int64_t generate_text_unseen(const struct text *t)
 {
 	return t->n - t->n_seen;
 }

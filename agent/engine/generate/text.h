@@ -20,14 +20,14 @@ struct text_options {
 	struct sample_options sample;
 };
 
-int text_open(const struct text_options *opt, struct text **out, struct err *e);
-void text_close(struct text *t);
+int generate_text_open(const struct text_options *opt, struct text **out, struct err *e);
+void generate_text_close(struct text *t);
 
 /* Takes the prompt, n >= 1 tokens. Once. */
-int text_prompt(struct text *t, const int32_t *tokens, int64_t n, struct err *e);
+int generate_text_prompt(struct text *t, const int32_t *tokens, int64_t n, struct err *e);
 /* Draws the next token, which becomes part of the text. */
-int text_next(struct text *t, int32_t *token, struct err *e);
+int generate_text_next(struct text *t, int32_t *token, struct err *e);
 /* How many of the first tokens of the text the next one does not see. */
-int64_t text_unseen(const struct text *t);
+int64_t generate_text_unseen(const struct text *t);
 
 #endif

@@ -52,7 +52,7 @@ static void view_layer(struct lm *m, int layer)
 	l->down = linear(m, layer, -1, PARAM_DOWN_W, PARAM_DOWN_B, s->ffn, s->hidden);
 }
 
-int weights_view(struct lm *m, struct err *e)
+int generate_weights_view(struct lm *m, struct err *e)
 {
 	const struct model_shape *s = &m->shape;
 	m->layers = calloc((size_t)s->layers, sizeof *m->layers);
@@ -68,7 +68,7 @@ int weights_view(struct lm *m, struct err *e)
 	return 0;
 }
 
-void weights_drop(struct lm *m)
+void generate_weights_drop(struct lm *m)
 {
 	free(m->layers);
 	free(m->experts);

@@ -18,7 +18,7 @@ static double scaled(double coef, int64_t layers, int64_t top)
 	return coef * (double)top / (double)layers;
 }
 
-int balance_read(const json_t *root, const char *name, int64_t layers, int64_t top, double *aux_loss, struct err *e)
+int hf_balance_read(const json_t *root, const char *name, int64_t layers, int64_t top, double *aux_loss, struct err *e)
 {
 	const json_t *coef = json_object_get(root, coefficient), *on = json_object_get(root, switched);
 	if (given(coef) && (!json_is_number(coef) || !isfinite(json_number_value(coef))))
@@ -40,7 +40,7 @@ static double unscaled(double aux_loss, int64_t layers, int64_t top)
 	return tries[2];
 }
 
-int balance_write(const struct job *job, json_t *config)
+int hf_balance_write(const struct job *job, json_t *config)
 {
 	double aux = job->model.aux_loss;
 	int bad = json_object_set_new(config, switched, json_boolean(aux > 0));

@@ -30,9 +30,9 @@
 
 /* root: a Mixtral's config.json, of `layers` layers and `top` experts per token, both at least 1; name: of the file, for errors.
  * ERR_CORRUPT: a value of another type. */
-int balance_read(const json_t *root, const char *name, int64_t layers, int64_t top, double *aux_loss, struct err *e);
+int hf_balance_read(const json_t *root, const char *name, int64_t layers, int64_t top, double *aux_loss, struct err *e);
 
 /* Sets their keys in `config`. 0, or -1 without memory. */
-int balance_write(const struct job *job, json_t *config);
+int hf_balance_write(const struct job *job, json_t *config);
 
 #endif

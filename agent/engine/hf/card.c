@@ -29,7 +29,7 @@ static void write_training(const struct manifest *m, const struct job *job, stru
 		buf_printf(out, "| optimizer | %s |\n", m->state.optimizer);
 }
 
-void card_write(const struct manifest *m, const struct job *job, int64_t params, const struct hf_type *type, struct buf *out)
+void hf_card_write(const struct manifest *m, const struct job *job, int64_t params, const struct hf_type *type, struct buf *out)
 {
 	const char *family = job_enum_word(offsetof(struct job, model.family), (int)job->model.family);
 	char count[HUMAN];

@@ -15,6 +15,6 @@
 #include <stdint.h>
 
 /* job: of defaults but for [model]. */
-void card_write(const struct manifest *m, const struct job *job, int64_t params, const struct hf_type *type, struct buf *out);
+void hf_card_write(const struct manifest *m, const struct job *job, int64_t params, const struct hf_type *type, struct buf *out);
 
 #endif

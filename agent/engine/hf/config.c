@@ -277,7 +277,7 @@ static int read_balance(struct reader *r)
 	double aux = 0;
 	if (r->family != FAMILY_MIXTRAL)
 		return 0;
-	if (layers > 0 && top > 0 && balance_read(r->root, r->name, layers, top, &aux, r->e))
+	if (layers > 0 && top > 0 && hf_balance_read(r->root, r->name, layers, top, &aux, r->e))
 		return -1;
 	buf_printf(&r->ini, "aux_loss = %.17g\n", aux);
 	return 0;
@@ -297,7 +297,7 @@ static int parse(struct buf *ini, const char *name, struct job *out, struct err 
 	return -1;
 }
 
-int config_read(const char *text, size_t n, const char *name, int64_t seq, struct job *out, struct err *e)
+int hf_config_read(const char *text, size_t n, const char *name, int64_t seq, struct job *out, struct err *e)
 {
 	json_error_t je;
 	struct reader r = { .root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &je), .name = name, .ini = BUF_INIT, .e = e };
@@ -320,7 +320,7 @@ static struct job resolved(const struct job *job)
 {
 	struct job out = *job;
 	struct model_shape m;
-	model_shape(job, &m);
+	shape_of_job(job, &m);
 	out.model.kv_heads = m.kv_heads;
 	out.model.head_dim = m.head_dim;
 	out.model.ffn = m.ffn;
@@ -383,7 +383,7 @@ static int check_expressible(const struct job *job, struct err *e)
 	return 0;
 }
 
-json_t *config_write(const struct job *asked, const char *torch, struct err *e)
+json_t *hf_config_write(const struct job *asked, const char *torch, struct err *e)
 {
 	struct job job = resolved(asked);
 	int family = 1 << job.model.family;
@@ -401,7 +401,7 @@ json_t *config_write(const struct job *asked, const char *torch, struct err *e)
 	if (family & ROTARY)
 		bad |= json_object_set_new(out, "rope_scaling", rope_json(&job));
 	if (family & MIXTRAL)
-		bad |= balance_write(&job, out);
+		bad |= hf_balance_write(&job, out);
 	if (!bad)
 		return out;
 	json_decref(out);
@@ -416,7 +416,7 @@ static void put_key(const struct job *job, const char *ours, struct buf *out)
 	buf_puts(out, "\n");
 }
 
-void config_section(const struct job *asked, struct buf *out)
+void hf_config_section(const struct job *asked, struct buf *out)
 {
 	struct job job = resolved(asked);
 	int family = 1 << job.model.family, rope = 1 << job.model.rope_scaling;

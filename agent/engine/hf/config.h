@@ -25,13 +25,13 @@ enum { CONFIG_MOST = 1 << 24 };
 /* `name` stands for the file in errors. seq: overrides its context where positions are rotary (ERR_CORRUPT where they are
  * learned and others); 0: the file's own. out is a job of
  * defaults but for [model]. ERR_UNSUPPORTED: a model that is not ours; ERR_CORRUPT: not what a config.json holds. */
-int config_read(const char *text, size_t n, const char *name, int64_t seq, struct job *out, struct err *e);
+int hf_config_read(const char *text, size_t n, const char *name, int64_t seq, struct job *out, struct err *e);
 
 /* The job's model as config.json; torch: float32, bfloat16 or float16. A new reference. NULL: ERR_UNSUPPORTED, transformers has no such
  * model in this family. */
-json_t *config_write(const struct job *job, const char *torch, struct err *e);
+json_t *hf_config_write(const struct job *job, const char *torch, struct err *e);
 
 /* Appends the [model] section with the keys that the family has. */
-void config_section(const struct job *job, struct buf *out);
+void hf_config_section(const struct job *job, struct buf *out);
 
 #endif

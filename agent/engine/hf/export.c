@@ -83,14 +83,14 @@ static void file_name(const struct departure *d, int file, char out[FILE_NAME])
 /* A part into its place among `rows`; every slice that is read is held against its digest. */
 static int read_part(struct departure *d, const struct hf_tensor *t, const struct hf_part *part, float *to, struct err *e)
 {
-	const struct manifest_tensor *have = manifest_find(d->manifest, part->name);
+	const struct manifest_tensor *have = ckpt_manifest_find(d->manifest, part->name);
 	struct ckpt_tensor want = { .dims = t->dims, .shape = { part->rows, t->shape[1] }, .hi = { part->rows, t->shape[1] }, .data = to };
 	if (!have)
 		return err_set(e, ERR_CORRUPT, "the checkpoint has no tensor %s, which its model needs", part->name);
 	if (have->dims != t->dims || have->shape[0] != part->rows || have->shape[1] != t->shape[1])
 		return err_set(e, ERR_CORRUPT, "tensor %s: the checkpoint has another shape than its model", part->name);
 	for (int64_t i = 0; i < have->n; i++)
-		if (reader_slice(d->reader, have, &have->slices[i], &want, 1, e))
+		if (ckpt_reader_slice(d->reader, have, &have->slices[i], &want, 1, e))
 			return -1;
 	return 0;
 }
@@ -107,10 +107,10 @@ static int write_tensor(struct departure *d, const struct hf_tensor *t, int fd, 
 	if (t->transposed)
 		hf_transpose(d->numbers, t->shape[0], t->shape[1], out);
 	size_t n = (size_t)hf_elements(t);
-	if (!numbers_narrow(d->type, out, n, out))
+	if (!hf_numbers_narrow(d->type, out, n, out))
 		return err_set(e, ERR_NUMERIC, "tensor %s has numbers beyond %s; export it as %s", t->name, d->type->name,
-			       d->type == numbers_type("bf16") ? "fp32" : "bf16 or fp32");
-	return io_write_full(d->io, fd, path, out, n * (size_t)d->type->size, e);
+			       d->type == hf_numbers_type("bf16") ? "fp32" : "bf16 or fp32");
+	return ckpt_io_write_full(d->io, fd, path, out, n * (size_t)d->type->size, e);
 }
 
 /* --- files ------------------------------------------------------------------------ */
@@ -126,10 +126,10 @@ static int write_tensors(struct departure *d, int64_t first, int64_t n, int fd, 
 {
 	struct buf header = BUF_INIT;
 	json_t *metadata = json_pack("{s:s}", "format", "pt");
-	int rc = metadata ? st_write_header(d->headers + first, n, metadata, &header, e) : err_set(e, ERR_NOMEM, "%s: no memory", path);
+	int rc = metadata ? ckpt_safetensors_write_header(d->headers + first, n, metadata, &header, e) : err_set(e, ERR_NOMEM, "%s: no memory", path);
 	json_decref(metadata);
 	if (!rc)
-		rc = io_write_full(d->io, fd, path, header.data, header.len, e);
+		rc = ckpt_io_write_full(d->io, fd, path, header.data, header.len, e);
 	buf_fini(&header);
 	for (int64_t i = first; i < first + n && !rc; i++)
 		rc = write_tensor(d, &d->names.tensors[i], fd, path, e);
@@ -149,7 +149,7 @@ static int write_file(struct departure *d, int64_t first, int64_t n, struct err 
 		d->io->close(fd);
 		return -1;
 	}
-	return io_finish(d->io, fd, path, e);
+	return ckpt_io_finish(d->io, fd, path, e);
 }
 
 static int write_files(struct departure *d, struct err *e)
@@ -170,7 +170,7 @@ static int write_json(struct departure *d, const char *name, json_t *value, stru
 {
 	char path[PATH_MAX];
 	char *text = value ? json_dumps(value, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
-	int rc = text ? path_in(d, name, path, e) || io_write_file(d->io, path, text, strlen(text), e) :
+	int rc = text ? path_in(d, name, path, e) || ckpt_io_write_file(d->io, path, text, strlen(text), e) :
 		err_set(e, ERR_NOMEM, "%s: no memory for it", name);
 	free(text);
 	json_decref(value);
@@ -199,7 +199,7 @@ static int write_carried(struct departure *d, struct err *e)
 	char path[PATH_MAX];
 	for (int i = 0; i < d->carry.n; i++) {
 		const struct carry_file *f = &d->carry.files[i];
-		if (side_exported(f->name) && (path_in(d, f->name, path, e) || io_write_file(d->io, path, f->data, f->size, e)))
+		if (hf_side_exported(f->name) && (path_in(d, f->name, path, e) || ckpt_io_write_file(d->io, path, f->data, f->size, e)))
 			return -1;
 	}
 	return 0;
@@ -209,9 +209,9 @@ static int write_card(struct departure *d, const struct job *job, int64_t params
 {
 	char path[PATH_MAX];
 	struct buf text = BUF_INIT;
-	card_write(d->manifest, job, params, d->type, &text);
+	hf_card_write(d->manifest, job, params, d->type, &text);
 	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "README.md: no memory for it") :
-		path_in(d, "README.md", path, e) || io_write_file(d->io, path, text.data, text.len, e);
+		path_in(d, "README.md", path, e) || ckpt_io_write_file(d->io, path, text.data, text.len, e);
 	buf_fini(&text);
 	return rc ? -1 : 0;
 }
@@ -245,8 +245,8 @@ static int open_departure(struct departure *d, const char *path, const struct jo
 {
 	struct model_shape shape;
 	size_t most = 0, turned = 0;
-	model_shape(job, &shape);
-	if (names_build(&shape, &d->names, e) || plan_files(d, shard_size, e) || reader_open(path, d->manifest, NULL, &d->reader, e))
+	shape_of_job(job, &shape);
+	if (hf_names_build(&shape, &d->names, e) || plan_files(d, shard_size, e) || ckpt_reader_open(path, d->manifest, NULL, &d->reader, e))
 		return -1;
 	for (int64_t i = 0; i < d->names.n; i++) {
 		const struct hf_tensor *t = &d->names.tensors[i];
@@ -262,21 +262,21 @@ static int open_departure(struct departure *d, const char *path, const struct jo
 static void close_departure(struct departure *d)
 {
 	if (d->folder[0])
-		io_remove_folder(d->io, d->folder, NULL);
-	carry_fini(&d->carry);
+		ckpt_io_remove_folder(d->io, d->folder, NULL);
+	ckpt_carry_fini(&d->carry);
 	free(d->turned);
 	free(d->numbers);
-	reader_close(d->reader);
+	ckpt_reader_close(d->reader);
 	free(d->files);
 	free(d->headers);
-	names_free(&d->names);
+	hf_names_free(&d->names);
 }
 
 static int settle(struct departure *d, const char *folder, struct err *e)
 {
-	if (io_sync_dir(d->io, d->folder, e))
+	if (ckpt_io_sync_dir(d->io, d->folder, e))
 		return -1;
-	if (io_rename(d->io, d->folder, folder))
+	if (ckpt_io_rename(d->io, d->folder, folder))
 		return err_errno(e, ERR_IO, "%s: cannot rename to %s", d->folder, folder);
 	d->folder[0] = '\0';
 	return 0;
@@ -290,10 +290,10 @@ int hf_export(const char *path, const struct manifest *m, const char *folder, co
 	json_t *config = NULL;
 	if (!r)
 		return err_set(e, ERR_NOMEM, "%s: no memory to export it", path);
-	int rc = state_model_job(m->model, &r->job, e);
+	int rc = train_state_model_job(m->model, &r->job, e);
 	r->job.model.aux_loss = ckpt_number(&m->state, "aux_loss", 0); /* no size of the model: state.h */
-	if (!rc && (!(config = config_write(&r->job, type->torch, e)) || carry_load(path, m, &d.carry, e) ||
-		    side_add_keys(&d.carry, config, e)))
+	if (!rc && (!(config = hf_config_write(&r->job, type->torch, e)) || ckpt_carry_load(path, m, &d.carry, e) ||
+		    hf_side_add_keys(&d.carry, config, e)))
 		rc = -1;
 	if (!rc)
 		rc = open_departure(&d, path, &r->job, shard_size, e) || make_folder(&d, folder, e);

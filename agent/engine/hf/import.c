@@ -44,11 +44,11 @@ static void put_note(void *arg, const char *text)
 static int open_arrival(struct arrival *a, const char *folder, int64_t seq, struct err *e)
 {
 	struct model_shape shape;
-	if (hf_reader_open(folder, seq, &a->reader, e) || side_take(folder, put_note, a, &a->carry, e))
+	if (hf_reader_open(folder, seq, &a->reader, e) || hf_side_take(folder, put_note, a, &a->carry, e))
 		return -1;
-	model_shape(hf_reader_job(a->reader), &shape);
+	shape_of_job(hf_reader_job(a->reader), &shape);
 	a->tensors = list_parts(hf_reader_names(a->reader));
-	a->model = state_model(&shape);
+	a->model = train_state_model(&shape);
 	a->layout = json_pack("{s:s}", "imported", "huggingface");
 	if (!a->tensors || !a->model || !a->layout)
 		return err_set(e, ERR_NOMEM, "%s: no memory for a list of its tensors", folder);
@@ -57,11 +57,11 @@ static int open_arrival(struct arrival *a, const char *folder, int64_t seq, stru
 
 static void close_arrival(struct arrival *a)
 {
-	single_close(a->out);
+	ckpt_single_close(a->out);
 	json_decref(a->layout);
 	json_decref(a->model);
 	free(a->tensors);
-	carry_fini(&a->carry);
+	ckpt_carry_fini(&a->carry);
 	hf_reader_close(a->reader);
 }
 
@@ -69,7 +69,7 @@ static int put_part(void *arg, const struct hf_part *part, int64_t columns, cons
 {
 	struct arrival *a = arg;
 	a->report->params += part->rows * columns;
-	return single_add(a->out, data, e);
+	return ckpt_single_add(a->out, data, e);
 }
 
 static int bring_all(struct arrival *a, const char *dir, struct err *e)
@@ -82,20 +82,20 @@ static int bring_all(struct arrival *a, const char *dir, struct err *e)
 	const struct job *job = hf_reader_job(a->reader);
 	if (job->model.experts && ckpt_number_set(&opt.state, "aux_loss", job->model.aux_loss, e))
 		return -1;
-	if (single_open(&opt, &a->out, e) || hf_reader_read(a->reader, put_part, put_note, a, e))
+	if (ckpt_single_open(&opt, &a->out, e) || hf_reader_read(a->reader, put_part, put_note, a, e))
 		return -1;
 	r->tensors = names->n;
 	r->bytes = r->params * (int64_t)sizeof(float);
 	r->files = 1;
 	r->carried = a->carry.n;
 	r->job = *hf_reader_job(a->reader);
-	return single_commit(a->out, r->path, e);
+	return ckpt_single_commit(a->out, r->path, e);
 }
 
 void hf_job_file(const struct hf_report *r, struct buf *out)
 {
 	char real[PATH_MAX];
-	config_section(&r->job, out);
+	hf_config_section(&r->job, out);
 	if (r->job.model.family == FAMILY_MIXTRAL && r->job.model.aux_loss == 0)
 		buf_puts(out, "# config.json asks for no balancing loss (output_router_logits is not true). Its own would be\n"
 			      "# aux_loss = router_aux_loss_coef * experts_per_token / layers\n");

@@ -32,7 +32,7 @@ struct hf_listener {
 	void *arg;
 };
 
-/* seq: config_read's. listener may be NULL. */
+/* seq: hf_config_read's. listener may be NULL. */
 int hf_import(const char *folder, const char *dir, int64_t seq, const struct hf_listener *listener, struct hf_report *report, struct err *e);
 
 /* path, m: the checkpoint's. folder: must not be there, or be empty. */

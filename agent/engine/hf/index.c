@@ -45,7 +45,7 @@ static int list_files(struct hf_index *x, const char *name, struct err *e)
 	return rc;
 }
 
-int index_parse(const char *text, size_t n, const char *name, struct hf_index *out, struct err *e)
+int hf_index_parse(const char *text, size_t n, const char *name, struct hf_index *out, struct err *e)
 {
 	json_error_t je;
 	struct hf_index x = { .root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &je) };
@@ -56,14 +56,14 @@ int index_parse(const char *text, size_t n, const char *name, struct hf_index *o
 	if (!json_is_object(x.map) || json_object_size(x.map) == 0)
 		rc = err_set(e, ERR_CORRUPT, "%s: has no weight_map of tensors", name);
 	if (rc || list_files(&x, name, e)) {
-		index_fini(&x);
+		hf_index_fini(&x);
 		return -1;
 	}
 	*out = x;
 	return 0;
 }
 
-void index_fini(struct hf_index *x)
+void hf_index_fini(struct hf_index *x)
 {
 	free(x->files);
 	json_decref(x->root);

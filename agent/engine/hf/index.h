@@ -24,7 +24,7 @@ struct hf_index {
 };
 
 /* `name` stands for the index in errors, which are ERR_CORRUPT. */
-int index_parse(const char *text, size_t n, const char *name, struct hf_index *out, struct err *e);
-void index_fini(struct hf_index *x);
+int hf_index_parse(const char *text, size_t n, const char *name, struct hf_index *out, struct err *e);
+void hf_index_fini(struct hf_index *x);
 
 #endif

@@ -108,7 +108,7 @@ static const char *in_command(const char *folder)
 	return folder[strspn(folder, plain)] ? "FOLDER" : folder;
 }
 
-int kind_check_folder(const char *folder, struct err *e)
+int hf_kind_check_folder(const char *folder, struct err *e)
 {
 	bool safetensors = has_safetensors(folder);
 	for (int i = 0; i < LENGTH(files); i++) {
@@ -155,7 +155,7 @@ static int check_heads(const json_t *root, const char *name, struct err *e)
 	return 0;
 }
 
-int kind_check_config(const char *text, size_t n, const char *name, struct err *e)
+int hf_kind_check_config(const char *text, size_t n, const char *name, struct err *e)
 {
 	json_t *root = json_loadb(text, n, 0, NULL);
 	int rc = check_heads(root, name, e) || check_quantized(root, name, e) ? -1 : 0;
@@ -163,7 +163,7 @@ int kind_check_config(const char *text, size_t n, const char *name, struct err *
 	return rc;
 }
 
-const char *kind_of_tensor(const char *name)
+const char *hf_kind_of_tensor(const char *name)
 {
 	for (int i = 0; i < LENGTH(strangers); i++)
 		if (!strncmp(name, strangers[i].begin, strlen(strangers[i].begin)))
@@ -171,7 +171,7 @@ const char *kind_of_tensor(const char *name)
 	return NULL;
 }
 
-bool kind_is_folder(const char *path)
+bool hf_kind_is_folder(const char *path)
 {
 	const char *slash = strrchr(path, '/'), *last = slash && slash[1] ? slash + 1 : path;
 	if (!strncmp(last, "step-", 5) || has(path, MANIFEST_NAME) || has(path, "job.ini"))

@@ -133,7 +133,7 @@ static int add(struct hf_names *names, const struct param *ours, struct err *e)
 	return 0;
 }
 
-int names_build(const struct model_shape *m, struct hf_names *out, struct err *e)
+int hf_names_build(const struct model_shape *m, struct hf_names *out, struct err *e)
 {
 	const struct stage all = { .layer_lo = 0, .layer_hi = (int)m->layers, .first = true, .last = true };
 	const struct share whole = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
@@ -149,31 +149,31 @@ int names_build(const struct model_shape *m, struct hf_names *out, struct err *e
 		rc = add(&names, &c.params[i], e);
 	catalogue_free(&c);
 	if (rc) {
-		names_free(&names);
+		hf_names_free(&names);
 		return -1;
 	}
 	*out = names;
 	return 0;
 }
 
-void names_free(struct hf_names *n)
+void hf_names_free(struct hf_names *n)
 {
 	free(n->tensors);
 	*n = (struct hf_names){ 0 };
 }
 
-const char *names_bare(const struct hf_names *n, const char *name)
+const char *hf_names_bare(const struct hf_names *n, const char *name)
 {
 	const char *word = first_words[vocabulary_of(n->family)];
 	return strncmp(name, word, strlen(word)) ? NULL : name + strlen(word);
 }
 
-bool names_may_skip(const struct hf_names *n, const char *name)
+bool hf_names_may_skip(const struct hf_names *n, const char *name)
 {
 	enum vocabulary v = vocabulary_of(n->family);
 	for (int i = 0; skipped[v][i]; i++) {
 		struct place at;
-		if (match(skipped[v][i], name, &at) || match(names_bare(n, skipped[v][i]), name, &at))
+		if (match(skipped[v][i], name, &at) || match(hf_names_bare(n, skipped[v][i]), name, &at))
 			return true;
 	}
 	return false;

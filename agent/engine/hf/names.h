@@ -6,7 +6,7 @@
  * parts of one of theirs, one behind the other along the output dimension (GPT-2's c_attn is q, k, v). GPT-2's
  * c_attn, c_proj and c_fc are stored [in, out], all others [out, in], as ours are.
  *
- * Files of a bare model lack the first word of the names ("transformer.", "model."): names_bare.
+ * Files of a bare model lack the first word of the names ("transformer.", "model."): hf_names_bare.
  */
 #ifndef MUSTER_AGENT_ENGINE_HF_NAMES_H
 #define MUSTER_AGENT_ENGINE_HF_NAMES_H
@@ -42,13 +42,13 @@ struct hf_names {
 };
 
 /* Fails with ERR_INTERNAL when the model has a tensor that no row maps. */
-int names_build(const struct model_shape *m, struct hf_names *out, struct err *e);
-void names_free(struct hf_names *n);
+int hf_names_build(const struct model_shape *m, struct hf_names *out, struct err *e);
+void hf_names_free(struct hf_names *n);
 
 /* The name without the word that files of a bare model lack; NULL when it has none. */
-const char *names_bare(const struct hf_names *n, const char *name);
+const char *hf_names_bare(const struct hf_names *n, const char *name);
 
 /* Whether a name that the model has no place for may be there all the same: masks and tables that old versions stored. */
-bool names_may_skip(const struct hf_names *n, const char *name);
+bool hf_names_may_skip(const struct hf_names *n, const char *name);
 
 #endif

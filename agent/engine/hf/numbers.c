@@ -9,7 +9,7 @@ static const struct hf_type types[] = {
 
 enum { FP32, BF16, FP16, TYPES };
 
-const struct hf_type *numbers_type(const char *name)
+const struct hf_type *hf_numbers_type(const char *name)
 {
 	for (int i = 0; i < TYPES; i++)
 		if (!strcmp(types[i].name, name))
@@ -17,7 +17,7 @@ const struct hf_type *numbers_type(const char *name)
 	return NULL;
 }
 
-const struct hf_type *numbers_dtype(const char *dtype)
+const struct hf_type *hf_numbers_dtype(const char *dtype)
 {
 	for (int i = 0; i < TYPES; i++)
 		if (!strcmp(types[i].dtype, dtype))
@@ -79,7 +79,7 @@ static uint16_t to_fp16(float x)
 	return (uint16_t)(sign | r);
 }
 
-void numbers_widen(const struct hf_type *t, const void *from, size_t n, float *to)
+void hf_numbers_widen(const struct hf_type *t, const void *from, size_t n, float *to)
 {
 	const uint16_t *h = from;
 	if (t == &types[FP32])
@@ -92,7 +92,7 @@ void numbers_widen(const struct hf_type *t, const void *from, size_t n, float *t
 			to[i] = from_fp16(h[i]);
 }
 
-bool numbers_narrow(const struct hf_type *t, const float *from, size_t n, void *to)
+bool hf_numbers_narrow(const struct hf_type *t, const float *from, size_t n, void *to)
 {
 	unsigned char *out = to; /* may be where `from` is: narrower, so it never overtakes */
 	bool fits = true;

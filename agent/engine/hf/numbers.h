@@ -17,12 +17,12 @@ struct hf_type {
 };
 
 /* NULL when it is none of the three. */
-const struct hf_type *numbers_type(const char *name);
-const struct hf_type *numbers_dtype(const char *dtype);
+const struct hf_type *hf_numbers_type(const char *name);
+const struct hf_type *hf_numbers_dtype(const char *dtype);
 
 /* from: n stored numbers, little-endian. */
-void numbers_widen(const struct hf_type *t, const void *from, size_t n, float *to);
+void hf_numbers_widen(const struct hf_type *t, const void *from, size_t n, float *to);
 /* to may be from. False when a finite number is beyond the type's range: it has become an infinity. */
-bool numbers_narrow(const struct hf_type *t, const float *from, size_t n, void *to);
+bool hf_numbers_narrow(const struct hf_type *t, const float *from, size_t n, void *to);
 
 #endif

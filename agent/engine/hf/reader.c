@@ -25,8 +25,8 @@ static int read_config(const char *folder, int64_t seq, struct job *job, struct 
 	struct buf text = BUF_INIT;
 	if (snprintf(path, sizeof path, "%s/config.json", folder) >= (int)sizeof path)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", folder);
-	int rc = file_slurp(path, CONFIG_MOST, &text, e) || kind_check_config(buf_str(&text), text.len, path, e) ||
-		 config_read(buf_str(&text), text.len, path, seq, job, e) ? -1 : 0;
+	int rc = file_slurp(path, CONFIG_MOST, &text, e) || hf_kind_check_config(buf_str(&text), text.len, path, e) ||
+		 hf_config_read(buf_str(&text), text.len, path, seq, job, e) ? -1 : 0;
 	buf_fini(&text);
 	return rc;
 }
@@ -53,11 +53,11 @@ int hf_reader_open(const char *folder, int64_t seq, struct hf_reader **out, stru
 	struct hf_reader *s = calloc(1, sizeof *s);
 	if (!s)
 		return err_set(e, ERR_NOMEM, "%s: no memory to read it", folder);
-	int rc = kind_check_folder(folder, e) || read_config(folder, seq, &s->job, e);
+	int rc = hf_kind_check_folder(folder, e) || read_config(folder, seq, &s->job, e);
 	if (!rc) {
-		model_shape(&s->job, &shape);
-		rc = names_build(&shape, &s->names, e) || weights_open(folder, &s->weights, e) ||
-		     weights_fit(s->weights, &s->names, e) || take_room(s, folder, e);
+		shape_of_job(&s->job, &shape);
+		rc = hf_names_build(&shape, &s->names, e) || hf_weights_open(folder, &s->weights, e) ||
+		     hf_weights_fit(s->weights, &s->names, e) || take_room(s, folder, e);
 	}
 	if (rc) {
 		hf_reader_close(s);
@@ -73,8 +73,8 @@ void hf_reader_close(struct hf_reader *s)
 		return;
 	free(s->room);
 	free(s->numbers);
-	weights_close(s->weights);
-	names_free(&s->names);
+	hf_weights_close(s->weights);
+	hf_names_free(&s->names);
 	free(s);
 }
 
@@ -106,7 +106,7 @@ static void note_numbers(struct hf_reader *s, const struct hf_tensor *t, hf_read
 static int read_tensor(struct hf_reader *s, const struct hf_tensor *t, hf_reader_put *put, hf_reader_note *note, void *arg, struct err *e)
 {
 	const float *at = s->numbers;
-	if (weights_read(s->weights, &s->names, t, s->numbers, s->room, e))
+	if (hf_weights_read(s->weights, &s->names, t, s->numbers, s->room, e))
 		return -1;
 	note_numbers(s, t, note, arg);
 	for (int i = 0; i < t->n; i++) {

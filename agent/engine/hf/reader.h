@@ -19,7 +19,7 @@ struct hf_reader;
 /* A remark that stops nothing, such as numbers that are none. */
 typedef void hf_reader_note(void *arg, const char *text);
 
-/* seq: config_read's. */
+/* seq: hf_config_read's. */
 int hf_reader_open(const char *folder, int64_t seq, struct hf_reader **out, struct err *e);
 void hf_reader_close(struct hf_reader *s);
 

@@ -18,18 +18,18 @@
 /* Reads what is there of the table; finds the model's name: _name_or_path of config.json, or that of the cache's folder that it lies in
  * (models--ORG--NAME/snapshots/…). *out is empty after a failure. left_out is called with a sentence for each link out of the
  * folder, which is not taken along; NULL: such links are followed, for who reads the files only. */
-int side_take(const char *folder, void (*left_out)(void *arg, const char *text), void *arg, struct carry *out, struct err *e);
+int hf_side_take(const char *folder, void (*left_out)(void *arg, const char *text), void *arg, struct carry *out, struct err *e);
 
 /* Whether an export writes this file as it is: of the table, and not config.json. */
-bool side_exported(const char *name);
+bool hf_side_exported(const char *name);
 
 /* Sets in `config`, which muster wrote, the keys of the carried config.json that are kept: those of the right type. A carried file that is no
  * JSON object adds nothing. */
-int side_add_keys(const struct carry *c, json_t *config, struct err *e);
+int hf_side_add_keys(const struct carry *c, json_t *config, struct err *e);
 
 /* Ids of the tokens that end a text: eos_token_id of generation_config.json, without it that of config.json: a number or a list.
  * Returns how many, at most SIDE_ENDS; ids outside [0, vocab) are left out. */
 enum { SIDE_ENDS = 16 };
-int side_ends(const struct carry *c, int64_t vocab, int32_t out[SIDE_ENDS]);
+int hf_side_ends(const struct carry *c, int64_t vocab, int32_t out[SIDE_ENDS]);
 
 #endif

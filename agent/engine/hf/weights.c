@@ -56,7 +56,7 @@ static int read_header(struct weights *f, const char *name, struct err *e)
 	if (fd < 0)
 		return -1;
 	s->name = strdup(name);
-	int rc = s->name ? st_read(fd, name, &s->header, e) : err_set(e, ERR_NOMEM, "%s: no memory to read it", name);
+	int rc = s->name ? ckpt_safetensors_read(fd, name, &s->header, e) : err_set(e, ERR_NOMEM, "%s: no memory to read it", name);
 	close(fd);
 	f->n_shards++;
 	if (rc)
@@ -114,7 +114,7 @@ static int open_single(struct weights *f, struct err *e)
 static int open_indexed(struct weights *f, const char *text, size_t n, struct err *e)
 {
 	struct hf_index x;
-	if (index_parse(text, n, INDEX_NAME, &x, e))
+	if (hf_index_parse(text, n, INDEX_NAME, &x, e))
 		return err_prefix(e, "%s", f->path);
 	int rc = 0;
 	f->shards = calloc((size_t)x.n_files + 1, sizeof *f->shards);
@@ -124,7 +124,7 @@ static int open_indexed(struct weights *f, const char *text, size_t n, struct er
 		rc = read_header(f, x.files[i], e);
 	if (!rc)
 		rc = list_tensors(f, &x, e);
-	index_fini(&x);
+	hf_index_fini(&x);
 	return rc;
 }
 
@@ -150,7 +150,7 @@ static int open_any(struct weights *f, struct err *e)
 	return rc;
 }
 
-int weights_open(const char *path, struct weights **out, struct err *e)
+int hf_weights_open(const char *path, struct weights **out, struct err *e)
 {
 	struct weights *f = calloc(1, sizeof *f);
 	if (!f || !(f->path = strdup(path))) {
@@ -159,19 +159,19 @@ int weights_open(const char *path, struct weights **out, struct err *e)
 	}
 	f->fd = f->open = -1;
 	if (open_any(f, e)) {
-		weights_close(f);
+		hf_weights_close(f);
 		return -1;
 	}
 	*out = f;
 	return 0;
 }
 
-void weights_close(struct weights *f)
+void hf_weights_close(struct weights *f)
 {
 	if (!f)
 		return;
 	for (int i = 0; i < f->n_shards; i++) {
-		st_header_fini(&f->shards[i].header);
+		ckpt_safetensors_header_fini(&f->shards[i].header);
 		free(f->shards[i].name);
 	}
 	if (f->fd >= 0)
@@ -189,7 +189,7 @@ void weights_close(struct weights *f)
 static const struct entry *find(const struct weights *f, const struct hf_names *names, const char *name)
 {
 	const json_t *at = json_object_get(f->places, name);
-	const char *bare = names_bare(names, name);
+	const char *bare = hf_names_bare(names, name);
 	if (!at && bare)
 		at = json_object_get(f->places, bare);
 	return at ? &f->entries[json_integer_value(at)] : NULL;
@@ -220,7 +220,7 @@ static int check_tensor(const struct weights *f, const struct hf_names *names, c
 			 "its shape is not [%" PRId64 "], as config.json has it", rows, columns);
 		return fail(f, entry, e, why);
 	}
-	if (!numbers_dtype(st->dtype))
+	if (!hf_numbers_dtype(st->dtype))
 		return err_set(e, ERR_UNSUPPORTED, "%s/%s: tensor %s is %s; F32, BF16 and F16 can be imported", f->path,
 			       f->shards[entry->shard].name, t->name, st->dtype);
 	return 0;
@@ -279,14 +279,14 @@ static int check_stranger(struct weights *f, const struct hf_names *names, const
 {
 	if (names->tied && !strcmp(entry->st->name, "lm_head.weight"))
 		return check_tied_head(f, names, entry, e);
-	if (names_may_skip(names, entry->st->name))
+	if (hf_names_may_skip(names, entry->st->name))
 		return 0;
-	if (kind_of_tensor(entry->st->name))
-		return fail(f, entry, e, kind_of_tensor(entry->st->name));
+	if (hf_kind_of_tensor(entry->st->name))
+		return fail(f, entry, e, hf_kind_of_tensor(entry->st->name));
 	return fail(f, entry, e, "the model of config.json has no such tensor, and leaving it out would change what the model computes");
 }
 
-int weights_fit(struct weights *f, const struct hf_names *names, struct err *e)
+int hf_weights_fit(struct weights *f, const struct hf_names *names, struct err *e)
 {
 	for (int64_t i = 0; i < names->n; i++)
 		if (check_tensor(f, names, &names->tensors[i], e))
@@ -315,7 +315,7 @@ void hf_transpose(const float *from, int64_t rows, int64_t columns, float *to)
 /* Widened piece by piece. */
 static int read_floats(struct weights *f, const struct entry *entry, float *to, struct err *e)
 {
-	const struct hf_type *type = numbers_dtype(entry->st->dtype);
+	const struct hf_type *type = hf_numbers_dtype(entry->st->dtype);
 	int64_t bytes = entry->st->end - entry->st->begin;
 	int rc = 0;
 	char *piece = malloc(CHUNK);
@@ -325,13 +325,13 @@ static int read_floats(struct weights *f, const struct entry *entry, float *to, 
 		int64_t n = bytes - at < CHUNK ? bytes - at : CHUNK;
 		rc = pread_all(f, entry, at, piece, n, e);
 		if (!rc)
-			numbers_widen(type, piece, (size_t)(n / type->size), to + at / type->size);
+			hf_numbers_widen(type, piece, (size_t)(n / type->size), to + at / type->size);
 	}
 	free(piece);
 	return rc;
 }
 
-int weights_read(struct weights *f, const struct hf_names *names, const struct hf_tensor *t, float *out, float *room, struct err *e)
+int hf_weights_read(struct weights *f, const struct hf_names *names, const struct hf_tensor *t, float *out, float *room, struct err *e)
 {
 	const struct entry *entry = find(f, names, t->name);
 	if (read_floats(f, entry, t->transposed ? room : out, e))

@@ -14,16 +14,16 @@
 
 struct weights;
 
-int weights_open(const char *path, struct weights **out, struct err *e);
-void weights_close(struct weights *f);
+int hf_weights_open(const char *path, struct weights **out, struct err *e);
+void hf_weights_close(struct weights *f);
 
 /* Proves that the folder holds exactly the model's tensors, each of its shape and of a type that we read, and what may be skipped: a
  * missing or unknown one is named. */
-int weights_fit(struct weights *f, const struct hf_names *names, struct err *e);
+int hf_weights_fit(struct weights *f, const struct hf_names *names, struct err *e);
 
 /* Reads a tensor of a folder that fits, as [out, in] whatever the file has; out: its elements in fp32. `room` of as many elements is
  * used for a transposed one, and may be NULL for others. */
-int weights_read(struct weights *f, const struct hf_names *names, const struct hf_tensor *t, float *out, float *room, struct err *e);
+int hf_weights_read(struct weights *f, const struct hf_names *names, const struct hf_tensor *t, float *out, float *room, struct err *e);
 
 int64_t hf_elements(const struct hf_tensor *t);
 /* to [columns, rows] = from [rows, columns] transposed. */

@@ -9,8 +9,8 @@ static void carve_block(struct model *m, struct carver *c, const struct slot *s,
 			struct block_kept *k)
 {
 	for (int a = 0; a < ACTS; a++) {
-		enum act_home home = act_home(&m->d, v->layer, first, (enum act)a);
-		k->at[a] = home == ACT_SLOT ? carve(c, act_bytes(&m->d, (enum act)a)) : home == ACT_WORK ? m->again.at[a] : NULL;
+		enum act_home home = activations_home(&m->d, v->layer, first, (enum act)a);
+		k->at[a] = home == ACT_SLOT ? model_carve(c, activations_bytes(&m->d, (enum act)a)) : home == ACT_WORK ? m->again.at[a] : NULL;
 	}
 	if (first)
 		k->at[ACT_NORM1_X] = s->at[SLOT_INPUT];
@@ -19,9 +19,9 @@ static void carve_block(struct model *m, struct carver *c, const struct slot *s,
 static void carve_slot(struct model *m, const struct chunk *ch, struct carver *c, struct slot *s)
 {
 	for (int a = 0; a < SLOTS; a++)
-		s->at[a] = carve(c, act_slot_bytes(&m->d, &ch->stage, (enum act_slot)a));
+		s->at[a] = model_carve(c, activations_slot_bytes(&m->d, &ch->stage, (enum act_slot)a));
 	for (int i = 0; i < ch->layers; i++) {
-		struct carver staged = { .base = m->offload ? offload_staged(m->offload, i) : NULL };
+		struct carver staged = { .base = m->offload ? model_offload_staged(m->offload, i) : NULL };
 		carve_block(m, m->d.offload ? &staged : c, s, &ch->views.blocks[i], i == 0, &s->blocks[i]);
 	}
 }
@@ -33,21 +33,21 @@ static void carve_work(struct model *m, struct carver *c)
 	for (int i = 0; i < m->n_chunks; i++)
 		for (int l = 0; l < m->chunks[i].layers; l++)
 			for (int a = 0; a < ACTS; a++)
-				used[a] |= act_home(&m->d, m->chunks[i].views.blocks[l].layer, l == 0, (enum act)a) == ACT_WORK;
+				used[a] |= activations_home(&m->d, m->chunks[i].views.blocks[l].layer, l == 0, (enum act)a) == ACT_WORK;
 	for (int a = 0; a < ACTS; a++)
-		m->again.at[a] = used[a] ? carve(c, act_bytes(&m->d, (enum act)a)) : NULL;
+		m->again.at[a] = used[a] ? model_carve(c, activations_bytes(&m->d, (enum act)a)) : NULL;
 }
 
 static void carve_scratch(struct model *m, struct carver *c)
 {
 	for (int a = 0; a < SCRATCHES; a++)
-		m->scratch[a] = carve(c, act_scratch_bytes(&m->d, m->has_last, (enum act_scratch)a));
+		m->scratch[a] = model_carve(c, activations_scratch_bytes(&m->d, m->has_last, (enum act_scratch)a));
 }
 
 static int take(struct model *m, struct carver *c, const char *what, struct err *e)
 {
 	size_t bytes = (size_t)c->used;
-	*c = (struct carver){ .base = kern_alloc(m->kern, bytes ? bytes : 1) };
+	*c = (struct carver){ .base = backend_alloc(m->kern, bytes ? bytes : 1) };
 	if (c->base)
 		return 0;
 	return err_set(e, ERR_NOMEM, "%s: no memory for %zu bytes; lower batch.micro, raise parallel.tp or parallel.pp, or set recompute.mode",
@@ -68,10 +68,10 @@ static int open_slot(struct model *m, const struct chunk *ch, struct slot *s, st
 	return 0;
 }
 
-int activations_open(struct model *m, struct err *e)
+int model_activations_open(struct model *m, struct err *e)
 {
 	struct carver c = { 0 };
-	if (m->d.offload && offload_open(m, &m->offload, e))
+	if (m->d.offload && model_offload_open(m, &m->offload, e))
 		return -1;
 	carve_work(m, &c);
 	if (c.used) {
@@ -105,21 +105,21 @@ static void close_slots(struct model *m, struct chunk *ch)
 {
 	for (int i = 0; ch->slots && i < ch->n_slots; i++) {
 		if (ch->slots[i].memory)
-			kern_free(m->kern, ch->slots[i].memory);
+			backend_free(m->kern, ch->slots[i].memory);
 		free(ch->slots[i].blocks);
 	}
 	free(ch->slots);
 	ch->slots = NULL;
 }
 
-void activations_close(struct model *m)
+void model_activations_close(struct model *m)
 {
 	for (int i = 0; m->chunks && i < m->n_chunks; i++)
 		close_slots(m, &m->chunks[i]);
 	if (m->work)
-		kern_free(m->kern, m->work);
+		backend_free(m->kern, m->work);
 	if (m->scratch_memory)
-		kern_free(m->kern, m->scratch_memory);
+		backend_free(m->kern, m->scratch_memory);
 	m->work = m->scratch_memory = NULL;
-	offload_close(m);
+	model_offload_close(m);
 }

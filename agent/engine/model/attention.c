@@ -12,7 +12,7 @@ static struct attn_shape attn_of(const struct pass *p, int layer)
 	const struct model *m = p->m;
 	return (struct attn_shape){
 		.batch = m->d.micro, .heads = (int)m->d.heads, .kv_heads = (int)m->d.kv_heads, .dim = (int)m->d.dim,
-		.starts = p->starts, .drop = drop_of(p, DROP_WEIGHTS, layer), .samples = p->samples,
+		.starts = p->starts, .drop = model_drop_of(p, DROP_WEIGHTS, layer), .samples = p->samples,
 		.heads_all = m->shape.heads, .head_first = m->head_first, .seq = m->shape.seq,
 	};
 }
@@ -24,13 +24,13 @@ static int core_forward(struct pass *p, const struct block_view *v, struct block
 }
 
 /* stream += o_proj(attention(rope(qkv(norm1(stream))))) */
-int attention_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e)
+int model_attention_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e)
 {
 	struct model *m = p->m;
-	norm_forward(m, &v->norm1, k->at[ACT_Y1], k->at[ACT_NORM1_X], k->at[ACT_NORM1_STATS], s->x, s->r);
+	model_norm_forward(m, &v->norm1, k->at[ACT_Y1], k->at[ACT_NORM1_X], k->at[ACT_NORM1_STATS], s->x, s->r);
 	if (s->r)
 		s->x = k->at[ACT_NORM1_X];
-	if (column_forward(m, &v->qkv, k->at[ACT_QKV], k->at[ACT_Y1], e)) /* [s, c] → [n, w] */
+	if (model_column_forward(m, &v->qkv, k->at[ACT_QKV], k->at[ACT_Y1], e)) /* [s, c] → [n, w] */
 		return -1;
 	if (m->shape.rope) {
 		struct rope_shape r = rope_of(m);
@@ -38,15 +38,15 @@ int attention_forward(struct pass *p, const struct block_view *v, struct block_k
 	}
 	s->r = pending;
 	if (core_forward(p, v, k, e) ||                               /* [n, w] → [n, H d] */
-	    row_forward(m, &v->o, pending, k->at[ACT_O], e))          /* [n, H d] → [s, c] */
+	    model_row_forward(m, &v->o, pending, k->at[ACT_O], e))          /* [n, H d] → [s, c] */
 		return -1;
-	drop_forward(p, DROP_ATTN, v->layer, pending);
+	model_drop_forward(p, DROP_ATTN, v->layer, pending);
 	return 0;
 }
 
-int attention_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct err *e)
+int model_attention_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct err *e)
 {
-	norm_forward(p->m, &v->norm1, k->at[ACT_Y1], NULL, k->at[ACT_NORM1_STATS], k->at[ACT_NORM1_X], NULL);
+	model_norm_forward(p->m, &v->norm1, k->at[ACT_Y1], NULL, k->at[ACT_NORM1_STATS], k->at[ACT_NORM1_X], NULL);
 	return core_forward(p, v, k, e);
 }
 
@@ -64,7 +64,7 @@ static int core_backward(struct pass *p, const struct block_view *v, struct bloc
 	return 0;
 }
 
-int attention_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
+int model_attention_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
 {
 	struct model *m = p->m;
 	void *d_o = m->scratch[SCRATCH_NARROW], *dy1 = m->scratch[SCRATCH_HIDDEN];
@@ -72,15 +72,15 @@ int attention_backward(struct pass *p, const struct block_view *v, struct block_
 	const void *dsub = m->d.split ? k->at[ACT_DATTN] : NULL;
 
 	if (p->input) {
-		dsub = drop_backward(p, DROP_ATTN, v->layer, dres);
+		dsub = model_drop_backward(p, DROP_ATTN, v->layer, dres);
 		if (m->d.split)
 			m->ops->copy_rows(m->kern, k->at[ACT_DATTN], m->d.c, dsub, m->d.c, m->d.s, m->d.c);
 	}
-	if (row_backward(p, &v->o, d_o, dsub, k->at[ACT_O], e) ||
+	if (model_row_backward(p, &v->o, d_o, dsub, k->at[ACT_O], e) ||
 	    (p->input && core_backward(p, v, k, dqkv, d_o, e)) ||
-	    column_backward(p, &v->qkv, dy1, dqkv, k->at[ACT_Y1], e))
+	    model_column_backward(p, &v->qkv, dy1, dqkv, k->at[ACT_Y1], e))
 		return -1;
 	if (p->input)
-		norm_backward(m, &v->norm1, dres, dy1, dres, k->at[ACT_NORM1_X], k->at[ACT_NORM1_STATS]);
+		model_norm_backward(m, &v->norm1, dres, dy1, dres, k->at[ACT_NORM1_X], k->at[ACT_NORM1_STATS]);
 	return 0;
 }

@@ -4,9 +4,9 @@
 
 #include <stddef.h>
 
-void *carve(struct carver *c, int64_t bytes)
+void *model_carve(struct carver *c, int64_t bytes)
 {
 	void *p = c->base && bytes ? c->base + c->used : NULL;
-	c->used += act_lines(bytes);
+	c->used += activations_lines(bytes);
 	return p;
 }

@@ -14,6 +14,6 @@ struct carver {
 };
 
 /* NULL while measuring, and for no bytes at all. */
-void *carve(struct carver *c, int64_t bytes);
+void *model_carve(struct carver *c, int64_t bytes);
 
 #endif

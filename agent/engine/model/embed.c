@@ -5,7 +5,7 @@ static const void *positions_table(const struct model *m, const struct views *v)
 	return v->positions < 0 ? NULL : m->params[v->positions];
 }
 
-int embed_forward(struct pass *p, void *x, struct err *e)
+int model_embed_forward(struct pass *p, void *x, struct err *e)
 {
 	struct model *m = p->m;
 	const struct views *v = &p->chunk->views;
@@ -13,35 +13,35 @@ int embed_forward(struct pass *p, void *x, struct err *e)
 	bool add = v->positions >= 0 && m->tp->rank == 0;
 	void *full = m->tp->sp ? m->scratch[SCRATCH_FULL] : x;
 
-	if (unit_hold(m, v->tokens.unit, e) || (v->positions >= 0 && unit_hold(m, v->positions, e)))
+	if (model_unit_hold(m, v->tokens.unit, e) || (v->positions >= 0 && model_unit_hold(m, v->positions, e)))
 		return -1;
-	m->ops->embed_fwd(m->kern, full, p->inputs, m->positions_at, unit_param(m, v->tokens.unit, v->tokens.w),
+	m->ops->embed_fwd(m->kern, full, p->inputs, m->positions_at, model_unit_param(m, v->tokens.unit, v->tokens.w),
 			  add ? positions_table(m, v) : NULL, m->d.n, m->d.c, v->vocab_lo, v->vocab_hi);
-	unit_drop(m, v->tokens.unit);
+	model_unit_drop(m, v->tokens.unit);
 	if (v->positions >= 0)
-		unit_drop(m, v->positions);
+		model_unit_drop(m, v->positions);
 	if (tp_reduce(m->tp, full, x, (size_t)(m->d.s * m->d.c), e))
 		return -1;
-	drop_forward(p, DROP_EMBED, -1, x);
+	model_drop_forward(p, DROP_EMBED, -1, x);
 	return 0;
 }
 
-int embed_backward(struct pass *p, const void *dx, struct err *e)
+int model_embed_backward(struct pass *p, const void *dx, struct err *e)
 {
 	struct model *m = p->m;
 	const struct views *v = &p->chunk->views;
-	const void *full = drop_backward(p, DROP_EMBED, -1, dx);
+	const void *full = model_drop_backward(p, DROP_EMBED, -1, dx);
 
-	if (unit_grads(m, v->tokens.unit, e) || (v->positions >= 0 && unit_grads(m, v->positions, e)))
+	if (model_unit_grads(m, v->tokens.unit, e) || (v->positions >= 0 && model_unit_grads(m, v->positions, e)))
 		return -1;
 	if (m->tp->sp) {
 		if (tp_gather(m->tp, full, m->scratch[SCRATCH_FULL], (size_t)(m->d.s * m->d.c), e))
 			return -1;
 		full = m->scratch[SCRATCH_FULL];
 	}
-	m->ops->embed_bwd(m->kern, unit_grad(m, v->tokens.unit, v->tokens.w), v->positions >= 0 ? m->grads[v->positions] : NULL,
+	m->ops->embed_bwd(m->kern, model_unit_grad(m, v->tokens.unit, v->tokens.w), v->positions >= 0 ? m->grads[v->positions] : NULL,
 			  full, p->inputs, m->positions_at, m->d.n, m->d.c, v->vocab_lo, v->vocab_hi);
-	if (v->positions >= 0 && unit_done(p, v->positions, true, e))
+	if (v->positions >= 0 && model_unit_done(p, v->positions, true, e))
 		return -1;
-	return unit_done(p, v->tokens.unit, true, e);
+	return model_unit_done(p, v->tokens.unit, true, e);
 }

@@ -8,20 +8,20 @@ static int count_of(const struct model *m)
 
 static void forward(struct model *m, const struct block_view *v, const struct linear_view *l, void *y, const void *x, const int64_t *rows)
 {
-	m->ops->grouped_fwd(m->kern, y, x, unit_param(m, l->unit, l->w), v->expert_stride, rows, count_of(m), l->in, l->out);
+	m->ops->grouped_fwd(m->kern, y, x, model_unit_param(m, l->unit, l->w), v->expert_stride, rows, count_of(m), l->in, l->out);
 }
 
 static void input_grad(struct model *m, const struct block_view *v, const struct linear_view *l, void *dx, const void *dy, const int64_t *rows)
 {
-	m->ops->grouped_bwd_input(m->kern, dx, dy, unit_param(m, l->unit, l->w), v->expert_stride, rows, count_of(m), l->in, l->out);
+	m->ops->grouped_bwd_input(m->kern, dx, dy, model_unit_param(m, l->unit, l->w), v->expert_stride, rows, count_of(m), l->in, l->out);
 }
 
 static void weight_grad(struct model *m, const struct block_view *v, const struct linear_view *l, const void *dy, const void *x, const int64_t *rows)
 {
-	m->ops->grouped_bwd_weight(m->kern, unit_grad(m, l->unit, l->w), v->expert_stride, dy, x, rows, count_of(m), l->in, l->out);
+	m->ops->grouped_bwd_weight(m->kern, model_unit_grad(m, l->unit, l->w), v->expert_stride, dy, x, rows, count_of(m), l->in, l->out);
 }
 
-void experts_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *out)
+void model_experts_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *out)
 {
 	struct model *m = p->m;
 	const int64_t *rows = k->plan.per_expert;
@@ -30,7 +30,7 @@ void experts_forward(struct pass *p, const struct block_view *v, struct moe_kept
 	forward(m, v, &v->experts->down, out, k->act, rows);
 }
 
-void experts_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dx, const void *dout, void *dact)
+void model_experts_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dx, const void *dout, void *dact)
 {
 	struct model *m = p->m;
 	const struct linear_view *up = &v->experts->up, *down = &v->experts->down;

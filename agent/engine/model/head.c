@@ -17,7 +17,7 @@ static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int
 	void *logits = m->scratch[SCRATCH_LOGITS];
 	float *max = m->scratch[SCRATCH_MAX], *sum = m->scratch[SCRATCH_SUMS], *target = sum + rows;
 
-	m->ops->linear_fwd(m->kern, logits, y, unit_param(m, head->unit, head->w), NULL, rows, head->in, head->out); /* [rows, V] */
+	m->ops->linear_fwd(m->kern, logits, y, model_unit_param(m, head->unit, head->w), NULL, rows, head->in, head->out); /* [rows, V] */
 	if (at_once(p)) {
 		m->ops->xent(m->kern, logits, sum, target, targets, p->batch->grad_scale, rows, head->out);
 		m->ops->xent_loss(m->kern, m->loss, sum, target, rows);
@@ -42,8 +42,8 @@ static void chunk_grad(struct pass *p, void *y, const int32_t *targets, int64_t 
 
 	if (!at_once(p))
 		m->ops->xent_grad(m->kern, logits, m->scratch[SCRATCH_SUMS], targets, p->batch->grad_scale, rows, head->out, p->chunk->views.vocab_lo);
-	m->ops->linear_bwd_weight(m->kern, unit_grad(m, head->unit, head->w), NULL, logits, y, rows, head->in, head->out);
-	m->ops->linear_bwd_input(m->kern, y, logits, unit_param(m, head->unit, head->w), rows, head->in, head->out);
+	m->ops->linear_bwd_weight(m->kern, model_unit_grad(m, head->unit, head->w), NULL, logits, y, rows, head->in, head->out);
+	m->ops->linear_bwd_input(m->kern, y, logits, model_unit_param(m, head->unit, head->w), rows, head->in, head->out);
 }
 
 static int chunks(struct pass *p, struct err *e)
@@ -66,36 +66,36 @@ static int normed(struct pass *p, struct stream s, struct err *e)
 	struct model *m = p->m;
 	void **at = p->slot->at, *y = m->tp->sp ? m->scratch[SCRATCH_HIDDEN] : at[SLOT_Y];
 
-	if (unit_hold(m, p->chunk->views.norm.unit, e))
+	if (model_unit_hold(m, p->chunk->views.norm.unit, e))
 		return -1;
-	norm_forward(m, &p->chunk->views.norm, y, at[SLOT_NORM_X], at[SLOT_NORM_STATS], s.x, s.r);
-	unit_drop(m, p->chunk->views.norm.unit);
+	model_norm_forward(m, &p->chunk->views.norm, y, at[SLOT_NORM_X], at[SLOT_NORM_STATS], s.x, s.r);
+	model_unit_drop(m, p->chunk->views.norm.unit);
 	return m->tp->sp ? tp_gather(m->tp, y, at[SLOT_Y], (size_t)(m->d.s * m->d.c), e) : 0;
 }
 
-int head_forward(struct pass *p, struct stream s, struct err *e)
+int model_head_forward(struct pass *p, struct stream s, struct err *e)
 {
 	struct model *m = p->m;
 	const struct linear_view *head = &p->chunk->views.head;
 	/* A tied table's gradients are complete with the embedding's. */
 	bool ends = !p->chunk->views.tied_here;
 
-	if (normed(p, s, e) || unit_hold(m, head->unit, e) || (p->keep && unit_grads(m, head->unit, e)))
+	if (normed(p, s, e) || model_unit_hold(m, head->unit, e) || (p->keep && model_unit_grads(m, head->unit, e)))
 		return -1;
 	int rc = chunks(p, e);
-	unit_drop(m, head->unit);
-	return rc || (p->keep && unit_done(p, head->unit, ends, e)) ? -1 : 0;
+	model_unit_drop(m, head->unit);
+	return rc || (p->keep && model_unit_done(p, head->unit, ends, e)) ? -1 : 0;
 }
 
-int head_backward(struct pass *p, struct err *e)
+int model_head_backward(struct pass *p, struct err *e)
 {
 	struct model *m = p->m;
 	const struct norm_view *v = &p->chunk->views.norm;
 	void **at = p->slot->at, *dy = m->tp->sp ? m->scratch[SCRATCH_HIDDEN] : at[SLOT_Y];
 
-	if (tp_reduce(m->tp, at[SLOT_Y], dy, (size_t)(m->d.s * m->d.c), e) || unit_hold(m, v->unit, e) || unit_grads(m, v->unit, e))
+	if (tp_reduce(m->tp, at[SLOT_Y], dy, (size_t)(m->d.s * m->d.c), e) || model_unit_hold(m, v->unit, e) || model_unit_grads(m, v->unit, e))
 		return -1;
-	norm_backward(m, v, at[SLOT_GRAD], dy, NULL, at[SLOT_NORM_X], at[SLOT_NORM_STATS]);
-	unit_drop(m, v->unit);
-	return unit_done(p, v->unit, true, e);
+	model_norm_backward(m, v, at[SLOT_GRAD], dy, NULL, at[SLOT_NORM_X], at[SLOT_NORM_STATS]);
+	model_unit_drop(m, v->unit);
+	return model_unit_done(p, v->unit, true, e);
 }

@@ -37,37 +37,37 @@ static void *row(const struct model *m, const void *x, int64_t i, int64_t width)
 static void product(struct model *m, const struct linear_view *l, void *y, const void *x, struct span s, bool bias)
 {
 	if (s.hi > s.lo && m->d.fp8)
-		linear8_forward(m, l, y, x, bias ? unit_param(m, l->unit, l->b) : NULL);
+		model_linear8_forward(m, l, y, x, bias ? model_unit_param(m, l->unit, l->b) : NULL);
 	else if (s.hi > s.lo)
-		m->ops->linear_fwd(m->kern, row(m, y, s.lo, l->out), row(m, x, s.lo, l->in), unit_param(m, l->unit, l->w),
-				   bias ? unit_param(m, l->unit, l->b) : NULL, s.hi - s.lo, l->in, l->out);
+		m->ops->linear_fwd(m->kern, row(m, y, s.lo, l->out), row(m, x, s.lo, l->in), model_unit_param(m, l->unit, l->w),
+				   bias ? model_unit_param(m, l->unit, l->b) : NULL, s.hi - s.lo, l->in, l->out);
 }
 
 /* Before the next two, which take gradients of 8 bits from here. */
 static void cast_gradient(const struct pass *p, const struct linear_view *l, const void *dy)
 {
 	if (p->m->d.fp8)
-		linear8_gradient(p->m, l, dy, p->input, p->weight);
+		model_linear8_gradient(p->m, l, dy, p->input, p->weight);
 }
 
 static void input_grad(struct model *m, const struct linear_view *l, void *dx, const void *dy, struct span s)
 {
 	if (s.hi > s.lo && m->d.fp8)
-		linear8_input(m, l, dx);
+		model_linear8_input(m, l, dx);
 	else if (s.hi > s.lo)
-		m->ops->linear_bwd_input(m->kern, row(m, dx, s.lo, l->in), row(m, dy, s.lo, l->out), unit_param(m, l->unit, l->w),
+		m->ops->linear_bwd_input(m->kern, row(m, dx, s.lo, l->in), row(m, dy, s.lo, l->out), model_unit_param(m, l->unit, l->w),
 					 s.hi - s.lo, l->in, l->out);
 }
 
 static void weight_grad(struct model *m, const struct linear_view *l, const void *dy, const void *x)
 {
 	if (m->d.fp8)
-		linear8_weight(m, l, dy, x);
+		model_linear8_weight(m, l, dy, x);
 	else
-		m->ops->linear_bwd_weight(m->kern, unit_grad(m, l->unit, l->w), unit_grad(m, l->unit, l->b), dy, x, m->d.n, l->in, l->out);
+		m->ops->linear_bwd_weight(m->kern, model_unit_grad(m, l->unit, l->w), model_unit_grad(m, l->unit, l->b), dy, x, m->d.n, l->in, l->out);
 }
 
-int all_rows(struct model *m, const void *x, const void **full, struct err *e)
+int model_all_rows(struct model *m, const void *x, const void **full, struct err *e)
 {
 	*full = x;
 	if (!m->tp->sp)
@@ -93,22 +93,22 @@ static const void *as_all(const struct model *m, const void *x)
 	return m->tp->sp ? row(m, x, -mine(m).lo, m->d.c) : x;
 }
 
-void *before_reduce(struct model *m, void *y)
+void *model_before_reduce(struct model *m, void *y)
 {
 	return m->tp->sp ? m->scratch[SCRATCH_SENT] : y;
 }
 
-int to_stream(struct model *m, void *y, struct err *e)
+int model_to_stream(struct model *m, void *y, struct err *e)
 {
-	return tp_reduce(m->tp, before_reduce(m, y), y, (size_t)(m->d.s * m->d.c), e);
+	return tp_reduce(m->tp, model_before_reduce(m, y), y, (size_t)(m->d.s * m->d.c), e);
 }
 
 static int to_stream_start(struct model *m, void *y, struct comm_request **req, struct err *e)
 {
-	return tp_reduce_start(m->tp, before_reduce(m, y), y, (size_t)(m->d.s * m->d.c), req, e);
+	return tp_reduce_start(m->tp, model_before_reduce(m, y), y, (size_t)(m->d.s * m->d.c), req, e);
 }
 
-int column_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e)
+int model_column_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e)
 {
 	struct comm_request *req;
 	struct span own = early(m);
@@ -123,7 +123,7 @@ int column_forward(struct model *m, const struct linear_view *l, void *y, const 
 	return 0;
 }
 
-int column_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e)
+int model_column_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e)
 {
 	struct model *m = p->m;
 	struct comm_request *gather = NULL, *reduce = NULL;
@@ -132,7 +132,7 @@ int column_backward(struct pass *p, const struct linear_view *l, void *dx, const
 		return -1;
 	cast_gradient(p, l, dy);
 	if (p->input)
-		input_grad(m, l, before_reduce(m, dx), dy, every(m));
+		input_grad(m, l, model_before_reduce(m, dx), dy, every(m));
 	int rc = tp_wait(m->tp, &gather, e);
 	if (!rc && p->input)
 		rc = to_stream_start(m, dx, &reduce, e);
@@ -141,18 +141,18 @@ int column_backward(struct pass *p, const struct linear_view *l, void *dx, const
 	return tp_wait(m->tp, &reduce, rc ? NULL : e) || rc ? -1 : 0;
 }
 
-int row_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e)
+int model_row_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e)
 {
 	bool alone = m->tp->size == 1; /* then the bias goes with the product */
-	product(m, l, before_reduce(m, y), x, every(m), alone);
-	if (to_stream(m, y, e))
+	product(m, l, model_before_reduce(m, y), x, every(m), alone);
+	if (model_to_stream(m, y, e))
 		return -1;
 	if (l->b >= 0 && !alone)
-		m->ops->add_bias(m->kern, y, unit_param(m, l->unit, l->b), m->d.s, m->d.c);
+		m->ops->add_bias(m->kern, y, model_unit_param(m, l->unit, l->b), m->d.s, m->d.c);
 	return 0;
 }
 
-int row_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e)
+int model_row_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e)
 {
 	struct model *m = p->m;
 	struct comm_request *req;
@@ -174,21 +174,21 @@ int row_backward(struct pass *p, const struct linear_view *l, void *dx, const vo
 	return 0;
 }
 
-bool gelu_fuses(const struct model *m)
+bool model_gelu_fuses(const struct model *m)
 {
 	return !m->shape.gated && !m->tp->sp && !m->d.fp8;
 }
 
-void column_gelu_forward(struct model *m, const struct linear_view *l, void *y, void *pre, const void *x)
+void model_column_gelu_forward(struct model *m, const struct linear_view *l, void *y, void *pre, const void *x)
 {
-	m->ops->linear_gelu_fwd(m->kern, y, pre, x, unit_param(m, l->unit, l->w), unit_param(m, l->unit, l->b), m->d.n, l->in, l->out);
+	m->ops->linear_gelu_fwd(m->kern, y, pre, x, model_unit_param(m, l->unit, l->w), model_unit_param(m, l->unit, l->b), m->d.n, l->in, l->out);
 }
 
-void row_gelu_backward(struct pass *p, const struct linear_view *l, void *dpre, const void *dy, const void *x, const void *pre)
+void model_row_gelu_backward(struct pass *p, const struct linear_view *l, void *dpre, const void *dy, const void *x, const void *pre)
 {
 	struct model *m = p->m;
 	if (p->input)
-		m->ops->linear_gelu_bwd(m->kern, dpre, dy, unit_param(m, l->unit, l->w), pre, m->d.n, l->in, l->out);
+		m->ops->linear_gelu_bwd(m->kern, dpre, dy, model_unit_param(m, l->unit, l->w), pre, m->d.n, l->in, l->out);
 	if (p->weight)
 		weight_grad(m, l, dy, x);
 }

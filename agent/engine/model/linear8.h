@@ -17,12 +17,12 @@
 #include "agent/engine/model/stage.h"
 
 /* y[n, out] = x[n, in] · wᵀ + bias; bias may be NULL. */
-void linear8_forward(struct model *m, const struct linear_view *l, void *y, const void *x, const void *bias);
+void model_linear8_forward(struct model *m, const struct linear_view *l, void *y, const void *x, const void *bias);
 
-/* The gradient dy[n, out] for what comes next of the two: linear8_input sets dx[n, in], linear8_weight adds to the gradients
+/* The gradient dy[n, out] for what comes next of the two: model_linear8_input sets dx[n, in], model_linear8_weight adds to the gradients
  * of weights and bias. Between them no other linear's. */
-void linear8_gradient(struct model *m, const struct linear_view *l, const void *dy, bool input, bool weight);
-void linear8_input(struct model *m, const struct linear_view *l, void *dx);
-void linear8_weight(struct model *m, const struct linear_view *l, const void *dy, const void *x);
+void model_linear8_gradient(struct model *m, const struct linear_view *l, const void *dy, bool input, bool weight);
+void model_linear8_input(struct model *m, const struct linear_view *l, void *dx);
+void model_linear8_weight(struct model *m, const struct linear_view *l, const void *dy, const void *x);
 
 #endif

@@ -19,40 +19,40 @@ static void activate_backward(struct model *m, const struct block_kept *k, void 
 /* From the stream to the input of down. */
 static int upper_half(struct model *m, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e)
 {
-	norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS], s->x, s->r);
+	model_norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS], s->x, s->r);
 	s->x = k->at[ACT_NORM2_X];
-	if (gelu_fuses(m)) {
-		column_gelu_forward(m, &v->up, k->at[ACT_ACT], k->at[ACT_UP], k->at[ACT_Y2]);
+	if (model_gelu_fuses(m)) {
+		model_column_gelu_forward(m, &v->up, k->at[ACT_ACT], k->at[ACT_UP], k->at[ACT_Y2]);
 		return 0;
 	}
-	if (column_forward(m, &v->up, k->at[ACT_UP], k->at[ACT_Y2], e)) /* [s, c] → [n, u] */
+	if (model_column_forward(m, &v->up, k->at[ACT_UP], k->at[ACT_Y2], e)) /* [s, c] → [n, u] */
 		return -1;
 	activate(m, k);
 	return 0;
 }
 
 /* stream += down(activation(up(norm2(stream)))) */
-int mlp_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e)
+int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e)
 {
 	if (upper_half(p->m, v, k, s, e))
 		return -1;
 	s->r = pending;
-	if (row_forward(p->m, &v->down, pending, k->at[ACT_ACT], e)) /* [n, f] → [s, c] */
+	if (model_row_forward(p->m, &v->down, pending, k->at[ACT_ACT], e)) /* [n, f] → [s, c] */
 		return -1;
-	drop_forward(p, DROP_MLP, v->layer, pending);
+	model_drop_forward(p, DROP_MLP, v->layer, pending);
 	return 0;
 }
 
-int mlp_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e)
+int model_mlp_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e)
 {
 	if (s)
 		return upper_half(p->m, v, k, s, e);
-	norm_forward(p->m, &v->norm2, k->at[ACT_Y2], NULL, k->at[ACT_NORM2_STATS], k->at[ACT_NORM2_X], NULL);
+	model_norm_forward(p->m, &v->norm2, k->at[ACT_Y2], NULL, k->at[ACT_NORM2_STATS], k->at[ACT_NORM2_X], NULL);
 	activate(p->m, k);
 	return 0;
 }
 
-int mlp_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
+int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
 {
 	struct model *m = p->m;
 	void *dact = m->scratch[SCRATCH_NARROW], *dy2 = m->scratch[SCRATCH_HIDDEN];
@@ -60,21 +60,21 @@ int mlp_backward(struct pass *p, const struct block_view *v, struct block_kept *
 	const void *dsub = m->d.split ? k->at[ACT_DMLP] : NULL;
 
 	if (p->input) {
-		dsub = drop_backward(p, DROP_MLP, v->layer, dres);
+		dsub = model_drop_backward(p, DROP_MLP, v->layer, dres);
 		if (m->d.split)
 			m->ops->copy_rows(m->kern, k->at[ACT_DMLP], m->d.c, dsub, m->d.c, m->d.s, m->d.c);
 	}
-	if (gelu_fuses(m)) {
-		row_gelu_backward(p, &v->down, dup, dsub, k->at[ACT_ACT], k->at[ACT_UP]);
+	if (model_gelu_fuses(m)) {
+		model_row_gelu_backward(p, &v->down, dup, dsub, k->at[ACT_ACT], k->at[ACT_UP]);
 	} else {
-		if (row_backward(p, &v->down, dact, dsub, k->at[ACT_ACT], e))
+		if (model_row_backward(p, &v->down, dact, dsub, k->at[ACT_ACT], e))
 			return -1;
 		if (p->input)
 			activate_backward(m, k, dup, dact);
 	}
-	if (column_backward(p, &v->up, dy2, dup, k->at[ACT_Y2], e))
+	if (model_column_backward(p, &v->up, dy2, dup, k->at[ACT_Y2], e))
 		return -1;
 	if (p->input)
-		norm_backward(m, &v->norm2, dres, dy2, dres, k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS]);
+		model_norm_backward(m, &v->norm2, dres, dy2, dres, k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS]);
 	return 0;
 }

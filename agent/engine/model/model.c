@@ -36,25 +36,25 @@ static struct pass pass_of(struct model *m, int chunk, int slot, const struct mo
 
 void model_loss_begin(struct model *m)
 {
-	kern_zero(m->kern, m->loss, LOSSES * sizeof *m->loss);
+	backend_zero(m->kern, m->loss, LOSSES * sizeof *m->loss);
 }
 
 int model_loss(struct model *m, double *losses, struct err *e)
 {
-	return kern_get(m->kern, losses, m->loss, LOSSES * sizeof *losses, e);
+	return backend_get(m->kern, losses, m->loss, LOSSES * sizeof *losses, e);
 }
 
 static int forward_pass(struct pass *p, struct err *e)
 {
 	struct model *m = p->m;
 	struct stream s = { .x = p->slot->at[SLOT_INPUT] };
-	if (p->chunk->stage.first && embed_forward(p, p->slot->at[SLOT_INPUT], e))
+	if (p->chunk->stage.first && model_embed_forward(p, p->slot->at[SLOT_INPUT], e))
 		return -1;
 	for (int i = 0; i < p->chunk->layers; i++)
-		if (block_forward(p, i, &s, e))
+		if (model_block_forward(p, i, &s, e))
 			return -1;
 	if (p->chunk->stage.last)
-		return head_forward(p, s, e);
+		return model_head_forward(p, s, e);
 	m->ops->add(m->kern, s.r, s.x, model_boundary(m));
 	return 0;
 }
@@ -62,12 +62,12 @@ static int forward_pass(struct pass *p, struct err *e)
 static int backward_pass(struct pass *p, struct err *e)
 {
 	void *grad = p->slot->at[SLOT_GRAD];
-	if (p->chunk->stage.last && p->input && head_backward(p, e))
+	if (p->chunk->stage.last && p->input && model_head_backward(p, e))
 		return -1;
 	for (int i = p->chunk->layers - 1; i >= 0; i--)
-		if (block_backward(p, i, grad, e))
+		if (model_block_backward(p, i, grad, e))
 			return -1;
-	return p->chunk->stage.first && p->weight ? embed_backward(p, grad, e) : 0;
+	return p->chunk->stage.first && p->weight ? model_embed_backward(p, grad, e) : 0;
 }
 
 int model_forward(struct model *m, int chunk, int slot, const struct model_batch *b, bool backward, struct err *e)
@@ -75,8 +75,8 @@ int model_forward(struct model *m, int chunk, int slot, const struct model_batch
 	struct pass p = pass_of(m, chunk, slot, b);
 	p.keep = backward;
 	p.loss = backward ? m->loss : NULL;
-	places_forward(&p);
-	return tapes_run(&p, backward ? TAPE_FORWARD : TAPE_EVALUATION, forward_pass, e);
+	model_places_forward(&p);
+	return model_tapes_run(&p, backward ? TAPE_FORWARD : TAPE_EVALUATION, forward_pass, e);
 }
 
 int model_backward(struct model *m, int chunk, int slot, const struct model_batch *b, enum model_pass pass, struct err *e)
@@ -86,8 +86,8 @@ int model_backward(struct model *m, int chunk, int slot, const struct model_batc
 	p.keep = true;
 	p.input = pass != BACKWARD_WEIGHT;
 	p.weight = pass != BACKWARD_INPUT;
-	places_backward(&p);
-	return tapes_run(&p, kinds[pass], backward_pass, e);
+	model_places_backward(&p);
+	return model_tapes_run(&p, kinds[pass], backward_pass, e);
 }
 
 /* --- Opening ----------------------------------------------------------------- */
@@ -106,7 +106,7 @@ static int open_chunks(struct model *m, const struct model_options *opt, struct 
 		c->layers = c->stage.layer_hi - c->stage.layer_lo;
 		c->n_slots = opt->slots[i];
 		m->has_last |= c->stage.last;
-		if (views_open(opt, i, &c->views, e))
+		if (model_views_open(opt, i, &c->views, e))
 			return -1;
 	}
 	return 0;
@@ -118,7 +118,7 @@ static void open_rest(struct model *m)
 	m->loss = m->d.device ? m->scratch[SCRATCH_LOSS] : m->losses_here;
 	m->positions_at = m->d.device ? m->scratch[SCRATCH_POSITIONS] : m->positions;
 	if (m->d.device)
-		kern_put(m->kern, m->scratch[SCRATCH_POSITIONS], m->positions, (size_t)m->d.n * sizeof *m->positions);
+		backend_put(m->kern, m->scratch[SCRATCH_POSITIONS], m->positions, (size_t)m->d.n * sizeof *m->positions);
 	else
 		m->rows = m->scratch[SCRATCH_ROWS];
 }
@@ -131,16 +131,16 @@ int model_open(const struct model_options *opt, struct model **out, struct err *
 	m->job = opt->job;
 	m->shape = *opt->shape;
 	m->kern = opt->kern;
-	m->ops = kern_ops(opt->kern);
+	m->ops = backend_ops(opt->kern);
 	m->store = opt->store;
 	m->tp = opt->tp;
 	m->cp = opt->cp;
 	m->spill_dir = opt->spill_dir;
-	act_dims_of(opt->job, opt->shape, &opt->layout, opt->tp_rank, opt->split, &m->d);
-	m->d.device = !kern_on_host(m->kern);
-	m->head_first = act_first_head(opt->shape, &opt->layout, opt->tp_rank);
-	if (open_chunks(m, opt, e) || places_open(m, e) || activations_open(m, e) ||
-	    (m->shape.experts && moe_open(m, opt->ep, e)) || tapes_open(m, e)) {
+	activations_dims_of(opt->job, opt->shape, &opt->layout, opt->tp_rank, opt->split, &m->d);
+	m->d.device = !backend_on_host(m->kern);
+	m->head_first = activations_first_head(opt->shape, &opt->layout, opt->tp_rank);
+	if (open_chunks(m, opt, e) || model_places_open(m, e) || model_activations_open(m, e) ||
+	    (m->shape.experts && model_moe_open(m, opt->ep, e)) || model_tapes_open(m, e)) {
 		model_close(m);
 		return -1;
 	}
@@ -153,12 +153,12 @@ void model_close(struct model *m)
 {
 	if (!m)
 		return;
-	tapes_close(m);
-	moe_close(m);
-	activations_close(m);
+	model_tapes_close(m);
+	model_moe_close(m);
+	model_activations_close(m);
 	for (int i = 0; m->chunks && i < m->n_chunks; i++)
-		views_close(&m->chunks[i].views);
-	places_close(m);
+		model_views_close(&m->chunks[i].views);
+	model_places_close(m);
 	free(m->grads);
 	free(m->params);
 	free(m->chunks);

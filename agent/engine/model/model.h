@@ -2,7 +2,7 @@
  * model — a rank's chunks (pipeline stages) of a GPT-2, LLaMA or Mixtral Transformer, its
  * tensor-parallel shard and its part of each sequence: forward and hand-written backward on the ops table.
  *
- * One code serves all families; struct model_shape says what they are made of. Weights and gradients are
+ * One code serves all families; struct shape_of_job says what they are made of. Weights and gradients are
  * asked of the store, unit by unit (agent/engine/parallel/store.h); every backward adds to the gradients.
  *
  * A micro-batch lives in a slot of each chunk: what the backward pass needs of it (activations.c).

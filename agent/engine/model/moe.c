@@ -9,24 +9,24 @@ static void carve_fixed(const struct model *m, struct carver *c, struct moe_kept
 {
 	const struct act_dims *d = &m->d;
 	int64_t choices = d->n * d->top;
-	k->chosen = carve(c, choices * (int64_t)sizeof *k->chosen);
-	k->weights = carve(c, choices * (int64_t)sizeof *k->weights);
-	k->probs = carve(c, d->n * d->experts * (int64_t)sizeof *k->probs);
-	k->lse = carve(c, d->n * (int64_t)sizeof *k->lse);
-	k->load = carve(c, d->micro * d->experts * (int64_t)sizeof *k->load);
-	k->at = carve(c, choices * (int64_t)sizeof *k->at);
-	k->from = carve(c, choices * (int64_t)sizeof *k->from);
+	k->chosen = model_carve(c, choices * (int64_t)sizeof *k->chosen);
+	k->weights = model_carve(c, choices * (int64_t)sizeof *k->weights);
+	k->probs = model_carve(c, d->n * d->experts * (int64_t)sizeof *k->probs);
+	k->lse = model_carve(c, d->n * (int64_t)sizeof *k->lse);
+	k->load = model_carve(c, d->micro * d->experts * (int64_t)sizeof *k->load);
+	k->at = model_carve(c, choices * (int64_t)sizeof *k->at);
+	k->from = model_carve(c, choices * (int64_t)sizeof *k->from);
 }
 
 static void carve_rows(const struct model *m, struct carver *c, int64_t sent, int64_t received, struct moe_kept *k)
 {
 	int64_t width = m->d.width, row = m->d.c * width, f = m->d.act * width;
-	k->x = carve(c, received * row);
-	k->gu = carve(c, received * 2 * f);
-	k->act = carve(c, received * f);
-	k->y = carve(c, sent * row);
-	k->dy = carve(c, m->d.split ? received * row : 0);
-	k->dgu = carve(c, m->d.split ? received * 2 * f : 0);
+	k->x = model_carve(c, received * row);
+	k->gu = model_carve(c, received * 2 * f);
+	k->act = model_carve(c, received * f);
+	k->y = model_carve(c, sent * row);
+	k->dy = model_carve(c, m->d.split ? received * row : 0);
+	k->dgu = model_carve(c, m->d.split ? received * 2 * f : 0);
 }
 
 /* Scratch of one call. */
@@ -42,13 +42,13 @@ static void carve_scratch(const struct model *m, struct carver *c, int64_t sent,
 {
 	int64_t width = m->d.width, row = m->d.c * width, f = m->d.act * width;
 	for (int i = 0; i < 2; i++)
-		r->stream[i] = carve(c, m->d.n * row);
-	r->sent = carve(c, sent * row);
-	r->arrival = carve(c, received * row);
-	r->out = carve(c, received * row);
-	r->dx = carve(c, received * row);
-	r->dact = carve(c, received * f);
-	r->dgu = carve(c, received * 2 * f);
+		r->stream[i] = model_carve(c, m->d.n * row);
+	r->sent = model_carve(c, sent * row);
+	r->arrival = model_carve(c, received * row);
+	r->out = model_carve(c, received * row);
+	r->dx = model_carve(c, received * row);
+	r->dact = model_carve(c, received * f);
+	r->dgu = model_carve(c, received * 2 * f);
 }
 
 /* What is more than the balanced number comes with an eighth of room, so that few steps grow it. */
@@ -58,8 +58,8 @@ static int arena_fit(struct model *m, struct arena *a, int64_t bytes, struct err
 		return 0;
 	int64_t take = a->bytes ? bytes + bytes / 8 : bytes;
 	if (a->base)
-		kern_free(m->kern, a->base);
-	a->base = kern_alloc(m->kern, (size_t)take);
+		backend_free(m->kern, a->base);
+	a->base = backend_alloc(m->kern, (size_t)take);
 	a->bytes = a->base ? take : 0;
 	return a->base ? 0 : err_set(e, ERR_NOMEM, "experts' rows: no memory for %lld bytes; set model.capacity, or lower batch.micro", (long long)take);
 }
@@ -91,7 +91,7 @@ static int open_kept(struct model *m, struct moe_kept *k, struct err *e)
 	struct carver c = { 0 };
 	int64_t balanced = m->d.n * m->d.top;
 	carve_fixed(m, &c, k);
-	k->fixed = kern_alloc(m->kern, (size_t)c.used);
+	k->fixed = backend_alloc(m->kern, (size_t)c.used);
 	if (!k->fixed)
 		return err_set(e, ERR_NOMEM, "routes of %lld tokens: no memory for %lld bytes; lower batch.micro", (long long)m->d.n, (long long)c.used);
 	c = (struct carver){ .base = k->fixed };
@@ -107,23 +107,23 @@ static void close_kept(struct model *m, struct moe_kept *k)
 	ep_plan_close(m->kern, &k->plan);
 	free(k->loads);
 	if (k->fixed)
-		kern_free(m->kern, k->fixed);
+		backend_free(m->kern, k->fixed);
 	if (k->rows.base)
-		kern_free(m->kern, k->rows.base);
+		backend_free(m->kern, k->rows.base);
 }
 
 static void carve_moe(const struct model *m, struct carver *c, struct moe *moe)
 {
 	const struct act_dims *d = &m->d;
-	moe->raw = carve(c, d->n * d->experts * d->width);
-	moe->logits = carve(c, d->n * d->experts * (int64_t)sizeof *moe->logits);
-	moe->dweights = carve(c, d->n * d->top * (int64_t)sizeof *moe->dweights);
-	moe->counts = carve(c, d->experts * (int64_t)sizeof *moe->counts);
+	moe->raw = model_carve(c, d->n * d->experts * d->width);
+	moe->logits = model_carve(c, d->n * d->experts * (int64_t)sizeof *moe->logits);
+	moe->dweights = model_carve(c, d->n * d->top * (int64_t)sizeof *moe->dweights);
+	moe->counts = model_carve(c, d->experts * (int64_t)sizeof *moe->counts);
 	if (!d->device)
 		return;
-	moe->choices_at = carve(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->choices_at);
-	moe->taken_at = carve(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->taken_at);
-	moe->pull_at = carve(c, d->micro * d->experts * (int64_t)sizeof *moe->pull_at);
+	moe->choices_at = model_carve(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->choices_at);
+	moe->taken_at = model_carve(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->taken_at);
+	moe->pull_at = model_carve(c, d->micro * d->experts * (int64_t)sizeof *moe->pull_at);
 }
 
 /* Each slot's layers, and one for all that do it again. */
@@ -137,7 +137,7 @@ static int open_all_kept(struct model *m, struct err *e)
 			return err_set(e, ERR_NOMEM, "experts of %d layers: out of memory", ch->layers);
 		for (int s = 0; s < ch->n_slots; s++)
 			for (int l = 0; l < ch->layers; l++) {
-				bool shared = act_experts_again(&m->d, ch->views.blocks[l].layer);
+				bool shared = activations_experts_again(&m->d, ch->views.blocks[l].layer);
 				struct moe_kept *k = shared ? &m->moe->again : &m->moe->kept[i][s * ch->layers + l];
 				ch->slots[s].blocks[l].moe = k;
 				again |= shared;
@@ -148,7 +148,7 @@ static int open_all_kept(struct model *m, struct err *e)
 	return again ? open_kept(m, &m->moe->again, e) : 0;
 }
 
-int moe_open(struct model *m, struct ep *ep, struct err *e)
+int model_moe_open(struct model *m, struct ep *ep, struct err *e)
 {
 	struct rows r;
 	struct carver c = { 0 };
@@ -158,16 +158,16 @@ int moe_open(struct model *m, struct ep *ep, struct err *e)
 	*moe = (struct moe){ .ep = ep, .experts = m->d.experts, .top = m->d.top };
 	moe->kept = calloc((size_t)m->n_chunks, sizeof *moe->kept);
 	carve_moe(m, &c, moe);
-	moe->fixed = kern_alloc(m->kern, (size_t)c.used);
+	moe->fixed = backend_alloc(m->kern, (size_t)c.used);
 	if (!moe->kept || !moe->fixed)
 		return err_set(e, ERR_NOMEM, "router of %lld experts: no memory for %lld bytes", (long long)moe->experts, (long long)c.used);
 	c = (struct carver){ .base = moe->fixed };
 	carve_moe(m, &c, moe);
 	int64_t balanced = m->d.n * m->d.top;
-	return route_open(m, e) || fit_scratch(m, balanced, balanced, &r, e) || open_all_kept(m, e) ? -1 : 0;
+	return model_route_open(m, e) || fit_scratch(m, balanced, balanced, &r, e) || open_all_kept(m, e) ? -1 : 0;
 }
 
-void moe_close(struct model *m)
+void model_moe_close(struct model *m)
 {
 	struct moe *moe = m->moe;
 	if (!moe)
@@ -178,11 +178,11 @@ void moe_close(struct model *m)
 		free(moe->kept[i]);
 	}
 	close_kept(m, &moe->again);
-	route_close(moe);
+	model_route_close(moe);
 	if (moe->fixed)
-		kern_free(m->kern, moe->fixed);
+		backend_free(m->kern, moe->fixed);
 	if (moe->rows.base)
-		kern_free(m->kern, moe->rows.base);
+		backend_free(m->kern, moe->rows.base);
 	free(moe->kept);
 	free(moe);
 	m->moe = NULL;
@@ -199,10 +199,10 @@ static int through_experts(struct pass *p, const struct block_view *v, struct mo
 	    fit_scratch(m, k->plan.sent, k->plan.received, &r, e))
 		return -1;
 	m->ops->gather_rows(m->kern, r.sent, full, k->from, k->plan.sent, m->d.c);
-	if (ep_dispatch(ep, m->kern, &k->plan, r.sent, r.arrival, k->x, m->d.c, e) || unit_hold(m, v->experts_unit, e))
+	if (ep_dispatch(ep, m->kern, &k->plan, r.sent, r.arrival, k->x, m->d.c, e) || model_unit_hold(m, v->experts_unit, e))
 		return -1;
-	experts_forward(p, v, k, r.out);
-	unit_drop(m, v->experts_unit);
+	model_experts_forward(p, v, k, r.out);
+	model_unit_drop(m, v->experts_unit);
 	return ep_return(ep, m->kern, &k->plan, r.out, r.arrival, k->y, m->d.c, e);
 }
 
@@ -211,35 +211,35 @@ static int upper_half(struct pass *p, const struct block_view *v, struct block_k
 {
 	struct model *m = p->m;
 	const void *full;
-	norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS], s->x, s->r);
+	model_norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS], s->x, s->r);
 	s->x = k->at[ACT_NORM2_X];
-	return all_rows(m, k->at[ACT_Y2], &full, e) || route_forward(p, v, k->moe, full, loss, e) ||
+	return model_all_rows(m, k->at[ACT_Y2], &full, e) || model_route_forward(p, v, k->moe, full, loss, e) ||
 	       through_experts(p, v, k->moe, full, e) ? -1 : 0;
 }
 
 /* stream += Σ weights × experts(norm2(stream)) */
-int moe_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e)
+int model_moe_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e)
 {
 	struct model *m = p->m;
 	if (upper_half(p, v, k, s, p->loss, e))
 		return -1;
 	s->r = pending;
-	m->ops->combine_fwd(m->kern, before_reduce(m, pending), k->moe->y, k->moe->at, k->moe->weights, m->d.n, m->d.top, m->d.c);
-	if (to_stream(m, pending, e))
+	m->ops->combine_fwd(m->kern, model_before_reduce(m, pending), k->moe->y, k->moe->at, k->moe->weights, m->d.n, m->d.top, m->d.c);
+	if (model_to_stream(m, pending, e))
 		return -1;
-	drop_forward(p, DROP_MLP, v->layer, pending);
+	model_drop_forward(p, DROP_MLP, v->layer, pending);
 	return 0;
 }
 
-int moe_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e)
+int model_moe_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e)
 {
 	struct model *m = p->m;
-	if (act_experts_again(&m->d, v->layer))
+	if (activations_experts_again(&m->d, v->layer))
 		return upper_half(p, v, k, s, NULL, e);
 	if (s)
-		norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS], s->x, s->r);
+		model_norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS], s->x, s->r);
 	else
-		norm_forward(m, &v->norm2, k->at[ACT_Y2], NULL, k->at[ACT_NORM2_STATS], k->at[ACT_NORM2_X], NULL);
+		model_norm_forward(m, &v->norm2, k->at[ACT_Y2], NULL, k->at[ACT_NORM2_STATS], k->at[ACT_NORM2_X], NULL);
 	return 0;
 }
 
@@ -249,12 +249,12 @@ int moe_again(struct pass *p, const struct block_view *v, struct block_kept *k, 
 static int experts_pass(struct pass *p, const struct block_view *v, struct moe_kept *k, const struct rows *r, struct err *e)
 {
 	struct model *m = p->m;
-	if ((p->input && unit_hold(m, v->experts_unit, e)) || (p->weight && unit_grads(m, v->experts_unit, e)))
+	if ((p->input && model_unit_hold(m, v->experts_unit, e)) || (p->weight && model_unit_grads(m, v->experts_unit, e)))
 		return -1;
-	experts_backward(p, v, k, r->dx, k->dy, r->dact);
+	model_experts_backward(p, v, k, r->dx, k->dy, r->dact);
 	if (p->input)
-		unit_drop(m, v->experts_unit);
-	return p->weight ? unit_done(p, v->experts_unit, true, e) : 0;
+		model_unit_drop(m, v->experts_unit);
+	return p->weight ? model_unit_done(p, v->experts_unit, true, e) : 0;
 }
 
 /* From the gradient of the sublayer's result to that of its normed input, this rank's part, in dy2. */
@@ -264,9 +264,9 @@ static int input_pass(struct pass *p, const struct block_view *v, struct block_k
 	struct moe_kept *k = bk->moe;
 	struct ep *ep = m->moe->ep;
 	const void *full;
-	void *dfull = before_reduce(m, dy2), *y2 = bk->at[ACT_Y2];
+	void *dfull = model_before_reduce(m, dy2), *y2 = bk->at[ACT_Y2];
 
-	if (all_rows(m, dsub, &full, e))
+	if (model_all_rows(m, dsub, &full, e))
 		return -1;
 	m->ops->combine_bwd(m->kern, r->sent, m->moe->dweights, full, k->y, k->at, k->weights, m->d.n, m->d.top, m->d.c);
 	if (ep_dispatch(ep, m->kern, &k->plan, r->sent, r->arrival, k->dy, m->d.c, e) || experts_pass(p, v, k, r, e) ||
@@ -278,10 +278,10 @@ static int input_pass(struct pass *p, const struct block_view *v, struct block_k
 			return -1;
 		y2 = r->stream[0];
 	}
-	return route_backward(p, v, k, dfull, y2, r->stream[1], e);
+	return model_route_backward(p, v, k, dfull, y2, r->stream[1], e);
 }
 
-int moe_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
+int model_moe_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e)
 {
 	struct model *m = p->m;
 	void *dy2 = m->scratch[SCRATCH_HIDDEN];
@@ -295,8 +295,8 @@ int moe_backward(struct pass *p, const struct block_view *v, struct block_kept *
 	}
 	if (!p->input)
 		return experts_pass(p, v, k->moe, &r, e);
-	if (input_pass(p, v, k, drop_backward(p, DROP_MLP, v->layer, dres), dy2, &r, e) || to_stream(m, dy2, e))
+	if (input_pass(p, v, k, model_drop_backward(p, DROP_MLP, v->layer, dres), dy2, &r, e) || model_to_stream(m, dy2, e))
 		return -1;
-	norm_backward(m, &v->norm2, dres, dy2, dres, k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS]);
+	model_norm_backward(m, &v->norm2, dres, dy2, dres, k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS]);
 	return 0;
 }

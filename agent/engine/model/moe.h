@@ -70,21 +70,21 @@ struct expert_view {
 	struct linear_view up, down; /* gate and up */
 };
 
-int moe_open(struct model *m, struct ep *ep, struct err *e);
-void moe_close(struct model *m);
+int model_moe_open(struct model *m, struct ep *ep, struct err *e);
+void model_moe_close(struct model *m);
 
 /* route.c. Opens what counts choices; close takes what was never opened. */
-int route_open(struct model *m, struct err *e);
-void route_close(struct moe *moe);
+int model_route_open(struct model *m, struct err *e);
+void model_route_close(struct moe *moe);
 /* Sets chosen, weights, probs, lse, load, at, from and moe->kept_of; adds the router's losses times the rank's tokens to loss [LOSSES]
  * (NULL: nowhere). y: [n, c]. */
-int route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, const void *y, double *loss, struct err *e);
+int model_route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, const void *y, double *loss, struct err *e);
 /* From moe->dweights (this rank's parts). Adds the router's weights' gradient; on tp rank 0 adds to dy [n, c]. dx: [n, c] of scratch. */
-int route_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dy, const void *y, void *dx, struct err *e);
+int model_route_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dy, const void *y, void *dx, struct err *e);
 
 /* experts.c: this rank's experts over rows sorted by expert; k->x to out [received, c]. */
-void experts_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *out);
+void model_experts_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *out);
 /* input: dout [received, c] to k's dgu and dx [received, c]; weight: adds the gradients. dact: [received, f] of scratch. */
-void experts_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dx, const void *dout, void *dact);
+void model_experts_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dx, const void *dout, void *dact);
 
 #endif

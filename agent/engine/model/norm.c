@@ -6,24 +6,24 @@ static float *rstd_of(const struct model *m, const float *stats)
 	return (float *)stats + (m->d.stats - 1) * m->d.s;
 }
 
-void norm_forward(struct model *m, const struct norm_view *v, void *y, void *sum, float *stats, const void *x, const void *r)
+void model_norm_forward(struct model *m, const struct norm_view *v, void *y, void *sum, float *stats, const void *x, const void *r)
 {
-	const void *w = unit_param(m, v->unit, v->w);
+	const void *w = model_unit_param(m, v->unit, v->w);
 	float eps = (float)m->shape.norm_eps, *rstd = rstd_of(m, stats);
 
 	if (m->shape.rms)
 		m->ops->rmsnorm_fwd(m->kern, y, r ? sum : NULL, rstd, x, r, w, m->d.s, m->d.c, eps);
 	else
-		m->ops->layernorm_fwd(m->kern, y, r ? sum : NULL, stats, rstd, x, r, w, unit_param(m, v->unit, v->b), m->d.s, m->d.c, eps);
+		m->ops->layernorm_fwd(m->kern, y, r ? sum : NULL, stats, rstd, x, r, w, model_unit_param(m, v->unit, v->b), m->d.s, m->d.c, eps);
 }
 
-void norm_backward(struct model *m, const struct norm_view *v, void *dx, const void *dy, const void *dres, const void *x, const float *stats)
+void model_norm_backward(struct model *m, const struct norm_view *v, void *dx, const void *dy, const void *dres, const void *x, const float *stats)
 {
-	const void *w = unit_param(m, v->unit, v->w);
-	float *dw = unit_grad(m, v->unit, v->w), *rstd = rstd_of(m, stats);
+	const void *w = model_unit_param(m, v->unit, v->w);
+	float *dw = model_unit_grad(m, v->unit, v->w), *rstd = rstd_of(m, stats);
 
 	if (m->shape.rms)
 		m->ops->rmsnorm_bwd(m->kern, dx, dw, dy, dres, x, rstd, w, m->d.s, m->d.c);
 	else
-		m->ops->layernorm_bwd(m->kern, dx, dw, unit_grad(m, v->unit, v->b), dy, dres, x, stats, rstd, w, m->d.s, m->d.c);
+		m->ops->layernorm_bwd(m->kern, dx, dw, model_unit_grad(m, v->unit, v->b), dy, dres, x, stats, rstd, w, m->d.s, m->d.c);
 }

@@ -31,20 +31,20 @@ static int open_host(struct model *m, struct offload *o, struct err *e)
 		return err_set(e, ERR_NOMEM, "offloaded activations of %d chunks: out of memory", m->n_chunks);
 	for (int i = 0; i < m->n_chunks; i++) {
 		o->chunk_at[i] = bytes;
-		o->slot[i] = act_offloaded(&m->d, &m->chunks[i].stage);
+		o->slot[i] = activations_offloaded(&m->d, &m->chunks[i].stage);
 		bytes += o->slot[i] * m->chunks[i].n_slots;
 	}
 	o->host_bytes = (size_t)bytes;
 	if (!m->d.device)
 		return spill_open(m->spill_dir, "offloaded activations", o->host_bytes, &o->host, e);
-	o->host = kern_host_alloc(m->kern, o->host_bytes ? o->host_bytes : 1);
+	o->host = backend_host_alloc(m->kern, o->host_bytes ? o->host_bytes : 1);
 	if (!o->host)
 		return err_set(e, ERR_NOMEM, "offloaded activations: no memory of the host for %zu bytes that the device copies to; free some, or set "
 			       "offload.activations = no", o->host_bytes);
 	return 0;
 }
 
-int offload_open(struct model *m, struct offload **out, struct err *e)
+int model_offload_open(struct model *m, struct offload **out, struct err *e)
 {
 	struct offload *o = *out = calloc(1, sizeof *o);
 	if (!o)
@@ -52,33 +52,33 @@ int offload_open(struct model *m, struct offload **out, struct err *e)
 	struct stage stages[m->n_chunks];
 	for (int i = 0; i < m->n_chunks; i++)
 		stages[i] = m->chunks[i].stage;
-	o->place = act_staged(&m->d, stages, m->n_chunks);
-	o->staging = kern_alloc(m->kern, (size_t)(STAGED * o->place));
+	o->place = activations_staged(&m->d, stages, m->n_chunks);
+	o->staging = backend_alloc(m->kern, (size_t)(STAGED * o->place));
 	if (!o->staging)
 		return err_set(e, ERR_NOMEM, "staged activations: no memory for %lld bytes; lower batch.micro", (long long)(STAGED * o->place));
 	return open_host(m, o, e);
 }
 
-void offload_close(struct model *m)
+void model_offload_close(struct model *m)
 {
 	struct offload *o = m->offload;
 	if (!o)
 		return;
 	if (m->d.device) {
-		kern_sync(m->kern, NULL); /* copies may still be under way */
-		kern_host_free(m->kern, o->host);
+		backend_sync(m->kern, NULL); /* copies may still be under way */
+		backend_host_free(m->kern, o->host);
 	} else if (o->host) {
 		spill_close(o->host, o->host_bytes);
 	}
 	if (o->staging)
-		kern_free(m->kern, o->staging);
+		backend_free(m->kern, o->staging);
 	free(o->chunk_at);
 	free(o->slot);
 	free(o);
 	m->offload = NULL;
 }
 
-char *offload_staged(const struct offload *o, int layer)
+char *model_offload_staged(const struct offload *o, int layer)
 {
 	return o->staging + layer % STAGED * o->place;
 }
@@ -90,8 +90,8 @@ static char *place_of(const struct pass *p, int i, int64_t *bytes)
 	const struct offload *o = m->offload;
 	int64_t chunk = p->chunk - m->chunks, slot = p->slot - p->chunk->slots, at = o->chunk_at[chunk] + slot * o->slot[chunk];
 	for (int l = 0; l < i; l++)
-		at += act_layer_bytes(&m->d, p->chunk->stage.layer_lo + l, l == 0);
-	*bytes = act_layer_bytes(&m->d, p->chunk->stage.layer_lo + i, i == 0);
+		at += activations_layer_bytes(&m->d, p->chunk->stage.layer_lo + l, l == 0);
+	*bytes = activations_layer_bytes(&m->d, p->chunk->stage.layer_lo + i, i == 0);
 	return (char *)o->host + at;
 }
 
@@ -107,7 +107,7 @@ static void empty(const struct pass *p, int i)
 {
 	struct staged *t = staged_of(p, i);
 	if (t->ticket)
-		kern_side_wait(p->m->kern, t->ticket);
+		backend_side_wait(p->m->kern, t->ticket);
 	t->slot = NULL;
 }
 
@@ -116,7 +116,7 @@ static void copy_out(struct pass *p, int i)
 	struct staged *t = staged_of(p, i);
 	int64_t bytes;
 	char *host = place_of(p, i, &bytes);
-	*t = (struct staged){ p->slot, i, kern_side_copy(p->m->kern, host, offload_staged(p->m->offload, i), (size_t)bytes) };
+	*t = (struct staged){ p->slot, i, backend_side_copy(p->m->kern, host, model_offload_staged(p->m->offload, i), (size_t)bytes) };
 }
 
 /* Begins after the operations so far, the last to read what the place held, and after its own copy out. */
@@ -127,7 +127,7 @@ static void copy_in(struct pass *p, int i)
 	const char *host = place_of(p, i, &bytes);
 	if (t->slot == p->slot && t->layer == i)
 		return;
-	*t = (struct staged){ p->slot, i, kern_side_copy(p->m->kern, offload_staged(p->m->offload, i), host, (size_t)bytes) };
+	*t = (struct staged){ p->slot, i, backend_side_copy(p->m->kern, model_offload_staged(p->m->offload, i), host, (size_t)bytes) };
 }
 
 /* The layer below comes while this one is computed. */
@@ -136,18 +136,18 @@ static void fetch_ahead(struct pass *p, int i)
 	copy_in(p, i);
 	if (i > 0)
 		copy_in(p, i - 1);
-	kern_side_wait(p->m->kern, staged_of(p, i)->ticket);
+	backend_side_wait(p->m->kern, staged_of(p, i)->ticket);
 }
 
 /* --- What layers call ------------------------------------------------------------------------------ */
 
-void offload_begin(struct pass *p, int i)
+void model_offload_begin(struct pass *p, int i)
 {
 	if (p->m->offload && p->m->d.device)
 		empty(p, i);
 }
 
-void offload_store(struct pass *p, int i)
+void model_offload_store(struct pass *p, int i)
 {
 	int64_t bytes;
 	if (!p->m->offload)
@@ -157,10 +157,10 @@ void offload_store(struct pass *p, int i)
 		return;
 	}
 	char *host = place_of(p, i, &bytes);
-	memcpy(host, offload_staged(p->m->offload, i), (size_t)bytes);
+	memcpy(host, model_offload_staged(p->m->offload, i), (size_t)bytes);
 }
 
-void offload_fetch(struct pass *p, int i)
+void model_offload_fetch(struct pass *p, int i)
 {
 	int64_t bytes;
 	if (!p->m->offload)
@@ -170,5 +170,5 @@ void offload_fetch(struct pass *p, int i)
 		return;
 	}
 	const char *host = place_of(p, i, &bytes);
-	memcpy(offload_staged(p->m->offload, i), host, (size_t)bytes);
+	memcpy(model_offload_staged(p->m->offload, i), host, (size_t)bytes);
 }

@@ -61,7 +61,7 @@ static void *place_of(const struct pass *p, enum act_place which)
 {
 	char *at = p->slot->at[SLOT_PLACES];
 	for (int a = 0; a < (int)which; a++)
-		at += act_place_bytes(&p->m->d, (enum act_place)a);
+		at += activations_place_bytes(&p->m->d, (enum act_place)a);
 	return at;
 }
 
@@ -77,7 +77,7 @@ static void in_slot(struct pass *p)
 static void put_tokens(struct pass *p, int which, enum act_place place, const int32_t *whole)
 {
 	if (whole)
-		kern_put(p->m->kern, place_of(p, place), local_of(p->m, which, whole), (size_t)p->m->d.n * sizeof *whole);
+		backend_put(p->m->kern, place_of(p, place), local_of(p->m, which, whole), (size_t)p->m->d.n * sizeof *whole);
 }
 
 static void put_all(struct pass *p)
@@ -90,12 +90,12 @@ static void put_all(struct pass *p)
 		put_tokens(p, 1, PLACE_TARGETS, p->batch->targets);
 	put_tokens(p, 2, PLACE_STARTS, p->batch->starts);
 	if (drops_weights(p))
-		kern_put(m->kern, place_of(p, PLACE_SAMPLES), m->samples, (size_t)m->d.micro * sizeof *m->samples);
+		backend_put(m->kern, place_of(p, PLACE_SAMPLES), m->samples, (size_t)m->d.micro * sizeof *m->samples);
 	if (drops_rows(p))
-		kern_put(m->kern, place_of(p, PLACE_ROWS), m->rows, (size_t)m->d.s * sizeof *m->rows);
+		backend_put(m->kern, place_of(p, PLACE_ROWS), m->rows, (size_t)m->d.s * sizeof *m->rows);
 }
 
-void places_forward(struct pass *p)
+void model_places_forward(struct pass *p)
 {
 	if (!p->m->d.device) {
 		in_place(p);
@@ -105,7 +105,7 @@ void places_forward(struct pass *p)
 	in_slot(p);
 }
 
-void places_backward(struct pass *p)
+void model_places_backward(struct pass *p)
 {
 	if (p->m->d.device)
 		in_slot(p);
@@ -115,7 +115,7 @@ void places_backward(struct pass *p)
 
 /* --- Opening ------------------------------------------------------------------------------------ */
 
-int places_open(struct model *m, struct err *e)
+int model_places_open(struct model *m, struct err *e)
 {
 	size_t n = (size_t)m->d.n;
 	m->positions = calloc(n, sizeof *m->positions);
@@ -129,10 +129,10 @@ int places_open(struct model *m, struct err *e)
 		return err_set(e, ERR_NOMEM, "places of %zu tokens: out of memory", n);
 	for (size_t i = 0; i < n; i++)
 		m->positions[i] = (int32_t)cp_position(m->cp, m->shape.seq, (int64_t)i % m->d.seq);
-	return m->shape.rope ? rope_tables(m, e) : 0;
+	return m->shape.rope ? model_rope_tables(m, e) : 0;
 }
 
-void places_close(struct model *m)
+void model_places_close(struct model *m)
 {
 	for (int i = 0; i < 3; i++)
 		free(m->local[i]);
@@ -141,5 +141,5 @@ void places_close(struct model *m)
 	free(m->positions);
 	free(m->samples);
 	if (m->cos)
-		kern_free(m->kern, m->cos);
+		backend_free(m->kern, m->cos);
 }

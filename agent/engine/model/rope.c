@@ -4,10 +4,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-int rope_tables(struct model *m, struct err *e)
+int model_rope_tables(struct model *m, struct err *e)
 {
 	int64_t half = m->d.dim / 2, n = m->d.seq * half;
-	m->cos = kern_alloc(m->kern, (size_t)act_rope_bytes(&m->d));
+	m->cos = backend_alloc(m->kern, (size_t)activations_rope_bytes(&m->d));
 	if (!m->cos)
 		return err_set(e, ERR_NOMEM, "rotary positions: no memory for 2 × %lld numbers; lower model.seq", (long long)n);
 	m->sin = m->cos + n;
@@ -15,14 +15,14 @@ int rope_tables(struct model *m, struct err *e)
 	if (!tables)
 		return err_set(e, ERR_NOMEM, "rotary positions: out of memory");
 	for (int64_t i = 0; i < half; i++) {
-		double turns = model_rope_turn(&m->shape, i);
+		double turns = shape_rope_turn(&m->shape, i);
 		for (int64_t t = 0; t < m->d.seq; t++) {
 			double angle = (double)m->positions[t] * turns;
 			tables[t * half + i] = (float)cos(angle);
 			sines[t * half + i] = (float)sin(angle);
 		}
 	}
-	kern_put(m->kern, m->cos, tables, (size_t)(2 * n) * sizeof *tables);
+	backend_put(m->kern, m->cos, tables, (size_t)(2 * n) * sizeof *tables);
 	free(tables);
 	return 0;
 }

@@ -13,7 +13,7 @@ static int pieces_of(const struct model *m)
 	return m->cp->size > 1 ? PIECES : 1;
 }
 
-int route_open(struct model *m, struct err *e)
+int model_route_open(struct model *m, struct err *e)
 {
 	struct moe *moe = m->moe;
 	size_t n = (size_t)(m->d.micro * pieces_of(m) * moe->experts), ranks = m->cp->size > 1 ? (size_t)m->cp->size : 0;
@@ -32,7 +32,7 @@ int route_open(struct model *m, struct err *e)
 	return 0;
 }
 
-void route_close(struct moe *moe)
+void model_route_close(struct moe *moe)
 {
 	free(moe->choices);
 	free(moe->taken);
@@ -45,7 +45,7 @@ void route_close(struct moe *moe)
 static void give(struct model *m, void *at, const void *numbers, size_t bytes)
 {
 	if (at != numbers)
-		kern_put(m->kern, at, numbers, bytes);
+		backend_put(m->kern, at, numbers, bytes);
 }
 
 /* How often the tokens of each piece chose each expert: the one thing that a layer tells the host. */
@@ -56,7 +56,7 @@ static int count_choices(struct model *m, const struct moe_kept *k, struct err *
 	m->ops->route_count(m->kern, moe->choices_at, k->chosen, m->d.n, moe->experts, moe->top, m->d.seq / pieces);
 	if (moe->choices == moe->choices_at)
 		return 0;
-	return kern_get(m->kern, moe->choices, moe->choices_at, (size_t)(m->d.micro * pieces * moe->experts) * sizeof *moe->choices, e);
+	return backend_get(m->kern, moe->choices, moe->choices_at, (size_t)(m->d.micro * pieces * moe->experts) * sizeof *moe->choices, e);
 }
 
 /* Sets moe->taken to the choices in the pieces of the same sequence that stand before each piece. */
@@ -102,7 +102,7 @@ static int drop_excess(struct model *m, struct moe_kept *k, struct err *e)
 	int64_t experts = moe->experts, n = m->d.micro * pieces, most = capacity(m);
 
 	if (most == INT64_MAX) {
-		kern_zero(m->kern, k->at, (size_t)(m->d.n * moe->top) * sizeof *k->at);
+		backend_zero(m->kern, k->at, (size_t)(m->d.n * moe->top) * sizeof *k->at);
 		memset(moe->taken, 0, (size_t)(n * experts) * sizeof *moe->taken);
 	} else {
 		if (count_before(m, e))
@@ -136,7 +136,7 @@ static int balance(struct pass *p, struct moe_kept *k, struct err *e)
 		return -1;
 	for (int64_t i = 0; i < n; i++)
 		loads[i] /= (float)(m->shape.seq * m->moe->top);
-	kern_put(m->kern, k->load, loads, (size_t)n * sizeof *loads);
+	backend_put(m->kern, k->load, loads, (size_t)n * sizeof *loads);
 	return 0;
 }
 
@@ -150,12 +150,12 @@ static void add_losses(struct model *m, const struct moe_kept *k, double *loss)
 			m->ops->route_loss(m->kern, sums[i].to, k->load, k->probs, k->lse, m->d.n, m->moe->experts, m->d.seq, sums[i].aux, sums[i].z);
 }
 
-int route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, const void *y, double *loss, struct err *e)
+int model_route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k, const void *y, double *loss, struct err *e)
 {
 	struct model *m = p->m;
 	struct moe *moe = m->moe;
 
-	m->ops->linear_fwd(m->kern, moe->raw, y, unit_param(m, v->router.unit, v->router.w), NULL, m->d.n, m->d.c, moe->experts);
+	m->ops->linear_fwd(m->kern, moe->raw, y, model_unit_param(m, v->router.unit, v->router.w), NULL, m->d.n, m->d.c, moe->experts);
 	m->ops->widen(m->kern, moe->logits, moe->raw, m->d.n * moe->experts);
 	m->ops->route_fwd(m->kern, k->chosen, k->weights, k->probs, k->lse, moe->logits, m->d.n, moe->experts, moe->top,
 			  m->job->model.router == ROUTER_SOFTMAX_BEFORE);
@@ -167,7 +167,7 @@ int route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k
 	return 0;
 }
 
-int route_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dy, const void *y, void *dx, struct err *e)
+int model_route_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dy, const void *y, void *dx, struct err *e)
 {
 	struct model *m = p->m;
 	struct moe *moe = m->moe;
@@ -186,9 +186,9 @@ int route_backward(struct pass *p, const struct block_view *v, struct moe_kept *
 				  (float)m->job->model.z_loss * scale, m->d.seq, experts, top, m->job->model.router == ROUTER_SOFTMAX_BEFORE);
 	}
 	m->ops->narrow(m->kern, moe->raw, moe->logits, m->d.n * experts, NULL, 0);
-	m->ops->linear_bwd_weight(m->kern, unit_grad(m, v->router.unit, v->router.w), NULL, moe->raw, y, m->d.n, m->d.c, experts);
+	m->ops->linear_bwd_weight(m->kern, model_unit_grad(m, v->router.unit, v->router.w), NULL, moe->raw, y, m->d.n, m->d.c, experts);
 	if (m->tp->rank == 0) {
-		m->ops->linear_bwd_input(m->kern, dx, moe->raw, unit_param(m, v->router.unit, v->router.w), m->d.n, m->d.c, experts);
+		m->ops->linear_bwd_input(m->kern, dx, moe->raw, model_unit_param(m, v->router.unit, v->router.w), m->d.n, m->d.c, experts);
 		m->ops->add(m->kern, dy, dx, m->d.n * m->d.c);
 	}
 	return 0;

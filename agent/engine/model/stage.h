@@ -44,8 +44,8 @@ struct views {
 	int32_t vocab_lo, vocab_hi; /* this shard's tokens, of embedding and head alike */
 };
 
-int views_open(const struct model_options *opt, int chunk, struct views *out, struct err *e);
-void views_close(struct views *v);
+int model_views_open(const struct model_options *opt, int chunk, struct views *out, struct err *e);
+void model_views_close(struct views *v);
 
 /* What a layer keeps of a micro-batch, by plan/spec/model/activations.h's table; NULL: nowhere. */
 struct moe_kept;
@@ -115,69 +115,69 @@ struct pass {
 
 /* places.c: which tokens a pass is about, where the operations read it: in place on the host; on a device in the slot, where the forward pass
  * puts it. */
-int places_open(struct model *m, struct err *e);
-void places_close(struct model *m);
-void places_forward(struct pass *p);
-void places_backward(struct pass *p);
+int model_places_open(struct model *m, struct err *e);
+void model_places_close(struct model *m);
+void model_places_forward(struct pass *p);
+void model_places_backward(struct pass *p);
 
 /* activations.c */
-int activations_open(struct model *m, struct err *e);
-void activations_close(struct model *m);
+int model_activations_open(struct model *m, struct err *e);
+void model_activations_close(struct model *m);
 
 /* offload.c: layers' activations in host memory (on the CPU, a file without a name) from the forward pass to the backward pass. Two
  * places in the device's memory take turns, so that a layer can still read what the one before it has left, and, on a device, is copied while
  * that one's successor is computed. */
 struct offload;
-int offload_open(struct model *m, struct offload **out, struct err *e);
-void offload_close(struct model *m);
-char *offload_staged(const struct offload *o, int layer);
+int model_offload_open(struct model *m, struct offload **out, struct err *e);
+void model_offload_close(struct model *m);
+char *model_offload_staged(const struct offload *o, int layer);
 /* The i-th layer of the pass's chunk and slot: before its forward pass, out, and back. Nothing without offloading. */
-void offload_begin(struct pass *p, int i);
-void offload_store(struct pass *p, int i);
-void offload_fetch(struct pass *p, int i);
+void model_offload_begin(struct pass *p, int i);
+void model_offload_store(struct pass *p, int i);
+void model_offload_fetch(struct pass *p, int i);
 
 /* rope.c: sets m->cos, m->sin. */
-int rope_tables(struct model *m, struct err *e);
+int model_rope_tables(struct model *m, struct err *e);
 
 /* units.c: the store's units while a part of the model runs. */
-int unit_hold(struct model *m, int unit, struct err *e);
-void unit_drop(struct model *m, int unit);
-int unit_grads(struct model *m, int unit, struct err *e);
+int model_unit_hold(struct model *m, int unit, struct err *e);
+void model_unit_drop(struct model *m, int unit);
+int model_unit_grads(struct model *m, int unit, struct err *e);
 /* The gradients that were asked for are in; ends: with the step's last micro-batch they are complete. */
-int unit_done(struct pass *p, int unit, bool ends, struct err *e);
-const void *unit_param(const struct model *m, int unit, int64_t offset); /* NULL when offset < 0 */
-float *unit_grad(const struct model *m, int unit, int64_t offset);
+int model_unit_done(struct pass *p, int unit, bool ends, struct err *e);
+const void *model_unit_param(const struct model *m, int unit, int64_t offset); /* NULL when offset < 0 */
+float *model_unit_grad(const struct model *m, int unit, int64_t offset);
 
 /* linear.c: the stream's rows and all rows. All n rows of x: x itself, or under sp gathered into scratch. Where n rows go that are to be
  * reduced to the stream's in y, and the reduction. */
-int all_rows(struct model *m, const void *x, const void **full, struct err *e);
-void *before_reduce(struct model *m, void *y);
-int to_stream(struct model *m, void *y, struct err *e);
+int model_all_rows(struct model *m, const void *x, const void **full, struct err *e);
+void *model_before_reduce(struct model *m, void *y);
+int model_to_stream(struct model *m, void *y, struct err *e);
 
 /* Products on views. Column-parallel: x [s, c] the stream's rows, y [n, out]. Row-parallel: x [n, in], y [s, c].
  * Backward: `input` sets dx, `weight` adds to the weights' gradients. */
-int column_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e);
-int column_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e);
-int row_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e);
+int model_column_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e);
+int model_column_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e);
+int model_row_forward(struct model *m, const struct linear_view *l, void *y, const void *x, struct err *e);
 /* Whether the products around a GELU may be one operation with it: no transfer stands between, and they are not in 8 bits. */
-bool gelu_fuses(const struct model *m);
+bool model_gelu_fuses(const struct model *m);
 /* y = gelu(pre), pre = the column-parallel product. And the row-parallel product's backward pass with GELU's behind it: sets dpre. */
-void column_gelu_forward(struct model *m, const struct linear_view *l, void *y, void *pre, const void *x);
-void row_gelu_backward(struct pass *p, const struct linear_view *l, void *dpre, const void *dy, const void *x, const void *pre);
-int row_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e);
+void model_column_gelu_forward(struct model *m, const struct linear_view *l, void *y, void *pre, const void *x);
+void model_row_gelu_backward(struct pass *p, const struct linear_view *l, void *dpre, const void *dy, const void *x, const void *pre);
+int model_row_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy, const void *x, struct err *e);
 
 /* norm.c. The norm of x + r, which is kept in `sum`; r NULL: of x. stats: [stats, s]. */
-void norm_forward(struct model *m, const struct norm_view *v, void *y, void *sum, float *stats, const void *x, const void *r);
+void model_norm_forward(struct model *m, const struct norm_view *v, void *y, void *sum, float *stats, const void *x, const void *r);
 /* dx = gradient through the norm + dres; dres may be dx or NULL. x: the norm's input. */
-void norm_backward(struct model *m, const struct norm_view *v, void *dx, const void *dy, const void *dres, const void *x, const float *stats);
+void model_norm_backward(struct model *m, const struct norm_view *v, void *dx, const void *dy, const void *dres, const void *x, const float *stats);
 
 /* drop.c: dropout of the residual stream. Sites are told apart by the key. */
 enum drop_site { DROP_EMBED, DROP_ATTN, DROP_MLP, DROP_WEIGHTS };
-struct dropout drop_of(const struct pass *p, enum drop_site site, int layer);
+struct dropout model_drop_of(const struct pass *p, enum drop_site site, int layer);
 /* In place on [s, c] of the stream. */
-void drop_forward(struct pass *p, enum drop_site site, int layer, void *x);
+void model_drop_forward(struct pass *p, enum drop_site site, int layer, void *x);
 /* The gradient before the dropout: dy itself where nothing is dropped, else in scratch. */
-const void *drop_backward(struct pass *p, enum drop_site site, int layer, const void *dy);
+const void *model_drop_backward(struct pass *p, enum drop_site site, int layer, const void *dy);
 
 /* The residual stream between sublayers: its value is x + r; r NULL counts as zero. */
 struct stream {
@@ -187,30 +187,30 @@ struct stream {
 /* attention.c, mlp.c: one residual sublayer each. Forward takes and leaves the stream; r becomes `pending`.
  * Backward takes in dres [s, c] the gradient of the stream after the sublayer and leaves there the one before it. _again: what
  * the layer's mode recomputes, from what it keeps. */
-int attention_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e);
-int attention_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct err *e);
-int attention_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e);
-int mlp_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e);
-/* moe.c: the same of a mixture of experts, which is done again as a whole or, where act_experts_again says so, not at all. */
-int moe_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e);
-int moe_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e);
-int moe_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e);
+int model_attention_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e);
+int model_attention_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct err *e);
+int model_attention_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e);
+int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e);
+/* moe.c: the same of a mixture of experts, which is done again as a whole or, where activations_experts_again says so, not at all. */
+int model_moe_forward(struct pass *p, const struct block_view *v, struct block_kept *k, void *pending, struct stream *s, struct err *e);
+int model_moe_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e);
+int model_moe_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e);
 /* s: the stream in front of the sublayer, in full recomputation; NULL: the norm's input is kept. */
-int mlp_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e);
-int mlp_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e);
+int model_mlp_again(struct pass *p, const struct block_view *v, struct block_kept *k, struct stream *s, struct err *e);
+int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres, struct err *e);
 
 /* block.c: a layer. */
-int block_forward(struct pass *p, int i, struct stream *s, struct err *e);
-int block_backward(struct pass *p, int i, void *dres, struct err *e);
+int model_block_forward(struct pass *p, int i, struct stream *s, struct err *e);
+int model_block_backward(struct pass *p, int i, void *dres, struct err *e);
 
 /* embed.c: sets, or takes the gradient of, the stream's rows. */
-int embed_forward(struct pass *p, void *x, struct err *e);
-int embed_backward(struct pass *p, const void *dx, struct err *e);
+int model_embed_forward(struct pass *p, void *x, struct err *e);
+int model_embed_backward(struct pass *p, const void *dx, struct err *e);
 
 /* head.c. Adds the sum of the token losses to the model's; with a backward pass to come also the head's gradient, and leaves in
  * SLOT_Y this shard's part of the gradient of the final norm's output. */
-int head_forward(struct pass *p, struct stream s, struct err *e);
+int model_head_forward(struct pass *p, struct stream s, struct err *e);
 /* Sets SLOT_GRAD. */
-int head_backward(struct pass *p, struct err *e);
+int model_head_backward(struct pass *p, struct err *e);
 
 #endif

@@ -25,7 +25,7 @@ struct tapes {
 	bool lost;               /* no memory for a note */
 };
 
-int tapes_open(struct model *m, struct err *e)
+int model_tapes_open(struct model *m, struct err *e)
 {
 	bool fits = m->d.device && m->job->job.graphs && m->tp->size == 1 && m->cp->size == 1 && !m->moe && !m->offload;
 	if (!fits)
@@ -42,12 +42,12 @@ int tapes_open(struct model *m, struct err *e)
 static void erase(struct model *m, struct tape *t)
 {
 	if (t->calls)
-		kern_tape_free(m->kern, t->calls);
+		backend_tape_free(m->kern, t->calls);
 	t->calls = NULL;
 	t->n = 0;
 }
 
-void tapes_close(struct model *m)
+void model_tapes_close(struct model *m)
 {
 	if (!m->tapes)
 		return;
@@ -63,7 +63,7 @@ void tapes_close(struct model *m)
 	m->tapes = NULL;
 }
 
-void tapes_note(struct model *m, enum tape_call call, int unit, bool ends)
+void model_tapes_note(struct model *m, enum tape_call call, int unit, bool ends)
 {
 	struct tape *t = m->tapes ? m->tapes->recording : NULL;
 	if (!t)
@@ -90,7 +90,7 @@ static int record(struct pass *p, struct tape *t, int (*run)(struct pass *p, str
 {
 	struct model *m = p->m;
 	erase(m, t);
-	if (!kern_record(m->kern)) {
+	if (!backend_record(m->kern)) {
 		m->tapes->off = true;
 		return run(p, e);
 	}
@@ -98,13 +98,13 @@ static int record(struct pass *p, struct tape *t, int (*run)(struct pass *p, str
 	m->tapes->lost = false;
 	int rc = run(p, e);
 	m->tapes->recording = NULL;
-	if (kern_recorded(m->kern, &t->calls, rc ? NULL : e))
+	if (backend_recorded(m->kern, &t->calls, rc ? NULL : e))
 		return rc ? rc : err_prefix(e, "a pass as a CUDA graph, which job.graphs = no leaves out");
 	if (rc)
 		return rc;
 	t->grad_scale = p->batch->grad_scale;
 	t->starts = p->starts != NULL;
-	kern_replay(m->kern, t->calls);
+	backend_replay(m->kern, t->calls);
 	if (m->tapes->lost)
 		erase(m, t);
 	return 0;
@@ -114,30 +114,30 @@ static int ask(struct pass *p, const struct note *n, struct err *e)
 {
 	switch (n->call) {
 	case TAPE_HOLD:
-		return unit_hold(p->m, n->unit, e);
+		return model_unit_hold(p->m, n->unit, e);
 	case TAPE_GRADS:
-		return unit_grads(p->m, n->unit, e);
+		return model_unit_grads(p->m, n->unit, e);
 	case TAPE_DONE:
-		return unit_done(p, n->unit, n->ends, e);
+		return model_unit_done(p, n->unit, n->ends, e);
 	default:
-		unit_drop(p->m, n->unit);
+		model_unit_drop(p->m, n->unit);
 		return 0;
 	}
 }
 
 static int replay(struct pass *p, const struct tape *t, struct err *e)
 {
-	kern_replay(p->m->kern, t->calls);
+	backend_replay(p->m->kern, t->calls);
 	for (int i = 0; i < t->n; i++)
 		if (ask(p, &t->notes[i], e))
 			return -1;
 	return 0;
 }
 
-int tapes_run(struct pass *p, enum tape_kind kind, int (*run)(struct pass *p, struct err *e), struct err *e)
+int model_tapes_run(struct pass *p, enum tape_kind kind, int (*run)(struct pass *p, struct err *e), struct err *e)
 {
 	struct tapes *all = p->m->tapes;
-	if (!all || all->off || !store_quiet(p->m->store, p->keep && p->batch->last))
+	if (!all || all->off || !param_store_quiet(p->m->store, p->keep && p->batch->last))
 		return run(p, e);
 	struct tape *t = &all->chunks[p->chunk - p->m->chunks][(p->slot - p->chunk->slots) * TAPE_KINDS + kind];
 	if (same(p, t))

@@ -17,14 +17,14 @@
 
 enum tape_kind { TAPE_FORWARD, TAPE_EVALUATION, TAPE_BACKWARD, TAPE_INPUT, TAPE_WEIGHT, TAPE_KINDS };
 
-int tapes_open(struct model *m, struct err *e);
-void tapes_close(struct model *m);
+int model_tapes_open(struct model *m, struct err *e);
+void model_tapes_close(struct model *m);
 
 /* Carries the pass out, by `run` or by its tape. */
-int tapes_run(struct pass *p, enum tape_kind kind, int (*run)(struct pass *p, struct err *e), struct err *e);
+int model_tapes_run(struct pass *p, enum tape_kind kind, int (*run)(struct pass *p, struct err *e), struct err *e);
 
 /* units.c: the store is asked for this while a pass runs; a replay asks it for the same. */
 enum tape_call { TAPE_HOLD, TAPE_DROP, TAPE_GRADS, TAPE_DONE };
-void tapes_note(struct model *m, enum tape_call call, int unit, bool ends);
+void model_tapes_note(struct model *m, enum tape_call call, int unit, bool ends);
 
 #endif

@@ -153,7 +153,7 @@ static void ends(struct lookup *l, const struct model_shape *s, const struct sta
 	}
 }
 
-int views_open(const struct model_options *opt, int chunk, struct views *out, struct err *e)
+int model_views_open(const struct model_options *opt, int chunk, struct views *out, struct err *e)
 {
 	struct lookup l = { .c = opt->catalogue, .e = e };
 	const struct stage *stage = &opt->chunks[chunk];
@@ -167,14 +167,14 @@ int views_open(const struct model_options *opt, int chunk, struct views *out, st
 		block(&l, opt->shape, stage->layer_lo + i, &v.blocks[i]);
 	ends(&l, opt->shape, stage, &v);
 	if (l.rc) {
-		views_close(&v);
+		model_views_close(&v);
 		return -1;
 	}
 	*out = v;
 	return 0;
 }
 
-void views_close(struct views *v)
+void model_views_close(struct views *v)
 {
 	for (int i = 0; v->blocks && i < v->layers; i++)
 		free(v->blocks[i].experts);

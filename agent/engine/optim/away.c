@@ -21,16 +21,16 @@ struct part {
 	int place;
 };
 
-int away_open(struct kern *k, int moments, bool masters, struct away **out, struct err *e)
+int optim_away_open(struct kern *k, int moments, bool masters, struct away **out, struct err *e)
 {
 	struct away *a = calloc(1, sizeof *a);
 	if (!a)
 		return err_set(e, ERR_NOMEM, "optimizer: no memory; close other programs");
 	*a = (struct away){ .kern = k, .moved = { true, moments > 1, masters } };
 	size_t bytes = (size_t)zero_staged_bytes(moments + masters);
-	a->memory = kern_alloc(k, bytes);
+	a->memory = backend_alloc(k, bytes);
 	if (!a->memory) {
-		away_close(a);
+		optim_away_close(a);
 		return err_set(e, ERR_NOMEM, "optimizer: no memory for %zu bytes of its state on the way; lower batch.micro", bytes);
 	}
 	float *next = a->memory;
@@ -44,11 +44,11 @@ int away_open(struct kern *k, int moments, bool masters, struct away **out, stru
 	return 0;
 }
 
-void away_close(struct away *a)
+void optim_away_close(struct away *a)
 {
 	if (!a)
 		return;
-	kern_free(a->kern, a->memory);
+	backend_free(a->kern, a->memory);
 	free(a);
 }
 
@@ -80,7 +80,7 @@ static void copy(struct away *a, const struct part *p, bool back)
 		float *here = a->at[p->place][t];
 		if (!a->moved[t])
 			continue;
-		uint64_t ticket = kern_side_copy(a->kern, back ? home(p, t) : here, back ? here : home(p, t), (size_t)p->count * sizeof(float));
+		uint64_t ticket = backend_side_copy(a->kern, back ? home(p, t) : here, back ? here : home(p, t), (size_t)p->count * sizeof(float));
 		*(back ? &a->gone : &a->come[p->place]) = ticket;
 	}
 }
@@ -101,7 +101,7 @@ static struct update update_of(const struct away *a, const struct part *p, size_
 
 /* A copy begins after the ops that were queued before it: so the next part's comes before the update that it goes on beside. Copies
  * keep their order, so what a place had is gone before it is filled again. */
-void away_update(struct away *a, const struct update *u, int n, void (*apply)(const struct update *part, void *arg), void *arg)
+void optim_away_update(struct away *a, const struct update *u, int n, void (*apply)(const struct update *part, void *arg), void *arg)
 {
 	struct part next = { .whole = u, .place = PLACES - 1 };
 	bool more = advance(&next, u + n);
@@ -112,16 +112,16 @@ void away_update(struct away *a, const struct update *u, int n, void (*apply)(co
 		more = advance(&next, u + n);
 		if (more)
 			copy(a, &next, false);
-		struct update part = update_of(a, &now, kern_width(a->kern));
-		kern_side_wait(a->kern, a->come[now.place]);
+		struct update part = update_of(a, &now, backend_width(a->kern));
+		backend_side_wait(a->kern, a->come[now.place]);
 		apply(&part, arg);
 		copy(a, &now, true);
 	}
 }
 
-int away_settle(struct away *a, struct err *e)
+int optim_away_settle(struct away *a, struct err *e)
 {
 	if (a->gone)
-		kern_side_wait(a->kern, a->gone);
-	return kern_sync(a->kern, e);
+		backend_side_wait(a->kern, a->gone);
+	return backend_sync(a->kern, e);
 }

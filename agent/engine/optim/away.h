@@ -16,13 +16,13 @@
 struct away;
 
 /* moments: of each update, 1 or 2; masters: whether p is away as well. */
-int away_open(struct kern *k, int moments, bool masters, struct away **out, struct err *e);
+int optim_away_open(struct kern *k, int moments, bool masters, struct away **out, struct err *e);
 /* Takes NULL. */
-void away_close(struct away *a);
+void optim_away_close(struct away *a);
 
-/* Queues n updates, whose m and v (and p) are memory of kern_host_alloc: `apply` is called with each part, where those are the device's. */
-void away_update(struct away *a, const struct update *u, int n, void (*apply)(const struct update *part, void *arg), void *arg);
+/* Queues n updates, whose m and v (and p) are memory of backend_host_alloc: `apply` is called with each part, where those are the device's. */
+void optim_away_update(struct away *a, const struct update *u, int n, void (*apply)(const struct update *part, void *arg), void *arg);
 /* Until what was updated is back in the host's memory. */
-int away_settle(struct away *a, struct err *e);
+int optim_away_settle(struct away *a, struct err *e);
 
 #endif

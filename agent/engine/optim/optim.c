@@ -118,7 +118,7 @@ enum job_optimizer optim_kind(const struct optim *o)
 static const char *stored_of(const struct optim *o, const struct piece *p)
 {
 	struct update u = { .stored = NULL };
-	store_fuse(o->store, p, 0, &u);
+	param_store_fuse(o->store, p, 0, &u);
 	return u.random ? NULL : u.stored;
 }
 
@@ -128,14 +128,14 @@ static bool joins(const struct optim *o, const struct run *r, const struct piece
 {
 	int64_t ahead = p->at - r->at;
 	const char *from = stored_of(o, r->first), *to = stored_of(o, p);
-	bool alone = kern_width(o->kern) < sizeof(float) && (!from || to != from + (size_t)ahead * kern_width(o->kern));
+	bool alone = backend_width(o->kern) < sizeof(float) && (!from || to != from + (size_t)ahead * backend_width(o->kern));
 	return r->decay == p->param->decay && p->master - r->master == ahead && p->grad - r->grad == ahead && !alone;
 }
 
 static int find_runs(struct optim *o, struct err *e)
 {
 	int n;
-	const struct piece *pieces = store_pieces(o->store, &n);
+	const struct piece *pieces = param_store_pieces(o->store, &n);
 	o->runs = calloc((size_t)n + 1, sizeof *o->runs);
 	o->updates = calloc((size_t)n + 1, sizeof *o->updates);
 	if (!o->runs || !o->updates)
@@ -157,7 +157,7 @@ static int find_runs(struct optim *o, struct err *e)
 static int find_counted(struct optim *o, struct err *e)
 {
 	int n;
-	const struct piece *pieces = store_pieces(o->store, &n);
+	const struct piece *pieces = param_store_pieces(o->store, &n);
 	o->counted = calloc((size_t)n + 1, sizeof *o->counted);
 	if (!o->counted)
 		return err_set(e, ERR_NOMEM, "optimizer: no memory for a table of %d pieces; close other programs", n);
@@ -170,7 +170,7 @@ static int find_counted(struct optim *o, struct err *e)
 			whole_to = NULL;
 			continue;
 		}
-		bool follows = !kern_on_host(o->kern) && whole_to && p->count_lo == 0 && p->grad - before->grad == p->at - before->at;
+		bool follows = !backend_on_host(o->kern) && whole_to && p->count_lo == 0 && p->grad - before->grad == p->at - before->at;
 		if (follows)
 			o->counted[o->n_counted - 1].count = s.grad + s.count - o->counted[o->n_counted - 1].grad;
 		else
@@ -185,14 +185,14 @@ static void *take_moment(const struct optim *o, const char *spill_dir, struct er
 {
 	void *p = NULL;
 	if (!o->spilled) {
-		if (!(p = kern_alloc(o->kern, o->bytes)))
+		if (!(p = backend_alloc(o->kern, o->bytes)))
 			err_set(e, ERR_NOMEM, "optimizer: no memory for %zu bytes of %s's moments; raise parallel.tp, parallel.pp or "
 				"parallel.zero, or set offload.optimizer", o->bytes, o->kind->name);
 		return p;
 	}
-	if (kern_on_host(o->kern))
+	if (backend_on_host(o->kern))
 		return spill_open(spill_dir, "the optimizer's moments", o->bytes, &p, e) ? NULL : p;
-	if (!(p = kern_host_alloc(o->kern, o->bytes)))
+	if (!(p = backend_host_alloc(o->kern, o->bytes)))
 		err_set(e, ERR_NOMEM, "optimizer: no memory of the host for %zu bytes of %s's moments; free some, or set offload.optimizer = no",
 			o->bytes, o->kind->name);
 	else
@@ -206,10 +206,10 @@ static int open_moments(struct optim *o, const char *spill_dir, struct err *e)
 	for (; optim_moment_name(optim_kind(o), n); n++)
 		if (!(o->moments[n] = take_moment(o, spill_dir, e)))
 			return -1;
-	o->squares_at = kern_on_host(o->kern) ? &o->squares : kern_alloc(o->kern, sizeof *o->squares_at);
+	o->squares_at = backend_on_host(o->kern) ? &o->squares : backend_alloc(o->kern, sizeof *o->squares_at);
 	if (!o->squares_at)
 		return err_set(e, ERR_NOMEM, "optimizer: no memory for a sum; lower batch.micro");
-	return o->spilled && !kern_on_host(o->kern) ? away_open(o->kern, n, store_masters_away(o->store), &o->away, e) : 0;
+	return o->spilled && !backend_on_host(o->kern) ? optim_away_open(o->kern, n, param_store_masters_away(o->store), &o->away, e) : 0;
 }
 
 int optim_open(const struct optim_options *opt, struct optim **out, struct err *e)
@@ -218,8 +218,8 @@ int optim_open(const struct optim_options *opt, struct optim **out, struct err *
 	if (!o)
 		return err_set(e, ERR_NOMEM, "optimizer: no memory; close other programs");
 	*o = (struct optim){
-		.kind = &optimizers[opt->job->optimizer.kind], .kern = opt->kern, .ops = kern_ops(opt->kern), .store = opt->store,
-		.job = opt->job, .bytes = (size_t)store_owned(opt->store) * sizeof(float), .spilled = opt->job->offload.optimizer,
+		.kind = &optimizers[opt->job->optimizer.kind], .kern = opt->kern, .ops = backend_ops(opt->kern), .store = opt->store,
+		.job = opt->job, .bytes = (size_t)param_store_owned(opt->store) * sizeof(float), .spilled = opt->job->offload.optimizer,
 	};
 	if (find_runs(o, e) || find_counted(o, e) || open_moments(o, opt->spill_dir, e)) {
 		optim_close(o);
@@ -234,17 +234,17 @@ void optim_close(struct optim *o)
 	if (!o)
 		return;
 	if (o->spilled)
-		kern_sync(o->kern, NULL); /* copies may still read and write what is given back */
-	away_close(o->away);
+		backend_sync(o->kern, NULL); /* copies may still read and write what is given back */
+	optim_away_close(o->away);
 	for (int i = 0; i < OPTIM_MOMENTS_MOST; i++)
 		if (!o->spilled)
-			kern_free(o->kern, o->moments[i]);
-		else if (kern_on_host(o->kern))
+			backend_free(o->kern, o->moments[i]);
+		else if (backend_on_host(o->kern))
 			spill_close(o->moments[i], o->bytes);
 		else
-			kern_host_free(o->kern, o->moments[i]);
+			backend_host_free(o->kern, o->moments[i]);
 	if (o->squares_at != &o->squares)
-		kern_free(o->kern, o->squares_at);
+		backend_free(o->kern, o->squares_at);
 	free(o->counted);
 	free(o->updates);
 	free(o->runs);
@@ -258,12 +258,12 @@ bool optim_away(const struct optim *o)
 
 int optim_settle(struct optim *o, struct err *e)
 {
-	return o->away ? away_settle(o->away, e) : 0;
+	return o->away ? optim_away_settle(o->away, e) : 0;
 }
 
 void optim_square(struct optim *o)
 {
-	kern_zero(o->kern, o->squares_at, sizeof *o->squares_at);
+	backend_zero(o->kern, o->squares_at, sizeof *o->squares_at);
 	for (int i = 0; i < o->n_counted; i++)
 		o->ops->sqnorm(o->kern, o->squares_at, o->counted[i].grad, o->counted[i].count);
 	o->squared = true;
@@ -275,7 +275,7 @@ int optim_norm(struct optim *o, struct comm *world, double loss_scale, double *n
 	if (!o->squared)
 		optim_square(o);
 	o->squared = false;
-	if (kern_get(o->kern, &sum, o->squares_at, sizeof sum, e))
+	if (backend_get(o->kern, &sum, o->squares_at, sizeof sum, e))
 		return -1;
 	if (world && comm_size(world) > 1 && comm_all_reduce(world, &sum, &sum, 1, COMM_F64, COMM_SUM, e))
 		return -1;
@@ -313,13 +313,13 @@ static void update_all(struct optim *o, const struct step *s, int64_t step)
 			.p = r->master, .g = r->grad, .m = o->moments[0] + r->at, .v = o->moments[1] ? o->moments[1] + r->at : NULL,
 			.count = r->count, .weight_decay = (float)decay_of(o, r->decay),
 		};
-		store_fuse(o->store, r->first, step, u);
+		param_store_fuse(o->store, r->first, step, u);
 	}
 	if (o->away)
-		away_update(o->away, o->updates, o->n_runs, apply_part, &applying);
+		optim_away_update(o->away, o->updates, o->n_runs, apply_part, &applying);
 	else
 		o->kind->update(o, o->updates, o->n_runs, s);
-	store_fused(o->store);
+	param_store_fused(o->store);
 }
 
 void optim_step(struct optim *o, double norm, double loss_scale, int64_t step)

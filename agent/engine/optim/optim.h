@@ -1,5 +1,5 @@
 /*
- * optim — the optimizer over the pieces that a rank owns (store_pieces), learning-rate schedules, the
+ * optim — the optimizer over the pieces that a rank owns (param_store_pieces), learning-rate schedules, the
  * gradient's norm and its clipping.
  *
  *     AdamW    Loshchilov and Hutter, arXiv 1711.05101: two moments, m and v
@@ -8,11 +8,11 @@
  * Weight decay is for the catalogue's decay parameters (matrices) alone. Another optimizer is a row of the table in
  * optim.c: its name, its moments, its call of an op; another schedule a row in schedules.c.
  *
- * A moment is [store_owned] fp32; element piece.at + i of it belongs to piece.master[i]. With offload.optimizer moments lie in a
+ * A moment is [param_store_owned] fp32; element piece.at + i of it belongs to piece.master[i]. With offload.optimizer moments lie in a
  * file without a name (base/spill.h), which the system may write to disk and drop from memory; when the kern's memory is a device's, in
  * the host's (away.h).
  *
- * An update sets the stored form of the parameters too, where that is another (store_fuse).
+ * An update sets the stored form of the parameters too, where that is another (param_store_fuse).
  */
 #ifndef MUSTER_AGENT_ENGINE_OPTIM_OPTIM_H
 #define MUSTER_AGENT_ENGINE_OPTIM_OPTIM_H
@@ -45,7 +45,7 @@ void optim_close(struct optim *o);
 const char *optim_name(enum job_optimizer kind);
 /* "m", "v": the i-th moment's name in checkpoints, NULL when the optimizer has no such moment. */
 const char *optim_moment_name(enum job_optimizer kind, int i);
-/* [store_owned], in the kern's memory, or the host's when they are away; NULL when the optimizer has no such moment. */
+/* [param_store_owned], in the kern's memory, or the host's when they are away; NULL when the optimizer has no such moment. */
 float *optim_moment(struct optim *o, int i);
 /* Whether moments are the host's, and the kern's memory is not. */
 bool optim_away(const struct optim *o);
@@ -61,14 +61,14 @@ enum job_optimizer optim_kind(const struct optim *o);
 double optim_lr(const struct job *job, int64_t step);
 
 /* Queues the sum of squares for the next optim_norm, which else does it itself: so that a device that is behind has it to do before
- * the host waits for it. After store_finish. */
+ * the host waits for it. After param_store_finish. */
 void optim_square(struct optim *o);
 /* Collective over world (every rank of the job; NULL: one). The norm of the whole model's gradient, each element counted once, summed
  * in double; the same bits on every rank. Gradients are loss_scale times the true ones (1 unless fp16), the norm is that of the true ones.
- * Not finite when an element is not. After store_finish. */
+ * Not finite when an element is not. After param_store_finish. */
 int optim_norm(struct optim *o, struct comm *world, double loss_scale, double *norm, struct err *e);
 
-/* Applies step number `step` (from 0) to the masters: gradients / loss_scale × min(1, clip / norm). store_publish comes after it. */
+/* Applies step number `step` (from 0) to the masters: gradients / loss_scale × min(1, clip / norm). param_store_publish comes after it. */
 void optim_step(struct optim *o, double norm, double loss_scale, int64_t step);
 /* The same with one replica's gradient alone, for a parameter server (agent/server): the part that its `share` of the global batch
  * (0 to 1) has in the mean over it. norm: of the replica's own mean gradient, which is the part / share, and which is clipped by itself. It

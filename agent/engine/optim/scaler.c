@@ -1,6 +1,6 @@
 #include "agent/engine/optim/scaler.h"
 
-void scaler_init(struct scaler *s, const struct job *job)
+void optim_scaler_init(struct scaler *s, const struct job *job)
 {
 	bool scales = job->precision.dtype == DTYPE_FP16, dynamic = scales && job->precision.loss_scale <= 0;
 	*s = (struct scaler){
@@ -9,7 +9,7 @@ void scaler_init(struct scaler *s, const struct job *job)
 	};
 }
 
-void scaler_resume(struct scaler *s, double scale, int64_t good)
+void optim_scaler_resume(struct scaler *s, double scale, int64_t good)
 {
 	if (!s->dynamic || !(scale >= 1 && scale <= SCALER_MOST))
 		return;
@@ -31,7 +31,7 @@ static int judge_overflow(struct scaler *s, struct err *e)
 	return 0;
 }
 
-int scaler_judge(struct scaler *s, bool finite, struct err *e)
+int optim_scaler_judge(struct scaler *s, bool finite, struct err *e)
 {
 	if (!finite)
 		return judge_overflow(s, e);

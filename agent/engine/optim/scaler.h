@@ -23,12 +23,12 @@ struct scaler {
 	int64_t good;   /* steps since it last changed */
 };
 
-void scaler_init(struct scaler *s, const struct job *job);
+void optim_scaler_init(struct scaler *s, const struct job *job);
 /* Goes on with what a checkpoint holds; a fixed scale stays the job's. */
-void scaler_resume(struct scaler *s, double scale, int64_t good);
+void optim_scaler_resume(struct scaler *s, double scale, int64_t good);
 
 /* After a step whose gradients' norm was finite or not. 1: update the parameters; 0: do not (the scale has
  * become smaller). ERR_NUMERIC when it cannot: in another precision, at a fixed scale, or when it is 1 already. */
-int scaler_judge(struct scaler *s, bool finite, struct err *e);
+int optim_scaler_judge(struct scaler *s, bool finite, struct err *e);
 
 #endif

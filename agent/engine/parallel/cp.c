@@ -33,7 +33,7 @@ int64_t cp_position(const struct cp *c, int64_t seq, int64_t t)
 
 static void *at(const struct kern *k, const void *base, int64_t elements)
 {
-	return (char *)base + (size_t)elements * kern_width(k);
+	return (char *)base + (size_t)elements * backend_width(k);
 }
 
 /* Attention of fused rows, and what follows from their shape. */
@@ -52,7 +52,7 @@ struct ring {
 static struct ring ring_of(struct cp *c, struct kern *k, const struct attn_shape *s)
 {
 	struct ring r = {
-		.c = c, .k = k, .ops = kern_ops(k), .s = *s, .tokens = s->seq / c->size, .q = (int64_t)s->heads * s->dim,
+		.c = c, .k = k, .ops = backend_ops(k), .s = *s, .tokens = s->seq / c->size, .q = (int64_t)s->heads * s->dim,
 		.kv = (int64_t)2 * s->kv_heads * s->dim, .starts = s->starts,
 	};
 	r.length = c->size == 1 ? r.tokens : r.tokens / PIECES;
@@ -234,8 +234,8 @@ static int ring_backward(struct ring *r, struct backward *b, struct err *e)
 	int size = r->c->size;
 
 	pack(r, buf->kv, b->qkv);
-	kern_zero(r->k, b->dqkv, (size_t)(r->rows * r->row) * kern_width(r->k));
-	kern_zero(r->k, buf->dkv, (size_t)(r->rows * r->kv) * kern_width(r->k));
+	backend_zero(r->k, b->dqkv, (size_t)(r->rows * r->row) * backend_width(r->k));
+	backend_zero(r->k, buf->dkv, (size_t)(r->rows * r->kv) * backend_width(r->k));
 	for (int step = 0; step < size; step++) {
 		int owner = (r->c->rank + size - step) % size;
 		void *kv = half_of(r, buf->kv, step % 2), *dkv = half_of(r, buf->dkv, step % 2);

@@ -7,11 +7,11 @@
 
 typedef const struct comm_device *table_fn(void);
 
-int device_table(const struct comm_device **out, struct err *e)
+int parallel_device_table(const struct comm_device **out, struct err *e)
 {
 	void *at;
 	table_fn *table;
-	if (kern_cuda_symbol("muster_comm_cuda", &at, e))
+	if (backend_cuda_symbol("muster_comm_cuda", &at, e))
 		return -1;
 	memcpy(&table, &at, sizeof table);
 	*out = table();
@@ -24,7 +24,7 @@ static int device_count(void)
 	const struct comm_device *table;
 	struct device *d;
 	int n = 0;
-	if (device_table(&table, NULL))
+	if (parallel_device_table(&table, NULL))
 		return 0;
 	while (!table->open(n, &d, NULL)) {
 		table->close(d);
@@ -33,7 +33,7 @@ static int device_count(void)
 	return n;
 }
 
-int device_of_slot(int slot)
+int parallel_device_of_slot(int slot)
 {
 	int n = device_count();
 	return n && slot >= 0 ? slot % n : 0;

@@ -14,14 +14,14 @@ void ep_init(struct ep *p, struct comm *group, struct comm *values, int64_t expe
 		.type = type, .experts = experts,
 	};
 	if (group)
-		partition(experts, p->size, p->rank, 1, &lo, &hi);
+		layout_partition(experts, p->size, p->rank, 1, &lo, &hi);
 	p->lo = (int)lo;
 	p->hi = (int)hi;
 }
 
 void ep_plan_close(struct kern *k, struct ep_plan *plan)
 {
-	kern_free(k, plan->places);
+	backend_free(k, plan->places);
 	free(plan->out);
 	free(plan->in);
 	free(plan->per_expert);
@@ -53,7 +53,7 @@ static int tell(struct ep *p, const int64_t *counts, int64_t *theirs, struct err
 	size_t mine = (size_t)(p->hi - p->lo), out[p->size], in[p->size];
 	for (int r = 0; r < p->size; r++) {
 		int64_t lo, hi;
-		partition(p->experts, p->size, r, 1, &lo, &hi);
+		layout_partition(p->experts, p->size, r, 1, &lo, &hi);
 		out[r] = (size_t)(hi - lo);
 		in[r] = mine;
 	}
@@ -67,7 +67,7 @@ static void count_rows(const struct ep *p, const int64_t *counts, const int64_t 
 	memset(plan->per_expert, 0, (size_t)mine * sizeof *plan->per_expert);
 	for (int r = 0; r < p->size; r++) {
 		int64_t lo, hi;
-		partition(p->experts, p->size, r, 1, &lo, &hi);
+		layout_partition(p->experts, p->size, r, 1, &lo, &hi);
 		plan->out[r] = plan->in[r] = 0;
 		for (int64_t x = lo; x < hi; x++)
 			plan->out[r] += (size_t)counts[x];
@@ -100,18 +100,18 @@ static void sort_rows(const struct ep *p, const int64_t *theirs, struct ep_plan 
 static int give_rows(struct kern *k, struct ep_plan *plan, struct err *e)
 {
 	int64_t *at = plan->sorted, rows = plan->received;
-	if (!kern_on_host(k) && rows > plan->room) {
-		kern_free(k, plan->places);
+	if (!backend_on_host(k) && rows > plan->room) {
+		backend_free(k, plan->places);
 		plan->room = rows + rows / 8;
-		plan->places = kern_alloc(k, (size_t)(2 * plan->room) * sizeof *plan->places);
+		plan->places = backend_alloc(k, (size_t)(2 * plan->room) * sizeof *plan->places);
 	}
-	if (!kern_on_host(k) && rows) {
+	if (!backend_on_host(k) && rows) {
 		at = plan->places;
 		if (!at) {
 			plan->room = 0;
 			return err_set(e, ERR_NOMEM, "places of %lld rows for this rank's experts: no memory; lower batch.micro", (long long)rows);
 		}
-		kern_put(k, at, plan->sorted, (size_t)(2 * rows) * sizeof *at);
+		backend_put(k, at, plan->sorted, (size_t)(2 * rows) * sizeof *at);
 	}
 	plan->order = at;
 	plan->back = at + rows;
@@ -157,7 +157,7 @@ static int exchange(struct ep *p, const void *in, const size_t *in_rows, void *o
 static void copy(struct kern *k, void *to, const void *from, int64_t rows, int64_t c)
 {
 	if (to != from)
-		kern_ops(k)->copy_rows(k, to, c, from, c, rows, c);
+		backend_ops(k)->copy_rows(k, to, c, from, c, rows, c);
 }
 
 int ep_dispatch(struct ep *p, struct kern *k, const struct ep_plan *plan, const void *sent, void *arrival, void *received, int64_t c,
@@ -169,7 +169,7 @@ int ep_dispatch(struct ep *p, struct kern *k, const struct ep_plan *plan, const 
 	}
 	if (exchange(p, sent, plan->out, arrival, plan->in, c, e))
 		return -1;
-	kern_ops(k)->gather_rows(k, received, arrival, plan->order, plan->received, c);
+	backend_ops(k)->gather_rows(k, received, arrival, plan->order, plan->received, c);
 	return 0;
 }
 
@@ -180,6 +180,6 @@ int ep_return(struct ep *p, struct kern *k, const struct ep_plan *plan, const vo
 		copy(k, sent, received, plan->sent, c);
 		return 0;
 	}
-	kern_ops(k)->gather_rows(k, arrival, received, plan->back, plan->received, c);
+	backend_ops(k)->gather_rows(k, arrival, received, plan->back, plan->received, c);
 	return exchange(p, arrival, plan->in, sent, plan->out, c, e);
 }

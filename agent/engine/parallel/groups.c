@@ -226,7 +226,7 @@ static int split_values(struct groups *g, const struct place *p, struct err *e)
 	       (ep_exists(p) && comm_split(g->world, ep_color(p), rank, "ep's numbers", &g->ep_values, e)) ? -1 : 0;
 }
 
-int groups_open(struct comm *world, const struct groups_options *opt, struct groups *out, struct err *e)
+int parallel_groups_open(struct comm *world, const struct groups_options *opt, struct groups *out, struct err *e)
 {
 	struct place p = place_of(opt);
 	struct groups g = { .world = world };
@@ -247,11 +247,11 @@ int groups_open(struct comm *world, const struct groups_options *opt, struct gro
 	*out = g;
 	return 0;
 fail:
-	groups_close(&g);
+	parallel_groups_close(&g);
 	return -1;
 }
 
-void groups_close(struct groups *g)
+void parallel_groups_close(struct groups *g)
 {
 	for (int kind = 0; kind < PIPE_KINDS; kind++)
 		for (int side = 0; side < PIPE_SIDES; side++) {

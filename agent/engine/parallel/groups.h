@@ -53,7 +53,7 @@ struct groups_options {
 };
 
 /* Collective over world, whose ranks are in the layout's order. */
-int groups_open(struct comm *world, const struct groups_options *opt, struct groups *out, struct err *e);
-void groups_close(struct groups *g);
+int parallel_groups_open(struct comm *world, const struct groups_options *opt, struct groups *out, struct err *e);
+void parallel_groups_close(struct groups *g);
 
 #endif

@@ -14,17 +14,17 @@ static int start(struct pipe *p, struct comm *c, bool send, void *x, struct comm
 	return comm_group_start(c, &op, 1, req, e);
 }
 
-int pipe_send(struct pipe *p, enum pipe_kind kind, enum pipe_side to, void *x, struct comm_request **req, struct err *e)
+int pp_send(struct pipe *p, enum pipe_kind kind, enum pipe_side to, void *x, struct comm_request **req, struct err *e)
 {
 	return start(p, p->groups->out[kind][to], true, x, req, e);
 }
 
-int pipe_recv_start(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x, struct comm_request **req, struct err *e)
+int pp_recv_start(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x, struct comm_request **req, struct err *e)
 {
 	return start(p, p->groups->in[kind][from], false, x, req, e);
 }
 
-int pipe_recv(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x, struct err *e)
+int pp_recv(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x, struct err *e)
 {
 	struct comm *c = p->groups->in[kind][from];
 	double begin = clock_s();
@@ -33,7 +33,7 @@ int pipe_recv(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x,
 	return rc;
 }
 
-int pipe_wait(struct pipe *p, struct comm_request **req, struct err *e)
+int pp_wait(struct pipe *p, struct comm_request **req, struct err *e)
 {
 	struct comm_request *r = *req;
 	if (!r)

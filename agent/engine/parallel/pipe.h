@@ -1,7 +1,7 @@
 /*
  * pipe — activations and gradients between neighbouring pipeline ranks.
  *
- * A send, or a receive that was started, returns at once; its buffer belongs to it until pipe_wait. Messages of a
+ * A send, or a receive that was started, returns at once; its buffer belongs to it until pp_wait. Messages of a
  * channel (groups.h) arrive in the order of their sends.
  */
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_PIPE_H
@@ -16,10 +16,10 @@ struct pipe {
 	double seconds;              /* waited; the reader sets it back */
 };
 
-int pipe_send(struct pipe *p, enum pipe_kind kind, enum pipe_side to, void *x, struct comm_request **req, struct err *e);
-int pipe_recv(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x, struct err *e);
-int pipe_recv_start(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x, struct comm_request **req, struct err *e);
+int pp_send(struct pipe *p, enum pipe_kind kind, enum pipe_side to, void *x, struct comm_request **req, struct err *e);
+int pp_recv(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x, struct err *e);
+int pp_recv_start(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x, struct comm_request **req, struct err *e);
 /* Waits until the buffer of *req is free again and sets *req to NULL; NULL is done. */
-int pipe_wait(struct pipe *p, struct comm_request **req, struct err *e);
+int pp_wait(struct pipe *p, struct comm_request **req, struct err *e);
 
 #endif

@@ -43,7 +43,7 @@ static void lay_out(struct store *s, int zero, int64_t *params, int64_t *grads)
 static void *take(struct store *s, const char *what, int64_t elements, size_t width, struct err *e)
 {
 	size_t bytes = (size_t)elements * width;
-	void *p = kern_alloc(s->kern, bytes);
+	void *p = backend_alloc(s->kern, bytes);
 	if (!p)
 		err_set(e, ERR_NOMEM, "%s: no memory for %zu bytes; raise parallel.tp, parallel.pp or parallel.zero", what, bytes);
 	return p;
@@ -59,9 +59,9 @@ static int open_masters(struct store *s, const char *spill_dir, struct err *e)
 		return s->masters ? 0 : -1;
 	}
 	size_t bytes = (size_t)s->owned * sizeof(float);
-	if (kern_on_host(s->kern))
+	if (backend_on_host(s->kern))
 		return spill_open(spill_dir, "master parameters", bytes, (void **)&s->masters, e);
-	s->masters = kern_host_alloc(s->kern, bytes);
+	s->masters = backend_host_alloc(s->kern, bytes);
 	if (!s->masters)
 		return err_set(e, ERR_NOMEM, "master parameters: no memory of the host for %zu bytes that the device copies from; free some, or "
 			       "set offload.optimizer = no", bytes);
@@ -69,9 +69,9 @@ static int open_masters(struct store *s, const char *spill_dir, struct err *e)
 	return 0;
 }
 
-bool store_masters_away(const struct store *s)
+bool param_store_masters_away(const struct store *s)
 {
-	return s->spilled && !kern_on_host(s->kern);
+	return s->spilled && !backend_on_host(s->kern);
 }
 
 /* As many buffers as units of the kind can be in use at once, of the largest one's size. */
@@ -126,14 +126,14 @@ static int open_memory(struct store *s, const struct store_options *opt, struct 
 /* both: what each of the two holders says, through the kern's memory. */
 static int tell_tied(struct store *s, const int64_t mine[2], int64_t both[4], struct err *e)
 {
-	if (kern_on_host(s->kern))
+	if (backend_on_host(s->kern))
 		return comm_all_gather(s->groups.tied, mine, both, 2, COMM_I64, e);
-	int64_t *at = kern_alloc(s->kern, 6 * sizeof *at);
+	int64_t *at = backend_alloc(s->kern, 6 * sizeof *at);
 	if (!at)
 		return err_set(e, ERR_NOMEM, "store: no memory for %zu bytes; lower batch.micro", 6 * sizeof *at);
-	kern_put(s->kern, at, mine, 2 * sizeof *at);
-	int rc = comm_all_gather(s->groups.tied, at, at + 2, 2, COMM_I64, e) || kern_get(s->kern, both, at + 2, 4 * sizeof *at, e) ? -1 : 0;
-	kern_free(s->kern, at);
+	backend_put(s->kern, at, mine, 2 * sizeof *at);
+	int rc = comm_all_gather(s->groups.tied, at, at + 2, 2, COMM_I64, e) || backend_get(s->kern, both, at + 2, 4 * sizeof *at, e) ? -1 : 0;
+	backend_free(s->kern, at);
 	return rc;
 }
 
@@ -159,7 +159,7 @@ static int check_tied(struct store *s, struct err *e)
 }
 
 /* The group whose ranks have the parts of the parameter's gradient. */
-struct comm *store_parts(const struct store *s, const struct param *p)
+struct comm *param_store_parts(const struct store *s, const struct param *p)
 {
 	struct comm *tp = s->groups.tp, *kv = s->groups.kv;
 	if (tp && comm_size(tp) == p->copies)
@@ -171,26 +171,26 @@ static int check_parts(const struct store *s, struct err *e)
 {
 	for (int i = 0; i < s->catalogue->n; i++) {
 		const struct param *p = &s->catalogue->params[i];
-		if (p->partial && !store_parts(s, p))
+		if (p->partial && !param_store_parts(s, p))
 			return err_set(e, ERR_INTERNAL, "store: no group of the %d ranks that have a part of %s", p->copies, p->name);
 	}
 	return 0;
 }
 
-int store_open(const struct store_options *opt, struct store **out, struct err *e)
+int param_store_open(const struct store_options *opt, struct store **out, struct err *e)
 {
 	struct store *s = calloc(1, sizeof *s);
 	if (!s)
 		return err_set(e, ERR_NOMEM, "store: no memory; close other programs");
 	*s = (struct store){
-		.kern = opt->kern, .ops = kern_ops(opt->kern), .catalogue = opt->catalogue, .groups = opt->groups,
-		.overlap = opt->overlap, .stochastic = opt->stochastic, .seed = opt->seed, .width = kern_width(opt->kern),
+		.kern = opt->kern, .ops = backend_ops(opt->kern), .catalogue = opt->catalogue, .groups = opt->groups,
+		.overlap = opt->overlap, .stochastic = opt->stochastic, .seed = opt->seed, .width = backend_width(opt->kern),
 	};
 	s->type = s->width == sizeof(float) ? COMM_F32 : COMM_BF16;
 	describe_replicas(&s->replicas[ZERO_DENSE], opt->groups.shard, opt->groups.copies, opt->zero);
 	describe_replicas(&s->replicas[ZERO_EXPERTS], opt->groups.expert_shard, opt->groups.expert_copies, opt->zero);
-	if (open_memory(s, opt, e) || store_build_pieces(s, e) || check_parts(s, e) || check_tied(s, e)) {
-		store_close(s);
+	if (open_memory(s, opt, e) || param_store_build_pieces(s, e) || check_parts(s, e) || check_tied(s, e)) {
+		param_store_close(s);
 		return -1;
 	}
 	*out = s;
@@ -200,7 +200,7 @@ int store_open(const struct store_options *opt, struct store **out, struct err *
 static void close_pool(struct store *s, struct pool *p)
 {
 	for (int i = 0; i < p->n; i++)
-		kern_free(s->kern, p->slots[i].data);
+		backend_free(s->kern, p->slots[i].data);
 }
 
 static void end_pool(struct pool *p)
@@ -211,7 +211,7 @@ static void end_pool(struct pool *p)
 	}
 }
 
-void store_end(struct store *s)
+void param_store_end(struct store *s)
 {
 	for (int i = 0; s->homes && i < s->catalogue->n_units; i++) {
 		comm_wait(s->homes[i].publishing, NULL);
@@ -226,52 +226,52 @@ void store_end(struct store *s)
 	}
 }
 
-void store_close(struct store *s)
+void param_store_close(struct store *s)
 {
 	if (!s)
 		return;
-	store_end(s);
+	param_store_end(s);
 	for (int i = 0; i < UNIT_KINDS; i++) {
 		close_pool(s, &s->gathers[i]);
 		close_pool(s, &s->scatters[i]);
 	}
-	if (store_masters_away(s))
-		kern_host_free(s->kern, s->masters);
+	if (param_store_masters_away(s))
+		backend_host_free(s->kern, s->masters);
 	else if (s->spilled)
 		spill_close(s->masters, (size_t)s->owned * sizeof(float));
 	else
-		kern_free(s->kern, s->masters);
-	kern_free(s->kern, s->params);
-	kern_free(s->kern, s->grads);
+		backend_free(s->kern, s->masters);
+	backend_free(s->kern, s->params);
+	backend_free(s->kern, s->grads);
 	for (int i = 0; i < ZERO_CLASSES; i++)
 		free(s->replicas[i].counts);
-	order_fini(&s->order);
+	param_store_order_fini(&s->order);
 	free(s->pieces);
 	free(s->homes);
 	free(s->sums);
 	free(s);
 }
 
-void *store_stored(const struct store *s, int unit)
+void *param_store_stored(const struct store *s, int unit)
 {
 	const struct home *h = &s->homes[unit];
 	const struct replicas *r = store_replicas(s, unit);
 	return s->params + (size_t)(h->params + (r->policy->params ? 0 : h->lo)) * s->width;
 }
 
-float *store_master(const struct store *s, int unit)
+float *param_store_master(const struct store *s, int unit)
 {
-	return s->masters ? s->masters + s->homes[unit].owned : (float *)store_stored(s, unit);
+	return s->masters ? s->masters + s->homes[unit].owned : (float *)param_store_stored(s, unit);
 }
 
-float *store_grad(const struct store *s, int unit)
+float *param_store_grad(const struct store *s, int unit)
 {
 	const struct home *h = &s->homes[unit];
 	const struct replicas *r = store_replicas(s, unit);
 	return s->grads + h->grads + (r->policy->grads ? 0 : h->lo);
 }
 
-const size_t *store_counts(struct store *s, int unit)
+const size_t *param_store_counts(struct store *s, int unit)
 {
 	struct replicas *r = &s->replicas[zero_class(s->catalogue->units[unit].kind)];
 	for (int i = 0; i < r->cut.shards; i++) {
@@ -282,7 +282,7 @@ const size_t *store_counts(struct store *s, int unit)
 	return r->counts;
 }
 
-int store_wait(struct comm_request **req, double *spent, struct err *e)
+int param_store_wait(struct comm_request **req, double *spent, struct err *e)
 {
 	if (!*req)
 		return 0;
@@ -293,7 +293,7 @@ int store_wait(struct comm_request **req, double *spent, struct err *e)
 	return rc;
 }
 
-bool store_quiet(const struct store *s, bool completes)
+bool param_store_quiet(const struct store *s, bool completes)
 {
 	for (int i = 0; i < s->catalogue->n_units; i++) {
 		const struct replicas *r = store_replicas(s, i);
@@ -305,7 +305,7 @@ bool store_quiet(const struct store *s, bool completes)
 	return true;
 }
 
-float *store_flat_grads(const struct store *s)
+float *param_store_flat_grads(const struct store *s)
 {
 	for (int i = 0; i < s->catalogue->n_units; i++)
 		if (store_replicas(s, i)->policy->grads)
@@ -313,7 +313,7 @@ float *store_flat_grads(const struct store *s)
 	return s->grads;
 }
 
-double store_waited(const struct store *s)
+double param_store_waited(const struct store *s)
 {
 	return s->gather_s + s->reduce_s;
 }

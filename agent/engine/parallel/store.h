@@ -6,9 +6,9 @@
  * The model asks for a unit of the catalogue (plan/spec/model/model.h) when it needs it and
  * says when it is done with it; whether that gathers, frees or reduces anything is the store's affair.
  *
- *     forward       store_params(u) … store_release(u)
- *     backward      store_params(u), store_grads(u) … store_reduce(u, last), store_release(u)
- *     end of step   store_finish; the optimizer updates the pieces; store_publish
+ *     forward       param_store_params(u) … param_store_release(u)
+ *     backward      param_store_params(u), param_store_grads(u) … param_store_reduce(u, last), param_store_release(u)
+ *     end of step   param_store_finish; the optimizer updates the pieces; param_store_publish
  *
  * Replicas of a unit are the ranks that hold the same box of it: cp × dp of them, of experts cp × dp / ep. They form
  * `shard` groups, over which the unit is cut (catalogue_piece), times `copies` groups, whose ranks own the same piece:
@@ -27,14 +27,14 @@
  * What all this takes of memory is plan/spec/model/zero.h's, to the byte.
  *
  * Master parameters are fp32 and belong to the piece's owner: in fp32 storage they are the stored parameters themselves
- * (their part of the whole ones, or the shard), else a copy of their own that store_publish narrows into the stored ones,
- * unless the optimizer has already (store_fuse).
+ * (their part of the whole ones, or the shard), else a copy of their own that param_store_publish narrows into the stored ones,
+ * unless the optimizer has already (param_store_fuse).
  *
  * All of it lies in the kern's memory, which may be a device's. With offload.optimizer masters that are copies of their own lie in the
- * host's (store_masters_away): on the host in a file without a name, else in memory that the device copies from.
+ * host's (param_store_masters_away): on the host in a file without a name, else in memory that the device copies from.
  *
  * Gradients that are parts (param.partial) are summed over their tp copies before they are reduced over replicas; a tied
- * head's two tables are summed piece by piece after that, by store_finish. Every sum has libcomm's documented order: element by
+ * head's two tables are summed piece by piece after that, by param_store_finish. Every sum has libcomm's documented order: element by
  * element, the same for whatever cut.
  *
  * All calls of a group's ranks come in the same order (they walk the same schedule row). One thread.
@@ -68,7 +68,7 @@ struct store_options {
 	struct store_groups groups;
 	int zero;            /* 0 to 3 */
 	bool overlap;        /* reduce and gather while the passes go on; else wait at once */
-	bool stochastic;     /* store_publish rounds at random, keyed by (seed, parameter's name, step) */
+	bool stochastic;     /* param_store_publish rounds at random, keyed by (seed, parameter's name, step) */
 	uint64_t seed;
 	/* offload.optimizer: masters that are copies of their own lie in a nameless file here, unless TMPDIR
 	 * is set (base/spill.h), or in the host's memory when the kern's is a device's; NULL: in the kern's. */
@@ -76,30 +76,30 @@ struct store_options {
 	bool owned_only;     /* no pass asks for units or adds gradients: no buffers for whole units (agent/server) */
 };
 
-/* Collective over its groups. Parameters are zero until store_publish. */
-int store_open(const struct store_options *opt, struct store **out, struct err *e);
+/* Collective over its groups. Parameters are zero until param_store_publish. */
+int param_store_open(const struct store_options *opt, struct store **out, struct err *e);
 /* Waits for what is under way; after that the groups may be closed. */
-void store_end(struct store *s);
+void param_store_end(struct store *s);
 /* Takes NULL. */
-void store_close(struct store *s);
+void param_store_close(struct store *s);
 
 /* The unit's parameters, in storage type, valid until its release; may be asked for again before that (each has its release).
  * At most two units of a kind are held at once under zero 3: ZERO_BUFFERS. */
-int store_params(struct store *s, int unit, const void **params, struct err *e);
-void store_release(struct store *s, int unit);
+int param_store_params(struct store *s, int unit, const void **params, struct err *e);
+void param_store_release(struct store *s, int unit);
 
-/* Where the backward pass adds the unit's gradients (fp32), until store_reduce. At most two units of a kind wait for that at once
+/* Where the backward pass adds the unit's gradients (fp32), until param_store_reduce. At most two units of a kind wait for that at once
  * under zero 2 and 3. */
-int store_grads(struct store *s, int unit, float **grads, struct err *e);
+int param_store_grads(struct store *s, int unit, float **grads, struct err *e);
 /* This micro-batch's gradients of the unit are in; last: so are those of the whole step. */
-int store_reduce(struct store *s, int unit, bool last, struct err *e);
-/* Whether calls of a pass, from store_params to store_reduce, now do nothing but say where things are: no parameters come, and no gradients
+int param_store_reduce(struct store *s, int unit, bool last, struct err *e);
+/* Whether calls of a pass, from param_store_params to param_store_reduce, now do nothing but say where things are: no parameters come, and no gradients
  * leave, even where `completes` says that the step's are. Then the pass may be recorded, and replayed with the same calls. */
-bool store_quiet(const struct store *s, bool completes);
+bool param_store_quiet(const struct store *s, bool completes);
 /* All gradients are in: returns when every piece's are the sum over all replicas. */
-int store_finish(struct store *s, struct err *e);
+int param_store_finish(struct store *s, struct err *e);
 /* Gradients are zero again, for the next step. */
-void store_zero(struct store *s);
+void param_store_zero(struct store *s);
 
 /* A run of one parameter's elements that this rank owns. */
 struct piece {
@@ -107,29 +107,29 @@ struct piece {
 	int64_t first;  /* its first element in the parameter's box, row-major */
 	int64_t count;
 	float *master, *grad; /* [count] */
-	int64_t at;           /* of the optimizer's state: [store_owned] elements of each moment */
+	int64_t at;           /* of the optimizer's state: [param_store_owned] elements of each moment */
 	/* Of its elements, those [count_lo, count_hi) are this rank's to count in norms and to save: each
 	 * element of the model is counted by exactly one rank of the world. Empty (0, 0) where another does. */
 	int64_t count_lo, count_hi;
 };
-const struct piece *store_pieces(const struct store *s, int *n);
-struct kern *store_kern(const struct store *s);
-int64_t store_owned(const struct store *s); /* elements of all pieces, rounded to whole groups */
+const struct piece *param_store_pieces(const struct store *s, int *n);
+struct kern *param_store_kern(const struct store *s);
+int64_t param_store_owned(const struct store *s); /* elements of all pieces, rounded to whole groups */
 /* Whether masters are the host's, and the kern's memory is not. */
-bool store_masters_away(const struct store *s);
+bool param_store_masters_away(const struct store *s);
 
 /* Lets an update of the whole piece (kernels/ops.h) set the stored form of the masters as well, rounded as the publishing of `step` would.
  * Leaves u as it is where there is no such form, or where the piece's rows are numbered apart: those are publishing's. */
-void store_fuse(const struct store *s, const struct piece *piece, int64_t step, struct update *u);
+void param_store_fuse(const struct store *s, const struct piece *piece, int64_t step, struct update *u);
 /* Every piece's masters were updated by updates that were fused: the next publishing rounds only what those could not. */
-void store_fused(struct store *s);
+void param_store_fused(struct store *s);
 
 /* The masters have changed: stored parameters follow, on every replica. step: how many are finished, for stochastic rounding. */
-int store_publish(struct store *s, int64_t step, struct err *e);
+int param_store_publish(struct store *s, int64_t step, struct err *e);
 
 /* Whole gradients in the flat order, for tests: NULL where they are not whole. */
-float *store_flat_grads(const struct store *s);
+float *param_store_flat_grads(const struct store *s);
 /* Seconds spent waiting for gathers and reductions since it was opened. */
-double store_waited(const struct store *s);
+double param_store_waited(const struct store *s);
 
 #endif

@@ -15,7 +15,7 @@ static int wait_sums(struct store *s, struct err *e)
 {
 	int rc = 0;
 	for (int i = 0; i < s->n_sums; i++)
-		if (store_wait(&s->sums[i], &s->reduce_s, rc ? NULL : e))
+		if (param_store_wait(&s->sums[i], &s->reduce_s, rc ? NULL : e))
 			rc = -1;
 	s->n_sums = 0;
 	return rc;
@@ -25,7 +25,7 @@ static int retire_all(struct store *s, struct err *e)
 {
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->scatters[kind].n; i++)
-			if (store_retire(s, &s->scatters[kind].slots[i], e))
+			if (param_store_retire(s, &s->scatters[kind].slots[i], e))
 				return -1;
 	return 0;
 }
@@ -35,7 +35,7 @@ static int run_of_copies(const struct store *s, int unit)
 {
 	int n = 1;
 	while (unit + n < s->catalogue->n_units && store_replicas(s, unit + n) == store_replicas(s, unit) &&
-	       store_grad(s, unit + n) == store_grad(s, unit + n - 1) + (s->homes[unit + n - 1].hi - s->homes[unit + n - 1].lo))
+	       param_store_grad(s, unit + n) == param_store_grad(s, unit + n - 1) + (s->homes[unit + n - 1].hi - s->homes[unit + n - 1].lo))
 		n++;
 	return n;
 }
@@ -50,7 +50,7 @@ static int sum_copies(struct store *s, struct err *e)
 		hi = &s->homes[unit + n - 1];
 		if (!r->policy->state || !r->copies)
 			continue;
-		float *at = store_grad(s, unit);
+		float *at = param_store_grad(s, unit);
 		size_t count = (size_t)(hi->owned + hi->hi - hi->lo - lo->owned);
 		if (comm_all_reduce_start(r->copies, at, at, count, COMM_F32, COMM_SUM, &s->sums[s->n_sums], e))
 			return -1;
@@ -64,28 +64,28 @@ static int sum_tied(struct store *s, struct err *e)
 	if (!s->groups.tied)
 		return 0;
 	const struct home *h = &s->homes[s->tied];
-	float *at = store_grad(s, s->tied);
+	float *at = param_store_grad(s, s->tied);
 	double since = clock_s();
 	int rc = comm_all_reduce(s->groups.tied, at, at, (size_t)(h->hi - h->lo), COMM_F32, COMM_SUM, e);
 	s->reduce_s += clock_s() - since;
 	return rc;
 }
 
-int store_finish(struct store *s, struct err *e)
+int param_store_finish(struct store *s, struct err *e)
 {
-	order_learn(&s->order);
-	if (check_complete(s, e) || store_flush(s, e) || wait_sums(s, e) || retire_all(s, e) || sum_copies(s, e) || sum_tied(s, e) ||
-	    store_settle(s, e))
+	param_store_order_learn(&s->order);
+	if (check_complete(s, e) || param_store_flush(s, e) || wait_sums(s, e) || retire_all(s, e) || sum_copies(s, e) || sum_tied(s, e) ||
+	    param_store_settle(s, e))
 		return -1;
 	return 0;
 }
 
-void store_zero(struct store *s)
+void param_store_zero(struct store *s)
 {
 	const struct home *last = &s->homes[s->catalogue->n_units - 1];
 	int64_t n = last->grads + (store_replicas(s, s->catalogue->n_units - 1)->policy->grads ? last->hi - last->lo : last->n);
-	kern_zero(s->kern, s->grads, (size_t)n * sizeof(float));
+	backend_zero(s->kern, s->grads, (size_t)n * sizeof(float));
 	for (int i = 0; i < s->catalogue->n_units; i++)
 		s->homes[i].reduced = false;
-	order_rewind(&s->order);
+	param_store_order_rewind(&s->order);
 }

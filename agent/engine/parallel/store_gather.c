@@ -4,7 +4,7 @@
  * layer comes while the tables do. */
 enum { AHEAD = UNIT_KINDS };
 
-struct slot *store_find(struct pool *p, int unit)
+struct slot *param_store_find(struct pool *p, int unit)
 {
 	for (int i = 0; i < p->n; i++)
 		if (p->slots[i].unit == unit)
@@ -12,10 +12,10 @@ struct slot *store_find(struct pool *p, int unit)
 	return NULL;
 }
 
-int store_forget(struct store *s, struct slot *slot, struct err *e)
+int param_store_forget(struct store *s, struct slot *slot, struct err *e)
 {
 	slot->unit = -1;
-	return store_wait(&slot->req, &s->gather_s, e);
+	return param_store_wait(&slot->req, &s->gather_s, e);
 }
 
 static struct pool *pool_of(struct store *s, int unit)
@@ -40,8 +40,8 @@ static struct slot *choose(struct pool *p, bool spare)
 static int begin(struct store *s, struct slot *t, int unit, struct err *e)
 {
 	const struct replicas *r = store_replicas(s, unit);
-	if (store_forget(s, t, e) ||
-	    comm_all_gatherv_start(r->shard, store_stored(s, unit), t->data, store_counts(s, unit), s->type, &t->req, e))
+	if (param_store_forget(s, t, e) ||
+	    comm_all_gatherv_start(r->shard, param_store_stored(s, unit), t->data, param_store_counts(s, unit), s->type, &t->req, e))
 		return -1;
 	t->unit = unit;
 	t->used = ++s->clock;
@@ -55,16 +55,16 @@ static void want(struct store *s)
 			s->gathers[kind].slots[i].wanted = false;
 }
 
-int store_prefetch(struct store *s, struct err *e)
+int param_store_prefetch(struct store *s, struct err *e)
 {
 	if (!s->overlap)
 		return 0;
 	want(s);
 	for (int i = 0; i < AHEAD; i++) {
-		int unit = order_peek(&s->order, i);
+		int unit = param_store_order_peek(&s->order, i);
 		if (unit < 0)
 			return 0;
-		struct slot *t = store_find(pool_of(s, unit), unit);
+		struct slot *t = param_store_find(pool_of(s, unit), unit);
 		if (!t) {
 			t = choose(pool_of(s, unit), true);
 			if (t && begin(s, t, unit, e))
@@ -76,15 +76,15 @@ int store_prefetch(struct store *s, struct err *e)
 	return 0;
 }
 
-int store_settle(struct store *s, struct err *e)
+int param_store_settle(struct store *s, struct err *e)
 {
 	int rc = 0;
 	for (int i = 0; i < s->catalogue->n_units; i++)
-		if (store_wait(&s->homes[i].publishing, &s->gather_s, rc ? NULL : e))
+		if (param_store_wait(&s->homes[i].publishing, &s->gather_s, rc ? NULL : e))
 			rc = -1;
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->gathers[kind].n; i++)
-			if (store_wait(&s->gathers[kind].slots[i].req, &s->gather_s, rc ? NULL : e))
+			if (param_store_wait(&s->gathers[kind].slots[i].req, &s->gather_s, rc ? NULL : e))
 				rc = -1;
 	return rc;
 }
@@ -92,19 +92,19 @@ int store_settle(struct store *s, struct err *e)
 static int whole_params(struct store *s, int unit, const void **params, struct err *e)
 {
 	struct home *h = &s->homes[unit];
-	if (store_wait(&h->publishing, &s->gather_s, e))
+	if (param_store_wait(&h->publishing, &s->gather_s, e))
 		return -1;
 	*params = s->params + (size_t)h->params * s->width;
 	return 0;
 }
 
-int store_params(struct store *s, int unit, const void **params, struct err *e)
+int param_store_params(struct store *s, int unit, const void **params, struct err *e)
 {
 	if (!store_replicas(s, unit)->policy->params)
 		return whole_params(s, unit, params, e);
 	struct pool *p = pool_of(s, unit);
-	struct slot *t = store_find(p, unit);
-	order_note(&s->order, unit);
+	struct slot *t = param_store_find(p, unit);
+	param_store_order_note(&s->order, unit);
 	if (!t) {
 		t = choose(p, false);
 		if (!t)
@@ -115,7 +115,7 @@ int store_params(struct store *s, int unit, const void **params, struct err *e)
 	t->used = ++s->clock;
 	t->holds++;
 	/* What comes next leaves before this one is waited for. */
-	if (store_prefetch(s, e) || store_wait(&t->req, &s->gather_s, e)) {
+	if (param_store_prefetch(s, e) || param_store_wait(&t->req, &s->gather_s, e)) {
 		t->holds--;
 		return -1;
 	}
@@ -123,11 +123,11 @@ int store_params(struct store *s, int unit, const void **params, struct err *e)
 	return 0;
 }
 
-void store_release(struct store *s, int unit)
+void param_store_release(struct store *s, int unit)
 {
-	struct slot *t = store_find(pool_of(s, unit), unit);
+	struct slot *t = param_store_find(pool_of(s, unit), unit);
 	if (!t || !t->holds || --t->holds)
 		return;
 	/* A failure comes again from the next call: the world is aborted. */
-	store_prefetch(s, NULL);
+	param_store_prefetch(s, NULL);
 }

@@ -2,12 +2,12 @@
  * store_inner — what an opened store consists of. Only the store's own files include this:
  *
  *     store.c          opening and closing, what is where
- *     store_pieces.c   the table of pieces
+ *     param_store_pieces.c   the table of pieces
  *     store_gather.c   parameters on demand, buffers for those that are cut
  *     store_order.c    the learned order of the demands
- *     store_reduce.c   gradients while the passes run
- *     store_finish.c   what is left of the sums at the step's end, and zeroing
- *     store_publish.c  masters to stored parameters
+ *     param_store_reduce.c   gradients while the passes run
+ *     param_store_finish.c   what is left of the sums at the step's end, and zeroing
+ *     param_store_publish.c  masters to stored parameters
  */
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_STORE_INNER_H
 #define MUSTER_AGENT_ENGINE_PARALLEL_STORE_INNER_H
@@ -90,31 +90,31 @@ static inline const struct replicas *store_replicas(const struct store *s, int u
 }
 
 /* The owned part of a unit: its masters and gradients. */
-float *store_master(const struct store *s, int unit);
-float *store_grad(const struct store *s, int unit);
+float *param_store_master(const struct store *s, int unit);
+float *param_store_grad(const struct store *s, int unit);
 /* The stored form of the owned part. */
-void *store_stored(const struct store *s, int unit);
+void *param_store_stored(const struct store *s, int unit);
 /* What each shard has of a unit; valid until the next call for the class. */
-const size_t *store_counts(struct store *s, int unit);
+const size_t *param_store_counts(struct store *s, int unit);
 /* The group whose ranks have the parts of a partial parameter's gradient. */
-struct comm *store_parts(const struct store *s, const struct param *p);
+struct comm *param_store_parts(const struct store *s, const struct param *p);
 /* Waits for *req, which may be NULL and is NULL then; the time goes to *spent. */
-int store_wait(struct comm_request **req, double *spent, struct err *e);
+int param_store_wait(struct comm_request **req, double *spent, struct err *e);
 
-int store_build_pieces(struct store *s, struct err *e);
+int param_store_build_pieces(struct store *s, struct err *e);
 
 /* What is in the slot is done with; a gather under way is waited for. */
-int store_forget(struct store *s, struct slot *slot, struct err *e);
+int param_store_forget(struct store *s, struct slot *slot, struct err *e);
 /* The slot of the pool that holds the unit, NULL: none. */
-struct slot *store_find(struct pool *p, int unit);
+struct slot *param_store_find(struct pool *p, int unit);
 /* Starts gathers of what the order says comes next. */
-int store_prefetch(struct store *s, struct err *e);
+int param_store_prefetch(struct store *s, struct err *e);
 /* Waits for all parameters that are under way. */
-int store_settle(struct store *s, struct err *e);
+int param_store_settle(struct store *s, struct err *e);
 
 /* Starts the sum of units [first, last). */
-int store_flush(struct store *s, struct err *e);
+int param_store_flush(struct store *s, struct err *e);
 /* Adds what the slot's scatter brings to this rank's gradients. */
-int store_retire(struct store *s, struct slot *slot, struct err *e);
+int param_store_retire(struct store *s, struct slot *slot, struct err *e);
 
 #endif

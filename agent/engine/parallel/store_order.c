@@ -31,7 +31,7 @@ static void follow(struct order *o, int unit)
 	}
 }
 
-void order_note(struct order *o, int unit)
+void param_store_order_note(struct order *o, int unit)
 {
 	if (o->learned)
 		follow(o, unit);
@@ -39,24 +39,24 @@ void order_note(struct order *o, int unit)
 		append(o, unit);
 }
 
-void order_learn(struct order *o)
+void param_store_order_learn(struct order *o)
 {
 	o->learned = o->n > 0;
 }
 
-void order_rewind(struct order *o)
+void param_store_order_rewind(struct order *o)
 {
 	o->at = 0;
 	if (!o->learned)
 		o->n = 0;
 }
 
-int order_peek(const struct order *o, int ahead)
+int param_store_order_peek(const struct order *o, int ahead)
 {
 	return o->learned && o->at + ahead < o->n ? o->units[o->at + ahead] : -1;
 }
 
-void order_fini(struct order *o)
+void param_store_order_fini(struct order *o)
 {
 	free(o->units);
 }

@@ -16,8 +16,8 @@ static struct piece piece_of(const struct store *s, const struct param *p)
 	struct piece piece = { .param = p, .first = lo - at, .count = hi - lo };
 	if (hi <= lo)
 		return (struct piece){ 0 };
-	piece.master = store_master(s, p->unit) + (lo - h->lo);
-	piece.grad = store_grad(s, p->unit) + (lo - h->lo);
+	piece.master = param_store_master(s, p->unit) + (lo - h->lo);
+	piece.grad = param_store_grad(s, p->unit) + (lo - h->lo);
 	piece.at = h->owned + lo - h->lo;
 	if (!p->tied_copy && p->copy == 0) {
 		piece.count_lo = clamp(h->counted_lo, lo, hi) - lo;
@@ -26,7 +26,7 @@ static struct piece piece_of(const struct store *s, const struct param *p)
 	return piece;
 }
 
-int store_build_pieces(struct store *s, struct err *e)
+int param_store_build_pieces(struct store *s, struct err *e)
 {
 	s->pieces = calloc((size_t)s->catalogue->n + 1, sizeof *s->pieces);
 	if (!s->pieces)
@@ -39,18 +39,18 @@ int store_build_pieces(struct store *s, struct err *e)
 	return 0;
 }
 
-const struct piece *store_pieces(const struct store *s, int *n)
+const struct piece *param_store_pieces(const struct store *s, int *n)
 {
 	*n = s->n_pieces;
 	return s->pieces;
 }
 
-struct kern *store_kern(const struct store *s)
+struct kern *param_store_kern(const struct store *s)
 {
 	return s->kern;
 }
 
-int64_t store_owned(const struct store *s)
+int64_t param_store_owned(const struct store *s)
 {
 	return s->owned;
 }

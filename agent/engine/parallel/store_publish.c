@@ -16,7 +16,7 @@ static void narrow(struct store *s, void *stored, const float *masters, int64_t 
 		const float *from = masters + i;
 		part = !stage || n - i < ZERO_PUBLISHED ? n - i : ZERO_PUBLISHED;
 		if (stage) {
-			kern_put(s->kern, stage, from, (size_t)part * sizeof *stage);
+			backend_put(s->kern, stage, from, (size_t)part * sizeof *stage);
 			from = stage;
 		}
 		s->ops->narrow(s->kern, (char *)stored + (size_t)i * s->width, from, part, key, first + (uint64_t)i);
@@ -33,10 +33,10 @@ static bool whole_rows(const struct piece *piece)
 static void *stored_of(const struct store *s, const struct piece *piece)
 {
 	int unit = piece->param->unit;
-	return (char *)store_stored(s, unit) + (size_t)(piece->master - store_master(s, unit)) * s->width;
+	return (char *)param_store_stored(s, unit) + (size_t)(piece->master - param_store_master(s, unit)) * s->width;
 }
 
-void store_fuse(const struct store *s, const struct piece *piece, int64_t step, struct update *u)
+void param_store_fuse(const struct store *s, const struct piece *piece, int64_t step, struct update *u)
 {
 	const struct param *p = piece->param;
 	if (!s->masters || (s->stochastic && !whole_rows(piece)))
@@ -49,7 +49,7 @@ void store_fuse(const struct store *s, const struct piece *piece, int64_t step, 
 	u->first = (uint64_t)(p->lo[0] * p->shape[1] + piece->first);
 }
 
-void store_fused(struct store *s)
+void param_store_fused(struct store *s)
 {
 	s->fused = true;
 }
@@ -78,7 +78,7 @@ static void narrow_all(struct store *s, float *stage, int64_t step)
 			round_piece(s, &s->pieces[i], stored_of(s, &s->pieces[i]), stage, step);
 	for (int unit = 0; !s->stochastic && !s->fused && unit < s->catalogue->n_units; unit++) {
 		const struct home *h = &s->homes[unit];
-		narrow(s, store_stored(s, unit), store_master(s, unit), h->hi - h->lo, stage, NULL, 0);
+		narrow(s, param_store_stored(s, unit), param_store_master(s, unit), h->hi - h->lo, stage, NULL, 0);
 	}
 }
 
@@ -94,14 +94,14 @@ static bool left_over(const struct store *s)
 static int round_masters(struct store *s, int64_t step, struct err *e)
 {
 	float *stage = NULL;
-	if (store_masters_away(s) && left_over(s)) {
-		stage = kern_alloc(s->kern, ZERO_PUBLISHED * sizeof *stage);
+	if (param_store_masters_away(s) && left_over(s)) {
+		stage = backend_alloc(s->kern, ZERO_PUBLISHED * sizeof *stage);
 		if (!stage)
 			return err_set(e, ERR_NOMEM, "parameters: no memory for %zu bytes of masters on their way; lower batch.micro",
 				       ZERO_PUBLISHED * sizeof *stage);
 	}
 	narrow_all(s, stage, step);
-	kern_free(s->kern, stage);
+	backend_free(s->kern, stage);
 	s->fused = false;
 	return 0;
 }
@@ -114,7 +114,7 @@ static int forget_all(struct store *s, struct err *e)
 			struct slot *t = &s->gathers[kind].slots[i];
 			if (t->holds)
 				return err_set(e, ERR_INTERNAL, "store: unit %d is in use while new parameters come", t->unit);
-			if (store_forget(s, t, e))
+			if (param_store_forget(s, t, e))
 				return -1;
 		}
 	return 0;
@@ -127,21 +127,21 @@ static int spread(struct store *s, int unit, struct err *e)
 	const struct replicas *r = store_replicas(s, unit);
 	if (!r->policy->state || r->policy->params)
 		return 0;
-	if (comm_all_gatherv_start(r->shard, store_stored(s, unit), s->params + (size_t)h->params * s->width, store_counts(s, unit),
+	if (comm_all_gatherv_start(r->shard, param_store_stored(s, unit), s->params + (size_t)h->params * s->width, param_store_counts(s, unit),
 				   s->type, &h->publishing, e))
 		return -1;
-	return s->overlap ? 0 : store_wait(&h->publishing, &s->gather_s, e);
+	return s->overlap ? 0 : param_store_wait(&h->publishing, &s->gather_s, e);
 }
 
-int store_publish(struct store *s, int64_t step, struct err *e)
+int param_store_publish(struct store *s, int64_t step, struct err *e)
 {
-	if (store_settle(s, e) || forget_all(s, e))
+	if (param_store_settle(s, e) || forget_all(s, e))
 		return -1;
 	if (s->masters && round_masters(s, step, e))
 		return -1;
 	for (int unit = 0; unit < s->catalogue->n_units; unit++)
 		if (spread(s, unit, e))
 			return -1;
-	order_rewind(&s->order);
-	return store_prefetch(s, e);
+	param_store_order_rewind(&s->order);
+	return param_store_prefetch(s, e);
 }

@@ -32,7 +32,7 @@ static int sum_parts(struct store *s, int unit, float *grads, struct err *e)
 			const struct param *last = &p[i + n - 1];
 			float *at = grads + (p[i].offset - u->lo);
 			size_t count = (size_t)(last->offset + last->count - p[i].offset);
-			if (comm_all_reduce(store_parts(s, &p[i]), at, at, count, COMM_F32, COMM_SUM, e))
+			if (comm_all_reduce(param_store_parts(s, &p[i]), at, at, count, COMM_F32, COMM_SUM, e))
 				return -1;
 		}
 		i += n ? n : 1;
@@ -57,7 +57,7 @@ static int scatter_whole(struct store *s, int unit, struct err *e)
 {
 	const struct home *h = &s->homes[unit];
 	float *whole = s->grads + h->grads;
-	return comm_reduce_scatterv_start(store_replicas(s, unit)->shard, whole, whole + h->lo, store_counts(s, unit), COMM_F32,
+	return comm_reduce_scatterv_start(store_replicas(s, unit)->shard, whole, whole + h->lo, param_store_counts(s, unit), COMM_F32,
 					  COMM_SUM, &s->sums[s->n_sums++], e);
 }
 
@@ -72,7 +72,7 @@ static int sum_whole(struct store *s, int first, int last, struct err *e)
 				     &s->sums[s->n_sums++], e);
 }
 
-int store_flush(struct store *s, struct err *e)
+int param_store_flush(struct store *s, struct err *e)
 {
 	int first = s->first, last = s->last, before = s->n_sums;
 	s->first = s->last = 0;
@@ -86,7 +86,7 @@ int store_flush(struct store *s, struct err *e)
 		s->n_sums = before;
 		return -1;
 	}
-	return s->overlap || s->n_sums == before ? 0 : store_wait(&s->sums[s->n_sums - 1], &s->reduce_s, e);
+	return s->overlap || s->n_sums == before ? 0 : param_store_wait(&s->sums[s->n_sums - 1], &s->reduce_s, e);
 }
 
 /* Whether the unit goes with those that are complete already: it lies beside them, and is summed over the same ranks. */
@@ -97,7 +97,7 @@ static bool goes_along(const struct store *s, int unit)
 
 static int complete_whole(struct store *s, int unit, struct err *e)
 {
-	if (s->first != s->last && !goes_along(s, unit) && store_flush(s, e))
+	if (s->first != s->last && !goes_along(s, unit) && param_store_flush(s, e))
 		return -1;
 	if (s->first == s->last) {
 		s->first = unit;
@@ -109,21 +109,21 @@ static int complete_whole(struct store *s, int unit, struct err *e)
 	}
 	s->weight += weight_of(s, unit);
 	/* What is scattered goes one by one: each unit is cut by itself. */
-	return s->weight >= ENOUGH || store_replicas(s, unit)->policy->state ? store_flush(s, e) : 0;
+	return s->weight >= ENOUGH || store_replicas(s, unit)->policy->state ? param_store_flush(s, e) : 0;
 }
 
 /* --- gradients that leave after each micro-batch ------------------------------------ */
 
-int store_retire(struct store *s, struct slot *t, struct err *e)
+int param_store_retire(struct store *s, struct slot *t, struct err *e)
 {
 	if (t->unit < 0 || !t->req)
 		return 0;
 	const struct home *h = &s->homes[t->unit];
 	int unit = t->unit;
 	t->unit = -1;
-	if (store_wait(&t->req, &s->reduce_s, e))
+	if (param_store_wait(&t->req, &s->reduce_s, e))
 		return -1;
-	s->ops->accumulate(s->kern, store_grad(s, unit), (const float *)t->data + h->lo, h->hi - h->lo);
+	s->ops->accumulate(s->kern, param_store_grad(s, unit), (const float *)t->data + h->lo, h->hi - h->lo);
 	return 0;
 }
 
@@ -148,9 +148,9 @@ static struct slot *slot_of(struct store *s, int unit, struct err *e)
 		err_set(e, ERR_INTERNAL, "store: gradients of %d units of the kind of unit %d are open already", p->n, unit);
 		return NULL;
 	}
-	if (store_retire(s, best, e))
+	if (param_store_retire(s, best, e))
 		return NULL;
-	kern_zero(s->kern, best->data, (size_t)s->homes[unit].n * sizeof(float));
+	backend_zero(s->kern, best->data, (size_t)s->homes[unit].n * sizeof(float));
 	best->unit = unit;
 	best->used = ++s->clock;
 	best->holds = 1;
@@ -165,12 +165,12 @@ static int scatter(struct store *s, int unit, struct err *e)
 	float *whole = (float *)t->data;
 	t->holds = 0;
 	if (sum_parts(s, unit, whole, e) ||
-	    comm_reduce_scatterv_start(store_replicas(s, unit)->shard, whole, whole + s->homes[unit].lo, store_counts(s, unit),
+	    comm_reduce_scatterv_start(store_replicas(s, unit)->shard, whole, whole + s->homes[unit].lo, param_store_counts(s, unit),
 				       COMM_F32, COMM_SUM, &t->req, e)) {
 		t->unit = -1;
 		return -1;
 	}
-	return s->overlap ? 0 : store_retire(s, t, e);
+	return s->overlap ? 0 : param_store_retire(s, t, e);
 }
 
 /* --- what the model calls ------------------------------------------------------------ */
@@ -182,7 +182,7 @@ static int check_open(const struct store *s, int unit, struct err *e)
 	return 0;
 }
 
-int store_grads(struct store *s, int unit, float **grads, struct err *e)
+int param_store_grads(struct store *s, int unit, float **grads, struct err *e)
 {
 	if (check_open(s, unit, e))
 		return -1;
@@ -197,7 +197,7 @@ int store_grads(struct store *s, int unit, float **grads, struct err *e)
 	return 0;
 }
 
-int store_reduce(struct store *s, int unit, bool last, struct err *e)
+int param_store_reduce(struct store *s, int unit, bool last, struct err *e)
 {
 	if (check_open(s, unit, e))
 		return -1;

@@ -18,7 +18,7 @@ static int describe(struct engine *g, const struct engine_options *opt, struct e
 	struct batch_share share;
 	int n = layout_n_stages(&opt->layout);
 
-	model_shape(job, &g->shape);
+	shape_of_job(job, &g->shape);
 	g->job = job;
 	g->layout = opt->layout;
 	g->at = opt->at;
@@ -43,7 +43,7 @@ static int open_schedule(struct engine *g, enum job_schedule kind, struct err *e
 	    schedule_build_forwards(&g->layout, g->micros, &g->forwards, e) || schedule_check(&g->forwards, e))
 		return -1;
 	g->timeline = (struct timeline){ .ranks = g->layout.pp, .chunks = g->layout.chunks };
-	return tracks_open(g, e);
+	return pipeline_tracks_open(g, e);
 }
 
 /* "cpu" and the like, with the storage type behind it; a device is one of those that this process sees. */
@@ -52,9 +52,9 @@ static int open_kern(struct engine *g, const struct engine_options *opt, struct 
 	static const char *const suffix[] = { [DTYPE_FP32] = "", [DTYPE_BF16] = ":bf16", [DTYPE_FP16] = ":fp16" };
 	char name[32];
 	snprintf(name, sizeof name, "%s%s", opt->backend, suffix[g->job->precision.dtype]);
-	if (kern_open_device(name, opt->threads, opt->device, &g->kern, e))
+	if (backend_open_device(name, opt->threads, opt->device, &g->kern, e))
 		return -1;
-	if (g->job->precision.fp8 != FP8_OFF && !kern_on_host(g->kern) && !kern_fp8(g->kern) && comm_rank(opt->world) == 0)
+	if (g->job->precision.fp8 != FP8_OFF && !backend_on_host(g->kern) && !backend_fp8(g->kern) && comm_rank(opt->world) == 0)
 		log_warn("precision.fp8 = %s: this GPU has no products in 8 bits (compute capability 8.9 and later have) and "
 			 "computes them slowly; use off", job_word(g->job, offsetof(struct job, precision.fp8)));
 	return 0;
@@ -64,14 +64,14 @@ static int open_groups(struct engine *g, const struct engine_options *opt, struc
 {
 	static const enum comm_type types[] = { [DTYPE_FP32] = COMM_F32, [DTYPE_BF16] = COMM_BF16, [DTYPE_FP16] = COMM_F16 };
 	struct comm_device_options device = { .index = opt->device, .backend = opt->transport };
-	bool on_device = !kern_on_host(g->kern) && comm_size(opt->world) > 1;
+	bool on_device = !backend_on_host(g->kern) && comm_size(opt->world) > 1;
 	const struct groups_options o = {
 		.layout = &g->layout, .at = g->at, .shape = &g->shape, .zero = (int)g->job->parallel.zero,
 		.shard = g->job->parallel.zero_shard, .node = opt->node,
-		.apart = g->job->parallel.sync == SYNC_SERVER, .device = on_device ? &device : NULL, .stream = kern_stream(g->kern),
+		.apart = g->job->parallel.sync == SYNC_SERVER, .device = on_device ? &device : NULL, .stream = backend_stream(g->kern),
 	};
 	enum comm_type type = types[g->job->precision.dtype];
-	if ((on_device && device_table(&device.device, e)) || groups_open(opt->world, &o, &g->groups, e))
+	if ((on_device && parallel_device_table(&device.device, e)) || parallel_groups_open(opt->world, &o, &g->groups, e))
 		return -1;
 	tp_init(&g->tp, g->groups.tp, g->job->parallel.sp, g->job->parallel.overlap, type);
 	cp_init(&g->cp, g->groups.cp, g->groups.cp_values, type);
@@ -90,7 +90,7 @@ static int open_store(struct engine *g, const struct engine_options *opt, const 
 		.overlap = job->parallel.overlap, .stochastic = job->precision.stochastic_rounding, .seed = job->job.seed,
 		.spill_dir = job->offload.optimizer ? opt->spill_dir : NULL,
 	};
-	return store_open(&o, &g->store, e);
+	return param_store_open(&o, &g->store, e);
 }
 
 static int open_model(struct engine *g, const struct engine_options *opt, struct err *e)
@@ -110,57 +110,57 @@ static int open_model(struct engine *g, const struct engine_options *opt, struct
 	return 0;
 }
 
-int engine_open(const struct engine_options *opt, struct engine **out, struct err *e)
+int pipeline_open(const struct engine_options *opt, struct engine **out, struct err *e)
 {
 	struct engine *g = calloc(1, sizeof *g);
 	if (!g)
 		return err_set(e, ERR_NOMEM, "engine: out of memory");
 	if (describe(g, opt, e) || open_schedule(g, opt->job->parallel.schedule, e) || open_kern(g, opt, e) ||
 	    open_groups(g, opt, e) || open_model(g, opt, e)) {
-		engine_close(g);
+		pipeline_close(g);
 		return -1;
 	}
 	*out = g;
 	return 0;
 }
 
-void engine_close(struct engine *g)
+void pipeline_close(struct engine *g)
 {
 	if (!g)
 		return;
 	/* A device may still be about transfers that nobody waits for any more: the groups end those, then memory may go. */
-	walk_settle(g, NULL);
+	pipeline_walk_settle(g, NULL);
 	if (g->store)
-		store_end(g->store);
-	groups_close(&g->groups);
+		param_store_end(g->store);
+	parallel_groups_close(&g->groups);
 	model_close(g->model);
-	store_close(g->store);
+	param_store_close(g->store);
 	catalogue_free(&g->catalogue);
-	kern_close(g->kern);
+	backend_close(g->kern);
 	schedule_free(&g->schedule);
 	schedule_free(&g->forwards);
-	tracks_close(g);
+	pipeline_tracks_close(g);
 	timeline_free(&g->timeline);
 	free(g->stages);
 	free(g);
 }
 
-const struct model_shape *engine_shape(const struct engine *g)
+const struct model_shape *pipeline_shape(const struct engine *g)
 {
 	return &g->shape;
 }
 
-const struct catalogue *engine_catalogue(const struct engine *g)
+const struct catalogue *pipeline_catalogue(const struct engine *g)
 {
 	return &g->catalogue;
 }
 
-struct store *engine_store(struct engine *g)
+struct store *pipeline_store(struct engine *g)
 {
 	return g->store;
 }
 
-struct kern *engine_kern(struct engine *g)
+struct kern *pipeline_kern(struct engine *g)
 {
 	return g->kern;
 }
@@ -198,7 +198,7 @@ static int share_parts(struct engine *g, const double *local, double loss, struc
 /* A rank that fails alone has messages under way, whose other ends wait for what it will not send any more. */
 static int walk_or_abort(struct engine *g, const struct schedule *s, const struct engine_batch *b, bool backward, struct err *e)
 {
-	if (!walk_row(g, &s->rows[g->at.pp], b, backward, e))
+	if (!pipeline_walk_row(g, &s->rows[g->at.pp], b, backward, e))
 		return 0;
 	if (layout_world(&g->layout) > 1)
 		comm_abort(g->groups.world, e->text);
@@ -214,13 +214,13 @@ static int take_loss(struct engine *g, double *local, struct err *e)
 	return rc;
 }
 
-int engine_passes(struct engine *g, const struct engine_batch *b, struct err *e)
+int pipeline_passes(struct engine *g, const struct engine_batch *b, struct err *e)
 {
-	store_zero(g->store);
+	param_store_zero(g->store);
 	return walk_or_abort(g, &g->schedule, b, true, e);
 }
 
-int engine_loss(struct engine *g, double *loss, struct err *e)
+int pipeline_loss(struct engine *g, double *loss, struct err *e)
 {
 	double local[LOSSES];
 	if (take_loss(g, local, e))
@@ -232,12 +232,12 @@ int engine_loss(struct engine *g, double *loss, struct err *e)
 	return share(g, local, loss, 1, e) || share_parts(g, local, *loss, e) ? -1 : 0;
 }
 
-int engine_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
+int pipeline_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
 {
-	return engine_passes(g, b, e) || engine_loss(g, loss, e) ? -1 : 0;
+	return pipeline_passes(g, b, e) || pipeline_loss(g, loss, e) ? -1 : 0;
 }
 
-int engine_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
+int pipeline_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
 {
 	double local[LOSSES];
 	if (walk_or_abort(g, &g->forwards, b, false, e) || take_loss(g, local, e))
@@ -245,22 +245,22 @@ int engine_eval(struct engine *g, const struct engine_batch *b, double *loss, st
 	return share(g, local, loss, 1, e);
 }
 
-const struct timeline *engine_timeline(const struct engine *g)
+const struct timeline *pipeline_timeline(const struct engine *g)
 {
 	return &g->timeline;
 }
 
-void engine_losses(const struct engine *g, struct engine_losses *out)
+void pipeline_losses(const struct engine *g, struct engine_losses *out)
 {
 	*out = g->losses;
 }
 
-void engine_times(const struct engine *g, struct engine_times *out)
+void pipeline_times(const struct engine *g, struct engine_times *out)
 {
 	*out = g->times;
 }
 
-int64_t engine_peak_bytes(const struct engine *g)
+int64_t pipeline_peak_bytes(const struct engine *g)
 {
-	return (int64_t)kern_peak(g->kern);
+	return (int64_t)backend_peak(g->kern);
 }

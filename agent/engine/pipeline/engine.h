@@ -3,8 +3,8 @@
  *
  * It builds the groups from the world, the store of the rank's parameters and gradients, the
  * model, and walks its row of the schedule table: receives, forwards, backwards, sends, and the
- * reduction of gradients that overlaps the last backward pass. After engine_step the store's pieces have the gradients of the
- * mean loss over the global batch (times the loss scale); engine_norm and the optimizer come next, then store_publish.
+ * reduction of gradients that overlaps the last backward pass. After pipeline_step the store's pieces have the gradients of the
+ * mean loss over the global batch (times the loss scale); engine_norm and the optimizer come next, then param_store_publish.
  */
 #ifndef MUSTER_AGENT_ENGINE_PIPELINE_ENGINE_H
 #define MUSTER_AGENT_ENGINE_PIPELINE_ENGINE_H
@@ -39,15 +39,15 @@ struct engine_options {
 	void *phase_arg;
 };
 
-/* Collective. Parameters are not set yet: state_init or a checkpoint does that. */
-int engine_open(const struct engine_options *opt, struct engine **out, struct err *e);
+/* Collective. Parameters are not set yet: train_state_init or a checkpoint does that. */
+int pipeline_open(const struct engine_options *opt, struct engine **out, struct err *e);
 /* Before the world is closed. After a step that failed it does not wait: that aborted the world. Takes NULL. */
-void engine_close(struct engine *g);
+void pipeline_close(struct engine *g);
 
-const struct model_shape *engine_shape(const struct engine *g);
-const struct catalogue *engine_catalogue(const struct engine *g);
-struct store *engine_store(struct engine *g);
-struct kern *engine_kern(struct engine *g);
+const struct model_shape *pipeline_shape(const struct engine *g);
+const struct catalogue *pipeline_catalogue(const struct engine *g);
+struct store *pipeline_store(struct engine *g);
+struct kern *pipeline_kern(struct engine *g);
 
 /* This dp rank's part of a global batch (ranks of one dp index pass the same). */
 struct engine_batch {
@@ -59,29 +59,29 @@ struct engine_batch {
 
 /* One step's forward and backward. *loss: mean over the global batch's tokens, the same bits on every rank. With parallel.sync = server no
  * replica waits for another: gradients and *loss are this one's part of the means (agent/server). */
-int engine_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e);
+int pipeline_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e);
 /* The same in two halves: on a device the first one queues the work, the second waits for it, so that more can be queued before. */
-int engine_passes(struct engine *g, const struct engine_batch *b, struct err *e);
-int engine_loss(struct engine *g, double *loss, struct err *e);
+int pipeline_passes(struct engine *g, const struct engine_batch *b, struct err *e);
+int pipeline_loss(struct engine *g, double *loss, struct err *e);
 
-/* What the last engine_loss is the sum of. */
+/* What the last pipeline_loss is the sum of. */
 struct engine_losses {
 	bool known;                    /* the model has routers, and all replicas' parts are summed (parallel.sync = all-reduce) */
 	double cross_entropy, balance, z;
 };
-void engine_losses(const struct engine *g, struct engine_losses *out);
+void pipeline_losses(const struct engine *g, struct engine_losses *out);
 /* The same without backward, leaving gradients alone. */
-int engine_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e);
+int pipeline_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e);
 
 /* Seconds of the last step by part, for the report: none counts twice. What overlaps compute is compute; what is computed again
  * is recompute, with its transfers; the wait for the others' loss is the pipeline's where there is one, else data parallelism's. */
 struct engine_times {
 	double compute, recompute, tp, cp, ep, pp, dp;
 };
-void engine_times(const struct engine *g, struct engine_times *out);
-/* When this rank did which pass in the last engine_step; valid until the next. */
-const struct timeline *engine_timeline(const struct engine *g);
+void pipeline_times(const struct engine *g, struct engine_times *out);
+/* When this rank did which pass in the last pipeline_step; valid until the next. */
+const struct timeline *pipeline_timeline(const struct engine *g);
 /* Peak bytes of this rank's device memory. */
-int64_t engine_peak_bytes(const struct engine *g);
+int64_t pipeline_peak_bytes(const struct engine *g);
 
 #endif

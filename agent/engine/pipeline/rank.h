@@ -68,24 +68,24 @@ struct engine {
 };
 
 /* Walks a row once over this rank's micro-batches; the model has the sum of the token losses seen here (0 before the last stage). */
-int walk_row(struct engine *g, const struct sched_row *row, const struct engine_batch *batch, bool backward, struct err *e);
+int pipeline_walk_row(struct engine *g, const struct sched_row *row, const struct engine_batch *batch, bool backward, struct err *e);
 /* Waits for every message under way; the first error stays. */
-int walk_settle(struct engine *g, struct err *e);
+int pipeline_walk_settle(struct engine *g, struct err *e);
 
 /* --- What a row is walked with (tracks.c, receive.c) --- */
 
 /* Slots and inboxes as at the begin of a row. */
-int tracks_open(struct engine *g, struct err *e);
-void tracks_close(struct engine *g);
-void tracks_begin(struct engine *g, const struct sched_row *row);
+int pipeline_tracks_open(struct engine *g, struct err *e);
+void pipeline_tracks_close(struct engine *g);
+void pipeline_tracks_begin(struct engine *g, const struct sched_row *row);
 /* The micro-batch's slot; a free one when it has none yet. -1: there is none. */
-int track_slot(struct engine *g, int chunk, int micro);
-struct berth *track_berth(struct engine *g, int chunk, int micro);
-void track_leave(struct engine *g, int chunk, int micro);
+int pipeline_track_slot(struct engine *g, int chunk, int micro);
+struct berth *pipeline_track_berth(struct engine *g, int chunk, int micro);
+void pipeline_track_leave(struct engine *g, int chunk, int micro);
 
 /* Until the message of this RECV_ACT or RECV_GRAD is in the model's buffer. */
-int receive(struct engine *g, const struct sched_row *row, const struct sched_step *step, struct err *e);
+int pipeline_receive(struct engine *g, const struct sched_row *row, const struct sched_step *step, struct err *e);
 /* Starts what can be received ahead of need. */
-int receive_ahead(struct engine *g, const struct sched_row *row, struct err *e);
+int pipeline_receive_ahead(struct engine *g, const struct sched_row *row, struct err *e);
 
 #endif

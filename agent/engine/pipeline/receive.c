@@ -32,7 +32,7 @@ static void advance(struct engine *g, const struct sched_row *row, enum pipe_kin
 	in->started = false;
 }
 
-void tracks_begin(struct engine *g, const struct sched_row *row)
+void pipeline_tracks_begin(struct engine *g, const struct sched_row *row)
 {
 	for (int c = 0; c < g->layout.chunks; c++) {
 		struct track *t = &g->tracks[c];
@@ -51,21 +51,21 @@ void tracks_begin(struct engine *g, const struct sched_row *row)
 static void *free_buffer(struct engine *g, const struct sched_step *step)
 {
 	if (step->op == SCHED_RECV_GRAD) {
-		if (g->tracks[step->chunk].slot_of[step->micro] < 0 || !comm_test(track_berth(g, step->chunk, step->micro)->grad_sent))
+		if (g->tracks[step->chunk].slot_of[step->micro] < 0 || !comm_test(pipeline_track_berth(g, step->chunk, step->micro)->grad_sent))
 			return NULL;
 		return model_grad(g->model, step->chunk, g->tracks[step->chunk].slot_of[step->micro]);
 	}
-	int slot = track_slot(g, step->chunk, step->micro);
+	int slot = pipeline_track_slot(g, step->chunk, step->micro);
 	return slot < 0 ? NULL : model_input(g->model, step->chunk, slot);
 }
 
 static int start(struct engine *g, struct inbox *in, const struct sched_step *step, void *x, struct err *e)
 {
 	in->started = true;
-	return pipe_recv_start(&g->pipe, kind_of(step), side_of(g, step), x, &in->request, e);
+	return pp_recv_start(&g->pipe, kind_of(step), side_of(g, step), x, &in->request, e);
 }
 
-int receive_ahead(struct engine *g, const struct sched_row *row, struct err *e)
+int pipeline_receive_ahead(struct engine *g, const struct sched_row *row, struct err *e)
 {
 	for (int kind = 0; kind < PIPE_KINDS; kind++)
 		for (int side = 0; side < PIPE_SIDES; side++) {
@@ -83,23 +83,23 @@ int receive_ahead(struct engine *g, const struct sched_row *row, struct err *e)
 /* Nothing was started, and now it is needed. */
 static int receive_now(struct engine *g, const struct sched_step *step, struct err *e)
 {
-	int slot = track_slot(g, step->chunk, step->micro);
+	int slot = pipeline_track_slot(g, step->chunk, step->micro);
 	if (slot < 0)
 		return err_set(e, ERR_INTERNAL, "schedule: chunk %d keeps more than its %d micro-batches", step->chunk, g->tracks[step->chunk].slots);
 	if (step->op == SCHED_RECV_ACT)
-		return pipe_recv(&g->pipe, PIPE_ACT, side_of(g, step), model_input(g->model, step->chunk, slot), e);
-	if (pipe_wait(&g->pipe, &track_berth(g, step->chunk, step->micro)->grad_sent, e))
+		return pp_recv(&g->pipe, PIPE_ACT, side_of(g, step), model_input(g->model, step->chunk, slot), e);
+	if (pp_wait(&g->pipe, &pipeline_track_berth(g, step->chunk, step->micro)->grad_sent, e))
 		return -1;
-	return pipe_recv(&g->pipe, PIPE_GRAD, side_of(g, step), model_grad(g->model, step->chunk, slot), e);
+	return pp_recv(&g->pipe, PIPE_GRAD, side_of(g, step), model_grad(g->model, step->chunk, slot), e);
 }
 
-int receive(struct engine *g, const struct sched_row *row, const struct sched_step *step, struct err *e)
+int pipeline_receive(struct engine *g, const struct sched_row *row, const struct sched_step *step, struct err *e)
 {
 	enum pipe_kind kind = kind_of(step);
 	enum pipe_side side = side_of(g, step);
 	struct inbox *in = &g->inboxes[kind][side];
 	int at = in->next;
-	if (in->started ? pipe_wait(&g->pipe, &in->request, e) : receive_now(g, step, e))
+	if (in->started ? pp_wait(&g->pipe, &in->request, e) : receive_now(g, step, e))
 		return -1;
 	advance(g, row, kind, side, at + 1);
 	return 0;

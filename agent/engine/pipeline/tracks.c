@@ -13,7 +13,7 @@ static int own_chunk(const struct engine *g, int stage)
 	return pp == g->at.pp ? chunk : -1;
 }
 
-int tracks_open(struct engine *g, struct err *e)
+int pipeline_tracks_open(struct engine *g, struct err *e)
 {
 	int chunks = g->layout.chunks;
 	g->tracks = calloc((size_t)chunks, sizeof *g->tracks);
@@ -34,7 +34,7 @@ int tracks_open(struct engine *g, struct err *e)
 	return g->tracks ? 0 : err_set(e, ERR_NOMEM, "%d chunks: out of memory", chunks);
 }
 
-void tracks_close(struct engine *g)
+void pipeline_tracks_close(struct engine *g)
 {
 	for (int c = 0; g->tracks && c < g->layout.chunks; c++) {
 		free(g->tracks[c].berths);
@@ -45,7 +45,7 @@ void tracks_close(struct engine *g)
 }
 
 /* The round robin gives messages time to leave. */
-int track_slot(struct engine *g, int chunk, int micro)
+int pipeline_track_slot(struct engine *g, int chunk, int micro)
 {
 	struct track *t = &g->tracks[chunk];
 	if (t->slot_of[micro] >= 0)
@@ -61,13 +61,13 @@ int track_slot(struct engine *g, int chunk, int micro)
 	return -1;
 }
 
-struct berth *track_berth(struct engine *g, int chunk, int micro)
+struct berth *pipeline_track_berth(struct engine *g, int chunk, int micro)
 {
 	struct track *t = &g->tracks[chunk];
 	return &t->berths[t->slot_of[micro]];
 }
 
-void track_leave(struct engine *g, int chunk, int micro)
+void pipeline_track_leave(struct engine *g, int chunk, int micro)
 {
-	track_berth(g, chunk, micro)->taken = false;
+	pipeline_track_berth(g, chunk, micro)->taken = false;
 }

@@ -38,7 +38,7 @@ static int open_workers(struct keeper *k, struct err *e)
 	size_t bytes = (size_t)k->owned * sizeof(float);
 	k->workers = calloc((size_t)k->n, sizeof *k->workers);
 	for (int i = 0; k->workers && i < k->n; i++) {
-		k->workers[i].buffer = kern_alloc(k->kern, bytes);
+		k->workers[i].buffer = backend_alloc(k->kern, bytes);
 		if (!k->workers[i].buffer)
 			return err_set(e, ERR_NOMEM, "parameter server: no memory for %zu bytes for each of %d workers; use parallel.sync = "
 				       "all-reduce, or a smaller model", bytes, k->n);
@@ -50,8 +50,8 @@ static int open_workers(struct keeper *k, struct err *e)
 static int find_shard(struct keeper *k, struct err *e)
 {
 	int n;
-	const struct piece *p = store_pieces(k->store, &n);
-	k->owned = store_owned(k->store);
+	const struct piece *p = param_store_pieces(k->store, &n);
+	k->owned = param_store_owned(k->store);
 	k->params = n ? p->master - p->at : NULL;
 	k->grads = n ? p->grad - p->at : NULL;
 	for (int i = 0; i < n; i++)
@@ -66,13 +66,13 @@ static int open_shard(struct keeper *k, const struct server_options *opt, struct
 		.catalogue = opt->catalogue, .kern = k->kern, .zero = 3, .owned_only = true, .seed = opt->job->job.seed,
 		.groups = { .shard = k->n > 1 ? k->servers : NULL, .expert_shard = k->n > 1 ? k->servers : NULL },
 	};
-	if (store_open(&o, &k->store, e))
+	if (param_store_open(&o, &k->store, e))
 		return -1;
 	const struct optim_options by = { .kern = k->kern, .store = k->store, .job = opt->job };
 	return optim_open(&by, &k->optim, e) || find_shard(k, e) || open_workers(k, e) ? -1 : 0;
 }
 
-int keeper_open(const struct server_options *opt, struct comm *servers, struct keeper **out, struct err *e)
+int param_server_keeper_open(const struct server_options *opt, struct comm *servers, struct keeper **out, struct err *e)
 {
 	struct keeper *k = calloc(1, sizeof *k);
 	if (!k)
@@ -80,57 +80,57 @@ int keeper_open(const struct server_options *opt, struct comm *servers, struct k
 	*k = (struct keeper){ .servers = servers, .n = comm_size(servers), .staleness = opt->job->parallel.staleness };
 	pthread_mutex_init(&k->lock, NULL);
 	pthread_cond_init(&k->moved, NULL);
-	if (kern_open(opt->backend, 1, &k->kern, e))
+	if (backend_open(opt->backend, 1, &k->kern, e))
 		goto fail;
-	k->ops = kern_ops(k->kern);
+	k->ops = backend_ops(k->kern);
 	if (open_shard(k, opt, e))
 		goto fail;
 	*out = k;
 	return 0;
 fail:
-	keeper_close(k);
+	param_server_keeper_close(k);
 	return -1;
 }
 
-void keeper_close(struct keeper *k)
+void param_server_keeper_close(struct keeper *k)
 {
 	if (!k)
 		return;
 	for (int i = 0; k->workers && i < k->n; i++)
-		kern_free(k->kern, k->workers[i].buffer);
+		backend_free(k->kern, k->workers[i].buffer);
 	free(k->workers);
 	optim_close(k->optim);
-	store_close(k->store);
+	param_store_close(k->store);
 	if (k->kern)
-		kern_close(k->kern);
+		backend_close(k->kern);
 	pthread_cond_destroy(&k->moved);
 	pthread_mutex_destroy(&k->lock);
 	free(k);
 }
 
-struct store *keeper_store(struct keeper *k)
+struct store *param_server_keeper_store(struct keeper *k)
 {
 	return k->store;
 }
 
-struct optim *keeper_optim(struct keeper *k)
+struct optim *param_server_keeper_optim(struct keeper *k)
 {
 	return k->optim;
 }
 
-int64_t keeper_peak_bytes(const struct keeper *k)
+int64_t param_server_keeper_peak_bytes(const struct keeper *k)
 {
-	return (int64_t)kern_peak(k->kern);
+	return (int64_t)backend_peak(k->kern);
 }
 
-void keeper_begin(struct keeper *k, int64_t step)
+void param_server_keeper_begin(struct keeper *k, int64_t step)
 {
 	for (int i = 0; i < k->n; i++)
 		k->workers[i].clock = step;
 	k->parts = step * k->n;
 }
 
-float *keeper_buffer(struct keeper *k, int worker)
+float *param_server_keeper_buffer(struct keeper *k, int worker)
 {
 	return k->workers[worker].buffer;
 }
@@ -219,7 +219,7 @@ static int note_push(struct keeper *k, int worker, const struct note *note, stru
 
 /* --- what the threads call ---------------------------------------------------------------- */
 
-int keeper_take(struct keeper *k, int worker, const struct note *note, struct err *e)
+int param_server_keeper_take(struct keeper *k, int worker, const struct note *note, struct err *e)
 {
 	pthread_mutex_lock(&k->lock);
 	int rc = note_push(k, worker, note, e);
@@ -228,7 +228,7 @@ int keeper_take(struct keeper *k, int worker, const struct note *note, struct er
 	return rc;
 }
 
-int keeper_answer(struct keeper *k, int worker, bool bounded, struct answer *out, struct err *e)
+int param_server_keeper_answer(struct keeper *k, int worker, bool bounded, struct answer *out, struct err *e)
 {
 	struct worker *w = &k->workers[worker];
 	int rc = 0;
@@ -247,7 +247,7 @@ int keeper_answer(struct keeper *k, int worker, bool bounded, struct answer *out
 	return rc;
 }
 
-void keeper_fail(struct keeper *k, const struct err *why)
+void param_server_keeper_fail(struct keeper *k, const struct err *why)
 {
 	pthread_mutex_lock(&k->lock);
 	if (!k->failed)
@@ -257,7 +257,7 @@ void keeper_fail(struct keeper *k, const struct err *why)
 	pthread_mutex_unlock(&k->lock);
 }
 
-int64_t keeper_lead(struct keeper *k)
+int64_t param_server_keeper_lead(struct keeper *k)
 {
 	pthread_mutex_lock(&k->lock);
 	int64_t lead = k->lead;

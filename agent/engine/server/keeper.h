@@ -19,34 +19,34 @@ struct note {
 };
 
 struct answer {
-	double loss, norm;  /* server.h, server_step; norm with staleness 0 alone */
+	double loss, norm;  /* server.h, param_server_step; norm with staleness 0 alone */
 	int64_t stop;       /* all workers stop after so many steps; 0: they go on */
 };
 
 struct keeper;
 
 /* Collective: servers is a group of all ranks, borrowed; updates with staleness 0 sum the norm over it. */
-int keeper_open(const struct server_options *opt, struct comm *servers, struct keeper **out, struct err *e);
+int param_server_keeper_open(const struct server_options *opt, struct comm *servers, struct keeper **out, struct err *e);
 /* When no thread calls any more. Takes NULL. */
-void keeper_close(struct keeper *k);
+void param_server_keeper_close(struct keeper *k);
 
-struct store *keeper_store(struct keeper *k);
-struct optim *keeper_optim(struct keeper *k);
-int64_t keeper_peak_bytes(const struct keeper *k);
+struct store *param_server_keeper_store(struct keeper *k);
+struct optim *param_server_keeper_optim(struct keeper *k);
+int64_t param_server_keeper_peak_bytes(const struct keeper *k);
 
 /* Before the first push: `step` steps of every worker are in the shard. */
-void keeper_begin(struct keeper *k, int64_t step);
+void param_server_keeper_begin(struct keeper *k, int64_t step);
 
-/* [store_owned]: where the worker's gradient is put before keeper_take, and its parameters lie after keeper_answer. */
-float *keeper_buffer(struct keeper *k, int worker);
+/* [param_store_owned]: where the worker's gradient is put before param_server_keeper_take, and its parameters lie after param_server_keeper_answer. */
+float *param_server_keeper_buffer(struct keeper *k, int worker);
 /* A push. With staleness 0 the last one of a step makes the update, which waits for the other servers'. */
-int keeper_take(struct keeper *k, int worker, const struct note *note, struct err *e);
+int param_server_keeper_take(struct keeper *k, int worker, const struct note *note, struct err *e);
 /* The newest parameters; bounded: once the worker is within the bound. */
-int keeper_answer(struct keeper *k, int worker, bool bounded, struct answer *out, struct err *e);
+int param_server_keeper_answer(struct keeper *k, int worker, bool bounded, struct answer *out, struct err *e);
 /* Ends every wait, now and later, with this error, or with the one that came before. */
-void keeper_fail(struct keeper *k, const struct err *why);
+void param_server_keeper_fail(struct keeper *k, const struct err *why);
 
 /* Most steps that an answer has let a worker be ahead. */
-int64_t keeper_lead(struct keeper *k);
+int64_t param_server_keeper_lead(struct keeper *k);
 
 #endif

@@ -16,9 +16,9 @@ struct pair {
 	int peer;          /* the other's rank in both */
 };
 
-/* Collective. out[size of the world], to be freed, indexed by rank; the groups close with the world, or by pairs_close. */
-int pairs_open(struct comm *world, struct pair **out, struct err *e);
+/* Collective. out[size of the world], to be freed, indexed by rank; the groups close with the world, or by param_server_pairs_close. */
+int param_server_pairs_open(struct comm *world, struct pair **out, struct err *e);
 /* Takes NULL. */
-void pairs_close(struct pair *pairs, int n);
+void param_server_pairs_close(struct pair *pairs, int n);
 
 #endif

@@ -76,9 +76,9 @@ static void unpack(const struct server *s, int i, const float *in)
 /* Norm of this worker's own mean gradient. */
 static double own_norm(const struct server *s)
 {
-	const struct ops *ops = kern_ops(s->kern);
+	const struct ops *ops = backend_ops(s->kern);
 	int n;
-	const struct piece *p = store_pieces(s->worker, &n);
+	const struct piece *p = param_store_pieces(s->worker, &n);
 	double sum = 0;
 	for (int i = 0; i < n; i++)
 		ops->sqnorm(s->kern, &sum, p[i].grad, p[i].count);
@@ -88,7 +88,7 @@ static double own_norm(const struct server *s)
 static int find_units(struct server *s, const struct catalogue *c, struct err *e)
 {
 	int n;
-	const struct piece *p = store_pieces(s->worker, &n);
+	const struct piece *p = param_store_pieces(s->worker, &n);
 	s->n_units = c->n_units;
 	s->units = calloc((size_t)c->n_units + 1, sizeof *s->units);
 	if (!s->units)
@@ -142,9 +142,9 @@ static int hear_all(const struct server *s, bool bounded, struct answer *first, 
 		if (from == 0)
 			*first = a;
 	}
-	if (keeper_answer(s->keeper, s->me, bounded, &a, e))
+	if (param_server_keeper_answer(s->keeper, s->me, bounded, &a, e))
 		return -1;
-	unpack(s, s->me, keeper_buffer(s->keeper, s->me));
+	unpack(s, s->me, param_server_keeper_buffer(s->keeper, s->me));
 	if (s->me == 0)
 		*first = a;
 	return 0;
@@ -158,8 +158,8 @@ static int converse(struct server *s, const struct note *note, struct answer *fi
 	pthread_mutex_lock(&s->talk);
 	int rc = say_all(s, note, e);
 	if (!rc && push) {
-		pack(s, s->me, keeper_buffer(s->keeper, s->me));
-		rc = keeper_take(s->keeper, s->me, note, e);
+		pack(s, s->me, param_server_keeper_buffer(s->keeper, s->me));
+		rc = param_server_keeper_take(s->keeper, s->me, note, e);
 	}
 	if (!rc)
 		rc = hear_all(s, push, first, e);
@@ -234,17 +234,17 @@ static void stop_ticker(struct server *s)
 
 static int open_all(struct server *s, const struct server_options *opt, struct err *e)
 {
-	if (comm_split(opt->world, 0, s->me, "servers", &s->servers, e) || pairs_open(opt->world, &s->pairs, e) ||
-	    keeper_open(opt, s->servers, &s->keeper, e) || find_units(s, opt->catalogue, e))
+	if (comm_split(opt->world, 0, s->me, "servers", &s->servers, e) || param_server_pairs_open(opt->world, &s->pairs, e) ||
+	    param_server_keeper_open(opt, s->servers, &s->keeper, e) || find_units(s, opt->catalogue, e))
 		return -1;
 	size_t bytes = 0;
 	for (int i = 0; i < s->n; i++)
 		bytes = (size_t)shard_size(s, i) * sizeof(float) > bytes ? (size_t)shard_size(s, i) * sizeof(float) : bytes;
-	s->scratch = kern_alloc(s->kern, bytes);
+	s->scratch = backend_alloc(s->kern, bytes);
 	return s->scratch ? 0 : err_set(e, ERR_NOMEM, "parameter server: no memory for %zu bytes; use a smaller model", bytes);
 }
 
-int server_open(const struct server_options *opt, struct server **out, struct err *e)
+int param_server_open(const struct server_options *opt, struct server **out, struct err *e)
 {
 	struct server *s = calloc(1, sizeof *s);
 	pthread_condattr_t steady;
@@ -260,7 +260,7 @@ int server_open(const struct server_options *opt, struct server **out, struct er
 	pthread_cond_init(&s->ended, &steady);
 	pthread_condattr_destroy(&steady);
 	if (open_all(s, opt, e)) {
-		server_close(s);
+		param_server_close(s);
 		return -1;
 	}
 	*out = s;
@@ -273,20 +273,20 @@ static void give_up(struct server *s)
 	struct err why = ERR_INIT;
 	err_set(&why, ERR_ABORTED, "parameter server: rank %d ended in the middle of training", s->me);
 	comm_abort(s->world, why.text);
-	keeper_fail(s->keeper, &why);
+	param_server_keeper_fail(s->keeper, &why);
 }
 
-void server_close(struct server *s)
+void param_server_close(struct server *s)
 {
 	if (!s)
 		return;
 	if (s->serving && !s->left)
 		give_up(s);
 	stop_ticker(s);
-	serving_close(s->serving);
-	kern_free(s->kern, s->scratch);
-	keeper_close(s->keeper);
-	pairs_close(s->pairs, s->n);
+	param_server_serving_close(s->serving);
+	backend_free(s->kern, s->scratch);
+	param_server_keeper_close(s->keeper);
+	param_server_pairs_close(s->pairs, s->n);
 	comm_close(s->servers);
 	pthread_cond_destroy(&s->ended);
 	pthread_mutex_destroy(&s->talk);
@@ -294,15 +294,15 @@ void server_close(struct server *s)
 	free(s);
 }
 
-int server_start(struct server *s, int64_t step, struct err *e)
+int param_server_start(struct server *s, int64_t step, struct err *e)
 {
-	keeper_begin(s->keeper, step);
-	if (serving_open(s->world, s->pairs, s->keeper, &s->serving, e) || start_ticker(s, e))
+	param_server_keeper_begin(s->keeper, step);
+	if (param_server_serving_open(s->world, s->pairs, s->keeper, &s->serving, e) || start_ticker(s, e))
 		return -1;
-	return server_meet(s, e);
+	return param_server_meet(s, e);
 }
 
-int server_leave(struct server *s, struct err *e)
+int param_server_leave(struct server *s, struct err *e)
 {
 	const struct note note = { .kind = NOTE_LEAVE };
 	/* Those that are behind may still need the ticker; and what everybody has said must be heard before groups are closed. */
@@ -311,25 +311,25 @@ int server_leave(struct server *s, struct err *e)
 	stop_ticker(s);
 	if (say_all(s, &note, e))
 		return -1;
-	serving_close(s->serving);
+	param_server_serving_close(s->serving);
 	s->serving = NULL;
 	s->left = true;
 	return comm_barrier(s->world, e);
 }
 
-struct store *server_store(struct server *s)
+struct store *param_server_store(struct server *s)
 {
-	return keeper_store(s->keeper);
+	return param_server_keeper_store(s->keeper);
 }
 
-struct optim *server_optim(struct server *s)
+struct optim *param_server_optim(struct server *s)
 {
-	return keeper_optim(s->keeper);
+	return param_server_keeper_optim(s->keeper);
 }
 
 /* --- training ---------------------------------------------------------------------------------- */
 
-int server_step(struct server *s, struct server_step *io, struct err *e)
+int param_server_step(struct server *s, struct server_step *io, struct err *e)
 {
 	const struct note note = {
 		.kind = NOTE_PUSH, .wants_stop = io->wants_stop, .step = io->step, .loss = io->loss, .share = s->share,
@@ -341,30 +341,30 @@ int server_step(struct server *s, struct server_step *io, struct err *e)
 	io->loss = a.loss;
 	io->norm = s->job->parallel.staleness ? note.norm : a.norm;
 	io->stops = a.stop == io->step + 1;
-	return store_publish(s->worker, io->step + 1, e);
+	return param_store_publish(s->worker, io->step + 1, e);
 }
 
-int server_meet(struct server *s, struct err *e)
+int param_server_meet(struct server *s, struct err *e)
 {
-	return comm_barrier(s->world, e) || pull(s, e) || store_publish(s->worker, 0, e) ? -1 : 0;
+	return comm_barrier(s->world, e) || pull(s, e) || param_store_publish(s->worker, 0, e) ? -1 : 0;
 }
 
-int server_part(struct server *s, struct err *e)
+int param_server_part(struct server *s, struct err *e)
 {
 	return comm_barrier(s->world, e);
 }
 
-int64_t server_lead(struct server *s)
+int64_t param_server_lead(struct server *s)
 {
-	return keeper_lead(s->keeper);
+	return param_server_keeper_lead(s->keeper);
 }
 
-double server_waited(const struct server *s)
+double param_server_waited(const struct server *s)
 {
 	return s->waited;
 }
 
-int64_t server_peak_bytes(const struct server *s)
+int64_t param_server_peak_bytes(const struct server *s)
 {
-	return keeper_peak_bytes(s->keeper);
+	return param_server_keeper_peak_bytes(s->keeper);
 }

@@ -24,7 +24,7 @@
  * Workers do meet, between two steps, where all must have the same parameters: to evaluate, to save. Then every gradient of
  * the steps so far is in every shard, and none comes before they part.
  *
- * Checkpoints hold the shards (server_store, server_optim, through agent/engine/train/state.h), and load under any other layout and sync.
+ * Checkpoints hold the shards (param_server_store, param_server_optim, through agent/engine/train/state.h), and load under any other layout and sync.
  *
  * Messages go over groups of two, one for each worker and server (pairs.h), so that a worker that is far away holds up nobody
  * else's. A request, and its answer from those that have one:
@@ -64,19 +64,19 @@ struct server_options {
 	double share;                      /* this worker's part of a global batch, 0 to 1 */
 };
 
-/* Collective. The shard's parameters are zero until state_init or state_resume sets them. */
-int server_open(const struct server_options *opt, struct server **out, struct err *e);
-/* Before the world is closed. Aborts the world unless server_leave was called. Takes NULL. */
-void server_close(struct server *s);
+/* Collective. The shard's parameters are zero until train_state_init or train_state_resume sets them. */
+int param_server_open(const struct server_options *opt, struct server **out, struct err *e);
+/* Before the world is closed. Aborts the world unless param_server_leave was called. Takes NULL. */
+void param_server_close(struct server *s);
 
 /* This rank's shard: for state.h. */
-struct store *server_store(struct server *s);
-struct optim *server_optim(struct server *s);
+struct store *param_server_store(struct server *s);
+struct optim *param_server_optim(struct server *s);
 
 /* Collective. The shards are as after `step` steps: serving begins, and the worker has their parameters. */
-int server_start(struct server *s, int64_t step, struct err *e);
+int param_server_start(struct server *s, int64_t step, struct err *e);
 /* Collective, once, when no step follows: serving ends. */
-int server_leave(struct server *s, struct err *e);
+int param_server_leave(struct server *s, struct err *e);
 
 struct server_step {
 	int64_t step;    /* the one that was computed, from 0 */
@@ -88,18 +88,18 @@ struct server_step {
 
 /* Pushes the gradients of the worker's store and pulls the parameters of the next step. Where loss or norm are not finite nothing of
  * them was applied, and nothing was waited for. */
-int server_step(struct server *s, struct server_step *io, struct err *e);
+int param_server_step(struct server *s, struct server_step *io, struct err *e);
 
 /* Collective, between two steps of the same number on all. Meet: every gradient is in, the worker's parameters are the shards'. Part:
  * steps go on. */
-int server_meet(struct server *s, struct err *e);
-int server_part(struct server *s, struct err *e);
+int param_server_meet(struct server *s, struct err *e);
+int param_server_part(struct server *s, struct err *e);
 
 /* Most steps that this shard has let a worker be ahead of the slowest one. */
-int64_t server_lead(struct server *s);
+int64_t param_server_lead(struct server *s);
 /* Seconds spent in conversation since it was opened. */
-double server_waited(const struct server *s);
+double param_server_waited(const struct server *s);
 /* Peak bytes of what serving takes. */
-int64_t server_peak_bytes(const struct server *s);
+int64_t param_server_peak_bytes(const struct server *s);
 
 #endif

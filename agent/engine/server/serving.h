@@ -8,8 +8,8 @@
 struct serving;
 
 /* All are borrowed. */
-int serving_open(struct comm *world, const struct pair *pairs, struct keeper *k, struct serving **out, struct err *e);
+int param_server_serving_open(struct comm *world, const struct pair *pairs, struct keeper *k, struct serving **out, struct err *e);
 /* Waits until every worker has left, or the world has failed. Takes NULL. */
-void serving_close(struct serving *s);
+void param_server_serving_close(struct serving *s);
 
 #endif

@@ -36,7 +36,7 @@ static int add_node(struct added_set *s, int32_t parent, unsigned char byte, int
 	return 0;
 }
 
-int added_set_put(struct added_set *s, const struct added_token *t, int32_t index, struct err *e)
+int text_added_set_put(struct added_set *s, const struct added_token *t, int32_t index, struct err *e)
 {
 	int32_t at = 0;
 	if (s->n == 0 && add_node(s, 0, 0, &at, e))
@@ -53,13 +53,13 @@ int added_set_put(struct added_set *s, const struct added_token *t, int32_t inde
 	return 0;
 }
 
-void added_set_fini(struct added_set *s)
+void text_added_set_fini(struct added_set *s)
 {
 	free(s->nodes);
 	*s = (struct added_set){ 0 };
 }
 
-bool added_find(const struct added_set *s, const char *text, size_t n, size_t from, struct added_match *out)
+bool text_added_find(const struct added_set *s, const char *text, size_t n, size_t from, struct added_match *out)
 {
 	for (; s->n && from < n; from++) {
 		if (!s->starts[(unsigned char)text[from]])

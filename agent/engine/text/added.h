@@ -29,8 +29,8 @@ struct added_set {
 	bool starts[256];         /* bytes that tokens start with */
 };
 
-int added_set_put(struct added_set *s, const struct added_token *t, int32_t index, struct err *e);
-void added_set_fini(struct added_set *s);
+int text_added_set_put(struct added_set *s, const struct added_token *t, int32_t index, struct err *e);
+void text_added_set_fini(struct added_set *s);
 
 struct added_match {
 	size_t lo, hi;
@@ -38,6 +38,6 @@ struct added_match {
 };
 
 /* The first match at or after `from`; false: none is left. */
-bool added_find(const struct added_set *s, const char *text, size_t n, size_t from, struct added_match *out);
+bool text_added_find(const struct added_set *s, const char *text, size_t n, size_t from, struct added_match *out);
 
 #endif

@@ -15,13 +15,13 @@ struct decoder {
 	bool begun;          /* the text has its first token */
 };
 
-int decoder_open(const struct tokenizer *t, struct decoder **out, struct err *e)
+int text_decoder_open(const struct tokenizer *t, struct decoder **out, struct err *e)
 {
 	struct decoder *d = calloc(1, sizeof *d);
 	if (d)
 		d->added = calloc((size_t)t->vocab.n + 1, sizeof *d->added);
 	if (!d || !d->added) {
-		decoder_close(d);
+		text_decoder_close(d);
 		return err_set(e, ERR_NOMEM, "no memory to decode text");
 	}
 	d->t = t;
@@ -31,7 +31,7 @@ int decoder_open(const struct tokenizer *t, struct decoder **out, struct err *e)
 	return 0;
 }
 
-void decoder_close(struct decoder *d)
+void text_decoder_close(struct decoder *d)
 {
 	if (!d)
 		return;
@@ -43,21 +43,21 @@ void decoder_close(struct decoder *d)
 static size_t unfinished(const char *text, size_t n)
 {
 	for (size_t back = 1; back <= WAIT_MOST && back <= n; back++)
-		if (utf8_begun(text + n - back, back))
+		if (text_utf8_begun(text + n - back, back))
 			return back;
 	return 0;
 }
 
-int decoder_put(struct decoder *d, int32_t id, struct buf *out, struct err *e)
+int text_decoder_put(struct decoder *d, int32_t id, struct buf *out, struct err *e)
 {
 	size_t len;
-	if (!vocab_has(&d->t->vocab, id))
+	if (!text_vocab_has(&d->t->vocab, id))
 		return err_set(e, ERR_USAGE, "id %" PRId32 " is not in the vocabulary of %" PRId32 " tokens; does the tokenizer belong to this "
 			       "model?", id, d->t->vocab.n);
 	const struct added_token *added = d->added[id];
 	if (added && added->special)
 		return 0;
-	const char *text = vocab_text(&d->t->vocab, id, &len);
+	const char *text = text_vocab_text(&d->t->vocab, id, &len);
 	if (added && added->normalized && added->len) { /* the text that it was found as */
 		text = added->text;
 		len = added->len;
@@ -78,21 +78,21 @@ int decoder_put(struct decoder *d, int32_t id, struct buf *out, struct err *e)
 	return 0;
 }
 
-void decoder_end(struct decoder *d, struct buf *out)
+void text_decoder_end(struct decoder *d, struct buf *out)
 {
 	buf_add(out, d->wait, d->n_wait);
 	d->n_wait = 0;
 	d->begun = false;
 }
 
-int decoder_begin(struct decoder *d, const int32_t *ids, size_t n, struct err *e)
+int text_decoder_begin(struct decoder *d, const int32_t *ids, size_t n, struct err *e)
 {
 	struct buf text = BUF_INIT;
 	int rc = 0;
-	decoder_end(d, &text);
+	text_decoder_end(d, &text);
 	for (size_t i = 0; i < n && !rc; i++) {
 		buf_clear(&text);
-		rc = decoder_put(d, ids[i], &text, e);
+		rc = text_decoder_put(d, ids[i], &text, e);
 	}
 	d->n_wait = 0; /* the start of a character belongs to the printed text, too */
 	buf_fini(&text);

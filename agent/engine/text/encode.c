@@ -35,32 +35,32 @@ struct encoder {
 	void *arg;
 };
 
-int encoder_open(const struct tokenizer *t, struct encoder **out, struct err *e)
+int text_encoder_open(const struct tokenizer *t, struct encoder **out, struct err *e)
 {
 	struct encoder *c = calloc(1, sizeof *c);
 	if (c)
 		c->cache = calloc(CACHE_SLOTS, sizeof *c->cache);
 	if (!c || !c->cache) {
-		encoder_close(c);
+		text_encoder_close(c);
 		return err_set(e, ERR_NOMEM, "no memory to encode text");
 	}
 	c->t = t;
-	if (split_matcher_open(&c->matcher, e) || (t->classes && newer_open(&c->newer, e))) {
-		encoder_close(c);
+	if (text_split_matcher_open(&c->matcher, e) || (t->classes && text_newer_open(&c->newer, e))) {
+		text_encoder_close(c);
 		return -1;
 	}
 	*out = c;
 	return 0;
 }
 
-void encoder_close(struct encoder *c)
+void text_encoder_close(struct encoder *c)
 {
 	if (!c)
 		return;
-	split_matcher_close(c->matcher);
-	newer_close(c->newer);
-	merges_work_fini(&c->work);
-	normalize_work_fini(&c->normal);
+	text_split_matcher_close(c->matcher);
+	text_newer_close(c->newer);
+	text_merges_work_fini(&c->work);
+	text_normalize_work_fini(&c->normal);
 	buf_fini(&c->blanks);
 	free(c->cache);
 	free(c->symbols);
@@ -114,7 +114,7 @@ static int meet_unknown(const struct tokenizer *t, struct symbols *s, const char
 {
 	if (t->unk < 0)
 		return err_set(e, ERR_UNSUPPORTED, "the text's \"%.*s\" (first byte 0x%02x) has no token, and the vocabulary has no unk_token",
-			       utf8_char(at, len) ? (int)len : 0, at, (unsigned char)*at);
+			       text_utf8_char(at, len) ? (int)len : 0, at, (unsigned char)*at);
 	if (!t->fuse_unk)
 		add_unknown(t, s);
 	s->unknown = true;
@@ -140,8 +140,8 @@ static int take_symbols(const struct tokenizer *t, const char *word, size_t n, s
 		if (t->byte_level) {
 			id = t->byte_ids[(unsigned char)word[at]];
 		} else {
-			len = utf8_char(word + at, n - at);
-			id = len ? vocab_find(&t->vocab, word + at, len) : -1;
+			len = text_utf8_char(word + at, n - at);
+			id = len ? text_vocab_find(&t->vocab, word + at, len) : -1;
 			len = len ? len : 1;
 		}
 		if (id >= 0)
@@ -172,7 +172,7 @@ static int merge_word(struct encoder *c, const char *word, size_t n, size_t *n_i
 	const struct tokenizer *t = c->t;
 	if (grow_symbols(c, n, e))
 		return -1;
-	int32_t whole = t->ignore_merges ? vocab_find(&t->vocab, word, n) : -1;
+	int32_t whole = t->ignore_merges ? text_vocab_find(&t->vocab, word, n) : -1;
 	if (whole >= 0) {
 		c->symbols[0] = whole;
 		*n_ids = 1;
@@ -181,7 +181,7 @@ static int merge_word(struct encoder *c, const char *word, size_t n, size_t *n_i
 	struct symbols s = { .ids = c->symbols };
 	if (take_symbols(t, word, n, &s, e))
 		return -1;
-	return merges_apply(&t->merges, &c->work, c->symbols, s.n, n_ids, e);
+	return text_merges_apply(&t->merges, &c->work, c->symbols, s.n, n_ids, e);
 }
 
 static int encode_word(struct encoder *c, const char *word, size_t n, struct err *e)
@@ -214,7 +214,7 @@ static int encode_splits(struct encoder *c, int i, const char *text, size_t n, s
 	struct split_ahead ahead = { 0 };
 	for (size_t at = 0, end; at < n; at = end) {
 		bool left_out;
-		if (split_next(c->t->splits[i], c->matcher, text, n, at, &ahead, &end, &left_out, e) ||
+		if (text_split_next(c->t->splits[i], c->matcher, text, n, at, &ahead, &end, &left_out, e) ||
 		    (!left_out && encode_splits(c, i + 1, text + at, end - at, e)))
 			return -1;
 	}
@@ -242,8 +242,8 @@ static int encode_words(struct encoder *c, const char *text, size_t n, struct er
 	if (!c->t->byte_level && !c->t->n_splits)
 		return encode_blanks(c, text, n, e);
 	for (size_t at = 0; at < n;) {
-		size_t run = utf8_run(text + at, n - at);
-		if (run && ((c->newer && newer_scan(c->newer, text + at, run, e)) || encode_splits(c, 0, text + at, run, e)))
+		size_t run = text_utf8_run(text + at, n - at);
+		if (run && ((c->newer && text_newer_scan(c->newer, text + at, run, e)) || encode_splits(c, 0, text + at, run, e)))
 			return -1;
 		at += run;
 		if (at < n && encode_word(c, text + at++, 1, e))
@@ -261,13 +261,13 @@ static int cut_added(struct encoder *c, const struct added_set *set, const char 
 {
 	size_t done = 0;
 	struct added_match m = { 0 };
-	while (added_find(set, text, n, m.hi, &m)) {
+	while (text_added_find(set, text, n, m.hi, &m)) {
 		const struct added_token *a = &c->t->added[m.index];
 		size_t lo = m.lo, hi = m.hi;
 		if (a->lstrip && lo > done)
-			lo = utf8_spaces_at_end(text, done, lo);
+			lo = text_utf8_spaces_at_end(text, done, lo);
 		if (a->rstrip)
-			hi += utf8_spaces_at_start(text + hi, n - hi);
+			hi += text_utf8_spaces_at_start(text + hi, n - hi);
 		if ((lo > done && piece(c, text + done, lo - done, first && !done, e)) || emit(c, &a->id, 1, e))
 			return -1;
 		done = hi;
@@ -311,7 +311,7 @@ static int encode_normalized(struct encoder *c, const char *text, size_t n, bool
 
 static int encode_raw(struct encoder *c, const char *text, size_t n, bool first, struct err *e)
 {
-	if (normalize(&c->t->normalizer, &c->normal, &text, &n, e))
+	if (text_normalize(&c->t->normalizer, &c->normal, &text, &n, e))
 		return -1;
 	if (!n) /* Strip has left nothing */
 		return 0;
@@ -320,7 +320,7 @@ static int encode_raw(struct encoder *c, const char *text, size_t n, bool first,
 	return cut_added(c, &c->t->normalized, text, n, first, encode_normalized, e);
 }
 
-int encoder_encode(struct encoder *c, const char *text, size_t n, tokenizer_put *put, void *arg, struct err *e)
+int text_encoder_encode(struct encoder *c, const char *text, size_t n, tokenizer_put *put, void *arg, struct err *e)
 {
 	c->put = put;
 	c->arg = arg;
@@ -328,14 +328,14 @@ int encoder_encode(struct encoder *c, const char *text, size_t n, tokenizer_put 
 	return cut_added(c, &c->t->raw, text, n, true, encode_raw, e) || flush(c, e) ? -1 : 0;
 }
 
-int64_t encoder_newer(const struct encoder *c, char note[ENCODER_NOTE])
+int64_t text_encoder_newer(const struct encoder *c, char note[ENCODER_NOTE])
 {
 	uint32_t first = 0;
-	int64_t n = c->newer ? newer_count(c->newer, &first) : 0;
+	int64_t n = c->newer ? text_newer_count(c->newer, &first) : 0;
 	*note = '\0';
 	if (n)
 		snprintf(note, ENCODER_NOTE, "%" PRId64 " character%s newer than Unicode %s, whose classes cut the text into words (the first: "
-			 "U+%04" PRIX32 "); Hugging Face's library may know %s, and its ids differ there", n, n == 1 ? " is" : "s are", split_unicode(),
+			 "U+%04" PRIX32 "); Hugging Face's library may know %s, and its ids differ there", n, n == 1 ? " is" : "s are", text_split_unicode(),
 			 first, n == 1 ? "it" : "them");
 	return n;
 }

@@ -12,7 +12,7 @@ struct merges_pair {
 	int32_t becomes;
 };
 
-int merges_init(struct merges *m, size_t count, struct err *e)
+int text_merges_init(struct merges *m, size_t count, struct err *e)
 {
 	size_t n = 64;
 	while (n < 2 * count)
@@ -25,7 +25,7 @@ int merges_init(struct merges *m, size_t count, struct err *e)
 	return 0;
 }
 
-void merges_fini(struct merges *m)
+void text_merges_fini(struct merges *m)
 {
 	free(m->slots);
 	*m = (struct merges){ 0 };
@@ -40,7 +40,7 @@ static struct merges_pair *pair_of(const struct merges *m, int32_t left, int32_t
 	return &m->slots[i];
 }
 
-void merges_put(struct merges *m, int32_t left, int32_t right, uint32_t rank, int32_t becomes)
+void text_merges_put(struct merges *m, int32_t left, int32_t right, uint32_t rank, int32_t becomes)
 {
 	*pair_of(m, left, right) = (struct merges_pair){ left, right, rank, becomes };
 }
@@ -105,7 +105,7 @@ static uint64_t heap_pop(uint64_t *heap, size_t *n)
 	return least;
 }
 
-void merges_work_fini(struct merges_work *w)
+void text_merges_work_fini(struct merges_work *w)
 {
 	free(w->before);
 	free(w->after);
@@ -120,14 +120,14 @@ static int work_grow(struct merges_work *w, size_t n, struct err *e)
 {
 	if (n <= w->cap)
 		return 0;
-	merges_work_fini(w);
+	text_merges_work_fini(w);
 	w->before = malloc(n * sizeof *w->before);
 	w->after = malloc(n * sizeof *w->after);
 	w->rank = malloc(n * sizeof *w->rank);
 	w->becomes = malloc(n * sizeof *w->becomes);
 	w->heap = malloc(2 * n * sizeof *w->heap);
 	if (!w->before || !w->after || !w->rank || !w->becomes || !w->heap) {
-		merges_work_fini(w);
+		text_merges_work_fini(w);
 		return err_set(e, ERR_NOMEM, "no memory to merge a word of %zu symbols", n);
 	}
 	w->cap = n;
@@ -177,7 +177,7 @@ static size_t apply_long(const struct merges *m, struct merges_work *w, int32_t 
 	return left;
 }
 
-int merges_apply(const struct merges *m, struct merges_work *w, int32_t *symbols, size_t n, size_t *left, struct err *e)
+int text_merges_apply(const struct merges *m, struct merges_work *w, int32_t *symbols, size_t n, size_t *left, struct err *e)
 {
 	if (n <= SHORT_WORD) {
 		*left = apply_short(m, symbols, n);

@@ -19,10 +19,10 @@ struct merges {
 	size_t mask;
 };
 
-int merges_init(struct merges *m, size_t count, struct err *e);
-void merges_fini(struct merges *m);
+int text_merges_init(struct merges *m, size_t count, struct err *e);
+void text_merges_fini(struct merges *m);
 /* A pair given twice has its last rank. No more than `count` may be put. */
-void merges_put(struct merges *m, int32_t left, int32_t right, uint32_t rank, int32_t becomes);
+void text_merges_put(struct merges *m, int32_t left, int32_t right, uint32_t rank, int32_t becomes);
 
 /* Memory for long words, kept from word to word; zeroed at first. */
 struct merges_work {
@@ -32,8 +32,8 @@ struct merges_work {
 	size_t cap;
 };
 
-void merges_work_fini(struct merges_work *w);
+void text_merges_work_fini(struct merges_work *w);
 /* Merges the n symbols in place; *left is how many there are then. ERR_NOMEM. */
-int merges_apply(const struct merges *m, struct merges_work *w, int32_t *symbols, size_t n, size_t *left, struct err *e);
+int text_merges_apply(const struct merges *m, struct merges_work *w, int32_t *symbols, size_t n, size_t *left, struct err *e);
 
 #endif

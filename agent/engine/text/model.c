@@ -31,8 +31,8 @@ static int byte_of(uint32_t c)
 static bool bytes_text(const char *written, size_t len, struct buf *out)
 {
 	for (size_t at = 0, bytes; at < len; at += bytes) {
-		bytes = utf8_char(written + at, len - at);
-		int byte = bytes ? byte_of(utf8_value(written + at, bytes)) : -1;
+		bytes = text_utf8_char(written + at, len - at);
+		int byte = bytes ? byte_of(text_utf8_value(written + at, bytes)) : -1;
 		if (byte < 0)
 			return false;
 		buf_add(out, &(char){ (char)byte }, 1);
@@ -63,7 +63,7 @@ static int fallback_byte(const char *written, size_t len)
 	return -1;
 }
 
-bool token_text(const struct tokenizer *t, const char *written, size_t len, struct buf *out)
+bool text_token_text(const struct tokenizer *t, const char *written, size_t len, struct buf *out)
 {
 	size_t before = out->len;
 	int byte = t->byte_fallback ? fallback_byte(written, len) : -1;
@@ -95,9 +95,9 @@ static int read_vocab(struct tokenizer *t, json_t *vocab, struct err *e)
 			break;
 		}
 		buf_clear(&text);
-		bool found = token_text(t, key, strlen(key), &text);
+		bool found = text_token_text(t, key, strlen(key), &text);
 		int byte = t->byte_fallback ? fallback_byte(key, strlen(key)) : -1;
-		rc = vocab_put(&t->vocab, json_integer_value(id), buf_str(&text), text.len, !found, e);
+		rc = text_vocab_put(&t->vocab, json_integer_value(id), buf_str(&text), text.len, !found, e);
 		if (rc || buf_failed(&text))
 			break;
 		if (byte >= 0)
@@ -107,7 +107,7 @@ static int read_vocab(struct tokenizer *t, json_t *vocab, struct err *e)
 		rc = err_set(e, ERR_NOMEM, "no memory for the vocabulary");
 	buf_fini(&text);
 	for (int byte = 0; byte < 256 && t->byte_level; byte++)
-		t->byte_ids[byte] = vocab_find(&t->vocab, &(char){ (char)byte }, 1);
+		t->byte_ids[byte] = text_vocab_find(&t->vocab, &(char){ (char)byte }, 1);
 	return rc;
 }
 
@@ -146,7 +146,7 @@ static int halves_of(const json_t *merge, size_t rank, const char *half[2], size
 static bool crosses_blank(const struct tokenizer *t, int32_t id)
 {
 	size_t len;
-	const char *text = vocab_text(&t->vocab, id, &len);
+	const char *text = text_vocab_text(&t->vocab, id, &len);
 	for (size_t i = 1; i < len; i++)
 		if (text[i] == ' ' && text[i - 1] != ' ')
 			return true;
@@ -171,7 +171,7 @@ static int read_merge(struct tokenizer *t, const json_t *vocab, const json_t *me
 	if (becomes < 0)
 		return -1;
 	t->cut_blanks = t->cut_blanks && !crosses_blank(t, becomes);
-	merges_put(&t->merges, left, right, (uint32_t)rank, becomes);
+	text_merges_put(&t->merges, left, right, (uint32_t)rank, becomes);
 	return 0;
 }
 
@@ -181,9 +181,9 @@ static int read_merges(struct tokenizer *t, const json_t *vocab, const json_t *m
 	int rc = 0;
 	if (!json_is_array(merges))
 		return err_set(e, ERR_CORRUPT, "model.merges: is no list");
-	if (merges_init(&t->merges, json_array_size(merges), e))
+	if (text_merges_init(&t->merges, json_array_size(merges), e))
 		return -1;
-	t->cut_blanks = t->blanks && !t->ignore_merges && vocab_find(&t->vocab, " ", 1) >= 0;
+	t->cut_blanks = t->blanks && !t->ignore_merges && text_vocab_find(&t->vocab, " ", 1) >= 0;
 	for (size_t i = 0; i < json_array_size(merges) && !rc; i++)
 		rc = read_merge(t, vocab, json_array_get(merges, i), i, &joined, e);
 	buf_fini(&joined);
@@ -192,29 +192,29 @@ static int read_merges(struct tokenizer *t, const json_t *vocab, const json_t *m
 
 static int check_model(const struct tokenizer *t, const json_t *o, struct err *e)
 {
-	if (!part_is(o, "BPE"))
-		return refuse_part("model", o, "BPE", e);
+	if (!text_part_is(o, "BPE"))
+		return text_refuse_part("model", o, "BPE", e);
 	if (json_number_value(json_object_get(o, "dropout")) != 0)
 		return err_set(e, ERR_UNSUPPORTED, "model.dropout: merges that are left out at random are not supported; set it to null");
-	if (*part_text(o, "continuing_subword_prefix") || *part_text(o, "end_of_word_suffix"))
-		return err_set(e, ERR_UNSUPPORTED, "model.%s: not supported", *part_text(o, "end_of_word_suffix") ? "end_of_word_suffix" :
+	if (*text_part_text(o, "continuing_subword_prefix") || *text_part_text(o, "end_of_word_suffix"))
+		return err_set(e, ERR_UNSUPPORTED, "model.%s: not supported", *text_part_text(o, "end_of_word_suffix") ? "end_of_word_suffix" :
 			       "continuing_subword_prefix");
-	if (t->byte_level && part_flag(o, "byte_fallback", false))
+	if (t->byte_level && text_part_flag(o, "byte_fallback", false))
 		return err_set(e, ERR_UNSUPPORTED, "model.byte_fallback: not supported with the pre_tokenizer ByteLevel");
 	return 0;
 }
 
-int read_model(struct tokenizer *t, const json_t *o, struct err *e)
+int text_read_model(struct tokenizer *t, const json_t *o, struct err *e)
 {
 	json_t *vocab = json_object_get(o, "vocab");
 	if (check_model(t, o, e))
 		return -1;
-	t->byte_fallback = part_flag(o, "byte_fallback", false);
-	t->fuse_unk = part_flag(o, "fuse_unk", false);
-	t->ignore_merges = part_flag(o, "ignore_merges", false);
+	t->byte_fallback = text_part_flag(o, "byte_fallback", false);
+	t->fuse_unk = text_part_flag(o, "fuse_unk", false);
+	t->ignore_merges = text_part_flag(o, "ignore_merges", false);
 	if (read_vocab(t, vocab, e) || read_merges(t, vocab, json_object_get(o, "merges"), e))
 		return -1;
-	const json_t *unk = json_object_get(vocab, part_text(o, "unk_token"));
+	const json_t *unk = json_object_get(vocab, text_part_text(o, "unk_token"));
 	t->unk = json_is_integer(unk) ? (int32_t)json_integer_value(unk) : -1;
 	return 0;
 }
@@ -227,8 +227,8 @@ static char *text_of(const struct tokenizer *t, const struct added_token *a, con
 	struct buf text = BUF_INIT;
 	struct normalize_work work = { 0 };
 	size_t n = strlen(content);
-	if (a->normalized && normalize(&t->normalizer, &work, &content, &n, e)) {
-		normalize_work_fini(&work);
+	if (a->normalized && text_normalize(&t->normalizer, &work, &content, &n, e)) {
+		text_normalize_work_fini(&work);
 		return NULL;
 	}
 	bool blanks = a->normalized && t->normalizes;
@@ -239,7 +239,7 @@ static char *text_of(const struct tokenizer *t, const struct added_token *a, con
 		buf_add(&text, blank ? " " : at, 1);
 		at += blank ? sizeof BLANK_MARK - 1 : 1;
 	}
-	normalize_work_fini(&work);
+	text_normalize_work_fini(&work);
 	*len = text.len;
 	buf_str(&text);
 	char *out = buf_failed(&text) ? NULL : strdup(buf_str(&text));
@@ -252,28 +252,28 @@ static char *text_of(const struct tokenizer *t, const struct added_token *a, con
 static int read_added(struct tokenizer *t, const json_t *o, const json_t *vocab, struct err *e)
 {
 	struct added_token *a = &t->added[t->n_added];
-	const char *content = part_text(o, "content");
+	const char *content = text_part_text(o, "content");
 	const json_t *id = json_object_get(o, "id"), *other = json_object_get(vocab, content);
 	if (!*content || !json_is_integer(id))
 		return err_set(e, ERR_CORRUPT, "added_tokens: number %" PRId32 " has no content or no id", t->n_added);
-	if (part_flag(o, "single_word", false))
+	if (text_part_flag(o, "single_word", false))
 		return err_set(e, ERR_UNSUPPORTED, "added_tokens: \"%.60s\" is single_word, which is not supported", content);
 	if (other && !json_equal(other, id))
 		return err_set(e, ERR_CORRUPT, "added_tokens: \"%.60s\" has the id %" JSON_INTEGER_FORMAT ", in model.vocab another one", content,
 			       json_integer_value(id));
-	if (!other && vocab_put(&t->vocab, json_integer_value(id), content, strlen(content), true, e))
+	if (!other && text_vocab_put(&t->vocab, json_integer_value(id), content, strlen(content), true, e))
 		return err_prefix(e, "added_tokens");
-	*a = (struct added_token){ .id = (int32_t)json_integer_value(id), .special = part_flag(o, "special", false),
-				   .lstrip = part_flag(o, "lstrip", false), .rstrip = part_flag(o, "rstrip", false),
-				   .normalized = part_flag(o, "normalized", !part_flag(o, "special", false)) };
+	*a = (struct added_token){ .id = (int32_t)json_integer_value(id), .special = text_part_flag(o, "special", false),
+				   .lstrip = text_part_flag(o, "lstrip", false), .rstrip = text_part_flag(o, "rstrip", false),
+				   .normalized = text_part_flag(o, "normalized", !text_part_flag(o, "special", false)) };
 	a->text = text_of(t, a, content, &a->len, e);
 	t->n_added++; /* from here on its text is freed with the others' */
 	if (!a->text)
 		return -1;
-	return !a->len ? 0 : added_set_put(a->normalized ? &t->normalized : &t->raw, a, t->n_added - 1, e);
+	return !a->len ? 0 : text_added_set_put(a->normalized ? &t->normalized : &t->raw, a, t->n_added - 1, e);
 }
 
-int read_added_tokens(struct tokenizer *t, const json_t *list, const json_t *vocab, struct err *e)
+int text_read_added_tokens(struct tokenizer *t, const json_t *list, const json_t *vocab, struct err *e)
 {
 	size_t n = json_array_size(list);
 	if (!n)

@@ -19,26 +19,26 @@ struct newer {
 	uint64_t bits[BLOCKS][BLOCK / WORD];
 };
 
-int newer_open(struct newer **out, struct err *e)
+int text_newer_open(struct newer **out, struct err *e)
 {
 	static const char pattern[] = "\\p{Cn}+";
 	struct newer *w = calloc(1, sizeof *w);
 	if (!w)
 		return err_set(e, ERR_NOMEM, "no memory to look at characters");
-	if (split_open(pattern, sizeof pattern - 1, false, true, &w->unassigned, e) || split_matcher_open(&w->matcher, e)) {
-		newer_close(w);
+	if (text_split_open(pattern, sizeof pattern - 1, false, true, &w->unassigned, e) || text_split_matcher_open(&w->matcher, e)) {
+		text_newer_close(w);
 		return -1;
 	}
 	*out = w;
 	return 0;
 }
 
-void newer_close(struct newer *w)
+void text_newer_close(struct newer *w)
 {
 	if (!w)
 		return;
-	split_close(w->unassigned);
-	split_matcher_close(w->matcher);
+	text_split_close(w->unassigned);
+	text_split_matcher_close(w->matcher);
 	free(w);
 }
 
@@ -63,8 +63,8 @@ static void put_char(struct buf *out, uint32_t c)
 static void mark(struct newer *w, const char *text, size_t n)
 {
 	for (size_t at = 0, bytes; at < n; at += bytes) {
-		bytes = utf8_char(text + at, n - at);
-		uint32_t c = utf8_value(text + at, bytes);
+		bytes = text_utf8_char(text + at, n - at);
+		uint32_t c = text_utf8_value(text + at, bytes);
 		if (counts(c))
 			w->bits[c / BLOCK][c % BLOCK / WORD] |= UINT64_C(1) << c % WORD;
 	}
@@ -83,7 +83,7 @@ static int learn(struct newer *w, uint32_t block, struct err *e)
 		rc = err_set(e, ERR_NOMEM, "no memory to look at characters");
 	for (size_t at = 0, end; !rc && at < all.len; at = end) {
 		bool assigned;
-		rc = split_next(w->unassigned, w->matcher, all.data, all.len, at, &ahead, &end, &assigned, e);
+		rc = text_split_next(w->unassigned, w->matcher, all.data, all.len, at, &ahead, &end, &assigned, e);
 		if (rc)
 			break;
 		if (!assigned)
@@ -94,7 +94,7 @@ static int learn(struct newer *w, uint32_t block, struct err *e)
 	return rc;
 }
 
-int newer_scan(struct newer *w, const char *text, size_t n, struct err *e)
+int text_newer_scan(struct newer *w, const char *text, size_t n, struct err *e)
 {
 	for (size_t at = 0, bytes; at < n; at += bytes) {
 		uint64_t eight;
@@ -103,10 +103,10 @@ int newer_scan(struct newer *w, const char *text, size_t n, struct err *e)
 			if (eight & UINT64_C(0x8080808080808080))
 				break;
 		}
-		bytes = utf8_char(text + at, n - at);
+		bytes = text_utf8_char(text + at, n - at);
 		if (!bytes) /* the end */
 			break;
-		uint32_t c = utf8_value(text + at, bytes), block = c / BLOCK;
+		uint32_t c = text_utf8_value(text + at, bytes), block = c / BLOCK;
 		if (!w->known[block] && learn(w, block, e))
 			return -1;
 		if (w->bits[block][c % BLOCK / WORD] >> c % WORD & 1 && !w->count++)
@@ -115,7 +115,7 @@ int newer_scan(struct newer *w, const char *text, size_t n, struct err *e)
 	return 0;
 }
 
-int64_t newer_count(const struct newer *w, uint32_t *first)
+int64_t text_newer_count(const struct newer *w, uint32_t *first)
 {
 	*first = w->first;
 	return w->count;

@@ -16,11 +16,11 @@
 
 struct newer; /* one thread */
 
-int newer_open(struct newer **out, struct err *e);
-void newer_close(struct newer *w); /* takes NULL */
+int text_newer_open(struct newer **out, struct err *e);
+void text_newer_close(struct newer *w); /* takes NULL */
 /* text: whole characters of UTF-8. */
-int newer_scan(struct newer *w, const char *text, size_t n, struct err *e);
+int text_newer_scan(struct newer *w, const char *text, size_t n, struct err *e);
 /* How many so far; *first is the first of them. */
-int64_t newer_count(const struct newer *w, uint32_t *first);
+int64_t text_newer_count(const struct newer *w, uint32_t *first);
 
 #endif

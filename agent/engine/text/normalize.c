@@ -193,11 +193,11 @@ static int run_form(const struct normalize_step *s, struct normalize_work *w, co
 				return -1;
 			continue;
 		}
-		bytes = utf8_char(text + at, n - at);
+		bytes = text_utf8_char(text + at, n - at);
 		if (!bytes) {
 			put_segment(s, w, out);
 			buf_add(out, text + at, bytes = 1);
-		} else if (add_char(s, w, (int32_t)utf8_value(text + at, bytes), out, e)) {
+		} else if (add_char(s, w, (int32_t)text_utf8_value(text + at, bytes), out, e)) {
 			return -1;
 		}
 	}
@@ -212,8 +212,8 @@ static int run_lowercase(const struct normalize_step *s, struct normalize_work *
 	enum { I_WITH_DOT = 0x130 }; /* the only one whose lower case is two characters */
 	(void)s, (void)w, (void)e;
 	for (size_t at = 0, bytes; at < n; at += bytes) {
-		bytes = utf8_char(text + at, n - at);
-		int32_t c = bytes ? (int32_t)utf8_value(text + at, bytes) : 0;
+		bytes = text_utf8_char(text + at, n - at);
+		int32_t c = bytes ? (int32_t)text_utf8_value(text + at, bytes) : 0;
 		if (!bytes)
 			buf_add(out, text + at, bytes = 1);
 		else if (c == I_WITH_DOT)
@@ -229,8 +229,8 @@ static int run_strip_accents(const struct normalize_step *s, struct normalize_wo
 {
 	(void)s, (void)w, (void)e;
 	for (size_t at = 0, bytes; at < n; at += bytes) {
-		bytes = utf8_char(text + at, n - at);
-		if (!bytes || !is_mark((int32_t)utf8_value(text + at, bytes)))
+		bytes = text_utf8_char(text + at, n - at);
+		if (!bytes || !is_mark((int32_t)text_utf8_value(text + at, bytes)))
 			buf_add(out, text + at, bytes ? bytes : (bytes = 1));
 	}
 	return 0;
@@ -238,7 +238,7 @@ static int run_strip_accents(const struct normalize_step *s, struct normalize_wo
 
 static int run_strip(const struct normalize_step *s, struct normalize_work *w, const char *text, size_t n, struct buf *out, struct err *e)
 {
-	size_t lo = s->left ? utf8_spaces_at_start(text, n) : 0, hi = s->right ? utf8_spaces_at_end(text, lo, n) : n;
+	size_t lo = s->left ? text_utf8_spaces_at_start(text, n) : 0, hi = s->right ? text_utf8_spaces_at_end(text, lo, n) : n;
 	(void)w, (void)e;
 	buf_add(out, text + lo, hi - lo);
 	return 0;
@@ -269,11 +269,11 @@ static int replace_matches(const struct normalize_step *s, struct normalize_work
 			   struct err *e)
 {
 	struct split_ahead ahead = { 0 };
-	if (!w->matcher && split_matcher_open(&w->matcher, e))
+	if (!w->matcher && text_split_matcher_open(&w->matcher, e))
 		return -1;
 	for (size_t at = 0, end; at < n; at = end) {
 		bool between;
-		if (split_next(s->regex, w->matcher, text, n, at, &ahead, &end, &between, e))
+		if (text_split_next(s->regex, w->matcher, text, n, at, &ahead, &end, &between, e))
 			return -1;
 		buf_add(out, between ? text + at : s->to, between ? end - at : s->n_to);
 		if (too_large(s, out, e))
@@ -287,7 +287,7 @@ static int run_replace(const struct normalize_step *s, struct normalize_work *w,
 	if (!s->regex)
 		return replace_text(s, text, n, out, e);
 	for (size_t at = 0; at < n;) {
-		size_t run = utf8_run(text + at, n - at);
+		size_t run = text_utf8_run(text + at, n - at);
 		if (run && replace_matches(s, w, text + at, run, out, e))
 			return -1;
 		at += run;
@@ -327,7 +327,7 @@ static int read_replace(struct normalize_step *s, const json_t *o, struct err *e
 	if (keep_text(o, "content", &s->to, &s->n_to, e))
 		return -1;
 	if (json_is_string(regex))
-		return split_open(json_string_value(regex), json_string_length(regex), false, true, &s->regex, e);
+		return text_split_open(json_string_value(regex), json_string_length(regex), false, true, &s->regex, e);
 	if (keep_text(pattern, "String", &s->from, &s->n_from, e))
 		return -1;
 	return s->n_from ? 0 : err_set(e, ERR_UNSUPPORTED, "the pattern is empty");
@@ -367,17 +367,17 @@ static const struct normalize_row *row_of(const json_t *o)
 	return NULL;
 }
 
-bool normalizer_has(const json_t *o)
+bool text_normalizer_has(const json_t *o)
 {
 	return row_of(o) != NULL;
 }
 
-const char *normalizer_known(void)
+const char *text_normalizer_known(void)
 {
 	return "NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace, Prepend, Sequence";
 }
 
-bool normalizer_commutes(const json_t *o)
+bool text_normalizer_commutes(const json_t *o)
 {
 	const struct normalize_row *row = row_of(o);
 	return row && row->commutes;
@@ -387,13 +387,13 @@ static void close_step(struct normalize_step *s)
 {
 	if (!s)
 		return;
-	split_close(s->regex);
+	text_split_close(s->regex);
 	free(s->from);
 	free(s->to);
 	free(s);
 }
 
-int normalizer_add(struct normalizer *z, const json_t *o, struct err *e)
+int text_normalizer_add(struct normalizer *z, const json_t *o, struct err *e)
 {
 	const struct normalize_row *row = row_of(o);
 	if (z->n == NORMALIZE_STEPS)
@@ -410,7 +410,7 @@ int normalizer_add(struct normalizer *z, const json_t *o, struct err *e)
 	return 0;
 }
 
-void normalizer_fini(struct normalizer *z)
+void text_normalizer_fini(struct normalizer *z)
 {
 	for (int i = 0; i < z->n; i++)
 		close_step(z->steps[i]);
@@ -419,17 +419,17 @@ void normalizer_fini(struct normalizer *z)
 
 /* --- use ------------------------------------------------------------------------------------ */
 
-void normalize_work_fini(struct normalize_work *w)
+void text_normalize_work_fini(struct normalize_work *w)
 {
 	buf_fini(&w->text[0]);
 	buf_fini(&w->text[1]);
 	free(w->chars);
 	free(w->spare);
-	split_matcher_close(w->matcher);
+	text_split_matcher_close(w->matcher);
 	*w = (struct normalize_work){ 0 };
 }
 
-int normalize(const struct normalizer *z, struct normalize_work *w, const char **text, size_t *n, struct err *e)
+int text_normalize(const struct normalizer *z, struct normalize_work *w, const char **text, size_t *n, struct err *e)
 {
 	size_t room = *n * GROWTH_MOST + GROWTH_FREE;
 	for (int i = 0, side = 0; i < z->n; i++) {

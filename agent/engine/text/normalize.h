@@ -41,14 +41,14 @@ struct normalizer {
 };
 
 /* Whether its type is one of the above. */
-bool normalizer_has(const json_t *o);
+bool text_normalizer_has(const json_t *o);
 /* Appends the step that a member of a tokenizer.json describes. */
-int normalizer_add(struct normalizer *z, const json_t *o, struct err *e);
-void normalizer_fini(struct normalizer *z);
+int text_normalizer_add(struct normalizer *z, const json_t *o, struct err *e);
+void text_normalizer_fini(struct normalizer *z);
 /* Whether the step gives the same text when " " is replaced by "▁" before it instead of behind it. */
-bool normalizer_commutes(const json_t *o);
+bool text_normalizer_commutes(const json_t *o);
 /* "NFC, NFD, …" */
-const char *normalizer_known(void);
+const char *text_normalizer_known(void);
 
 /* One thread's memory; zeroed at first. */
 struct normalize_work {
@@ -58,8 +58,8 @@ struct normalize_work {
 	struct split_matcher *matcher;    /* NULL until a Regex needs it */
 };
 
-void normalize_work_fini(struct normalize_work *w);
+void text_normalize_work_fini(struct normalize_work *w);
 /* *text, of *n bytes, becomes the normalized one, which lasts until the next call, or stays what it was. */
-int normalize(const struct normalizer *z, struct normalize_work *w, const char **text, size_t *n, struct err *e);
+int text_normalize(const struct normalizer *z, struct normalize_work *w, const char **text, size_t *n, struct err *e);
 
 #endif

@@ -4,32 +4,32 @@
 
 enum { SEQUENCE_DEPTH = 8 };
 
-bool part_is(const json_t *o, const char *type)
+bool text_part_is(const json_t *o, const char *type)
 {
-	return !strcmp(part_text(o, "type"), type);
+	return !strcmp(text_part_text(o, "type"), type);
 }
 
-const char *part_text(const json_t *o, const char *key)
+const char *text_part_text(const json_t *o, const char *key)
 {
 	const char *text = json_string_value(json_object_get(o, key));
 	return text ? text : "";
 }
 
-bool part_flag(const json_t *o, const char *key, bool missing)
+bool text_part_flag(const json_t *o, const char *key, bool missing)
 {
 	const json_t *v = json_object_get(o, key);
 	return json_is_boolean(v) ? json_is_true(v) : missing;
 }
 
-int refuse_part(const char *what, const json_t *o, const char *known, struct err *e)
+int text_refuse_part(const char *what, const json_t *o, const char *known, struct err *e)
 {
-	const char *type = part_text(o, "type");
+	const char *type = text_part_text(o, "type");
 	return err_set(e, ERR_UNSUPPORTED, "%s %.60s: not supported; known: %s", what, *type ? type : "without a type", known);
 }
 
 static int each(struct tokenizer *t, const json_t *o, const char *list, const char *what, part_reader *one, int depth, struct err *e)
 {
-	if (!part_is(o, "Sequence"))
+	if (!text_part_is(o, "Sequence"))
 		return one(t, o, e);
 	const json_t *members = json_object_get(o, list);
 	if (!json_is_array(members) || depth == SEQUENCE_DEPTH)
@@ -40,7 +40,7 @@ static int each(struct tokenizer *t, const json_t *o, const char *list, const ch
 	return 0;
 }
 
-int part_each(struct tokenizer *t, const json_t *o, const char *list, const char *what, part_reader *one, struct err *e)
+int text_part_each(struct tokenizer *t, const json_t *o, const char *list, const char *what, part_reader *one, struct err *e)
 {
 	return !o || json_is_null(o) ? 0 : each(t, o, list, what, one, 0, e);
 }
@@ -50,18 +50,18 @@ int part_each(struct tokenizer *t, const json_t *o, const char *list, const char
 /* Its pattern is the plain text `text`. */
 static bool replaces(const json_t *o, const char *text, const char *by)
 {
-	return part_is(o, "Replace") && !strcmp(part_text(json_object_get(o, "pattern"), "String"), text) &&
-	       !strcmp(part_text(o, "content"), by);
+	return text_part_is(o, "Replace") && !strcmp(text_part_text(json_object_get(o, "pattern"), "String"), text) &&
+	       !strcmp(text_part_text(o, "content"), by);
 }
 
 /* A blank's replacement and the lead come last, whatever comes behind them in the file, if that makes no difference. */
 static int one_normalizer(struct tokenizer *t, const json_t *o, struct err *e)
 {
-	bool blanks = replaces(o, " ", BLANK_MARK), lead = part_is(o, "Prepend") && !strcmp(part_text(o, "prepend"), BLANK_MARK);
-	if (!blanks && !lead && t->normalizes && !normalizer_commutes(o))
-		return err_set(e, ERR_UNSUPPORTED, "normalizer %.60s: not supported behind what puts \"" BLANK_MARK "\"", part_text(o, "type"));
+	bool blanks = replaces(o, " ", BLANK_MARK), lead = text_part_is(o, "Prepend") && !strcmp(text_part_text(o, "prepend"), BLANK_MARK);
+	if (!blanks && !lead && t->normalizes && !text_normalizer_commutes(o))
+		return err_set(e, ERR_UNSUPPORTED, "normalizer %.60s: not supported behind what puts \"" BLANK_MARK "\"", text_part_text(o, "type"));
 	if (!blanks && !lead)
-		return normalizer_has(o) ? normalizer_add(&t->normalizer, o, e) : refuse_part("normalizer", o, normalizer_known(), e);
+		return text_normalizer_has(o) ? text_normalizer_add(&t->normalizer, o, e) : text_refuse_part("normalizer", o, text_normalizer_known(), e);
 	t->normalizes = true;
 	if (blanks)
 		t->blanks = true;
@@ -70,9 +70,9 @@ static int one_normalizer(struct tokenizer *t, const json_t *o, struct err *e)
 	return 0;
 }
 
-int read_normalizer(struct tokenizer *t, const json_t *o, struct err *e)
+int text_read_normalizer(struct tokenizer *t, const json_t *o, struct err *e)
 {
-	if (part_each(t, o, "normalizers", "normalizer", one_normalizer, e))
+	if (text_part_each(t, o, "normalizers", "normalizer", one_normalizer, e))
 		return -1;
 	if (t->normalizes && !t->blanks)
 		return err_set(e, ERR_UNSUPPORTED, "normalizer Prepend: not supported without Replace of \" \" by \"" BLANK_MARK "\"");
@@ -88,7 +88,7 @@ static int add_split(struct tokenizer *t, const char *pattern, size_t len, bool 
 {
 	if (t->n_splits == TOKENIZER_SPLITS)
 		return err_set(e, ERR_UNSUPPORTED, "pre_tokenizer: more than %d splits", TOKENIZER_SPLITS);
-	if (split_open(pattern, len, literal, drop_rest, &t->splits[t->n_splits], e))
+	if (text_split_open(pattern, len, literal, drop_rest, &t->splits[t->n_splits], e))
 		return err_prefix(e, "pre_tokenizer Split");
 	t->n_splits++;
 	t->classes = t->classes || !literal;
@@ -99,11 +99,11 @@ static int one_split(struct tokenizer *t, const json_t *o, struct err *e)
 {
 	const json_t *pattern = json_object_get(o, "pattern"), *regex = json_object_get(pattern, "Regex");
 	const json_t *text = regex ? regex : json_object_get(pattern, "String");
-	const char *behavior = part_text(o, "behavior");
-	bool drop = !strcmp(behavior, "Removed") && part_flag(o, "invert", false);
+	const char *behavior = text_part_text(o, "behavior");
+	bool drop = !strcmp(behavior, "Removed") && text_part_flag(o, "invert", false);
 	if (!drop && strcmp(behavior, "Isolated"))
 		return err_set(e, ERR_UNSUPPORTED, "pre_tokenizer Split: behavior \"%.40s\"%s is not supported; known: Isolated, Removed inverted",
-			       behavior, part_flag(o, "invert", false) ? " inverted" : "");
+			       behavior, text_part_flag(o, "invert", false) ? " inverted" : "");
 	if (!json_is_string(text))
 		return err_set(e, ERR_CORRUPT, "pre_tokenizer Split: has neither pattern.Regex nor pattern.String");
 	return add_split(t, json_string_value(text), json_string_length(text), !regex, drop, e);
@@ -112,18 +112,18 @@ static int one_split(struct tokenizer *t, const json_t *o, struct err *e)
 static int one_byte_level(struct tokenizer *t, const json_t *o, struct err *e)
 {
 	t->byte_level = true;
-	if (part_flag(o, "add_prefix_space", true)) {
+	if (text_part_flag(o, "add_prefix_space", true)) {
 		if (t->n_splits)
 			return err_set(e, ERR_UNSUPPORTED, "pre_tokenizer ByteLevel: add_prefix_space behind a Split is not supported");
 		t->lead = LEAD_MISSING;
 	}
-	return part_flag(o, "use_regex", true) ? add_split(t, gpt2_pattern, sizeof gpt2_pattern - 1, false, false, e) : 0;
+	return text_part_flag(o, "use_regex", true) ? add_split(t, gpt2_pattern, sizeof gpt2_pattern - 1, false, false, e) : 0;
 }
 
 static int one_metaspace(struct tokenizer *t, const json_t *o, struct err *e)
 {
-	const char *scheme = part_text(o, "prepend_scheme");
-	if (part_flag(o, "split", true) || strcmp(part_text(o, "replacement"), BLANK_MARK))
+	const char *scheme = text_part_text(o, "prepend_scheme");
+	if (text_part_flag(o, "split", true) || strcmp(text_part_text(o, "replacement"), BLANK_MARK))
 		return err_set(e, ERR_UNSUPPORTED, "pre_tokenizer Metaspace: not supported when it splits, or with another replacement than "
 			       "\"" BLANK_MARK "\"");
 	if (!strcmp(scheme, "never"))
@@ -142,24 +142,24 @@ static int one_metaspace(struct tokenizer *t, const json_t *o, struct err *e)
 static int one_pre_tokenizer(struct tokenizer *t, const json_t *o, struct err *e)
 {
 	if (t->byte_level || t->blanks)
-		return err_set(e, ERR_UNSUPPORTED, "pre_tokenizer %.60s: not supported behind %s", part_text(o, "type"),
+		return err_set(e, ERR_UNSUPPORTED, "pre_tokenizer %.60s: not supported behind %s", text_part_text(o, "type"),
 			       t->byte_level ? "ByteLevel" : "what replaces \" \" by \"" BLANK_MARK "\"");
-	if (part_is(o, "ByteLevel"))
+	if (text_part_is(o, "ByteLevel"))
 		return one_byte_level(t, o, e);
-	if (part_is(o, "Split"))
+	if (text_part_is(o, "Split"))
 		return one_split(t, o, e);
-	if (part_is(o, "Metaspace"))
+	if (text_part_is(o, "Metaspace"))
 		return one_metaspace(t, o, e);
-	if (part_is(o, "Digits")) {
-		const char *pattern = part_flag(o, "individual_digits", false) ? "\\p{N}" : "\\p{N}+";
+	if (text_part_is(o, "Digits")) {
+		const char *pattern = text_part_flag(o, "individual_digits", false) ? "\\p{N}" : "\\p{N}+";
 		return add_split(t, pattern, strlen(pattern), false, false, e);
 	}
-	return refuse_part("pre_tokenizer", o, "ByteLevel, Split, Digits, Metaspace, Sequence", e);
+	return text_refuse_part("pre_tokenizer", o, "ByteLevel, Split, Digits, Metaspace, Sequence", e);
 }
 
-int read_pre_tokenizer(struct tokenizer *t, const json_t *o, struct err *e)
+int text_read_pre_tokenizer(struct tokenizer *t, const json_t *o, struct err *e)
 {
-	if (part_each(t, o, "pretokenizers", "pre_tokenizer", one_pre_tokenizer, e))
+	if (text_part_each(t, o, "pretokenizers", "pre_tokenizer", one_pre_tokenizer, e))
 		return -1;
 	if (t->blanks && t->n_splits)
 		return err_set(e, ERR_UNSUPPORTED, "pre_tokenizer Metaspace: not supported behind a Split");
@@ -174,7 +174,7 @@ static int add_ids(struct tokenizer *t, const json_t *ids, struct err *e)
 		return err_set(e, ERR_CORRUPT, "post_processor TemplateProcessing: a special token of the template has no ids");
 	for (size_t i = 0; i < json_array_size(ids); i++) {
 		json_int_t id = json_integer_value(json_array_get(ids, i));
-		if (t->n_before == TOKENIZER_TEMPLATE || !json_is_integer(json_array_get(ids, i)) || !vocab_has(&t->vocab, id))
+		if (t->n_before == TOKENIZER_TEMPLATE || !json_is_integer(json_array_get(ids, i)) || !text_vocab_has(&t->vocab, id))
 			return err_set(e, ERR_CORRUPT, "post_processor TemplateProcessing: more than %d ids, or one that the vocabulary lacks",
 				       TOKENIZER_TEMPLATE);
 		t->before[t->n_before++] = (int32_t)id;
@@ -184,45 +184,45 @@ static int add_ids(struct tokenizer *t, const json_t *ids, struct err *e)
 
 static int one_post_processor(struct tokenizer *t, const json_t *o, struct err *e)
 {
-	if (part_is(o, "ByteLevel")) /* about offsets alone */
+	if (text_part_is(o, "ByteLevel")) /* about offsets alone */
 		return 0;
-	if (!part_is(o, "TemplateProcessing"))
-		return refuse_part("post_processor", o, "ByteLevel, TemplateProcessing, Sequence", e);
+	if (!text_part_is(o, "TemplateProcessing"))
+		return text_refuse_part("post_processor", o, "ByteLevel, TemplateProcessing, Sequence", e);
 	const json_t *single = json_object_get(o, "single"), *tokens = json_object_get(o, "special_tokens");
 	for (size_t i = 0; i < json_array_size(single); i++) {
 		const json_t *special = json_object_get(json_array_get(single, i), "SpecialToken");
 		if (!special) /* the text */
 			break;
-		if (add_ids(t, json_object_get(json_object_get(tokens, part_text(special, "id")), "ids"), e))
+		if (add_ids(t, json_object_get(json_object_get(tokens, text_part_text(special, "id")), "ids"), e))
 			return -1;
 	}
 	return 0;
 }
 
-int read_post_processor(struct tokenizer *t, const json_t *o, struct err *e)
+int text_read_post_processor(struct tokenizer *t, const json_t *o, struct err *e)
 {
-	return part_each(t, o, "processors", "post_processor", one_post_processor, e);
+	return text_part_each(t, o, "processors", "post_processor", one_post_processor, e);
 }
 
 /* --- decoder ---------------------------------------------------------------------------- */
 
 static int one_decoder(struct tokenizer *t, const json_t *o, struct err *e)
 {
-	if (part_is(o, "ByteLevel") == t->byte_level && (t->byte_level || part_is(o, "Fuse") || part_is(o, "ByteFallback")))
+	if (text_part_is(o, "ByteLevel") == t->byte_level && (t->byte_level || text_part_is(o, "Fuse") || text_part_is(o, "ByteFallback")))
 		return 0;
 	if (t->blanks && replaces(o, BLANK_MARK, " "))
 		return 0;
-	if (t->blanks && part_is(o, "Strip") && !strcmp(part_text(o, "content"), " ") && !json_integer_value(json_object_get(o, "stop"))) {
+	if (t->blanks && text_part_is(o, "Strip") && !strcmp(text_part_text(o, "content"), " ") && !json_integer_value(json_object_get(o, "stop"))) {
 		json_int_t start = json_integer_value(json_object_get(o, "start"));
 		t->strip_lead = start == 1;
 		if (start == 0 || start == 1)
 			return 0;
 	}
-	return refuse_part("decoder", o, t->byte_level ? "ByteLevel" :
+	return text_refuse_part("decoder", o, t->byte_level ? "ByteLevel" :
 			   "Replace of \"" BLANK_MARK "\", ByteFallback, Fuse, Strip of one blank at the start, Sequence", e);
 }
 
-int read_decoder(struct tokenizer *t, const json_t *o, struct err *e)
+int text_read_decoder(struct tokenizer *t, const json_t *o, struct err *e)
 {
-	return part_each(t, o, "decoders", "decoder", one_decoder, e);
+	return text_part_each(t, o, "decoders", "decoder", one_decoder, e);
 }

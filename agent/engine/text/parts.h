@@ -50,24 +50,24 @@ struct tokenizer {
 
 /* The parts of the file, each into its fields, in this order: pre_tokenizer and normalizer tell how the others' texts are
  * written. Errors name the part, not the file. NULL and JSON's null are a part that is not there. */
-int read_normalizer(struct tokenizer *t, const json_t *o, struct err *e);
-int read_pre_tokenizer(struct tokenizer *t, const json_t *o, struct err *e);
-int read_model(struct tokenizer *t, const json_t *o, struct err *e);
-int read_added_tokens(struct tokenizer *t, const json_t *list, const json_t *vocab, struct err *e);
-int read_post_processor(struct tokenizer *t, const json_t *o, struct err *e);
-int read_decoder(struct tokenizer *t, const json_t *o, struct err *e);
+int text_read_normalizer(struct tokenizer *t, const json_t *o, struct err *e);
+int text_read_pre_tokenizer(struct tokenizer *t, const json_t *o, struct err *e);
+int text_read_model(struct tokenizer *t, const json_t *o, struct err *e);
+int text_read_added_tokens(struct tokenizer *t, const json_t *list, const json_t *vocab, struct err *e);
+int text_read_post_processor(struct tokenizer *t, const json_t *o, struct err *e);
+int text_read_decoder(struct tokenizer *t, const json_t *o, struct err *e);
 
 /* Refuses an object by its type: "normalizer Nmt: not supported; known …". */
-int refuse_part(const char *what, const json_t *o, const char *known, struct err *e);
-bool part_is(const json_t *o, const char *type);
+int text_refuse_part(const char *what, const json_t *o, const char *known, struct err *e);
+bool text_part_is(const json_t *o, const char *type);
 /* A boolean field; without it, or when it is null, what stands for it. */
-bool part_flag(const json_t *o, const char *key, bool missing);
-const char *part_text(const json_t *o, const char *key); /* "" when there is none */
+bool text_part_flag(const json_t *o, const char *key, bool missing);
+const char *text_part_text(const json_t *o, const char *key); /* "" when there is none */
 /* Calls `one` for the object, or for each of a Sequence's members (its field `list`), one after the other. */
 typedef int part_reader(struct tokenizer *t, const json_t *o, struct err *e);
-int part_each(struct tokenizer *t, const json_t *o, const char *list, const char *what, part_reader *one, struct err *e);
+int text_part_each(struct tokenizer *t, const json_t *o, const char *list, const char *what, part_reader *one, struct err *e);
 
 /* The text of a token as tokenizer.json writes it, appended to `out`; false: no text can hold this token. */
-bool token_text(const struct tokenizer *t, const char *written, size_t len, struct buf *out);
+bool text_token_text(const struct tokenizer *t, const char *written, size_t len, struct buf *out);
 
 #endif

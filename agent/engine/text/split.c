@@ -69,7 +69,7 @@ static int check(const struct split *s, const char *pattern, struct err *e)
 	return 0;
 }
 
-int split_open(const char *pattern, size_t len, bool literal, bool drop_rest, struct split **out, struct err *e)
+int text_split_open(const char *pattern, size_t len, bool literal, bool drop_rest, struct split **out, struct err *e)
 {
 	struct buf text = BUF_INIT;
 	if (!len || len > PATTERN_MOST)
@@ -93,11 +93,11 @@ int split_open(const char *pattern, size_t len, bool literal, bool drop_rest, st
 	return 0;
 fail:
 	buf_fini(&text);
-	split_close(s);
+	text_split_close(s);
 	return -1;
 }
 
-void split_close(struct split *s)
+void text_split_close(struct split *s)
 {
 	if (!s)
 		return;
@@ -105,7 +105,7 @@ void split_close(struct split *s)
 	free(s);
 }
 
-int split_matcher_open(struct split_matcher **out, struct err *e)
+int text_split_matcher_open(struct split_matcher **out, struct err *e)
 {
 	struct split_matcher *m = calloc(1, sizeof *m);
 	if (m) {
@@ -114,7 +114,7 @@ int split_matcher_open(struct split_matcher **out, struct err *e)
 		m->stack = pcre2_jit_stack_create(STACK_FIRST, STACK_MOST, NULL); /* NULL where there is no compiler: not needed then */
 	}
 	if (!m || !m->data || !m->context) {
-		split_matcher_close(m);
+		text_split_matcher_close(m);
 		return err_set(e, ERR_NOMEM, "no memory to match patterns");
 	}
 	pcre2_set_match_limit(m->context, MATCH_STEPS);
@@ -125,7 +125,7 @@ int split_matcher_open(struct split_matcher **out, struct err *e)
 	return 0;
 }
 
-void split_matcher_close(struct split_matcher *m)
+void text_split_matcher_close(struct split_matcher *m)
 {
 	if (!m)
 		return;
@@ -159,7 +159,7 @@ static int find(const struct split *s, struct split_matcher *m, const char *text
 	return 0;
 }
 
-int split_next(const struct split *s, struct split_matcher *m, const char *text, size_t n, size_t from,
+int text_split_next(const struct split *s, struct split_matcher *m, const char *text, size_t n, size_t from,
 	       struct split_ahead *ahead, size_t *end, bool *left_out, struct err *e)
 {
 	if (ahead->hi <= from && find(s, m, text, n, from, ahead, e))
@@ -170,7 +170,7 @@ int split_next(const struct split *s, struct split_matcher *m, const char *text,
 	return 0;
 }
 
-const char *split_unicode(void)
+const char *text_split_unicode(void)
 {
 	static _Thread_local char version[64];
 	if (pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, NULL) > (int)sizeof version || pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, version) < 0)

@@ -16,12 +16,12 @@
 struct split; /* read-only once open; any thread may use it, each with its own matcher */
 
 /* literal: the pattern is a text to be found, no expression. drop_rest: what lies between matches is left out, else it is words, too. */
-int split_open(const char *pattern, size_t len, bool literal, bool drop_rest, struct split **out, struct err *e);
-void split_close(struct split *s);
+int text_split_open(const char *pattern, size_t len, bool literal, bool drop_rest, struct split **out, struct err *e);
+void text_split_close(struct split *s);
 
 struct split_matcher; /* memory of one thread */
-int split_matcher_open(struct split_matcher **out, struct err *e);
-void split_matcher_close(struct split_matcher *m);
+int text_split_matcher_open(struct split_matcher **out, struct err *e);
+void text_split_matcher_close(struct split_matcher *m);
 
 /* The match that was found last and not used up; lo == hi: none. */
 struct split_ahead {
@@ -30,10 +30,10 @@ struct split_ahead {
 
 /* Where the word that starts at `from` ends, and whether it is one that is left out. text: UTF-8, from < n. *ahead is
  * zeroed before the first word of a text and belongs to this function until the last. */
-int split_next(const struct split *s, struct split_matcher *m, const char *text, size_t n, size_t from,
+int text_split_next(const struct split *s, struct split_matcher *m, const char *text, size_t n, size_t from,
 	       struct split_ahead *ahead, size_t *end, bool *left_out, struct err *e);
 
 /* The version of Unicode whose classes these are: "14.0.0". */
-const char *split_unicode(void);
+const char *text_split_unicode(void);
 
 #endif

@@ -20,12 +20,12 @@ static int read_parts(struct tokenizer *t, const json_t *root, struct err *e)
 {
 	const json_t *model = json_object_get(root, "model");
 	if (check_root(root, e) ||
-	    read_normalizer(t, json_object_get(root, "normalizer"), e) ||
-	    read_pre_tokenizer(t, json_object_get(root, "pre_tokenizer"), e) ||
-	    read_model(t, model, e) ||
-	    read_added_tokens(t, json_object_get(root, "added_tokens"), json_object_get(model, "vocab"), e) ||
-	    read_post_processor(t, json_object_get(root, "post_processor"), e) ||
-	    read_decoder(t, json_object_get(root, "decoder"), e))
+	    text_read_normalizer(t, json_object_get(root, "normalizer"), e) ||
+	    text_read_pre_tokenizer(t, json_object_get(root, "pre_tokenizer"), e) ||
+	    text_read_model(t, model, e) ||
+	    text_read_added_tokens(t, json_object_get(root, "added_tokens"), json_object_get(model, "vocab"), e) ||
+	    text_read_post_processor(t, json_object_get(root, "post_processor"), e) ||
+	    text_read_decoder(t, json_object_get(root, "decoder"), e))
 		return -1;
 	return 0;
 }
@@ -67,16 +67,16 @@ void tokenizer_close(struct tokenizer *t)
 {
 	if (!t)
 		return;
-	vocab_fini(&t->vocab);
-	normalizer_fini(&t->normalizer);
-	merges_fini(&t->merges);
+	text_vocab_fini(&t->vocab);
+	text_normalizer_fini(&t->normalizer);
+	text_merges_fini(&t->merges);
 	for (int i = 0; i < t->n_splits; i++)
-		split_close(t->splits[i]);
+		text_split_close(t->splits[i]);
 	for (int32_t i = 0; i < t->n_added; i++)
 		free(t->added[i].text);
 	free(t->added);
-	added_set_fini(&t->raw);
-	added_set_fini(&t->normalized);
+	text_added_set_fini(&t->raw);
+	text_added_set_fini(&t->normalized);
 	free(t);
 }
 
@@ -88,7 +88,7 @@ int32_t tokenizer_vocab(const struct tokenizer *t)
 static bool has_text(const struct tokenizer *t, int32_t id, const char *text, size_t len)
 {
 	size_t n;
-	const char *own = vocab_text(&t->vocab, id, &n);
+	const char *own = text_vocab_text(&t->vocab, id, &n);
 	return n == len && !memcmp(own, text, len);
 }
 
@@ -99,7 +99,7 @@ int32_t tokenizer_id(const struct tokenizer *t, const char *text)
 	for (int32_t i = 0; i < t->n_added; i++)
 		if ((t->added[i].len == len && !memcmp(t->added[i].text, text, len)) || has_text(t, t->added[i].id, text, len))
 			return t->added[i].id;
-	return vocab_find(&t->vocab, text, len);
+	return text_vocab_find(&t->vocab, text, len);
 }
 
 const int32_t *tokenizer_before(const struct tokenizer *t, size_t *n)

@@ -47,26 +47,26 @@ const int32_t *tokenizer_before(const struct tokenizer *t, size_t *n);
 typedef int tokenizer_put(void *arg, const int32_t *ids, size_t n, struct err *e);
 
 struct encoder; /* one thread's memory, and the words that it met before */
-int encoder_open(const struct tokenizer *t, struct encoder **out, struct err *e);
-void encoder_close(struct encoder *c);
+int text_encoder_open(const struct tokenizer *t, struct encoder **out, struct err *e);
+void text_encoder_close(struct encoder *c);
 /* The ids of the whole text, without those of the post-processor. */
-int encoder_encode(struct encoder *c, const char *text, size_t n, tokenizer_put *put, void *arg, struct err *e);
+int text_encoder_encode(struct encoder *c, const char *text, size_t n, tokenizer_put *put, void *arg, struct err *e);
 enum { ENCODER_NOTE = 320 };
 /* How many characters of all texts so far are newer than the Unicode tables by which they were split (newer.h): the ids of their
  * words may not be Hugging Face's. `note` says it for people, and names the first one; "" when there are none. */
-int64_t encoder_newer(const struct encoder *c, char note[ENCODER_NOTE]);
+int64_t text_encoder_newer(const struct encoder *c, char note[ENCODER_NOTE]);
 
 /* Ids to text as they come. What it appends is whole characters where the text is UTF-8: a character's first bytes wait for
  * the rest. Special tokens have no text. */
 struct decoder;
-int decoder_open(const struct tokenizer *t, struct decoder **out, struct err *e);
-void decoder_close(struct decoder *d);
-/* Begins a text with ids that are printed already, such as a prompt's: what decoder_put then appends continues it. Together
- * both are the text of all the ids, so a blank before the first new word is kept. ERR_USAGE as decoder_put. */
-int decoder_begin(struct decoder *d, const int32_t *ids, size_t n, struct err *e);
+int text_decoder_open(const struct tokenizer *t, struct decoder **out, struct err *e);
+void text_decoder_close(struct decoder *d);
+/* Begins a text with ids that are printed already, such as a prompt's: what text_decoder_put then appends continues it. Together
+ * both are the text of all the ids, so a blank before the first new word is kept. ERR_USAGE as text_decoder_put. */
+int text_decoder_begin(struct decoder *d, const int32_t *ids, size_t n, struct err *e);
 /* ERR_USAGE for an id that the vocabulary lacks. A failed `out` is the caller's to see. */
-int decoder_put(struct decoder *d, int32_t id, struct buf *out, struct err *e);
+int text_decoder_put(struct decoder *d, int32_t id, struct buf *out, struct err *e);
 /* Appends what waits still, and begins another text. */
-void decoder_end(struct decoder *d, struct buf *out);
+void text_decoder_end(struct decoder *d, struct buf *out);
 
 #endif

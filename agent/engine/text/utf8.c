@@ -31,7 +31,7 @@ static bool well_formed(const unsigned char *s, size_t n, const struct lead *l)
 	return true;
 }
 
-size_t utf8_char(const char *text, size_t n)
+size_t text_utf8_char(const char *text, size_t n)
 {
 	const unsigned char *s = (const unsigned char *)text;
 	if (!n)
@@ -42,7 +42,7 @@ size_t utf8_char(const char *text, size_t n)
 	return l.bytes <= n && well_formed(s, l.bytes, &l) ? l.bytes : 0;
 }
 
-bool utf8_begun(const char *text, size_t n)
+bool text_utf8_begun(const char *text, size_t n)
 {
 	const unsigned char *s = (const unsigned char *)text;
 	if (!n)
@@ -51,7 +51,7 @@ bool utf8_begun(const char *text, size_t n)
 	return n < l.bytes && well_formed(s, n, &l);
 }
 
-size_t utf8_run(const char *text, size_t n)
+size_t text_utf8_run(const char *text, size_t n)
 {
 	size_t at = 0;
 	while (at < n) {
@@ -61,7 +61,7 @@ size_t utf8_run(const char *text, size_t n)
 			if (eight & UINT64_C(0x8080808080808080))
 				break;
 		}
-		size_t bytes = utf8_char(text + at, n - at);
+		size_t bytes = text_utf8_char(text + at, n - at);
 		if (at < n && !bytes)
 			break;
 		at += bytes;
@@ -69,7 +69,7 @@ size_t utf8_run(const char *text, size_t n)
 	return at;
 }
 
-uint32_t utf8_value(const char *text, size_t bytes)
+uint32_t text_utf8_value(const char *text, size_t bytes)
 {
 	static const unsigned char mask[5] = { 0, 0x7f, 0x1f, 0x0f, 0x07 };
 	uint32_t c = (unsigned char)text[0] & mask[bytes];
@@ -78,27 +78,27 @@ uint32_t utf8_value(const char *text, size_t bytes)
 	return c;
 }
 
-bool utf8_space(uint32_t c)
+bool text_utf8_space(uint32_t c)
 {
 	return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
 	       (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-size_t utf8_spaces_at_start(const char *text, size_t n)
+size_t text_utf8_spaces_at_start(const char *text, size_t n)
 {
 	size_t at = 0, len;
-	while ((len = utf8_char(text + at, n - at)) && utf8_space(utf8_value(text + at, len)))
+	while ((len = text_utf8_char(text + at, n - at)) && text_utf8_space(text_utf8_value(text + at, len)))
 		at += len;
 	return at;
 }
 
-size_t utf8_spaces_at_end(const char *text, size_t least, size_t n)
+size_t text_utf8_spaces_at_end(const char *text, size_t least, size_t n)
 {
 	for (size_t at = n; at > least; n = at) {
 		do
 			at--;
 		while (at > least && ((unsigned char)text[at] & 0xc0) == 0x80);
-		if (utf8_char(text + at, n - at) != n - at || !utf8_space(utf8_value(text + at, n - at)))
+		if (text_utf8_char(text + at, n - at) != n - at || !text_utf8_space(text_utf8_value(text + at, n - at)))
 			return n;
 	}
 	return n;

@@ -24,7 +24,7 @@ uint64_t text_hash(const char *text, size_t len)
 	return mix(h, rest);
 }
 
-void vocab_fini(struct vocab *v)
+void text_vocab_fini(struct vocab *v)
 {
 	free(v->tokens);
 	free(v->slots);
@@ -47,17 +47,17 @@ static size_t slot_of(const struct vocab *v, const char *text, size_t len)
 	return i;
 }
 
-int32_t vocab_find(const struct vocab *v, const char *text, size_t len)
+int32_t text_vocab_find(const struct vocab *v, const char *text, size_t len)
 {
 	return v->n_slots ? v->slots[slot_of(v, text, len)] : -1;
 }
 
-bool vocab_has(const struct vocab *v, int64_t id)
+bool text_vocab_has(const struct vocab *v, int64_t id)
 {
 	return id >= 0 && id < v->n && v->tokens[id].there;
 }
 
-const char *vocab_text(const struct vocab *v, int32_t id, size_t *len)
+const char *text_vocab_text(const struct vocab *v, int32_t id, size_t *len)
 {
 	*len = v->tokens[id].len;
 	return v->text.data + v->tokens[id].at;
@@ -101,12 +101,12 @@ static int grow_tokens(struct vocab *v, int32_t id, struct err *e)
 	return 0;
 }
 
-int vocab_put(struct vocab *v, int64_t id, const char *text, size_t len, bool hidden, struct err *e)
+int text_vocab_put(struct vocab *v, int64_t id, const char *text, size_t len, bool hidden, struct err *e)
 {
 	if (id < 0 || id >= VOCAB_MOST)
 		return err_set(e, ERR_CORRUPT, "token \"%.*s\" has the id %" PRId64 "; ids are 0 to %d", (int)(len < 60 ? len : 60), text,
 			       id, VOCAB_MOST - 1);
-	if (vocab_has(v, id))
+	if (text_vocab_has(v, id))
 		return err_set(e, ERR_CORRUPT, "tokens \"%.*s\" and \"%.*s\" have the same id %" PRId64, (int)v->tokens[id].len,
 			       v->text.data + v->tokens[id].at, (int)len, text, id);
 	if (grow_tokens(v, (int32_t)id, e) || (2 * (v->found + 1) > v->n_slots && grow_slots(v, e)))

@@ -33,14 +33,14 @@ struct vocab {
 	size_t found;               /* how many are in slots */
 };
 
-void vocab_fini(struct vocab *v);
+void text_vocab_fini(struct vocab *v);
 /* ERR_CORRUPT when the id is taken or out of range, or the text of one that can be found is there already. */
-int vocab_put(struct vocab *v, int64_t id, const char *text, size_t len, bool hidden, struct err *e);
+int text_vocab_put(struct vocab *v, int64_t id, const char *text, size_t len, bool hidden, struct err *e);
 /* -1: there is none. */
-int32_t vocab_find(const struct vocab *v, const char *text, size_t len);
-bool vocab_has(const struct vocab *v, int64_t id);
+int32_t text_vocab_find(const struct vocab *v, const char *text, size_t len);
+bool text_vocab_has(const struct vocab *v, int64_t id);
 /* The text of a token that is there. */
-const char *vocab_text(const struct vocab *v, int32_t id, size_t *len);
+const char *text_vocab_text(const struct vocab *v, int32_t id, size_t *len);
 
 /* Of any bytes: what the hash tables here use. */
 uint64_t text_hash(const char *text, size_t len);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-double phases_lap(struct phases *p, const char *name, double *since)
+double train_phases_lap(struct phases *p, const char *name, double *since)
 {
 	double now = clock_s(), spent = now - *since;
 	int i = 0;
@@ -19,7 +19,7 @@ double phases_lap(struct phases *p, const char *name, double *since)
 	return spent;
 }
 
-json_t *phases_json(const struct phases *p)
+json_t *train_phases_json(const struct phases *p)
 {
 	json_t *o = json_object();
 	for (int i = 0; i < p->n; i++)

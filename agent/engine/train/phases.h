@@ -18,9 +18,9 @@ struct phases {
 
 /* Adds the time since *since (clock_s) to the phase and sets *since to now. Names beyond
  * PHASES_MAX count as the last one. Returns the seconds added. */
-double phases_lap(struct phases *p, const char *name, double *since);
+double train_phases_lap(struct phases *p, const char *name, double *since);
 
 /* {name: seconds, …}: a new reference. */
-json_t *phases_json(const struct phases *p);
+json_t *train_phases_json(const struct phases *p);
 
 #endif

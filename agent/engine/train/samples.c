@@ -14,7 +14,7 @@ struct samples {
 	struct digest fed; /* of the step under way */
 };
 
-int samples_open(const struct samples_options *opt, struct samples **out, struct err *e)
+int train_samples_open(const struct samples_options *opt, struct samples **out, struct err *e)
 {
 	const struct job *job = opt->job;
 	struct samples *s = calloc(1, sizeof *s);
@@ -22,24 +22,24 @@ int samples_open(const struct samples_options *opt, struct samples **out, struct
 		return err_set(e, ERR_NOMEM, "data: no memory");
 	s->o = *opt;
 	if (dataset_open(job->data.path, job->model.seq, job->data.validation, &s->data, e)) {
-		samples_close(s);
+		train_samples_close(s);
 		return -1;
 	}
 	*out = s;
 	return 0;
 }
 
-void samples_close(struct samples *s)
+void train_samples_close(struct samples *s)
 {
 	if (!s)
 		return;
-	feed_close(s->feed);
-	ledger_close(s->ledger);
+	data_feed_close(s->feed);
+	data_ledger_close(s->ledger);
 	dataset_close(s->data);
 	free(s);
 }
 
-const struct dataset *samples_data(const struct samples *s)
+const struct dataset *train_samples_data(const struct samples *s)
 {
 	return s->data;
 }
@@ -59,10 +59,10 @@ static int open_feed(struct samples *s, enum data_split split, int64_t position,
 		.global = job->batch.global, .offset = s->o.offset, .share = s->o.share, .steps = steps, .ahead = job->data.prefetch,
 		.starts = job->data.documents == DOCUMENTS_MASK, .moved = on_sample, .moved_arg = s,
 	};
-	return feed_open(&o, out, e);
+	return data_feed_open(&o, out, e);
 }
 
-int samples_begin(struct samples *s, int64_t step, int64_t consumed, json_t *layout, struct err *e)
+int train_samples_begin(struct samples *s, int64_t step, int64_t consumed, json_t *layout, struct err *e)
 {
 	const struct job *job = s->o.job;
 	struct ledger_options o = {
@@ -71,7 +71,7 @@ int samples_begin(struct samples *s, int64_t step, int64_t consumed, json_t *lay
 		.share = s->o.share, .global = job->batch.global,
 	};
 	int64_t left = job->job.steps - step;
-	return open_feed(s, DATA_TRAIN, consumed, left > 0 ? left : 0, &s->feed, e) || ledger_open(&o, &s->ledger, e) ? -1 : 0;
+	return open_feed(s, DATA_TRAIN, consumed, left > 0 ? left : 0, &s->feed, e) || data_ledger_open(&o, &s->ledger, e) ? -1 : 0;
 }
 
 static struct engine_batch batch_of(const struct feed_batch *b)
@@ -81,31 +81,31 @@ static struct engine_batch batch_of(const struct feed_batch *b)
 	};
 }
 
-int samples_next(struct samples *s, struct engine_batch *out, struct err *e)
+int train_samples_next(struct samples *s, struct engine_batch *out, struct err *e)
 {
 	struct feed_batch b;
-	if (feed_next(s->feed, &b, e))
+	if (data_feed_next(s->feed, &b, e))
 		return -1;
 	s->fed = b.digest;
 	*out = batch_of(&b);
 	return 0;
 }
 
-void samples_done(struct samples *s)
+void train_samples_done(struct samples *s)
 {
-	ledger_add(s->ledger, &s->fed);
+	data_ledger_add(s->ledger, &s->fed);
 }
 
-int samples_durable(struct samples *s, struct err *e)
+int train_samples_durable(struct samples *s, struct err *e)
 {
-	int rc = ledger_flush(s->ledger, e);
-	const char *note = ledger_note(s->ledger);
+	int rc = data_ledger_flush(s->ledger, e);
+	const char *note = data_ledger_note(s->ledger);
 	if (*note)
 		log_warn("%s", note);
 	return rc;
 }
 
-int samples_evaluate(struct samples *s, int64_t batches, int (*fn)(const struct engine_batch *b, void *arg, struct err *e), void *arg,
+int train_samples_evaluate(struct samples *s, int64_t batches, int (*fn)(const struct engine_batch *b, void *arg, struct err *e), void *arg,
 		     struct err *e)
 {
 	struct feed *feed;
@@ -114,11 +114,11 @@ int samples_evaluate(struct samples *s, int64_t batches, int (*fn)(const struct 
 		return -1;
 	for (int64_t i = 0; i < batches && !rc; i++) {
 		struct feed_batch b;
-		rc = feed_next(feed, &b, e);
+		rc = data_feed_next(feed, &b, e);
 		struct engine_batch batch = rc ? (struct engine_batch){ 0 } : batch_of(&b);
 		if (!rc)
 			rc = fn(&batch, arg, e);
 	}
-	feed_close(feed);
+	data_feed_close(feed);
 	return rc;
 }

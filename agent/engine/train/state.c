@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-int state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e)
+int train_state_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e)
 {
 	enum { NAME = 64 }; /* of a checkpoint in it */
 	const char *own = job->checkpoint.dir;
@@ -78,8 +78,8 @@ static void add_piece(struct boxes *b, const struct state_view *view, const stru
 	for (int i = 0; i < n_tensors(kind); i++) {
 		struct ckpt_tensor like;
 		name_tensor(piece->param, kind, i, &like);
-		like.there = state_on_host(view, i) ? NULL : there;
-		add_run(b, &like, piece->param, piece->first + lo, hi - lo, state_at(view, piece, i) + lo);
+		like.there = train_state_on_host(view, i) ? NULL : there;
+		add_run(b, &like, piece->param, piece->first + lo, hi - lo, train_state_at(view, piece, i) + lo);
 	}
 }
 
@@ -87,36 +87,36 @@ static void add_piece(struct boxes *b, const struct state_view *view, const stru
 
 static int get(void *arg, void *to, const void *from, size_t bytes, struct err *e)
 {
-	return kern_get(arg, to, from, bytes, e);
+	return backend_get(arg, to, from, bytes, e);
 }
 
 static int put(void *arg, void *to, const void *from, size_t bytes, struct err *e)
 {
 	(void)e;
-	kern_put(arg, to, from, bytes);
+	backend_put(arg, to, from, bytes);
 	return 0;
 }
 
 static void *take(void *arg, size_t bytes)
 {
-	return kern_host_alloc(arg, bytes);
+	return backend_host_alloc(arg, bytes);
 }
 
 static void give_back(void *arg, void *p)
 {
-	kern_host_free(arg, p);
+	backend_host_free(arg, p);
 }
 
 static struct ckpt_memory memory_of(const struct state_view *view)
 {
-	return (struct ckpt_memory){ .get = get, .put = put, .take = take, .give_back = give_back, .arg = store_kern(view->store) };
+	return (struct ckpt_memory){ .get = get, .put = put, .take = take, .give_back = give_back, .arg = param_store_kern(view->store) };
 }
 
 /* The boxes of all pieces, or of what this rank counts of them. The list is to be freed. */
 static int list_boxes(const struct state_view *view, const struct ckpt_memory *there, bool counted, struct boxes *out, struct err *e)
 {
 	int n;
-	const struct piece *pieces = store_pieces(view->store, &n);
+	const struct piece *pieces = param_store_pieces(view->store, &n);
 	struct boxes b = { calloc((size_t)n * TENSORS_MOST * BOXES_MOST + 1, sizeof *b.list), 0 };
 	if (!b.list)
 		return err_set(e, ERR_NOMEM, "checkpoint: no memory for a list of %d pieces", n);
@@ -126,7 +126,7 @@ static int list_boxes(const struct state_view *view, const struct ckpt_memory *t
 	return 0;
 }
 
-int state_whole(const struct model_shape *s, enum job_optimizer kind, struct ckpt_tensor **list, int *n, struct err *e)
+int train_state_whole(const struct model_shape *s, enum job_optimizer kind, struct ckpt_tensor **list, int *n, struct err *e)
 {
 	const struct stage all = { .layer_lo = 0, .layer_hi = (int)s->layers, .first = true, .last = true };
 	const struct share share = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
@@ -162,11 +162,11 @@ static int check_optimizer(const char *path, const struct ckpt_state *at, enum j
 static int load_carried(const char *path, struct carry *c, struct err *e)
 {
 	struct manifest m;
-	carry_fini(c);
-	if (manifest_load(path, &m, e))
+	ckpt_carry_fini(c);
+	if (ckpt_manifest_load(path, &m, e))
 		return -1;
-	int rc = carry_load(path, &m, c, e);
-	manifest_fini(&m);
+	int rc = ckpt_carry_load(path, &m, c, e);
+	ckpt_manifest_fini(&m);
 	return rc;
 }
 
@@ -191,7 +191,7 @@ static int load(const char *path, json_t *model, const struct state_view *view, 
 	return rc;
 }
 
-int state_save(struct ckpt_writer *w, const struct ckpt_state *at, const struct state_view *view, struct err *e)
+int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at, const struct state_view *view, struct err *e)
 {
 	struct ckpt_state s = *at;
 	struct boxes b;
@@ -340,7 +340,7 @@ static int try_load(struct comm *world, const char *path, json_t *model, const s
 	return all.code == ERR_CORRUPT ? 0 : -1;
 }
 
-int state_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
+int train_state_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
 		 const struct state_view *view, struct ckpt_state *at, struct err *e)
 {
 	for (;;) {
@@ -351,12 +351,12 @@ int state_resume(struct comm *world, const char *wish, const char *dir, json_t *
 			return 0;
 		int rc = try_load(world, path, model, view, at, e);
 		if (rc == 1)
-			return store_publish(view->store, at->step, e) ? -1 : 1;
+			return param_store_publish(view->store, at->step, e) ? -1 : 1;
 		if (rc || !strcmp(path, wish))
 			return -1;
 		struct err mine = ERR_INIT;
 		struct verdict all;
-		state_clear(view); /* what a failed attempt has read must not stay: moments begin at zero */
+		train_state_clear(view); /* what a failed attempt has read must not stay: moments begin at zero */
 		rc = comm_rank(world) == 0 ? set_aside(path, &mine) : 0;
 		if (agree(world, rc, &mine, &all, e))
 			return -1;

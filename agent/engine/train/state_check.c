@@ -27,7 +27,7 @@ static int optimizer_of(const struct manifest *m, enum job_optimizer *kind, bool
 
 static int check_tensor(const struct manifest *m, const struct ckpt_tensor *want, struct err *e)
 {
-	const struct manifest_tensor *have = manifest_find(m, want->name);
+	const struct manifest_tensor *have = ckpt_manifest_find(m, want->name);
 	int64_t columns = want->dims == 2 ? want->shape[1] : 1;
 	if (!have)
 		return err_set(e, ERR_CORRUPT, "has no tensor %s, which its model needs; the model in its manifest is not the one that was saved, or "
@@ -63,7 +63,7 @@ static int check_count(const struct manifest *m, const struct model_shape *s, st
 						   m->n_tensors, s->layers, least);
 }
 
-int state_check(const struct manifest *m, struct err *e)
+int train_state_check(const struct manifest *m, struct err *e)
 {
 	struct job job;
 	struct model_shape shape;
@@ -72,10 +72,10 @@ int state_check(const struct manifest *m, struct err *e)
 	bool moments;
 	int n = 0, rc = 0;
 	int64_t wanted = 0;
-	if (state_model_job(m->model, &job, e) || optimizer_of(m, &kind, &moments, e))
+	if (train_state_model_job(m->model, &job, e) || optimizer_of(m, &kind, &moments, e))
 		return -1;
-	model_shape(&job, &shape);
-	if (check_count(m, &shape, e) || state_whole(&shape, kind, &list, &n, e))
+	shape_of_job(&job, &shape);
+	if (check_count(m, &shape, e) || train_state_whole(&shape, kind, &list, &n, e))
 		return -1;
 	for (int i = 0; i < n && !rc; i++)
 		if (moments || !list[i].moment) {

@@ -21,19 +21,19 @@ static int64_t part_of(const struct piece *pieces, int n, int threads)
 static void init_piece(const struct state_view *view, const struct piece *piece, const struct model_shape *s, uint64_t seed, int64_t most,
 		       float *part)
 {
-	int threads = kern_threads(store_kern(view->store));
+	int threads = backend_threads(param_store_kern(view->store));
 	for (int64_t at = 0; at < piece->count; at += most) {
 		int64_t n = piece->count - at < most ? piece->count - at : most;
 		model_init(piece->param, s, seed, piece->first + at, n, threads, part);
-		state_write(view, piece, 0, at, n, part);
+		train_state_write(view, piece, 0, at, n, part);
 	}
 }
 
-int state_init(const struct state_view *view, const struct model_shape *s, uint64_t seed, struct err *e)
+int train_state_init(const struct state_view *view, const struct model_shape *s, uint64_t seed, struct err *e)
 {
-	int n, threads = kern_threads(store_kern(view->store));
-	const struct piece *pieces = store_pieces(view->store, &n);
-	bool in_place = state_on_host(view, 0);
+	int n, threads = backend_threads(param_store_kern(view->store));
+	const struct piece *pieces = param_store_pieces(view->store, &n);
+	bool in_place = train_state_on_host(view, 0);
 	int64_t most = part_of(pieces, n, threads);
 	float *part = in_place ? NULL : malloc((size_t)most * sizeof *part);
 	if (!in_place && !part)
@@ -44,5 +44,5 @@ int state_init(const struct state_view *view, const struct model_shape *s, uint6
 		else
 			init_piece(view, &pieces[i], s, seed, most, part);
 	free(part);
-	return store_publish(view->store, 0, e);
+	return param_store_publish(view->store, 0, e);
 }

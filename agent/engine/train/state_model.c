@@ -10,7 +10,7 @@
 
 #define AT(key) offsetof(struct job, model.key)
 
-json_t *state_model(const struct model_shape *s)
+json_t *train_state_model(const struct model_shape *s)
 {
 	json_t *m = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f}",
 			      "family", job_enum_word(AT(family), (int)s->family), "layers", (json_int_t)s->layers,
@@ -84,15 +84,15 @@ static int parse(struct buf *ini, struct job *out, struct err *e)
 static int check_same(const json_t *model, const struct job *job, struct err *e)
 {
 	struct model_shape shape;
-	model_shape(job, &shape);
-	json_t *back = state_model(&shape);
+	shape_of_job(job, &shape);
+	json_t *back = train_state_model(&shape);
 	bool same = json_equal(model, back);
 	json_decref(back);
 	return same ? 0 : err_set(e, ERR_CORRUPT, "the checkpoint's model: a size is missing, or is not one of this family; take a checkpoint "
 				  "that muster wrote");
 }
 
-int state_model_job(json_t *model, struct job *out, struct err *e)
+int train_state_model_job(json_t *model, struct job *out, struct err *e)
 {
 	struct buf ini = BUF_INIT;
 	struct job job;

@@ -14,7 +14,7 @@ struct step_report {
 	bool routed;
 	double cross_entropy, balance_loss, z_loss;
 	/* Seconds from the end of the step before (of the first: from its own begin), evaluations apart, and their parts as this rank
-	 * saw them. other_s is what belongs to none of the others (step_report_close): together they are step_s. */
+	 * saw them. other_s is what belongs to none of the others (train_step_report_close): together they are step_s. */
 	double step_s, data_s, compute_s, recompute_s, tp_s, cp_s, ep_s, pp_s, dp_s, optimizer_s, checkpoint_s, other_s;
 	/* In fp16 alone: the gradients' scale in this step (0: another precision), and whether they overflowed and nothing was updated. */
 	double loss_scale;
@@ -23,6 +23,6 @@ struct step_report {
 };
 
 /* Sets other_s, from all other fields; clocks that were read in another order leave it 0 at least. */
-void step_report_close(struct step_report *r);
+void train_step_report_close(struct step_report *r);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int timelines_save(const struct timeline *t, const char *run_dir, uint32_t generation, int rank, struct err *e)
+int train_timelines_save(const struct timeline *t, const char *run_dir, uint32_t generation, int rank, struct err *e)
 {
 	char dir[PATH_MAX], path[PATH_MAX + 48];
 	snprintf(dir, sizeof dir, "%s/trace/gen-%" PRIu32, run_dir, generation);

@@ -8,6 +8,6 @@
 #include <stdint.h>
 
 /* Writes RUN_DIR/trace/gen-<generation>/timeline-<rank>.json. */
-int timelines_save(const struct timeline *t, const char *run_dir, uint32_t generation, int rank, struct err *e);
+int train_timelines_save(const struct timeline *t, const char *run_dir, uint32_t generation, int rank, struct err *e);
 
 #endif

@@ -15,7 +15,7 @@ enum { GO_ON, STOP_HERE, STOP_WITH_CHECKPOINT };
 static int judge(struct trainer *t, const struct step_report *r, struct err *e)
 {
 	double scale = t->scaler.scale;
-	int rc = scaler_judge(&t->scaler, isfinite(r->loss) && isfinite(r->grad_norm), e);
+	int rc = optim_scaler_judge(&t->scaler, isfinite(r->loss) && isfinite(r->grad_norm), e);
 	if (rc < 0)
 		return err_prefix(e, "step %lld: loss %g, gradient norm %g", (long long)t->at.step + 1, r->loss, r->grad_norm);
 	if (rc == 0)
@@ -26,19 +26,19 @@ static int judge(struct trainer *t, const struct step_report *r, struct err *e)
 
 static int64_t peak_bytes(const struct trainer *t)
 {
-	return engine_peak_bytes(t->engine) + (t->server ? server_peak_bytes(t->server) : 0);
+	return pipeline_peak_bytes(t->engine) + (t->server ? param_server_peak_bytes(t->server) : 0);
 }
 
 static void report(struct trainer *t, struct step_report *r)
 {
 	struct engine_times parts;
 	struct engine_losses losses;
-	engine_losses(t->engine, &losses);
+	pipeline_losses(t->engine, &losses);
 	r->routed = losses.known;
 	r->cross_entropy = losses.cross_entropy;
 	r->balance_loss = losses.balance;
 	r->z_loss = losses.z;
-	engine_times(t->engine, &parts);
+	pipeline_times(t->engine, &parts);
 	r->compute_s = parts.compute;
 	r->recompute_s = parts.recompute;
 	r->tp_s = parts.tp;
@@ -50,7 +50,7 @@ static void report(struct trainer *t, struct step_report *r)
 	r->samples = t->at.samples;
 	r->tokens = t->job->batch.global * t->shape.seq;
 	r->peak_bytes = peak_bytes(t);
-	step_report_close(r);
+	train_step_report_close(r);
 	t->hooks->step(t->hooks->arg, r);
 }
 
@@ -68,7 +68,7 @@ static int update(struct trainer *t, struct step_report *r, double loss_scale, s
 		return good;
 	h->progress(h->arg, step, "optimizer");
 	optim_step(t->optim, r->grad_norm, loss_scale, step);
-	if (store_publish(engine_store(t->engine), step + 1, e))
+	if (param_store_publish(pipeline_store(t->engine), step + 1, e))
 		return err_prefix(e, "step %lld: parameters", (long long)step + 1);
 	return 0;
 }
@@ -79,7 +79,7 @@ static int update_server(struct trainer *t, struct step_report *r, struct err *e
 	bool checkpoint;
 	struct server_step io = { .step = t->at.step, .loss = r->loss, .wants_stop = t->hooks->stopping(t->hooks->arg, &checkpoint) };
 	t->hooks->progress(t->hooks->arg, t->at.step, "parameter server");
-	if (server_step(t->server, &io, e))
+	if (param_server_step(t->server, &io, e))
 		return err_prefix(e, "step %lld", (long long)t->at.step + 1);
 	r->loss = io.loss;
 	r->grad_norm = io.norm;
@@ -90,17 +90,17 @@ static int update_server(struct trainer *t, struct step_report *r, struct err *e
 /* Seconds, ever growing, outside the engine's step too. */
 static double replicas_waited(const struct trainer *t)
 {
-	return store_waited(engine_store(t->engine)) + (t->server ? server_waited(t->server) : 0);
+	return param_store_waited(pipeline_store(t->engine)) + (t->server ? param_server_waited(t->server) : 0);
 }
 
 /* A device has the sum of the gradients' squares to do before anybody waits for the loss; on the host that is the optimizer's. */
 static int passes(struct trainer *t, const struct engine_batch *batch, double *loss, struct err *e)
 {
-	if (engine_passes(t->engine, batch, e))
+	if (pipeline_passes(t->engine, batch, e))
 		return -1;
-	if (t->optim && !kern_on_host(engine_kern(t->engine)))
+	if (t->optim && !backend_on_host(pipeline_kern(t->engine)))
 		optim_square(t->optim);
-	return engine_loss(t->engine, loss, e);
+	return pipeline_loss(t->engine, loss, e);
 }
 
 static int train_step(struct trainer *t, struct err *e)
@@ -111,25 +111,25 @@ static int train_step(struct trainer *t, struct err *e)
 	struct step_report r = { .lr = optim_lr(t->job, step) };
 	h->progress(h->arg, step, "data");
 	struct engine_batch batch;
-	if (samples_next(t->samples, &batch, e))
+	if (train_samples_next(t->samples, &batch, e))
 		return -1;
 	batch.loss_scale = t->scaler.scale;
-	r.data_s = phases_lap(&t->spent, "data", &since);
+	r.data_s = train_phases_lap(&t->spent, "data", &since);
 	if (passes(t, &batch, &r.loss, e))
 		return err_prefix(e, "step %lld", (long long)step + 1);
-	phases_lap(&t->spent, "step", &since);
+	train_phases_lap(&t->spent, "step", &since);
 	double waited = replicas_waited(t);
 	if (t->server ? update_server(t, &r, e) : update(t, &r, batch.loss_scale, e))
 		return -1;
 	r.dp_s = replicas_waited(t) - waited;
-	r.optimizer_s = phases_lap(&t->spent, "optimizer", &since) - r.dp_s;
+	r.optimizer_s = train_phases_lap(&t->spent, "optimizer", &since) - r.dp_s;
 	r.checkpoint_s = t->stall_s;
 	r.step_s = t->gap_s + since - begin;
 	t->gap_s = t->stall_s = 0;
 	t->loss = r.loss;
 	t->at.step++;
 	t->at.samples += t->job->batch.global;
-	samples_done(t->samples);
+	train_samples_done(t->samples);
 	if (t->reports)
 		report(t, &r);
 	return 0;
@@ -144,7 +144,7 @@ static int evaluate_batch(const struct engine_batch *batch, void *arg, struct er
 {
 	struct evaluation *v = arg;
 	double loss;
-	if (engine_eval(v->t->engine, batch, &loss, e))
+	if (pipeline_eval(v->t->engine, batch, &loss, e))
 		return -1;
 	v->sum += loss;
 	return 0;
@@ -156,21 +156,21 @@ static int evaluate(struct trainer *t, struct err *e)
 	int64_t n = t->job->data.eval_batches;
 	struct evaluation v = { .t = t };
 	t->hooks->progress(t->hooks->arg, t->at.step, "evaluation");
-	if (samples_evaluate(t->samples, n, evaluate_batch, &v, e))
+	if (train_samples_evaluate(t->samples, n, evaluate_batch, &v, e))
 		return err_prefix(e, "evaluation after step %lld", (long long)t->at.step);
 	if (!isfinite(v.sum))
 		return err_set(e, ERR_NUMERIC, "evaluation after step %lld: the loss is %g: lower optimizer.lr, or lengthen "
 			       "optimizer.warmup", (long long)t->at.step, v.sum / (double)n);
 	if (t->reports)
 		t->hooks->eval(t->hooks->arg, t->at.step, v.sum / (double)n);
-	phases_lap(&t->spent, "evaluation", &since);
+	train_phases_lap(&t->spent, "evaluation", &since);
 	return 0;
 }
 
 static bool eval_due(const struct trainer *t)
 {
 	int64_t every = t->job->data.eval_every;
-	return every > 0 && t->job->data.eval_batches > 0 && dataset_samples(samples_data(t->samples), DATA_VALIDATION) > 0 &&
+	return every > 0 && t->job->data.eval_batches > 0 && dataset_samples(train_samples_data(t->samples), DATA_VALIDATION) > 0 &&
 	       (t->at.step % every == 0 || t->at.step == t->job->job.steps);
 }
 
@@ -201,7 +201,7 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 {
 	bool meets = t->server && (eval_due(t) || save_due(t));
 	double begin = clock_s(), since;
-	if (meets && server_meet(t->server, e))
+	if (meets && param_server_meet(t->server, e))
 		return -1;
 	since = clock_s();
 	if (eval_due(t) && evaluate(t, e))
@@ -211,7 +211,7 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 	if (save_due(t) && trainer_save(t, e))
 		return -1;
 	t->stall_s = clock_s() - since;
-	if (meets && server_part(t->server, e))
+	if (meets && param_server_part(t->server, e))
 		return -1;
 	trainer_report_commits(t);
 	int rc = agree(t, what, e);
@@ -225,14 +225,14 @@ static int train_loop(struct trainer *t, struct err *e)
 	while (what == GO_ON && t->at.step < t->job->job.steps)
 		if (train_step(t, e) || between_steps(t, &what, e))
 			return -1;
-	if (t->server && server_leave(t->server, e))
+	if (t->server && param_server_leave(t->server, e))
 		return -1;
 	if (what != STOP_HERE && t->saved != t->at.step && trainer_save(t, e))
 		return -1;
 	double since = clock_s();
 	if (trainer_commit(t, what != STOP_HERE, e))
 		return -1;
-	phases_lap(&t->spent, "commit", &since);
+	train_phases_lap(&t->spent, "commit", &since);
 	trainer_report_commits(t);
 	return 0;
 }
@@ -241,10 +241,10 @@ static int train_loop(struct trainer *t, struct err *e)
 static void save_timeline(const struct trainer *t)
 {
 	const struct train_env *env = t->env;
-	const struct timeline *l = engine_timeline(t->engine);
+	const struct timeline *l = pipeline_timeline(t->engine);
 	struct err e = ERR_INIT;
 	if (l->n && !env->at.tp && !env->at.cp && !env->at.dp &&
-	    timelines_save(l, env->run_dir, env->generation, comm_rank(env->world), &e))
+	    train_timelines_save(l, env->run_dir, env->generation, comm_rank(env->world), &e))
 		log_warn("%s", e.text);
 }
 

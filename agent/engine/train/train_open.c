@@ -33,7 +33,7 @@ static int open_data(struct trainer *t, struct err *e)
 		.job = t->job, .world = env->world, .hooks = t->hooks, .run_dir = env->run_dir, .generation = env->generation,
 		.replica = env->at.dp, .offset = mine.first, .share = mine.micros * t->job->batch.micro,
 	};
-	return samples_open(&opt, &t->samples, e);
+	return train_samples_open(&opt, &t->samples, e);
 }
 
 /* The state is the shards'. */
@@ -43,13 +43,13 @@ static int open_server(struct trainer *t, const char *backend, struct err *e)
 	if (batch_share_of(t->job, &t->env->layout, t->env->at.dp, &mine, e))
 		return -1;
 	struct server_options opt = {
-		.job = t->job, .catalogue = engine_catalogue(t->engine), .world = t->env->world, .backend = backend,
-		.worker = engine_store(t->engine), .kern = engine_kern(t->engine),
+		.job = t->job, .catalogue = pipeline_catalogue(t->engine), .world = t->env->world, .backend = backend,
+		.worker = pipeline_store(t->engine), .kern = pipeline_kern(t->engine),
 		.share = (double)(mine.micros * t->job->batch.micro) / (double)t->job->batch.global,
 	};
-	if (server_open(&opt, &t->server, e))
+	if (param_server_open(&opt, &t->server, e))
 		return -1;
-	t->view = (struct state_view){ .store = server_store(t->server), .optim = server_optim(t->server), .watch = &t->watch };
+	t->view = (struct state_view){ .store = param_server_store(t->server), .optim = param_server_optim(t->server), .watch = &t->watch };
 	return 0;
 }
 
@@ -61,29 +61,29 @@ static int open_model(struct trainer *t, struct err *e)
 		.backend = t->job->job.device == DEVICE_CUDA ? "cuda" : "cpu", .device = env->device, .threads = env->threads,
 		.node = env->node, .spill_dir = env->run_dir, .phase = on_phase, .phase_arg = t,
 	};
-	if (engine_open(&opt, &t->engine, e))
+	if (pipeline_open(&opt, &t->engine, e))
 		return -1;
 	if (t->job->parallel.sync == SYNC_SERVER)
 		return open_server(t, opt.backend, e);
 	const struct optim_options o = {
-		.kern = engine_kern(t->engine), .store = engine_store(t->engine), .job = t->job, .spill_dir = env->run_dir,
+		.kern = pipeline_kern(t->engine), .store = pipeline_store(t->engine), .job = t->job, .spill_dir = env->run_dir,
 	};
 	if (optim_open(&o, &t->optim, e))
 		return -1;
-	t->view = (struct state_view){ .store = engine_store(t->engine), .optim = t->optim, .watch = &t->watch };
+	t->view = (struct state_view){ .store = pipeline_store(t->engine), .optim = t->optim, .watch = &t->watch };
 	return 0;
 }
 
 static int open_checkpoints(struct trainer *t, struct err *e)
 {
 	const struct layout *l = &t->env->layout;
-	if (state_dir(t->job, t->env->run_dir, t->ckpt_dir, e))
+	if (train_state_dir(t->job, t->env->run_dir, t->ckpt_dir, e))
 		return -1;
-	t->model = state_model(&t->shape);
+	t->model = train_state_model(&t->shape);
 	t->layout = json_pack("{s:i, s:i, s:i, s:i}", "tp", l->tp, "cp", l->cp, "pp", l->pp, "dp", l->dp);
 	if (!t->model || !t->layout)
 		return err_set(e, ERR_NOMEM, "checkpoints: no memory for the model's description");
-	if (state_whole(&t->shape, t->job->optimizer.kind, &t->whole, &t->n_whole, e))
+	if (train_state_whole(&t->shape, t->job->optimizer.kind, &t->whole, &t->n_whole, e))
 		return -1;
 	t->view.carry = comm_rank(t->env->world) == 0 ? &t->carry : NULL;
 	struct ckpt_options opt = {
@@ -98,7 +98,7 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 static void compare_data(const struct trainer *t, const struct ckpt_data *was)
 {
 	const struct ckpt_data *is = &t->at.data;
-	bool same = was->samples == is->samples && was->validation == is->validation && blend_alike(was->path, is->path);
+	bool same = was->samples == is->samples && was->validation == is->validation && data_blend_alike(was->path, is->path);
 	if (comm_rank(t->env->world) || !was->samples || same)
 		return;
 	log_warn("the checkpoint was trained on %lld samples of %s with data.validation = %g, this run has %lld of %s with %g: "
@@ -111,16 +111,16 @@ static int start_state(struct trainer *t, struct err *e)
 {
 	const struct job *job = t->job;
 	struct ckpt_state at;
-	int rc = state_resume(t->env->world, t->env->resume, t->ckpt_dir, t->model, &t->view, &at, e);
+	int rc = train_state_resume(t->env->world, t->env->resume, t->ckpt_dir, t->model, &t->view, &at, e);
 	if (rc < 0)
 		return -1;
 	t->saved = -1;
 	t->loss = NAN;
 	t->at = (struct ckpt_state){ .seed = job->job.seed, .total_steps = job->job.steps };
-	t->at.data = (struct ckpt_data){ .validation = job->data.validation, .samples = dataset_samples(samples_data(t->samples), DATA_TRAIN) };
+	t->at.data = (struct ckpt_data){ .validation = job->data.validation, .samples = dataset_samples(train_samples_data(t->samples), DATA_TRAIN) };
 	snprintf(t->at.data.path, sizeof t->at.data.path, "%s", job->data.path);
 	if (rc == 0)
-		return state_init(&t->view, &t->shape, job->job.seed, e);
+		return train_state_init(&t->view, &t->shape, job->job.seed, e);
 	bool trained = at.step > 0; /* an imported checkpoint has no data behind it */
 	if (trained && at.seed != job->job.seed)
 		return err_set(e, ERR_USAGE, "the checkpoint was trained with job.seed = %llu, the job says %llu: the data would "
@@ -131,7 +131,7 @@ static int start_state(struct trainer *t, struct err *e)
 			 (long long)at.total_steps, (long long)job->job.steps);
 	compare_data(t, &at.data);
 	t->at.step = t->saved = at.step;
-	scaler_resume(&t->scaler, ckpt_number(&at, "loss_scale", 0), (int64_t)ckpt_number(&at, "loss_scale_good", 0));
+	optim_scaler_resume(&t->scaler, ckpt_number(&at, "loss_scale", 0), (int64_t)ckpt_number(&at, "loss_scale_good", 0));
 	t->at.samples = at.samples;
 	return 0;
 }
@@ -148,36 +148,36 @@ int trainer_open(struct trainer *t, struct err *e)
 {
 	const struct train_env *env = t->env;
 	double since = clock_s();
-	model_shape(t->job, &t->shape);
-	scaler_init(&t->scaler, t->job);
+	shape_of_job(t->job, &t->shape);
+	optim_scaler_init(&t->scaler, t->job);
 	t->watch = (struct ckpt_watch){ on_piece, t };
 	t->gate = (struct ckpt_gate){ await_series, t };
 	t->reports = env->at.pp == env->layout.pp - 1 && env->at.tp == 0 && env->at.cp == 0 && env->at.dp == 0;
 	t->hooks->progress(t->hooks->arg, 0, "open data");
 	if (open_data(t, e))
 		return -1;
-	phases_lap(env->phases, "data", &since);
+	train_phases_lap(env->phases, "data", &since);
 	t->hooks->progress(t->hooks->arg, 0, "open model");
 	if (open_model(t, e))
 		return -1;
-	phases_lap(env->phases, "model", &since);
+	train_phases_lap(env->phases, "model", &since);
 	t->hooks->progress(t->hooks->arg, 0, "load state");
-	if (open_checkpoints(t, e) || start_state(t, e) || (t->server && server_start(t->server, t->at.step, e)) ||
-	    samples_begin(t->samples, t->at.step, t->at.samples, t->layout, e))
+	if (open_checkpoints(t, e) || start_state(t, e) || (t->server && param_server_start(t->server, t->at.step, e)) ||
+	    train_samples_begin(t->samples, t->at.step, t->at.samples, t->layout, e))
 		return -1;
-	phases_lap(env->phases, "state", &since);
+	train_phases_lap(env->phases, "state", &since);
 	return 0;
 }
 
 void trainer_close(struct trainer *t)
 {
 	ckpt_writer_close(t->writer);
-	server_close(t->server);
+	param_server_close(t->server);
 	optim_close(t->optim);
-	engine_close(t->engine);
-	samples_close(t->samples);
+	pipeline_close(t->engine);
+	train_samples_close(t->samples);
 	json_decref(t->model);
 	json_decref(t->layout);
 	free(t->whole);
-	carry_fini(&t->carry);
+	ckpt_carry_fini(&t->carry);
 }

@@ -18,7 +18,7 @@ static int start_save(struct trainer *t, struct err *e)
 		return -1;
 	if (t->shape.experts && ckpt_number_set(&t->at, "aux_loss", t->job->model.aux_loss, e))
 		return -1;
-	return state_save(t->writer, &t->at, &t->view, e);
+	return train_state_save(t->writer, &t->at, &t->view, e);
 }
 
 /* No further collective can succeed. */
@@ -32,7 +32,7 @@ int trainer_save(struct trainer *t, struct err *e)
 {
 	double since = clock_s();
 	t->hooks->progress(t->hooks->arg, t->at.step, "checkpoint");
-	if (samples_durable(t->samples, e))
+	if (train_samples_durable(t->samples, e))
 		return -1;
 	if (t->reports)
 		t->hooks->series(t->hooks->arg, t->at.step);
@@ -44,7 +44,7 @@ int trainer_save(struct trainer *t, struct err *e)
 	if (rc)
 		return -1;
 	t->saved = t->at.step;
-	phases_lap(&t->spent, "checkpoint", &since);
+	train_phases_lap(&t->spent, "checkpoint", &since);
 	return 0;
 }
 

@@ -27,18 +27,18 @@ struct state_view {
 
 /* Collective over the store's groups. The parameters of the job's beginning (model_init, by the kern's number of
  * threads), published. */
-int state_init(const struct state_view *view, const struct model_shape *s, uint64_t seed, struct err *e);
+int train_state_init(const struct state_view *view, const struct model_shape *s, uint64_t seed, struct err *e);
 
-int state_tensors(const struct state_view *view);
+int train_state_tensors(const struct state_view *view);
 /* Where the tensor's part of the piece lies: [piece->count]. */
-float *state_at(const struct state_view *view, const struct piece *piece, int tensor);
+float *train_state_at(const struct state_view *view, const struct piece *piece, int tensor);
 /* Whether that is memory of the host. */
-bool state_on_host(const struct state_view *view, int tensor);
+bool train_state_on_host(const struct state_view *view, int tensor);
 
 /* Copies elements [first, first + count) of it to the host's memory, after what is queued; and from it. */
-int state_read(const struct state_view *view, const struct piece *piece, int tensor, int64_t first, int64_t count, float *out, struct err *e);
-void state_write(const struct state_view *view, const struct piece *piece, int tensor, int64_t first, int64_t count, const float *in);
+int train_state_read(const struct state_view *view, const struct piece *piece, int tensor, int64_t first, int64_t count, float *out, struct err *e);
+void train_state_write(const struct state_view *view, const struct piece *piece, int tensor, int64_t first, int64_t count, const float *in);
 /* All of it becomes zero. */
-void state_clear(const struct state_view *view);
+void train_state_clear(const struct state_view *view);
 
 #endif

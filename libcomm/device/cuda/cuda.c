@@ -16,7 +16,7 @@ int cuda_use(const struct device *d, struct err *e)
 	return cuda_check(cudaSetDevice(d->index), "choosing the device", e);
 }
 
-static int cuda_open(int index, struct device **out, struct err *e)
+static int backend_cuda_open(int index, struct device **out, struct err *e)
 {
 	int count = 0;
 	if (cuda_check(cudaGetDeviceCount(&count), "looking for devices", e) < 0)
@@ -123,7 +123,7 @@ static int cuda_copy(struct device *d, void *to, const void *from, size_t bytes,
 
 static const struct comm_device cuda_device = {
 	.name = "cuda",
-	.open = cuda_open,
+	.open = backend_cuda_open,
 	.close = cuda_close,
 	.identify = cuda_identify,
 	.stream_open = cuda_stream_open,

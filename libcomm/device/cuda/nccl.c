@@ -316,7 +316,7 @@ static int nccl_queue(struct device_comm *dc, const struct op *op, void *stream,
 		return -1;
 	jobs[op->kind](&j);
 	note(&j, nccl.GroupEnd()); /* also after an error: it ends what was begun */
-	return check(j.rc, dc, op_word(op->kind), e);
+	return check(j.rc, dc, comm_op_word(op->kind), e);
 }
 
 const struct device_collectives cuda_nccl = {

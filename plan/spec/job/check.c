@@ -16,7 +16,7 @@ static int cited(const struct job_source *src, const size_t *offsets, int n)
 	return best;
 }
 
-int rule_refuse(const struct rule_job *j, const size_t *offsets, int n, const char *fmt, ...)
+int job_rule_refuse(const struct rule_job *j, const size_t *offsets, int n, const char *fmt, ...)
 {
 	struct buf why = BUF_INIT;
 	va_list ap;
@@ -28,7 +28,7 @@ int rule_refuse(const struct rule_job *j, const size_t *offsets, int n, const ch
 	return -1;
 }
 
-bool rule_changed(const struct job *job, size_t offset)
+bool job_rule_changed(const struct job *job, size_t offset)
 {
 	const struct job_key *key = &job_keys[job_key_at(offset)];
 	struct buf value = BUF_INIT, def = BUF_INIT;
@@ -43,7 +43,7 @@ bool rule_changed(const struct job *job, size_t offset)
 	return changed;
 }
 
-int64_t rule_nearest(const struct rule_job *j, int64_t from, int64_t least, int64_t most, bool (*good)(const struct rule_job *j, int64_t value))
+int64_t job_rule_nearest(const struct rule_job *j, int64_t from, int64_t least, int64_t most, bool (*good)(const struct rule_job *j, int64_t value))
 {
 	for (int64_t d = 0; from - d >= least || from + d <= most; d++) {
 		if (from - d >= least && from - d <= most && good(j, from - d))
@@ -66,10 +66,10 @@ static int rule_open(const struct rule_job *j)
 int job_check(const struct job *job, const struct job_source *src, struct err *e)
 {
 	struct rule_job j = { .job = job, .src = src, .err = e };
-	model_shape(job, &j.shape);
+	shape_of_job(job, &j.shape);
 	if (job->open) /* whatever decides them keeps to the rules */
-		return rules_model(&j) || rule_open(&j) ? -1 : 0;
-	return rules_model(&j) || rules_parallel(&j) || rules_train(&j) || rules_idle(&j) ? -1 : 0;
+		return job_rules_model(&j) || rule_open(&j) ? -1 : 0;
+	return job_rules_model(&j) || job_rules_parallel(&j) || job_rules_train(&j) || job_rules_idle(&j) ? -1 : 0;
 }
 
 int job_check_run(const struct job *job, const char *name, struct err *e)

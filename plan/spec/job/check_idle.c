@@ -154,7 +154,7 @@ static int refuse_idle(const struct rule_job *j, const struct idle *i)
 	struct buf has = BUF_INIT, lacks = BUF_INIT;
 	value_of(j->job, i->key, &has);
 	value_of(j->job, i->other, &lacks);
-	rule_refuse(j, keys, 2, "%s has no meaning with [%s] %s; use %s = %s, or %s = %s", buf_str(&has), other->section, buf_str(&lacks),
+	job_rule_refuse(j, keys, 2, "%s has no meaning with [%s] %s; use %s = %s, or %s = %s", buf_str(&has), other->section, buf_str(&lacks),
 		    other->name, i->would, key->name, key->def);
 	buf_fini(&lacks);
 	buf_fini(&has);
@@ -164,7 +164,7 @@ static int refuse_idle(const struct rule_job *j, const struct idle *i)
 static int check_server(const struct rule_job *j)
 {
 	for (size_t i = 0; server(j->job) && i < sizeof not_with_server / sizeof *not_with_server; i++) {
-		if (!rule_changed(j->job, not_with_server[i]))
+		if (!job_rule_changed(j->job, not_with_server[i]))
 			continue;
 		const size_t keys[] = { AT(parallel, sync), not_with_server[i] };
 		const struct job_key *key = &job_keys[job_key_at(not_with_server[i])];
@@ -182,10 +182,10 @@ static int check_server(const struct rule_job *j)
 	return 0;
 }
 
-int rules_idle(const struct rule_job *j)
+int job_rules_idle(const struct rule_job *j)
 {
 	for (size_t i = 0; i < sizeof idles / sizeof *idles; i++)
-		if (!idles[i].chosen(j->job) && rule_changed(j->job, idles[i].key))
+		if (!idles[i].chosen(j->job) && job_rule_changed(j->job, idles[i].key))
 			return refuse_idle(j, &idles[i]);
 	return check_server(j);
 }

@@ -17,7 +17,7 @@ static int check_heads(const struct rule_job *j)
 	if (!job->model.head_dim && job->model.hidden % job->model.heads)
 		return REFUSE(j, keys, "heads = %lld does not divide hidden = %lld; use heads = %lld, another hidden, or give head_dim",
 			      (long long)job->model.heads, (long long)job->model.hidden,
-			      (long long)rule_nearest(j, job->model.heads, 1, job->model.hidden, divides_hidden));
+			      (long long)job_rule_nearest(j, job->model.heads, 1, job->model.hidden, divides_hidden));
 	return 0;
 }
 
@@ -33,7 +33,7 @@ static int check_kv_heads(const struct rule_job *j)
 	if (job->model.kv_heads && job->model.heads % job->model.kv_heads)
 		return REFUSE(j, keys, "kv_heads = %lld does not divide heads = %lld; use kv_heads = %lld",
 			      (long long)job->model.kv_heads, (long long)job->model.heads,
-			      (long long)rule_nearest(j, job->model.kv_heads, 1, job->model.heads, divides_heads));
+			      (long long)job_rule_nearest(j, job->model.kv_heads, 1, job->model.heads, divides_heads));
 	return 0;
 }
 
@@ -107,7 +107,7 @@ static int check_rope(const struct rule_job *j)
 	return 0;
 }
 
-int rules_model(const struct rule_job *j)
+int job_rules_model(const struct rule_job *j)
 {
 	static rule *const rules[] = { check_heads, check_kv_heads, check_head_width, check_size, check_experts, check_rows, check_rope };
 	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)

@@ -45,7 +45,7 @@ static int check_tp(const struct rule_job *j)
 		return REFUSE(j, kv, "tp = %lld cannot cut heads = %lld; use tp of at most %lld", tp, (long long)m->heads, (long long)m->heads);
 	if (!cuts_heads(j, tp))
 		return REFUSE(j, kv, "tp = %lld cannot cut kv_heads = %lld of heads = %lld: beyond kv_heads, it must be a multiple of them and divide heads; "
-			      "use tp = %lld", tp, (long long)m->kv_heads, (long long)m->heads, (long long)rule_nearest(j, tp, 1, m->heads, cuts_heads));
+			      "use tp = %lld", tp, (long long)m->kv_heads, (long long)m->heads, (long long)job_rule_nearest(j, tp, 1, m->heads, cuts_heads));
 	if (m->ffn < tp)
 		return REFUSE(j, ffn, "tp = %lld cannot cut ffn = %lld; use tp of at most %lld", tp, (long long)m->ffn, (long long)m->ffn);
 	if (m->vocab < tp)
@@ -65,7 +65,7 @@ static int check_cp(const struct rule_job *j)
 	long long cp = j->job->parallel.cp, seq = j->job->model.seq;
 	if (!cuts_seq(j, cp))
 		return REFUSE(j, keys, "cp = %lld cuts a sequence into %lld pieces, which seq = %lld is no multiple of; use cp = %lld or seq = %lld",
-			      cp, 2 * cp, seq, (long long)rule_nearest(j, cp, 1, cp, cuts_seq), (seq + 2 * cp - 1) / (2 * cp) * 2 * cp);
+			      cp, 2 * cp, seq, (long long)job_rule_nearest(j, cp, 1, cp, cuts_seq), (seq + 2 * cp - 1) / (2 * cp) * 2 * cp);
 	return 0;
 }
 
@@ -81,7 +81,7 @@ static int check_sp(const struct rule_job *j)
 	if (job->parallel.sp && !cuts_rows(j, job->batch.micro))
 		return REFUSE(j, keys, "sp = yes cuts the %lld tokens of micro × seq / cp over tp = %lld, which does not divide them; use micro = %lld",
 			      (long long)(job->batch.micro * (job->model.seq / job->parallel.cp)), (long long)job->parallel.tp,
-			      (long long)rule_nearest(j, job->batch.micro, 1, job->batch.micro + job->parallel.tp, cuts_rows));
+			      (long long)job_rule_nearest(j, job->batch.micro, 1, job->batch.micro + job->parallel.tp, cuts_rows));
 	return 0;
 }
 
@@ -100,7 +100,7 @@ static int check_ep(const struct rule_job *j)
 			      (long long)job->parallel.ep, (long long)job->model.experts, (long long)job->model.experts);
 	if (job->parallel.dp % job->parallel.ep)
 		return REFUSE(j, dp, "ep = %lld does not divide dp = %lld; use ep = %lld", (long long)job->parallel.ep, (long long)job->parallel.dp,
-			      (long long)rule_nearest(j, job->parallel.ep, 1, job->parallel.dp, divides_dp));
+			      (long long)job_rule_nearest(j, job->parallel.ep, 1, job->parallel.dp, divides_dp));
 	return 0;
 }
 
@@ -204,7 +204,7 @@ static int check_launch(const struct rule_job *j)
 	return 0;
 }
 
-int rules_parallel(const struct rule_job *j)
+int job_rules_parallel(const struct rule_job *j)
 {
 	static rule *const rules[] = {
 		check_world, check_tp, check_cp, check_ep, check_sp, check_schedule, check_stages, check_lists, check_shares, check_launch,

@@ -68,7 +68,7 @@ static int check_slurm_time(const struct rule_job *j)
 	return 0;
 }
 
-int rules_train(const struct rule_job *j)
+int job_rules_train(const struct rule_job *j)
 {
 	static rule *const rules[] = { check_batch, check_recompute, check_rate, check_eval, check_slurm_time };
 	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)

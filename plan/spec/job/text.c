@@ -24,7 +24,7 @@ const char *job_shown(const char *text, char out[JOB_SHOWN])
 }
 
 /* Length of the UTF-8 character at s, 0 when it is none or a control character (tabs are fine). */
-static size_t utf8_char(const unsigned char *s, size_t n)
+static size_t text_utf8_char(const unsigned char *s, size_t n)
 {
 	static const struct { unsigned char mask, lead; uint32_t least; } forms[] = {
 		{ 0xe0, 0xc0, 0xa0 /* below are controls */ }, { 0xf0, 0xe0, 0x800 }, { 0xf8, 0xf0, 0x10000 },
@@ -50,7 +50,7 @@ static size_t utf8_char(const unsigned char *s, size_t n)
 const char *job_unprintable(const char *s, size_t n)
 {
 	while (n) {
-		size_t c = utf8_char((const unsigned char *)s, n);
+		size_t c = text_utf8_char((const unsigned char *)s, n);
 		if (!c)
 			return s;
 		s += c;

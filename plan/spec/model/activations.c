@@ -2,7 +2,7 @@
 
 enum { LINE = 64, I32 = 4, F32 = 4, I64 = 8, F64 = 8 };
 
-int64_t act_lines(int64_t bytes)
+int64_t activations_lines(int64_t bytes)
 {
 	return (bytes + LINE - 1) / LINE * LINE;
 }
@@ -15,11 +15,11 @@ static int64_t most(int64_t a, int64_t b)
 static int64_t cut(int64_t n, const struct layout *l, int tp_rank, int64_t grain)
 {
 	int64_t lo, hi;
-	partition(n, l->tp, tp_rank, partition_grain(n, l->tp, grain), &lo, &hi);
+	layout_partition(n, l->tp, tp_rank, layout_partition_grain(n, l->tp, grain), &lo, &hi);
 	return hi - lo;
 }
 
-void act_dims_of(const struct job *job, const struct model_shape *m, const struct layout *l, int tp_rank, bool split,
+void activations_dims_of(const struct job *job, const struct model_shape *m, const struct layout *l, int tp_rank, bool split,
 		 struct act_dims *out)
 {
 	bool shared = m->kv_heads < l->tp; /* several tp ranks hold one kv head */
@@ -39,25 +39,25 @@ void act_dims_of(const struct job *job, const struct model_shape *m, const struc
 	d.q = d.heads * d.dim;
 	d.qkv = (d.heads + 2 * kv) * d.dim;
 	d.up = m->gated ? 2 * d.act : d.act;
-	d.rows = model_head_rows(d.n, d.vocab);
+	d.rows = shape_head_rows(d.n, d.vocab);
 	*out = d;
 }
 
-int64_t act_first_head(const struct model_shape *m, const struct layout *l, int tp_rank)
+int64_t activations_first_head(const struct model_shape *m, const struct layout *l, int tp_rank)
 {
 	int64_t lo, hi;
 	if (m->kv_heads < l->tp)
 		return tp_rank * (m->heads / l->tp);
-	partition(m->kv_heads, l->tp, tp_rank, 1, &lo, &hi);
+	layout_partition(m->kv_heads, l->tp, tp_rank, 1, &lo, &hi);
 	return lo * (m->heads / m->kv_heads);
 }
 
-int64_t act_rope_bytes(const struct act_dims *d)
+int64_t activations_rope_bytes(const struct act_dims *d)
 {
-	return act_lines(2 * d->seq * (d->dim / 2) * F32);
+	return activations_lines(2 * d->seq * (d->dim / 2) * F32);
 }
 
-enum job_recompute act_mode(const struct act_dims *d, int layer)
+enum job_recompute activations_mode(const struct act_dims *d, int layer)
 {
 	return layer % d->every == 0 ? d->mode : RECOMPUTE_NONE;
 }
@@ -83,13 +83,13 @@ static const enum fate fates[ACTS][3] = {
 	[ACT_DUP] = { SPLIT, SPLIT, SPLIT },
 };
 
-enum act_home act_home(const struct act_dims *d, int layer, bool first, enum act a)
+enum act_home activations_home(const struct act_dims *d, int layer, bool first, enum act a)
 {
 	if (a == ACT_NORM1_X && first)
 		return ACT_NOWHERE;
 	if (d->moe && (a == ACT_UP || a == ACT_ACT || a == ACT_DUP))
 		return ACT_NOWHERE;
-	switch (fates[a][act_mode(d, layer)]) {
+	switch (fates[a][activations_mode(d, layer)]) {
 	case KEEP:
 		return ACT_SLOT;
 	case AGAIN:
@@ -99,47 +99,47 @@ enum act_home act_home(const struct act_dims *d, int layer, bool first, enum act
 	}
 }
 
-int64_t act_bytes(const struct act_dims *d, enum act a)
+int64_t activations_bytes(const struct act_dims *d, enum act a)
 {
 	switch (a) {
 	case ACT_NORM1_STATS:
 	case ACT_NORM2_STATS:
-		return act_lines(d->stats * d->s * F32);
+		return activations_lines(d->stats * d->s * F32);
 	case ACT_QKV:
 	case ACT_DQKV:
-		return act_lines(d->n * d->qkv * d->width);
+		return activations_lines(d->n * d->qkv * d->width);
 	case ACT_O:
-		return act_lines(d->n * d->q * d->width);
+		return activations_lines(d->n * d->q * d->width);
 	case ACT_LSE:
-		return act_lines(d->heads * d->n * F32);
+		return activations_lines(d->heads * d->n * F32);
 	case ACT_UP:
 	case ACT_DUP:
-		return act_lines(d->n * d->up * d->width);
+		return activations_lines(d->n * d->up * d->width);
 	case ACT_ACT:
-		return act_lines(d->n * d->act * d->width);
+		return activations_lines(d->n * d->act * d->width);
 	default:
-		return act_lines(d->s * d->c * d->width);
+		return activations_lines(d->s * d->c * d->width);
 	}
 }
 
-int64_t act_layer_bytes(const struct act_dims *d, int layer, bool first)
+int64_t activations_layer_bytes(const struct act_dims *d, int layer, bool first)
 {
 	int64_t sum = 0;
 	for (int a = 0; a < ACTS; a++)
-		if (act_home(d, layer, first, (enum act)a) == ACT_SLOT)
-			sum += act_bytes(d, (enum act)a);
+		if (activations_home(d, layer, first, (enum act)a) == ACT_SLOT)
+			sum += activations_bytes(d, (enum act)a);
 	return sum;
 }
 
-int64_t act_place_bytes(const struct act_dims *d, enum act_place a)
+int64_t activations_place_bytes(const struct act_dims *d, enum act_place a)
 {
 	switch (a) {
 	case PLACE_SAMPLES:
-		return act_lines(d->micro * I64);
+		return activations_lines(d->micro * I64);
 	case PLACE_ROWS:
-		return d->dropout ? act_lines(d->s * I64) : 0;
+		return d->dropout ? activations_lines(d->s * I64) : 0;
 	default:
-		return act_lines(d->n * I32);
+		return activations_lines(d->n * I32);
 	}
 }
 
@@ -147,20 +147,20 @@ static int64_t places_total(const struct act_dims *d)
 {
 	int64_t sum = 0;
 	for (int a = 0; a < PLACES && d->device; a++)
-		sum += act_place_bytes(d, (enum act_place)a);
+		sum += activations_place_bytes(d, (enum act_place)a);
 	return sum;
 }
 
-int64_t act_slot_bytes(const struct act_dims *d, const struct stage *stage, enum act_slot a)
+int64_t activations_slot_bytes(const struct act_dims *d, const struct stage *stage, enum act_slot a)
 {
-	int64_t stream = act_lines(d->s * d->c * d->width);
+	int64_t stream = activations_lines(d->s * d->c * d->width);
 	switch (a) {
 	case SLOT_NORM_X:
 		return stage->last ? stream : 0;
 	case SLOT_NORM_STATS:
-		return stage->last ? act_lines(d->stats * d->s * F32) : 0;
+		return stage->last ? activations_lines(d->stats * d->s * F32) : 0;
 	case SLOT_Y:
-		return stage->last ? act_lines(d->n * d->c * d->width) : 0;
+		return stage->last ? activations_lines(d->n * d->c * d->width) : 0;
 	case SLOT_PLACES:
 		return places_total(d);
 	default:
@@ -180,46 +180,46 @@ static int64_t widest(const struct act_dims *d)
 	return most(most(d->c, ffn_widest(d)), most(d->qkv, d->q));
 }
 
-int64_t act_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a)
+int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a)
 {
 	switch (a) {
 	case SCRATCH_FULL:
 	case SCRATCH_SENT:
-		return d->sp ? act_lines(d->n * d->c * d->width) : 0;
+		return d->sp ? activations_lines(d->n * d->c * d->width) : 0;
 	case SCRATCH_SUB:
-		return d->dropout ? act_lines(d->s * d->c * d->width) : 0;
+		return d->dropout ? activations_lines(d->s * d->c * d->width) : 0;
 	case SCRATCH_HIDDEN:
-		return act_lines(d->s * d->c * d->width);
+		return activations_lines(d->s * d->c * d->width);
 	case SCRATCH_WIDE:
-		return act_lines(d->n * most(d->qkv, d->moe ? 0 : d->up) * d->width);
+		return activations_lines(d->n * most(d->qkv, d->moe ? 0 : d->up) * d->width);
 	case SCRATCH_NARROW:
-		return act_lines(d->n * most(d->q, d->moe ? 0 : d->act) * d->width);
+		return activations_lines(d->n * most(d->q, d->moe ? 0 : d->act) * d->width);
 	case SCRATCH_ROWS:
-		return d->dropout && !d->device ? act_lines(d->s * I64) : 0;
+		return d->dropout && !d->device ? activations_lines(d->s * I64) : 0;
 	case SCRATCH_POSITIONS:
-		return d->device ? act_lines(d->n * I32) : 0;
+		return d->device ? activations_lines(d->n * I32) : 0;
 	case SCRATCH_LOSS:
-		return d->device ? act_lines(3 * F64) : 0;
+		return d->device ? activations_lines(3 * F64) : 0;
 	case SCRATCH_LOGITS:
-		return last ? act_lines(d->rows * d->vocab * d->width) : 0;
+		return last ? activations_lines(d->rows * d->vocab * d->width) : 0;
 	case SCRATCH_MAX:
-		return last ? act_lines(d->rows * F32) : 0;
+		return last ? activations_lines(d->rows * F32) : 0;
 	case SCRATCH_SUMS:
-		return last ? act_lines(2 * d->rows * F32) : 0;
+		return last ? activations_lines(2 * d->rows * F32) : 0;
 	case SCRATCH_RING_KV:
 	case SCRATCH_RING_DKV:
-		return d->cp ? act_lines(2 * d->n * 2 * d->kv_heads * d->dim * d->width) : 0;
+		return d->cp ? activations_lines(2 * d->n * 2 * d->kv_heads * d->dim * d->width) : 0;
 	case SCRATCH_RING_O:
-		return d->cp ? act_bytes(d, ACT_O) : 0;
+		return d->cp ? activations_bytes(d, ACT_O) : 0;
 	case SCRATCH_RING_LSE:
-		return d->cp ? act_bytes(d, ACT_LSE) : 0;
+		return d->cp ? activations_bytes(d, ACT_LSE) : 0;
 	case SCRATCH_8_ROWS:
 	case SCRATCH_8_TURNED:
-		return d->fp8 ? act_lines(d->n * widest(d)) : 0;
+		return d->fp8 ? activations_lines(d->n * widest(d)) : 0;
 	case SCRATCH_8_WEIGHT:
-		return d->fp8 ? act_lines(d->c * most(most(d->qkv, d->q), ffn_widest(d))) : 0;
+		return d->fp8 ? activations_lines(d->c * most(most(d->qkv, d->q), ffn_widest(d))) : 0;
 	case SCRATCH_8_SCALES:
-		return d->fp8 ? act_lines(ACT_SCALES8 * ACT_SCALE8) : 0;
+		return d->fp8 ? activations_lines(ACT_SCALES8 * ACT_SCALE8) : 0;
 	default:
 		return 0;
 	}
@@ -229,29 +229,29 @@ static int64_t layers_total(const struct act_dims *d, const struct stage *stage)
 {
 	int64_t sum = 0;
 	for (int l = stage->layer_lo; l < stage->layer_hi; l++)
-		sum += act_layer_bytes(d, l, l == stage->layer_lo);
+		sum += activations_layer_bytes(d, l, l == stage->layer_lo);
 	return sum;
 }
 
-int64_t act_slot_total(const struct act_dims *d, const struct stage *stage)
+int64_t activations_slot_total(const struct act_dims *d, const struct stage *stage)
 {
 	int64_t sum = d->offload ? 0 : layers_total(d, stage);
 	for (int a = 0; a < SLOTS; a++)
-		sum += act_slot_bytes(d, stage, (enum act_slot)a);
+		sum += activations_slot_bytes(d, stage, (enum act_slot)a);
 	return sum;
 }
 
-int64_t act_offloaded(const struct act_dims *d, const struct stage *stage)
+int64_t activations_offloaded(const struct act_dims *d, const struct stage *stage)
 {
 	return d->offload ? layers_total(d, stage) : 0;
 }
 
-int64_t act_staged(const struct act_dims *d, const struct stage *chunks, int n_chunks)
+int64_t activations_staged(const struct act_dims *d, const struct stage *chunks, int n_chunks)
 {
 	int64_t largest = 0;
 	for (int i = 0; i < n_chunks && d->offload; i++)
 		for (int l = chunks[i].layer_lo; l < chunks[i].layer_hi; l++)
-			largest = most(largest, act_layer_bytes(d, l, l == chunks[i].layer_lo));
+			largest = most(largest, activations_layer_bytes(d, l, l == chunks[i].layer_lo));
 	return largest;
 }
 
@@ -263,44 +263,44 @@ static int64_t work_total(const struct act_dims *d, const struct stage *chunks, 
 		bool used = false;
 		for (int i = 0; i < n_chunks; i++)
 			for (int l = chunks[i].layer_lo; l < chunks[i].layer_hi && !used; l++)
-				used = act_home(d, l, l == chunks[i].layer_lo, (enum act)a) == ACT_WORK;
-		sum += used ? act_bytes(d, (enum act)a) : 0;
+				used = activations_home(d, l, l == chunks[i].layer_lo, (enum act)a) == ACT_WORK;
+		sum += used ? activations_bytes(d, (enum act)a) : 0;
 	}
 	return sum;
 }
 
-int64_t act_shared_total(const struct act_dims *d, const struct stage *chunks, int n_chunks, bool rope)
+int64_t activations_shared_total(const struct act_dims *d, const struct stage *chunks, int n_chunks, bool rope)
 {
-	int64_t sum = work_total(d, chunks, n_chunks) + STAGED * act_staged(d, chunks, n_chunks) + (rope ? act_rope_bytes(d) : 0);
+	int64_t sum = work_total(d, chunks, n_chunks) + STAGED * activations_staged(d, chunks, n_chunks) + (rope ? activations_rope_bytes(d) : 0);
 	bool last = false;
 	for (int i = 0; i < n_chunks; i++)
 		last |= chunks[i].last;
 	for (int a = 0; a < SCRATCHES; a++)
-		sum += act_scratch_bytes(d, last, (enum act_scratch)a);
+		sum += activations_scratch_bytes(d, last, (enum act_scratch)a);
 	return sum;
 }
 
-int64_t act_experts_kept(const struct act_dims *d)
+int64_t activations_experts_kept(const struct act_dims *d)
 {
 	int64_t rows = d->n * d->top, row = d->c * d->width, f = d->act * d->width;
-	int64_t routes = 2 * act_lines(rows * F32) + act_lines(d->n * d->experts * F32) + act_lines(d->n * F32) +
-			 act_lines(d->micro * d->experts * F32) + 2 * act_lines(rows * I64);
-	int64_t halves = d->split ? act_lines(rows * row) + act_lines(rows * 2 * f) : 0;
-	return routes + 2 * act_lines(rows * row) + act_lines(rows * 2 * f) + act_lines(rows * f) + halves;
+	int64_t routes = 2 * activations_lines(rows * F32) + activations_lines(d->n * d->experts * F32) + activations_lines(d->n * F32) +
+			 activations_lines(d->micro * d->experts * F32) + 2 * activations_lines(rows * I64);
+	int64_t halves = d->split ? activations_lines(rows * row) + activations_lines(rows * 2 * f) : 0;
+	return routes + 2 * activations_lines(rows * row) + activations_lines(rows * 2 * f) + activations_lines(rows * f) + halves;
 }
 
-bool act_experts_again(const struct act_dims *d, int layer)
+bool activations_experts_again(const struct act_dims *d, int layer)
 {
-	return act_mode(d, layer) == RECOMPUTE_FULL && !d->split;
+	return activations_mode(d, layer) == RECOMPUTE_FULL && !d->split;
 }
 
-int64_t act_experts_scratch(const struct act_dims *d)
+int64_t activations_experts_scratch(const struct act_dims *d)
 {
 	int64_t rows = d->n * d->top, row = d->c * d->width, f = d->act * d->width;
-	int64_t router = act_lines(d->n * d->experts * d->width) + act_lines(d->n * d->experts * F32) + act_lines(rows * F32) +
-			 act_lines(d->experts * I64);
+	int64_t router = activations_lines(d->n * d->experts * d->width) + activations_lines(d->n * d->experts * F32) + activations_lines(rows * F32) +
+			 activations_lines(d->experts * I64);
 	/* On a device: choices in a sequence's pieces, two at most, those before them, and the pull of the balancing loss. */
 	if (d->device)
-		router += 2 * act_lines(2 * d->micro * d->experts * I64) + act_lines(d->micro * d->experts * F32);
-	return router + 2 * act_lines(d->n * row) + 4 * act_lines(rows * row) + act_lines(rows * f) + act_lines(rows * 2 * f);
+		router += 2 * activations_lines(2 * d->micro * d->experts * I64) + activations_lines(d->micro * d->experts * F32);
+	return router + 2 * activations_lines(d->n * row) + 4 * activations_lines(rows * row) + activations_lines(rows * f) + activations_lines(rows * 2 * f);
 }

@@ -45,15 +45,15 @@ struct act_dims {
 };
 
 /* split: backward passes come in two halves (zero bubble). */
-void act_dims_of(const struct job *job, const struct model_shape *m, const struct layout *l, int tp_rank, bool split,
+void activations_dims_of(const struct job *job, const struct model_shape *m, const struct layout *l, int tp_rank, bool split,
 		 struct act_dims *out);
 
 /* Whole 64-byte lines. */
-int64_t act_lines(int64_t bytes);
+int64_t activations_lines(int64_t bytes);
 /* The first query head of the shard. */
-int64_t act_first_head(const struct model_shape *m, const struct layout *l, int tp_rank);
+int64_t activations_first_head(const struct model_shape *m, const struct layout *l, int tp_rank);
 /* Cosines and sines of the rotary positions, [2, seq, d / 2] fp32. */
-int64_t act_rope_bytes(const struct act_dims *d);
+int64_t activations_rope_bytes(const struct act_dims *d);
 
 /* Of a layer. */
 enum act {
@@ -77,14 +77,14 @@ enum act {
 enum act_home { ACT_NOWHERE, ACT_SLOT, ACT_WORK };
 
 /* Whether the layer (of the model) recomputes, and what. */
-enum job_recompute act_mode(const struct act_dims *d, int layer);
+enum job_recompute activations_mode(const struct act_dims *d, int layer);
 /* first: the layer is its chunk's first. */
-enum act_home act_home(const struct act_dims *d, int layer, bool first, enum act a);
+enum act_home activations_home(const struct act_dims *d, int layer, bool first, enum act a);
 /* In whole 64-byte lines, as all here. */
-int64_t act_bytes(const struct act_dims *d, enum act a);
+int64_t activations_bytes(const struct act_dims *d, enum act a);
 
 /* All that a layer has in the slot home. */
-int64_t act_layer_bytes(const struct act_dims *d, int layer, bool first);
+int64_t activations_layer_bytes(const struct act_dims *d, int layer, bool first);
 
 /* Of a micro-batch in a chunk. */
 enum act_slot {
@@ -97,7 +97,7 @@ enum act_slot {
 	SLOT_PLACES,     /* a device's: which tokens these are, ACT_PLACES behind one another */
 	SLOTS
 };
-int64_t act_slot_bytes(const struct act_dims *d, const struct stage *stage, enum act_slot a);
+int64_t activations_slot_bytes(const struct act_dims *d, const struct stage *stage, enum act_slot a);
 
 /* What the slot's tokens are, where the device reads it. */
 enum act_place {
@@ -108,7 +108,7 @@ enum act_place {
 	PLACE_STARTS,    /* [n] int32 */
 	PLACES
 };
-int64_t act_place_bytes(const struct act_dims *d, enum act_place a);
+int64_t activations_place_bytes(const struct act_dims *d, enum act_place a);
 
 /* Of the rank, used within one call. */
 enum act_scratch {
@@ -136,24 +136,24 @@ enum act_scratch {
 };
 enum { ACT_SCALE8 = 80, ACT_SCALES8 = 3 };
 /* last: the rank has the last stage. */
-int64_t act_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a);
+int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a);
 
 /* A mixture's part, as agent/engine/model/moe.c takes it when it opens: with as many rows as when all experts' loads are equal. What a layer
  * keeps of a micro-batch in place of ACT_UP and the like (of layers that do it again, one home for the rank), and scratch. */
-int64_t act_experts_kept(const struct act_dims *d);
-int64_t act_experts_scratch(const struct act_dims *d);
+int64_t activations_experts_kept(const struct act_dims *d);
+int64_t activations_experts_scratch(const struct act_dims *d);
 
 /* Whether a layer does its mixture again: in full recomputation. Not when the backward pass is split: what the second half
  * needs would not outlive the next layer in the one home, and of its own it can as well keep all. */
-bool act_experts_again(const struct act_dims *d, int layer);
+bool activations_experts_again(const struct act_dims *d, int layer);
 
 /* Sums. One slot of a chunk, in the device's memory and, offloaded, in the host's. */
-int64_t act_slot_total(const struct act_dims *d, const struct stage *stage);
-int64_t act_offloaded(const struct act_dims *d, const struct stage *stage);
+int64_t activations_slot_total(const struct act_dims *d, const struct stage *stage);
+int64_t activations_offloaded(const struct act_dims *d, const struct stage *stage);
 /* Staging of offloaded layers: STAGED places of the largest one. */
 enum { STAGED = 2 };
-int64_t act_staged(const struct act_dims *d, const struct stage *chunks, int n_chunks);
+int64_t activations_staged(const struct act_dims *d, const struct stage *chunks, int n_chunks);
 /* What the rank's slots share: the work home, staged layers, scratch, tables of positions. rope: the model has such. */
-int64_t act_shared_total(const struct act_dims *d, const struct stage *chunks, int n_chunks, bool rope);
+int64_t activations_shared_total(const struct act_dims *d, const struct stage *chunks, int n_chunks, bool rope);
 
 #endif

@@ -110,7 +110,7 @@ static struct cut whole(int64_t n)
 static struct cut balanced(int64_t n, int parts, int i, int64_t grain, int64_t unit)
 {
 	struct cut c = { .n = n * unit, .pieces = parts };
-	partition(n, parts, i, partition_grain(n, parts, grain), &c.lo, &c.hi);
+	layout_partition(n, parts, i, layout_partition_grain(n, parts, grain), &c.lo, &c.hi);
 	c.lo *= unit;
 	c.hi *= unit;
 	return c;
@@ -171,7 +171,7 @@ static void place(const struct model_shape *m, const struct share *s, const stru
 static void experts_of(const struct model_shape *m, const struct share *s, int *lo, int *hi)
 {
 	int64_t a, b;
-	partition(m->experts, s->ep, s->ep_rank, 1, &a, &b);
+	layout_partition(m->experts, s->ep, s->ep_rank, 1, &a, &b);
 	*lo = (int)a;
 	*hi = (int)b;
 }
@@ -429,5 +429,5 @@ int catalogue_unit(const struct catalogue *c, enum unit_kind kind, int layer)
 
 void catalogue_piece(int64_t n, int shards, int i, int64_t *lo, int64_t *hi)
 {
-	partition(n, shards, i, CATALOGUE_SHARD_GRAIN, lo, hi);
+	layout_partition(n, shards, i, CATALOGUE_SHARD_GRAIN, lo, hi);
 }

@@ -12,7 +12,7 @@ static int64_t round_up(int64_t n, int64_t to)
 	return (n + to - 1) / to * to;
 }
 
-void model_shape(const struct job *job, struct model_shape *out)
+void shape_of_job(const struct job *job, struct model_shape *out)
 {
 	bool llama = job->model.family != FAMILY_GPT2, moe = job->model.family == FAMILY_MIXTRAL;
 	int64_t hidden = job->model.hidden;
@@ -52,7 +52,7 @@ static int64_t layer_matrices(const struct model_shape *m, int64_t ffns)
 	return m->hidden * (2 * q + 2 * kv) + ffns * m->hidden * m->ffn * (m->gated ? 3 : 2) + m->experts * m->hidden;
 }
 
-int64_t model_params(const struct model_shape *m)
+int64_t shape_params(const struct model_shape *m)
 {
 	int64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
 	int64_t norm = m->hidden * (m->rms ? 1 : 2);
@@ -62,19 +62,19 @@ int64_t model_params(const struct model_shape *m)
 	       m->layers * (layer_matrices(m, m->experts ? m->experts : 1) + biases + 2 * norm) + norm + (m->tied ? 0 : embed);
 }
 
-double model_cost_layer(const struct model_shape *m)
+double shape_cost_layer(const struct model_shape *m)
 {
 	/* Scores and values: 2 products of 2·q·seq, half of it masked, and twice that backward. */
 	double attention = 6.0 * (double)(m->heads * m->head_dim) * (double)m->seq;
 	return 6.0 * (double)layer_matrices(m, m->experts ? m->top : 1) + attention;
 }
 
-double model_cost_head(const struct model_shape *m)
+double shape_cost_head(const struct model_shape *m)
 {
 	return 6.0 * (double)m->vocab * (double)m->hidden;
 }
 
-double model_cost_embed(const struct model_shape *m)
+double shape_cost_embed(const struct model_shape *m)
 {
 	/* No products, but three passes over a row of 4-byte elements, at the ten
 	 * FLOPs that a machine does while it moves a byte. */
@@ -85,7 +85,7 @@ double model_cost_embed(const struct model_shape *m)
  * to and fro) is small beside the chunk's products: 256 rows of these cost a tenth more. Still small beside a micro-batch's activations. */
 enum { LOGITS_MOST = 256 << 20 };
 
-int64_t model_head_rows(int64_t n, int64_t vocab)
+int64_t shape_head_rows(int64_t n, int64_t vocab)
 {
 	int64_t most = LOGITS_MOST / (vocab * (int64_t)sizeof(float));
 	if (most < 1)
@@ -94,12 +94,12 @@ int64_t model_head_rows(int64_t n, int64_t vocab)
 	return (n + chunks - 1) / chunks; /* chunks of nearly equal size */
 }
 
-double model_flops_token(const struct model_shape *m)
+double shape_flops_token(const struct model_shape *m)
 {
-	return (double)m->layers * model_cost_layer(m) + model_cost_head(m);
+	return (double)m->layers * shape_cost_layer(m) + shape_cost_head(m);
 }
 
-double model_rope_turn(const struct model_shape *m, int64_t i)
+double shape_rope_turn(const struct model_shape *m, int64_t i)
 {
 	double f = pow(m->rope_theta, -2.0 * (double)i / (double)m->head_dim);
 	if (m->rope_scaling == ROPE_PLAIN)

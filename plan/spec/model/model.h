@@ -50,23 +50,23 @@ struct model_shape {
 };
 
 /* Fills in the family's parts and the job's defaults. */
-void model_shape(const struct job *job, struct model_shape *out);
-int64_t model_params(const struct model_shape *m);
+void shape_of_job(const struct job *job, struct model_shape *out);
+int64_t shape_params(const struct model_shape *m);
 /* Model FLOPs of a training step for one token (forward + backward, no recomputation):
  * 6 × the weights of matrix products + attention (causal counted as half), Narayanan et al., arXiv 2104.04473. */
-double model_flops_token(const struct model_shape *m);
+double shape_flops_token(const struct model_shape *m);
 /* The same by part: what balances the stages. The embedding's is the FLOPs' worth of the memory that it moves. */
-double model_cost_layer(const struct model_shape *m);
-double model_cost_head(const struct model_shape *m);
-double model_cost_embed(const struct model_shape *m);
+double shape_cost_layer(const struct model_shape *m);
+double shape_cost_head(const struct model_shape *m);
+double shape_cost_embed(const struct model_shape *m);
 
 /* Radians by which a position turns pair i of a head's numbers, i < head_dim / 2: Su et al., arXiv 2104.09864. Longer contexts stretch
  * it; llama3: the rule of Llama 3.1's configuration in Hugging Face transformers (rope_type "llama3"): long waves are stretched,
  * short ones are not, those between in proportion. */
-double model_rope_turn(const struct model_shape *m, int64_t i);
+double shape_rope_turn(const struct model_shape *m, int64_t i);
 
 /* Rows of logits that are held at once, for n tokens and `vocab` columns of the head. */
-int64_t model_head_rows(int64_t n, int64_t vocab);
+int64_t shape_head_rows(int64_t n, int64_t vocab);
 
 enum param_role {
 	PARAM_EMBED, PARAM_POSITIONS,
@@ -116,7 +116,7 @@ struct catalogue {
 	int64_t elements;   /* of all units */
 };
 
-/* Cuts fall on multiples of these where every rank still gets something (layout.h, partition_grain). */
+/* Cuts fall on multiples of these where every rank still gets something (layout.h, layout_partition_grain). */
 enum { CATALOGUE_VOCAB_GRAIN = 64, CATALOGUE_FFN_GRAIN = 16 };
 
 struct share; /* layout.h */

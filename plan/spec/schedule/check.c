@@ -42,7 +42,7 @@ static int refuse(const struct exam *x, struct err *e, const char *cause)
 {
 	const struct sched_step *step = &x->s->rows[x->rank].steps[x->at];
 	return err_set(e, ERR_INTERNAL, "schedule: rank %d, step %d (%s of chunk %d, micro-batch %d): %s; the table's generator must be mended",
-		       x->rank, x->at, sched_op_word(step->op), step->chunk, step->micro, cause);
+		       x->rank, x->at, schedule_op_word(step->op), step->chunk, step->micro, cause);
 }
 
 static unsigned *done_of(const struct exam *x, int chunk, int micro)

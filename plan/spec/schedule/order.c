@@ -291,7 +291,7 @@ void schedule_chunks(enum job_schedule kind, int *fewest, int *most)
 	*most = rules[kind].chunks_most;
 }
 
-void order_list(enum job_schedule kind, struct order *o)
+void schedule_order_list(enum job_schedule kind, struct order *o)
 {
 	rules[kind].list(o);
 	put(o, SCHED_REDUCE, -1, -1);
@@ -309,7 +309,7 @@ static void vee_forwards(struct order *o)
 			forward(o, 1, j++);
 }
 
-void order_list_forwards(struct order *o)
+void schedule_order_list_forwards(struct order *o)
 {
 	o->forwards_only = true;
 	if (o->of.layout->vee)

@@ -22,7 +22,7 @@ struct order {
 
 bool schedule_known(enum job_schedule kind);
 /* Lists the passes (and their messages) of a rank into `o`, whose other members are 0. */
-void order_list(enum job_schedule kind, struct order *o);
-void order_list_forwards(struct order *o);
+void schedule_order_list(enum job_schedule kind, struct order *o);
+void schedule_order_list_forwards(struct order *o);
 
 #endif

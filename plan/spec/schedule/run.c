@@ -84,7 +84,7 @@ static void send(struct walk *w, int rank, int from, int to, int micro)
 	c->queue[c->tail++] = (struct message){ to, micro, w->clock[rank] };
 }
 
-static bool receive(struct walk *w, int rank, int from, int to, int micro)
+static bool pipeline_receive(struct walk *w, int rank, int from, int to, int micro)
 {
 	struct channel *c = channel_of(w, from, to);
 	if (c->head == c->tail || c->queue[c->head].stage != to || c->queue[c->head].micro != micro)
@@ -129,11 +129,11 @@ static bool pass_on(struct walk *w, int rank, const struct sched_step *step, int
 {
 	switch (step->op) {
 	case SCHED_RECV_ACT:
-		if (!receive(w, rank, stage - 1, stage, step->micro))
+		if (!pipeline_receive(w, rank, stage - 1, stage, step->micro))
 			return false;
 		break;
 	case SCHED_RECV_GRAD:
-		if (!receive(w, rank, stage + 1, stage, step->micro))
+		if (!pipeline_receive(w, rank, stage + 1, stage, step->micro))
 			return false;
 		break;
 	case SCHED_SEND_ACT:

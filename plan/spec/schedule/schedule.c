@@ -12,12 +12,12 @@ static const char *const words[SCHED_OPS] = {
 	[SCHED_BACKWARD_WEIGHT] = "backward-weight", [SCHED_SEND_GRAD] = "send-grad", [SCHED_REDUCE] = "reduce",
 };
 
-const char *sched_op_word(enum sched_op op)
+const char *schedule_op_word(enum sched_op op)
 {
 	return (unsigned)op < SCHED_OPS ? words[op] : "unknown";
 }
 
-enum sched_op sched_op_of(const char *word)
+enum sched_op schedule_op_of(const char *word)
 {
 	int op = 0;
 	while (op < SCHED_OPS && strcmp(word, words[op]))
@@ -28,9 +28,9 @@ enum sched_op sched_op_of(const char *word)
 static void list(const struct schedule *s, struct order *o)
 {
 	if (s->forwards_only)
-		order_list_forwards(o);
+		schedule_order_list_forwards(o);
 	else
-		order_list(s->kind, o);
+		schedule_order_list(s->kind, o);
 }
 
 static int fill_row(struct schedule *s, int rank, struct err *e)
@@ -102,6 +102,6 @@ void schedule_slots(enum job_schedule kind, const struct layout *l, int micros, 
 	/* More than what can be built is not counted: it will be refused. */
 	int most = CELLS_MAX / layout_n_stages(l);
 	struct order o = { .of = { l, micros < most ? micros : most, pp } };
-	order_list(kind, &o);
+	schedule_order_list(kind, &o);
 	*out = o.slots;
 }

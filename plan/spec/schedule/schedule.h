@@ -107,8 +107,8 @@ struct sched_costs {
  * one that gets the passes (timeline.h). -1 when the table deadlocks or memory lacks. */
 double schedule_simulate(const struct schedule *s, const struct sched_costs *c, struct timeline *timeline, double *bubble);
 
-const char *sched_op_word(enum sched_op op);
+const char *schedule_op_word(enum sched_op op);
 /* SCHED_OPS when there is no such word. */
-enum sched_op sched_op_of(const char *word);
+enum sched_op schedule_op_of(const char *word);
 
 #endif

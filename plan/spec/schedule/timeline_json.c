@@ -8,7 +8,7 @@ json_t *timeline_json(const struct timeline *t)
 	json_t *events = json_array();
 	for (int i = 0; i < t->n; i++) {
 		const struct timeline_event *v = &t->events[i];
-		json_array_append_new(events, json_pack("[i,s,i,i,f,f]", v->rank, sched_op_word(v->op), v->chunk, v->micro, v->begin, v->end));
+		json_array_append_new(events, json_pack("[i,s,i,i,f,f]", v->rank, schedule_op_word(v->op), v->chunk, v->micro, v->begin, v->end));
 	}
 	return json_pack("{s:i, s:i, s:i, s:f, s:o}", "version", VERSION, "ranks", t->ranks, "chunks", t->chunks, "start", t->start,
 			 "events", events);
@@ -43,7 +43,7 @@ int timeline_read(json_t *doc, const char *name, struct timeline *t, struct err 
 		const char *word;
 		if (json_unpack(item, "[i,s,i,i,F,F]", &v.rank, &word, &v.chunk, &v.micro, &v.begin, &v.end))
 			return err_set(e, ERR_PROTO, "%s: event %zu is not [rank, pass, chunk, micro, begin, end]; let the run write it again", name, i);
-		v.op = sched_op_of(word);
+		v.op = schedule_op_of(word);
 		if (!good_event(t, &v))
 			return err_set(e, ERR_PROTO, "%s: event %zu is none of a run; let the run write it again", name, i);
 		v.begin += start - t->start;

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-int records_new(enum comm_integrity mode, bool aes, const unsigned char sending[RECORD_KEY],
+int comm_records_new(enum comm_integrity mode, bool aes, const unsigned char sending[RECORD_KEY],
 		const unsigned char receiving[RECORD_KEY], struct records **out, struct err *e)
 {
 	(void)mode;
@@ -14,17 +14,17 @@ int records_new(enum comm_integrity mode, bool aes, const unsigned char sending[
 	return err_set(e, ERR_UNSUPPORTED, "network.integrity: this program has been built without xxHash; use none");
 }
 
-void records_free(struct records *r)
+void comm_records_free(struct records *r)
 {
 	(void)r;
 }
 
-bool records_have_aes(void)
+bool comm_records_have_aes(void)
 {
 	return false;
 }
 
-ssize_t records_put(struct records *r, int fd, const struct iovec *v, int n)
+ssize_t comm_records_put(struct records *r, int fd, const struct iovec *v, int n)
 {
 	(void)r;
 	(void)fd;
@@ -34,12 +34,12 @@ ssize_t records_put(struct records *r, int fd, const struct iovec *v, int n)
 	return RECORDS_END;
 }
 
-ssize_t records_get(struct records *r, int fd, const struct iovec *v, int n)
+ssize_t comm_records_get(struct records *r, int fd, const struct iovec *v, int n)
 {
-	return records_put(r, fd, v, n);
+	return comm_records_put(r, fd, v, n);
 }
 
-unsigned long long records_number(const struct records *r)
+unsigned long long comm_records_number(const struct records *r)
 {
 	(void)r;
 	return 0;

@@ -156,26 +156,26 @@ static inline void fix_write(const struct fix_layout *l, int64_t step)
 	struct buf text = BUF_INIT;
 	struct ckpt_state state = fix_state(step);
 	json_t *model = fix_model(), *layout = json_object();
-	manifest_init(&m, &state, 1, model, layout);
+	ckpt_manifest_init(&m, &state, 1, model, layout);
 	assert_int_equal(mkdir(fix_path(step, NULL), 0700), 0);
 	for (int rank = 0; rank < l->tp * l->pp; rank++) {
 		struct ckpt_tensor tensors[FIX_TENSORS];
 		struct manifest part;
 		int n = fix_rank(l, rank, step, false, tensors);
-		manifest_init(&part, &state, 1, model, layout);
-		assert_int_equal(snapshot_take(&s, tensors, n), 0);
-		if (snapshot_write(&s, &ckpt_io_system, fix_path(step, NULL), rank, &part, &e) || manifest_merge(&m, &part, &e))
+		ckpt_manifest_init(&part, &state, 1, model, layout);
+		assert_int_equal(ckpt_snapshot_take(&s, tensors, n), 0);
+		if (ckpt_snapshot_write(&s, &ckpt_io_system, fix_path(step, NULL), rank, &part, &e) || ckpt_manifest_merge(&m, &part, &e))
 			fail_msg("%s", e.text);
-		manifest_fini(&part);
+		ckpt_manifest_fini(&part);
 		fix_free(tensors, n);
 	}
-	if (manifest_prove(&m, &e))
+	if (ckpt_manifest_prove(&m, &e))
 		fail_msg("%s", e.text);
-	manifest_write(&m, &text);
+	ckpt_manifest_write(&m, &text);
 	assert_int_equal(file_replace(fix_path(step, MANIFEST_NAME), text.data, text.len, &e), 0);
 	buf_fini(&text);
-	snapshot_fini(&s);
-	manifest_fini(&m);
+	ckpt_snapshot_fini(&s);
+	ckpt_manifest_fini(&m);
 	json_decref(model);
 	json_decref(layout);
 }

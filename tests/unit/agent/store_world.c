@@ -127,21 +127,21 @@ int bench_open(const struct cut *cut, struct comm *world, struct bench *b, struc
 	*b = (struct bench){ .cut = cut, .world = world, .tp = rank % cut->tp, .replica = rank / cut->tp % replicas_of(cut),
 			     .pp = rank / cut->tp / replicas_of(cut), .shape = shape_of(cut) };
 	take_stages(b);
-	if (catalogue_build(&b->shape, &b->share, &b->catalogue, e) || open_groups(b, e) || kern_open(cut->backend, 1, &b->kern, e))
+	if (catalogue_build(&b->shape, &b->share, &b->catalogue, e) || open_groups(b, e) || backend_open(cut->backend, 1, &b->kern, e))
 		return -1;
-	b->kern_own = kern_peak(b->kern);
+	b->kern_own = backend_peak(b->kern);
 	draw_all(b);
 	struct store_options opt = {
 		.catalogue = &b->catalogue, .kern = b->kern, .groups = b->groups, .zero = cut->zero, .overlap = cut->overlap,
 		.stochastic = cut->stochastic, .seed = 11,
 	};
-	return store_open(&opt, &b->store, e);
+	return param_store_open(&opt, &b->store, e);
 }
 
 void bench_close(struct bench *b)
 {
-	store_close(b->store);
-	kern_close(b->kern);
+	param_store_close(b->store);
+	backend_close(b->kern);
 	catalogue_free(&b->catalogue);
 	free(b->starts);
 	free(b->totals);
@@ -151,18 +151,18 @@ void bench_close(struct bench *b)
 int bench_start_all(struct bench *b, struct err *e)
 {
 	int n;
-	const struct piece *pieces = store_pieces(b->store, &n);
+	const struct piece *pieces = param_store_pieces(b->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t j = 0; j < pieces[i].count; j++)
 			pieces[i].master[j] = b->starts[pieces[i].param->offset + pieces[i].first + j];
-	return store_publish(b->store, 0, e);
+	return param_store_publish(b->store, 0, e);
 }
 
 /* The stored element as a number. */
 static float stored(const struct bench *b, const void *params, int64_t i)
 {
 	float x;
-	kern_ops(b->kern)->widen(b->kern, &x, (const char *)params + (size_t)i * kern_width(b->kern), 1);
+	backend_ops(b->kern)->widen(b->kern, &x, (const char *)params + (size_t)i * backend_width(b->kern), 1);
 	return x;
 }
 
@@ -183,9 +183,9 @@ static int check_params(const struct bench *b, int unit, const void *params, int
 static int forward(struct bench *b, int unit, int after, struct err *e)
 {
 	const void *params;
-	if (store_params(b->store, unit, &params, e) || check_params(b, unit, params, after, e))
+	if (param_store_params(b->store, unit, &params, e) || check_params(b, unit, params, after, e))
 		return -1;
-	store_release(b->store, unit);
+	param_store_release(b->store, unit);
 	return 0;
 }
 
@@ -194,19 +194,19 @@ static int backward(struct bench *b, int unit, int after, int micro, struct err 
 	const struct unit *u = &b->catalogue.units[unit];
 	const void *params;
 	float *grads;
-	if (store_params(b->store, unit, &params, e) || store_grads(b->store, unit, &grads, e) || check_params(b, unit, params, after, e))
+	if (param_store_params(b->store, unit, &params, e) || param_store_grads(b->store, unit, &grads, e) || check_params(b, unit, params, after, e))
 		return -1;
 	for (int64_t i = u->lo; i < u->hi; i++)
 		grads[i - u->lo] += b->gradients[micro * b->catalogue.elements + i];
-	if (store_reduce(b->store, unit, micro == b->cut->micros - 1, e))
+	if (param_store_reduce(b->store, unit, micro == b->cut->micros - 1, e))
 		return -1;
-	store_release(b->store, unit);
+	param_store_release(b->store, unit);
 	return 0;
 }
 
 int bench_pass(struct bench *b, int after, struct err *e)
 {
-	store_zero(b->store);
+	param_store_zero(b->store);
 	for (int micro = 0; micro < b->cut->micros; micro++) {
 		for (int unit = 0; unit < b->catalogue.n_units; unit++)
 			if (forward(b, unit, after, e))
@@ -215,23 +215,23 @@ int bench_pass(struct bench *b, int after, struct err *e)
 			if (backward(b, unit, after, micro, e))
 				return -1;
 	}
-	return store_finish(b->store, e);
+	return param_store_finish(b->store, e);
 }
 
 int bench_update(struct bench *b, int step, struct err *e)
 {
 	int n;
-	const struct piece *pieces = store_pieces(b->store, &n);
+	const struct piece *pieces = param_store_pieces(b->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t j = 0; j < pieces[i].count; j++)
 			pieces[i].master[j] -= pieces[i].grad[j];
-	return store_publish(b->store, step + 1, e);
+	return param_store_publish(b->store, step + 1, e);
 }
 
 int bench_check(const struct bench *b, struct err *e)
 {
 	int n;
-	const struct piece *pieces = store_pieces(b->store, &n);
+	const struct piece *pieces = param_store_pieces(b->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t j = 0; j < pieces[i].count; j++) {
 			float want = b->totals[pieces[i].param->offset + pieces[i].first + j], got = pieces[i].grad[j];

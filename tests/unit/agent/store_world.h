@@ -51,7 +51,7 @@ void bench_close(struct bench *b);
 
 /* Masters are the beginning, published. */
 int bench_start_all(struct bench *b, struct err *e);
-/* Forward and backward passes of all micro-batches; before each use parameters must be `after` steps from the beginning. Then store_finish. */
+/* Forward and backward passes of all micro-batches; before each use parameters must be `after` steps from the beginning. Then param_store_finish. */
 int bench_pass(struct bench *b, int after, struct err *e);
 /* Masters -= gradients; published. */
 int bench_update(struct bench *b, int step, struct err *e);

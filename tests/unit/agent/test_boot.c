@@ -28,7 +28,7 @@ static int taken_and_wiped(void)
 {
 	if (!environ_shows(SECRET))
 		return 1;
-	char *value = boot_take_env("MUSTER_TEST");
+	char *value = agent_boot_take_env("MUSTER_TEST");
 	int good = value && !strcmp(value, SECRET) && !getenv("MUSTER_TEST") && !environ_shows(SECRET);
 	free(value);
 	return !good;
@@ -52,7 +52,7 @@ static void a_taken_variable_leaves_no_trace(void **state)
 static void a_variable_that_is_not_there_is_null(void **state)
 {
 	(void)state;
-	assert_null(boot_take_env("MUSTER_TEST"));
+	assert_null(agent_boot_take_env("MUSTER_TEST"));
 }
 
 static void without_a_server_nobody_becomes_a_world_of_one(void **state)
@@ -62,11 +62,11 @@ static void without_a_server_nobody_becomes_a_world_of_one(void **state)
 	struct err e = ERR_INIT;
 	unsetenv("PMIX_RANK");
 	unsetenv("PMIX_NAMESPACE");
-	assert_int_equal(boot_open(&b, &e), -1);
+	assert_int_equal(agent_boot_open(&b, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	assert_non_null(strstr(e.text, "muster run"));
 	assert_null(b);
-	boot_finish(NULL);
+	agent_boot_finish(NULL);
 }
 
 int main(void)

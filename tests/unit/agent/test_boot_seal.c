@@ -91,14 +91,14 @@ static struct boot *open_as(pmix_rank_t rank, const char *secret, uint32_t gener
 	store.next = rank;
 	setenv("PMIX_RANK", "0", 1);
 	setenv("PMIX_NAMESPACE", "space", 1);
-	assert_int_equal(boot_open(&b, &e), 0);
-	assert_int_equal(boot_seal(b, secret, generation, &e), 0);
+	assert_int_equal(agent_boot_open(&b, &e), 0);
+	assert_int_equal(agent_boot_seal(b, secret, generation, &e), 0);
 	return b;
 }
 
 static void publish(struct boot *b, const char *address)
 {
-	const struct comm_bootstrap *boot = boot_bootstrap(b);
+	const struct comm_bootstrap *boot = agent_boot_bootstrap(b);
 	store.who = (pmix_rank_t)boot->rank;
 	assert_int_equal(boot->put(boot->arg, "address", address, NULL), 0);
 	assert_int_equal(boot->fence(boot->arg, NULL), 0);
@@ -128,21 +128,21 @@ static void ranks_of_one_generation_read_each_other(void **state)
 	publish(b[0], "10.0.0.7:1");
 	publish(b[1], "10.0.0.8:2");
 	for (int r = 0; r < RANKS; r++) {
-		const struct comm_bootstrap *boot = boot_bootstrap(b[r]);
+		const struct comm_bootstrap *boot = agent_boot_bootstrap(b[r]);
 		assert_null(strstr(store.published[r][0], "10.0.0"));
 		assert_int_equal(boot->get(boot->arg, 1 - r, "address", &value, NULL), 0);
 		assert_string_equal(value, r ? "10.0.0.7:1" : "10.0.0.8:2");
 		free(value);
 	}
-	boot_finish(b[0]);
-	boot_finish(b[1]);
+	agent_boot_finish(b[0]);
+	agent_boot_finish(b[1]);
 	forget();
 }
 
 /* Rank 0 reads what stands in rank 1's place. */
 static void refused(struct boot *b)
 {
-	const struct comm_bootstrap *boot = boot_bootstrap(b);
+	const struct comm_bootstrap *boot = agent_boot_bootstrap(b);
 	struct err e = ERR_INIT;
 	char *value = NULL;
 	assert_int_equal(boot->get(boot->arg, 1, "address", &value, &e), -1);
@@ -163,7 +163,7 @@ static void what_a_stranger_publishes_is_refused(void **state)
 	}
 	replace(1, 0, store.published[0][0]); /* one's own, sent back */
 	refused(b);
-	boot_finish(b);
+	agent_boot_finish(b);
 	forget();
 }
 
@@ -176,9 +176,9 @@ static void the_secret_the_generation_and_the_rank_must_fit(void **state)
 	refused(b);
 	publish(other, "10.0.0.8:2");
 	refused(b);
-	boot_finish(b);
-	boot_finish(past);
-	boot_finish(other);
+	agent_boot_finish(b);
+	agent_boot_finish(past);
+	agent_boot_finish(other);
 	forget();
 }
 
@@ -192,8 +192,8 @@ static void what_an_earlier_fence_carried_does_not_serve_a_later_one(void **stat
 	publish(b, "10.0.0.8:4");
 	replace(1, 1, store.published[1][0]);
 	refused(a);
-	boot_finish(a);
-	boot_finish(b);
+	agent_boot_finish(a);
+	agent_boot_finish(b);
 	forget();
 }
 
@@ -205,13 +205,13 @@ static void nothing_is_published_before_the_secret_is_known(void **state)
 	store.next = 0;
 	setenv("PMIX_RANK", "0", 1);
 	setenv("PMIX_NAMESPACE", "space", 1);
-	assert_int_equal(boot_open(&b, &e), 0);
-	const struct comm_bootstrap *boot = boot_bootstrap(b);
+	assert_int_equal(agent_boot_open(&b, &e), 0);
+	const struct comm_bootstrap *boot = agent_boot_bootstrap(b);
 	assert_int_equal(boot->put(boot->arg, "address", "10.0.0.7:1", &e), 0);
 	assert_int_equal(boot->fence(boot->arg, &e), -1);
 	assert_null(store.published[0][0]);
-	assert_int_equal(boot_seal(b, "no secret", 7, &e), -1);
-	boot_finish(b);
+	assert_int_equal(agent_boot_seal(b, "no secret", 7, &e), -1);
+	agent_boot_finish(b);
 }
 
 int main(void)

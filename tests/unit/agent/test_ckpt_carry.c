@@ -24,17 +24,17 @@ static void mend_digests(const char *file)
 	struct err e = ERR_INIT;
 	struct manifest m;
 	struct buf text = BUF_INIT, shard = BUF_INIT;
-	assert_int_equal(manifest_load(fix_path(9, NULL), &m, &e), 0);
+	assert_int_equal(ckpt_manifest_load(fix_path(9, NULL), &m, &e), 0);
 	for (int64_t i = 0; i < m.n_files; i++)
 		if (!strcmp(m.files[i].name, file)) {
 			assert_int_equal(file_slurp(fix_path(9, file), 1 << 20, &shard, NULL), 0);
-			m.files[i].digest = digest_of(shard.data, (size_t)m.files[i].header);
+			m.files[i].digest = ckpt_digest_of(shard.data, (size_t)m.files[i].header);
 		}
-	manifest_write(&m, &text);
+	ckpt_manifest_write(&m, &text);
 	assert_int_equal(file_replace(fix_path(9, MANIFEST_NAME), text.data, text.len, NULL), 0);
 	buf_fini(&shard);
 	buf_fini(&text);
-	manifest_fini(&m);
+	ckpt_manifest_fini(&m);
 }
 
 /* Both the loader and verify refuse step 9, in these words. */
@@ -69,7 +69,7 @@ static void headers_that_changed_places_are_found(void **state)
 	struct manifest m;
 	(void)state;
 	fix_write(&halves, 9);
-	assert_int_equal(manifest_load(fix_path(9, NULL), &m, &e), 0);
+	assert_int_equal(ckpt_manifest_load(fix_path(9, NULL), &m, &e), 0);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(file_slurp(fix_path(9, m.files[i].name), 1 << 20, &text[i], NULL), 0);
 	for (int i = 0; i < 2; i++) {
@@ -81,7 +81,7 @@ static void headers_that_changed_places_are_found(void **state)
 			assert_int_equal(truncate(fix_path(9, m.files[i].name), m.files[i].size), 0);
 		buf_fini(&mixed);
 	}
-	manifest_fini(&m);
+	ckpt_manifest_fini(&m);
 	expect_damage("shard-00000.safetensors: the digest of its header differs");
 	buf_fini(&text[0]);
 	buf_fini(&text[1]);
@@ -111,7 +111,7 @@ static void take_all(struct carry *c)
 {
 	struct err e = ERR_INIT;
 	for (int i = 0; i < BROUGHT; i++)
-		assert_int_equal(carry_take(c, source, brought[i].name, 1000, &e), 1);
+		assert_int_equal(ckpt_carry_take(c, source, brought[i].name, 1000, &e), 1);
 	strcpy(c->from, "an-org/a_model.v1");
 }
 
@@ -127,8 +127,8 @@ static void expect_carried(const char *path)
 	struct err e = ERR_INIT;
 	struct manifest m;
 	struct carry c;
-	assert_int_equal(manifest_load(path, &m, &e), 0);
-	if (carry_load(path, &m, &c, &e))
+	assert_int_equal(ckpt_manifest_load(path, &m, &e), 0);
+	if (ckpt_carry_load(path, &m, &c, &e))
 		fail_msg("%s", e.text);
 	assert_int_equal(c.n, BROUGHT);
 	assert_string_equal(c.from, "an-org/a_model.v1");
@@ -136,10 +136,10 @@ static void expect_carried(const char *path)
 		assert_string_equal(c.files[i].name, brought[i].name);
 		assert_string_equal(c.files[i].data, brought[i].text);
 	}
-	assert_ptr_equal(carry_find(&c, "merges.txt"), &c.files[2]);
-	assert_null(carry_find(&c, "vocab.json"));
-	carry_fini(&c);
-	manifest_fini(&m);
+	assert_ptr_equal(ckpt_carry_find(&c, "merges.txt"), &c.files[2]);
+	assert_null(ckpt_carry_find(&c, "vocab.json"));
+	ckpt_carry_fini(&c);
+	ckpt_manifest_fini(&m);
 }
 
 static void carried_files_go_into_every_checkpoint_and_out_with_it(void **state)
@@ -165,7 +165,7 @@ static void carried_files_go_into_every_checkpoint_and_out_with_it(void **state)
 	struct comm *world = s.world;
 	saver_close(&s);
 	comm_close(world);
-	carry_fini(&c);
+	ckpt_carry_fini(&c);
 }
 
 /* A carried checkpoint of step 9, to be damaged. */
@@ -211,7 +211,7 @@ static void a_carried_file_that_changed_or_is_gone_is_named(void **state)
 	expect_refused("config.json: a file of the checkpoint cannot be found");
 	assert_int_equal(mkdir(fix_path(9, "config.json"), 0700), 0);
 	expect_refused("config.json");
-	carry_fini(&c);
+	ckpt_carry_fini(&c);
 }
 
 static void a_folder_may_hold_links_but_no_pipes(void **state)
@@ -223,31 +223,31 @@ static void a_folder_may_hold_links_but_no_pipes(void **state)
 	lay_source();
 	snprintf(path, sizeof path, "%s/blob", source);
 	assert_int_equal(symlink("tokenizer.json", path), 0);
-	assert_int_equal(carry_take(&c, source, "blob", 1000, &e), 1);
+	assert_int_equal(ckpt_carry_take(&c, source, "blob", 1000, &e), 1);
 	assert_string_equal(c.files[0].data, "{}");
-	assert_int_equal(carry_take(&c, source, "nothing", 1000, &e), 0);
-	assert_int_equal(carry_take(&c, source, "config.json", 3, &e), -1);
+	assert_int_equal(ckpt_carry_take(&c, source, "nothing", 1000, &e), 0);
+	assert_int_equal(ckpt_carry_take(&c, source, "config.json", 3, &e), -1);
 	assert_non_null(strstr(e.text, "config.json: has 19 bytes, and such a file has at most 3"));
 	snprintf(path, sizeof path, "%s/LICENSE", source);
 	snprintf(outside, sizeof outside, "%s/mine", fix_dir);
 	assert_int_equal(symlink(outside, path), 0);
 	assert_int_equal(file_replace(outside, "mine", 4, NULL), 0);
-	assert_true(carry_leads_out(source, "LICENSE"));
-	assert_false(carry_leads_out(source, "blob"));
-	assert_false(carry_leads_out(source, "tokenizer.json"));
-	assert_false(carry_leads_out(source, "nothing"));
+	assert_true(ckpt_carry_leads_out(source, "LICENSE"));
+	assert_false(ckpt_carry_leads_out(source, "blob"));
+	assert_false(ckpt_carry_leads_out(source, "tokenizer.json"));
+	assert_false(ckpt_carry_leads_out(source, "nothing"));
 	unlink(path);
 	unlink(outside);
 	snprintf(path, sizeof path, "%s/pipe", source);
 	assert_int_equal(mkfifo(path, 0600), 0);
-	assert_int_equal(carry_take(&c, source, "pipe", 1000, &e), -1);
+	assert_int_equal(ckpt_carry_take(&c, source, "pipe", 1000, &e), -1);
 	assert_non_null(strstr(e.text, "is no regular file"));
 	snprintf(path, sizeof path, "%s/astray", source);
 	assert_int_equal(symlink("../nowhere", path), 0);
-	assert_int_equal(carry_take(&c, source, "astray", 1000, &e), -1);
+	assert_int_equal(ckpt_carry_take(&c, source, "astray", 1000, &e), -1);
 	assert_non_null(strstr(e.text, "is a link that leads nowhere"));
 	assert_int_equal(c.n, 1);
-	carry_fini(&c);
+	ckpt_carry_fini(&c);
 }
 
 /* Whichever call fails, the checkpoint before stays, and nothing half-made does. */
@@ -278,7 +278,7 @@ static void one_failing_call_leaves_the_checkpoint_before(void **state)
 		struct comm *world = s.world;
 		saver_close(&s);
 		comm_close(world);
-		carry_fini(&c);
+		ckpt_carry_fini(&c);
 		fix_teardown(NULL);
 		fix_setup(NULL);
 	}
@@ -324,7 +324,7 @@ static void a_writer_that_dies_at_any_call_leaves_no_half_of_it(void **state)
 		expect_carried(fix_path(10, NULL));
 		assert_int_equal(fix_count(ATTEMPT_PREFIX), 0);
 		assert_int_equal(fix_count("step-"), 1);
-		carry_fini(&c);
+		ckpt_carry_fini(&c);
 		fix_teardown(NULL);
 		fix_setup(NULL);
 	}
@@ -342,17 +342,17 @@ static void a_manifest_holds_no_file_twice_and_no_path(void **state)
 	struct manifest m;
 	(void)state;
 	fix_write(&whole, 9);
-	assert_int_equal(manifest_load(fix_path(9, NULL), &m, &e), 0);
+	assert_int_equal(ckpt_manifest_load(fix_path(9, NULL), &m, &e), 0);
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		struct manifest_carried f = { .size = 3 };
 		strcpy(f.name, wrong[i].name);
-		assert_int_equal(manifest_add_carried(&m, &f, &e), -1);
+		assert_int_equal(ckpt_manifest_add_carried(&m, &f, &e), -1);
 		if (!strstr(e.text, wrong[i].says))
 			fail_msg("%s: %s", wrong[i].name, e.text);
 	}
 	struct manifest_carried huge = { .name = "huge", .size = (int64_t)MANIFEST_CARRIED_BYTES + 1 };
-	assert_int_equal(manifest_add_carried(&m, &huge, &e), -1);
-	manifest_fini(&m);
+	assert_int_equal(ckpt_manifest_add_carried(&m, &huge, &e), -1);
+	ckpt_manifest_fini(&m);
 }
 
 static void names_of_models_are_words_with_a_slash_at_most(void **state)
@@ -361,11 +361,11 @@ static void names_of_models_are_words_with_a_slash_at_most(void **state)
 	static const char *const wrong[] = { "", "/gpt2", "a/b/c", "../gpt2", "a/..", "a/", "a b", "a\"b" };
 	(void)state;
 	for (size_t i = 0; i < sizeof right / sizeof *right; i++)
-		assert_true(manifest_may_be_from(right[i]));
+		assert_true(ckpt_manifest_may_be_from(right[i]));
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-		if (manifest_may_be_from(wrong[i]))
+		if (ckpt_manifest_may_be_from(wrong[i]))
 			fail_msg("%s", wrong[i]);
-	assert_false(manifest_may_be_from(NULL));
+	assert_false(ckpt_manifest_may_be_from(NULL));
 }
 
 int main(void)

@@ -55,11 +55,11 @@ static void slices_larger_than_a_piece_are_loaded(void **state)
 	(void)state;
 	for (int i = 0; i < 700 * 1500; i++)
 		t.data[i] = (float)i;
-	manifest_init(&m, &st, 1, none, none);
+	ckpt_manifest_init(&m, &st, 1, none, none);
 	assert_int_equal(mkdir(fix_path(3, NULL), 0700), 0);
-	assert_int_equal(snapshot_take(&s, &t, 1), 0);
-	assert_int_equal(snapshot_write(&s, &ckpt_io_system, fix_path(3, NULL), 0, &m, &e), 0);
-	manifest_write(&m, &text);
+	assert_int_equal(ckpt_snapshot_take(&s, &t, 1), 0);
+	assert_int_equal(ckpt_snapshot_write(&s, &ckpt_io_system, fix_path(3, NULL), 0, &m, &e), 0);
+	ckpt_manifest_write(&m, &text);
 	assert_int_equal(file_replace(fix_path(3, MANIFEST_NAME), text.data, text.len, &e), 0);
 	struct ckpt_tensor part = { .name = "big", .dims = 2, .shape = { 700, 1500 }, .lo = { 100, 7 }, .hi = { 650, 1400 } };
 	part.data = malloc(550 * 1393 * sizeof(float));
@@ -71,8 +71,8 @@ static void slices_larger_than_a_piece_are_loaded(void **state)
 	free(part.data);
 	free(t.data);
 	buf_fini(&text);
-	snapshot_fini(&s);
-	manifest_fini(&m);
+	ckpt_snapshot_fini(&s);
+	ckpt_manifest_fini(&m);
 	json_decref(none);
 }
 
@@ -168,9 +168,9 @@ static void a_flipped_bit_in_a_tensor_is_named_by_the_loader(void **state)
 	(void)state;
 	fix_write(&whole, 9);
 	struct manifest m;
-	assert_int_equal(manifest_load(fix_path(9, NULL), &m, &e), 0);
-	long at = (long)(m.files[0].header + manifest_find(&m, t.name)->slices[0].offset);
-	manifest_fini(&m);
+	assert_int_equal(ckpt_manifest_load(fix_path(9, NULL), &m, &e), 0);
+	long at = (long)(m.files[0].header + ckpt_manifest_find(&m, t.name)->slices[0].offset);
+	ckpt_manifest_fini(&m);
 	flip(fix_path(9, "shard-00000.safetensors"), at + 100);
 	assert_int_equal(ckpt_load(fix_path(9, NULL), NULL, NULL, &t, 1, NULL, &e), -1);
 	assert_int_equal(e.code, ERR_CORRUPT);

@@ -19,7 +19,7 @@ static void start(struct manifest *m)
 {
 	json_t *model = json_pack("{s:s, s:i, s:f}", "family", "gpt2", "hidden", 768, "norm_eps", 1e-5);
 	json_t *layout = json_pack("{s:i}", "tp", 2);
-	manifest_init(m, &state_of_test, 3, model, layout);
+	ckpt_manifest_init(m, &state_of_test, 3, model, layout);
 	json_decref(model);
 	json_decref(layout);
 }
@@ -35,14 +35,14 @@ static int add_boxes(struct manifest *m, int64_t rows, int64_t columns, const st
 	int64_t shape[2] = { rows, columns }, at = 0;
 	for (int i = 0; i < n; i++)
 		f.size += 4 * (boxes[i].hi0 - boxes[i].lo0) * (boxes[i].hi1 - boxes[i].lo1);
-	if (manifest_add_file(m, &f, e))
+	if (ckpt_manifest_add_file(m, &f, e))
 		return -1;
 	for (int i = 0; i < n; i++) {
 		struct manifest_slice s = { .offset = at, .lo = { boxes[i].lo0, boxes[i].lo1 }, .hi = { boxes[i].hi0, boxes[i].hi1 } };
-		s.digest = digest_of(&i, sizeof i);
-		if (manifest_add_slice(m, "t", columns > 0 ? 2 : 1, shape, &s, e))
+		s.digest = ckpt_digest_of(&i, sizeof i);
+		if (ckpt_manifest_add_slice(m, "t", columns > 0 ? 2 : 1, shape, &s, e))
 			return -1;
-		at += slice_bytes(&s);
+		at += ckpt_slice_bytes(&s);
 	}
 	return 0;
 }
@@ -54,10 +54,10 @@ static void expect_proof(int64_t rows, int64_t columns, const struct box *boxes,
 	start(&m);
 	if (add_boxes(&m, rows, columns, boxes, n, &e))
 		fail_msg("%s", e.text);
-	int rc = manifest_prove(&m, &e);
+	int rc = ckpt_manifest_prove(&m, &e);
 	if (says ? !rc || e.code != ERR_CORRUPT || !strstr(e.text, says) : rc)
 		fail_msg("rc %d: %s; expected: %s", rc, e.text, says ? says : "a proof");
-	manifest_fini(&m);
+	ckpt_manifest_fini(&m);
 }
 
 static void boxes_that_tile_are_proven(void **state)
@@ -157,13 +157,13 @@ static void slices_must_tile_their_file(void **state)
 	start(&m);
 	assert_int_equal(add_boxes(&m, 2, 2, two, 2, &e), 0);
 	m.tensors[0].slices[1].offset = 0;
-	assert_int_equal(manifest_prove(&m, &e), -1);
+	assert_int_equal(ckpt_manifest_prove(&m, &e), -1);
 	assert_non_null(strstr(e.text, "begins at byte 0 of its buffer, not at 8"));
 	m.tensors[0].slices[1].offset = 8;
 	m.files[0].size += 4;
-	assert_int_equal(manifest_prove(&m, &e), -1);
+	assert_int_equal(ckpt_manifest_prove(&m, &e), -1);
 	assert_non_null(strstr(e.text, "its slices end at byte 16 of a buffer of 20"));
-	manifest_fini(&m);
+	ckpt_manifest_fini(&m);
 }
 
 static void what_may_not_be_in_one_is_refused(void **state)
@@ -175,20 +175,20 @@ static void what_may_not_be_in_one_is_refused(void **state)
 	struct manifest_slice s = { .lo = { 0, 0 }, .hi = { 5, 5 } };
 	(void)state;
 	start(&m);
-	assert_int_equal(manifest_add_file(&m, &f, &e), 0);
-	assert_int_equal(manifest_add_file(&m, &f, &e), -1);
+	assert_int_equal(ckpt_manifest_add_file(&m, &f, &e), 0);
+	assert_int_equal(ckpt_manifest_add_file(&m, &f, &e), -1);
 	assert_non_null(strstr(e.text, "listed twice"));
 	static const char *const names[] = { "", ".hidden", "a/b", "..", "a b", "a\"b" };
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		strcpy(f.name, names[i]);
-		assert_int_equal(manifest_add_file(&m, &f, &e), -1);
+		assert_int_equal(ckpt_manifest_add_file(&m, &f, &e), -1);
 	}
-	assert_int_equal(manifest_add_slice(&m, "a\"b", 2, shape, &s, &e), -1);
-	assert_int_equal(manifest_add_slice(&m, "t", 3, shape, &s, &e), -1);
-	assert_int_equal(manifest_add_slice(&m, "t", 2, huge, &s, &e), -1);
+	assert_int_equal(ckpt_manifest_add_slice(&m, "a\"b", 2, shape, &s, &e), -1);
+	assert_int_equal(ckpt_manifest_add_slice(&m, "t", 3, shape, &s, &e), -1);
+	assert_int_equal(ckpt_manifest_add_slice(&m, "t", 2, huge, &s, &e), -1);
 	assert_non_null(strstr(e.text, "overflows"));
-	assert_int_equal(manifest_add_slice(&m, "t", 2, shape, &s, &e), 0);
-	assert_int_equal(manifest_add_slice(&m, "t", 2, other, &s, &e), -1);
+	assert_int_equal(ckpt_manifest_add_slice(&m, "t", 2, shape, &s, &e), 0);
+	assert_int_equal(ckpt_manifest_add_slice(&m, "t", 2, other, &s, &e), -1);
 	assert_non_null(strstr(e.text, "disagree about its shape"));
 	static const struct manifest_slice bad[] = {
 		{ .file = 1, .hi = { 1, 1 } }, { .file = -1, .hi = { 1, 1 } }, { .hi = { 0, 1 } }, { .hi = { 6, 1 } },
@@ -196,8 +196,8 @@ static void what_may_not_be_in_one_is_refused(void **state)
 		{ .offset = 4, .hi = { 5, 5 } }, { .offset = INT64_MAX, .hi = { 1, 1 } },
 	};
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-		assert_int_equal(manifest_add_slice(&m, "t", 2, shape, &bad[i], &e), -1);
-	manifest_fini(&m);
+		assert_int_equal(ckpt_manifest_add_slice(&m, "t", 2, shape, &bad[i], &e), -1);
+	ckpt_manifest_fini(&m);
 }
 
 static void write_one(struct buf *out)
@@ -207,8 +207,8 @@ static void write_one(struct buf *out)
 	static const struct box two[] = { { 0, 1, 0, 2 }, { 1, 2, 0, 2 } };
 	start(&m);
 	assert_int_equal(add_boxes(&m, 2, 2, two, 2, &e), 0);
-	manifest_write(&m, out);
-	manifest_fini(&m);
+	ckpt_manifest_write(&m, out);
+	ckpt_manifest_fini(&m);
 }
 
 static void what_is_written_reads_back(void **state)
@@ -218,17 +218,17 @@ static void what_is_written_reads_back(void **state)
 	struct buf text = BUF_INIT, again = BUF_INIT;
 	(void)state;
 	write_one(&text);
-	if (manifest_parse(text.data, text.len, "M", &m, &e))
+	if (ckpt_manifest_parse(text.data, text.len, "M", &m, &e))
 		fail_msg("%s", e.text);
-	assert_int_equal(manifest_prove(&m, &e), 0);
+	assert_int_equal(ckpt_manifest_prove(&m, &e), 0);
 	assert_memory_equal(&m.state, &state_of_test, sizeof m.state);
 	assert_int_equal(m.generation, 3);
 	assert_string_equal(json_string_value(json_object_get(m.model, "family")), "gpt2");
-	assert_int_equal(manifest_find(&m, "t")->n, 2);
-	assert_null(manifest_find(&m, "u"));
-	manifest_write(&m, &again);
+	assert_int_equal(ckpt_manifest_find(&m, "t")->n, 2);
+	assert_null(ckpt_manifest_find(&m, "u"));
+	ckpt_manifest_write(&m, &again);
 	assert_string_equal(again.data, text.data);
-	manifest_fini(&m);
+	ckpt_manifest_fini(&m);
 	buf_fini(&text);
 	buf_fini(&again);
 }
@@ -270,15 +270,15 @@ static void one_without_the_data_is_read(void **state)
 	old.n_numbers = 0;
 	start(&m);
 	m.state = old;
-	manifest_write(&m, &text);
+	ckpt_manifest_write(&m, &text);
 	assert_null(strstr(text.data, "\"data\""));
 	assert_null(strstr(text.data, "\"optimizer\""));
 	assert_null(strstr(text.data, "\"numbers\""));
-	if (manifest_parse(text.data, text.len, "M", &back, &e))
+	if (ckpt_manifest_parse(text.data, text.len, "M", &back, &e))
 		fail_msg("%s", e.text);
 	assert_memory_equal(&back.state, &old, sizeof old);
-	manifest_fini(&back);
-	manifest_fini(&m);
+	ckpt_manifest_fini(&back);
+	ckpt_manifest_fini(&m);
 	buf_fini(&text);
 }
 
@@ -290,15 +290,15 @@ static void no_bit_may_change_and_no_byte_may_miss(void **state)
 	write_one(&text);
 	for (size_t i = 0; i < text.len; i++) {
 		struct err e = ERR_INIT;
-		assert_int_equal(manifest_parse(text.data, i, "M", &m, &e), -1);
+		assert_int_equal(ckpt_manifest_parse(text.data, i, "M", &m, &e), -1);
 		assert_int_equal(e.code, ERR_CORRUPT);
 		text.data[i] ^= (char)(1 << (i % 8));
-		assert_int_equal(manifest_parse(text.data, text.len, "M", &m, &e), -1);
+		assert_int_equal(ckpt_manifest_parse(text.data, text.len, "M", &m, &e), -1);
 		assert_int_equal(e.code, ERR_CORRUPT);
 		text.data[i] ^= (char)(1 << (i % 8));
 	}
 	buf_add(&text, "\n", 1);
-	assert_int_equal(manifest_parse(text.data, text.len, "M", &m, NULL), -1);
+	assert_int_equal(ckpt_manifest_parse(text.data, text.len, "M", &m, NULL), -1);
 	buf_fini(&text);
 }
 
@@ -351,15 +351,15 @@ static void a_field_that_is_wrong_is_named(void **state)
 		buf_add(&fields, behind, (size_t)(at - behind));
 		buf_puts(&fields, edits[i].to);
 		buf_puts(&fields, at + strlen(edits[i].from));
-		struct digest d = digest_of(fields.data, fields.len);
-		digest_hex(&d, hex);
+		struct digest d = ckpt_digest_of(fields.data, fields.len);
+		ckpt_digest_hex(&d, hex);
 		buf_clear(&text);
 		buf_printf(&text, "{\"digest\": \"%s\",\n%s", hex, fields.data);
-		int rc = manifest_parse(text.data, text.len, "M", &m, &e);
+		int rc = ckpt_manifest_parse(text.data, text.len, "M", &m, &e);
 		if (!edits[i].says) {
 			assert_int_equal(rc, 0); /* well-formed, but not a whole checkpoint */
-			assert_int_equal(manifest_prove(&m, &e), -1);
-			manifest_fini(&m);
+			assert_int_equal(ckpt_manifest_prove(&m, &e), -1);
+			ckpt_manifest_fini(&m);
 		} else if (!rc || !strstr(e.text, edits[i].says)) {
 			fail_msg("%s: %s", edits[i].says, e.text);
 		}
@@ -384,17 +384,17 @@ static void another_model_is_named_by_its_field(void **state)
 	struct buf text = BUF_INIT;
 	(void)state;
 	write_one(&text);
-	assert_int_equal(manifest_parse(text.data, text.len, "M", &m, &e), 0);
-	assert_int_equal(manifest_check_model(&m, NULL, &e), 0);
+	assert_int_equal(ckpt_manifest_parse(text.data, text.len, "M", &m, &e), 0);
+	assert_int_equal(ckpt_manifest_check_model(&m, NULL, &e), 0);
 	for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
 		json_t *want = json_loads(models[i].want, 0, NULL);
-		int rc = manifest_check_model(&m, want, &e);
+		int rc = ckpt_manifest_check_model(&m, want, &e);
 		assert_int_equal(rc, models[i].says ? -1 : 0);
 		if (rc && !strstr(e.text, models[i].says))
 			fail_msg("%s: %s", models[i].says, e.text);
 		json_decref(want);
 	}
-	manifest_fini(&m);
+	ckpt_manifest_fini(&m);
 	buf_fini(&text);
 }
 

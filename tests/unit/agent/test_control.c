@@ -45,7 +45,7 @@ static int open_control(const struct stage *s, struct control **c, json_t **welc
 		.address = s->address, .secret = s->hex, .generation = GENERATION,
 		.rank = 5, .world = 8, .node = "n1",
 	};
-	return control_open(&opt, c, welcome, e);
+	return agent_control_open(&opt, c, welcome, e);
 }
 
 static int agent_main(struct stage *s, scenario *play)
@@ -53,13 +53,13 @@ static int agent_main(struct stage *s, scenario *play)
 	struct control *c;
 	json_t *welcome;
 	struct err e = ERR_INIT;
-	control_block_signals();
+	agent_control_block_signals();
 	if (open_control(s, &c, &welcome, &e)) {
 		fprintf(stderr, "%s\n", e.text);
 		return 1;
 	}
 	int rc = play(s, c, welcome);
-	control_close(c);
+	agent_control_close(c);
 	return rc;
 }
 
@@ -94,7 +94,7 @@ static void flush(struct supervisor *v)
 }
 
 /* The next message; 0 when the agent has closed. */
-static int receive(struct supervisor *v, struct msg *m)
+static int pipeline_receive(struct supervisor *v, struct msg *m)
 {
 	char data[4096];
 	for (;;) {
@@ -114,10 +114,10 @@ static int receive(struct supervisor *v, struct msg *m)
 static struct msg expect(struct supervisor *v, enum msg_type type)
 {
 	struct msg m;
-	assert_int_equal(receive(v, &m), 1);
+	assert_int_equal(pipeline_receive(v, &m), 1);
 	while (m.type == MSG_PROGRESS && type != MSG_PROGRESS) {
 		msg_fini(&m);
-		assert_int_equal(receive(v, &m), 1);
+		assert_int_equal(pipeline_receive(v, &m), 1);
 	}
 	assert_string_equal(msg_word(m.type), msg_word(type));
 	return m;
@@ -201,19 +201,19 @@ static int work_and_finish(struct stage *s, struct control *c, json_t *welcome)
 {
 	(void)s;
 	if (strcmp(json_string_value(json_object_get(welcome, "node")), "n1") ||
-	    strcmp(control_local_address(c), "127.0.0.1"))
+	    strcmp(agent_control_local_address(c), "127.0.0.1"))
 		return 1;
 	for (int i = 1; i <= 500; i++)
-		control_send(c, MSG_METRICS, json_pack("{s:i}", "step", i));
-	control_send(c, MSG_FINISHED, json_pack("{s:i}", "step", 500));
+		agent_control_send(c, MSG_METRICS, json_pack("{s:i}", "step", i));
+	agent_control_send(c, MSG_FINISHED, json_pack("{s:i}", "step", 500));
 	return AS_IT_MUST;
 }
 
 static int get_stuck(struct stage *s, struct control *c, json_t *welcome)
 {
 	(void)welcome;
-	control_on_abort(c, pass_on, s);
-	control_progress(c, 12, "backward");
+	agent_control_on_abort(c, pass_on, s);
+	agent_control_progress(c, 12, "backward");
 	stay();
 }
 
@@ -222,19 +222,19 @@ static int move_and_fail(struct stage *s, struct control *c, json_t *welcome)
 	(void)s;
 	(void)welcome;
 	bool checkpoint;
-	control_progress(c, 12, "backward");
-	while (!control_stopping(c, &checkpoint))
+	agent_control_progress(c, 12, "backward");
+	while (!agent_control_stopping(c, &checkpoint))
 		poll(NULL, 0, 1);
-	control_progress(c, 13, "optimizer");
-	control_send(c, MSG_FAILED, json_pack("{s:s}", "code", "numeric"));
+	agent_control_progress(c, 13, "optimizer");
+	agent_control_send(c, MSG_FAILED, json_pack("{s:s}", "code", "numeric"));
 	return AS_IT_MUST;
 }
 
 static int finish_and_get_stuck(struct stage *s, struct control *c, json_t *welcome)
 {
 	(void)welcome;
-	control_on_abort(c, pass_on, s);
-	control_send(c, MSG_FINISHED, NULL);
+	agent_control_on_abort(c, pass_on, s);
+	agent_control_send(c, MSG_FINISHED, NULL);
 	stay();
 }
 
@@ -243,9 +243,9 @@ static int wait_for_stop(struct stage *s, struct control *c, json_t *welcome)
 	(void)s;
 	(void)welcome;
 	bool checkpoint = false;
-	while (!control_stopping(c, &checkpoint))
+	while (!agent_control_stopping(c, &checkpoint))
 		poll(NULL, 0, 1);
-	control_send(c, MSG_FINISHED, NULL);
+	agent_control_send(c, MSG_FINISHED, NULL);
 	return checkpoint ? AS_IT_MUST : AS_IT_MUST + 1;
 }
 
@@ -259,9 +259,9 @@ static int dump_once(void *arg, struct err *e)
 static int dump_until_stop(struct stage *s, struct control *c, json_t *welcome)
 {
 	int times = 0;
-	control_on_dump(c, dump_once, &times);
+	agent_control_on_dump(c, dump_once, &times);
 	int rc = wait_for_stop(s, c, welcome);
-	control_on_dump(c, NULL, NULL);
+	agent_control_on_dump(c, NULL, NULL);
 	return times == 2 ? rc : 1;
 }
 
@@ -270,9 +270,9 @@ static int ask_late(struct stage *s, struct control *c, json_t *welcome)
 {
 	(void)welcome;
 	bool checkpoint;
-	while (!control_stopping(c, &checkpoint))
+	while (!agent_control_stopping(c, &checkpoint))
 		poll(NULL, 0, 1);
-	control_on_abort(c, pass_on, s);
+	agent_control_on_abort(c, pass_on, s);
 	stay();
 }
 
@@ -282,7 +282,7 @@ static int never_let_in(struct stage *s, scenario *play)
 	struct control *c;
 	json_t *welcome;
 	struct err e = ERR_INIT;
-	control_block_signals();
+	agent_control_block_signals();
 	if (!open_control(s, &c, &welcome, &e))
 		return 1;
 	return e.code == ERR_ABORTED && strstr(e.text, "too many") ? AS_IT_MUST : 1;
@@ -315,7 +315,7 @@ static void everything_sent_arrives_in_order_before_the_close(void **state)
 	}
 	struct msg m = expect(&v, MSG_FINISHED);
 	msg_fini(&m);
-	while (receive(&v, &m))
+	while (pipeline_receive(&v, &m))
 		msg_fini(&m);
 	hang_up(&v);
 	assert_int_equal(status_of(&v), AS_IT_MUST);
@@ -357,7 +357,7 @@ static void the_trainers_moves_are_told_soon_and_before_a_failure(void **state)
 	}
 	tell(&v, MSG_STOP, NULL);
 	bool failed = false;
-	for (struct msg m; !failed && receive(&v, &m); msg_fini(&m)) {
+	for (struct msg m; !failed && pipeline_receive(&v, &m); msg_fini(&m)) {
 		failed = m.type == MSG_FAILED;
 		if (!failed)
 			step = json_integer_value(json_object_get(m.body, "step"));

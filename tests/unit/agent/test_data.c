@@ -73,15 +73,15 @@ static void write_tokens(enum token_type type, int documents, int vocab)
 {
 	struct err e = ERR_INIT;
 	struct token_writer *w;
-	assert_int_equal(token_writer_open(prefix, type, &w, &e), 0);
+	assert_int_equal(data_token_writer_open(prefix, type, &w, &e), 0);
 	for (int i = 0; i < documents * 50; i++) {
 		int64_t v = i % vocab; /* little-endian: its first bytes are the narrower token */
-		assert_int_equal(token_writer_add(w, &v, 1, &e), 0);
+		assert_int_equal(data_token_writer_add(w, &v, 1, &e), 0);
 		if (i % 50 == 49)
-			assert_int_equal(token_writer_end(w, &e), 0);
+			assert_int_equal(data_token_writer_end(w, &e), 0);
 	}
-	assert_int_equal(token_writer_commit(w, &e), 0);
-	token_writer_close(w);
+	assert_int_equal(data_token_writer_commit(w, &e), 0);
+	data_token_writer_close(w);
 }
 
 static int64_t documents_of(const struct dataset *d)
@@ -103,7 +103,7 @@ static void every_token_type_reads_back(void **state)
 		assert_int_equal(dataset_open(prefix, 10, 0, &d, &e), 0);
 		assert_int_equal(dataset_tokens(d), 200);
 		assert_int_equal(documents_of(d), 4);
-		assert_string_equal(dataset_source(d, 0).type, token_word(all[k]));
+		assert_string_equal(dataset_source(d, 0).type, data_token_word(all[k]));
 		assert_int_equal(dataset_samples(d, DATA_TRAIN), 19);
 		assert_int_equal(dataset_samples(d, DATA_VALIDATION), 0);
 		assert_int_equal(dataset_read(d, DATA_TRAIN, 5, 17, 3, 120, in, to, NULL, &e), 0);
@@ -325,7 +325,7 @@ static void packing_makes_one_document_a_file(void **state)
 	write_file(b, "", 0);
 	write_file(c, "w\xc3\xb6rld\0!", 8);
 	char *files[] = { a, b, c };
-	assert_int_equal(pack_files(prefix, files, 3, &(struct document_options){ 0 }, &r, &e), 0);
+	assert_int_equal(data_pack_files(prefix, files, 3, &(struct document_options){ 0 }, &r, &e), 0);
 	assert_int_equal(r.read.files, 3);
 	assert_int_equal(r.read.empty, 1);
 	assert_int_equal(r.tokens, 14);
@@ -353,13 +353,13 @@ static void a_failed_pack_leaves_the_old_files_and_nothing_else(void **state)
 	snprintf(missing, sizeof missing, "%s/missing", dir);
 	write_tokens(TOKEN_U8, 4, 120);
 	write_file(a, "new text", 8);
-	assert_int_equal(pack_files(prefix, files, 2, &(struct document_options){ 0 }, &r, &e), -1);
+	assert_int_equal(data_pack_files(prefix, files, 2, &(struct document_options){ 0 }, &r, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	assert_non_null(strstr(e.text, "missing"));
 	files[1] = dir;
-	assert_int_equal(pack_files(prefix, files, 2, &(struct document_options){ 0 }, &r, &e), -1);
+	assert_int_equal(data_pack_files(prefix, files, 2, &(struct document_options){ 0 }, &r, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
-	assert_int_equal(pack_files(prefix, files, 0, &(struct document_options){ 0 }, &r, &e), -1);
+	assert_int_equal(data_pack_files(prefix, files, 0, &(struct document_options){ 0 }, &r, &e), -1);
 	assert_int_equal(files_in_dir(false), 3);
 	struct dataset *d;
 	assert_int_equal(dataset_open(prefix, 10, 0, &d, &e), 0);
@@ -397,7 +397,7 @@ static void a_full_disk_fails_the_pack(void **state)
 	small.rlim_cur = 50000;
 	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-	int rc = pack_files(prefix, files, 1, &(struct document_options){ .raw = true }, &r, &e);
+	int rc = data_pack_files(prefix, files, 1, &(struct document_options){ .raw = true }, &r, &e);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
 	assert_int_equal(rc, -1);
 	assert_int_equal(e.code, ERR_IO);

@@ -15,7 +15,7 @@ static struct blend open_words(const char *words)
 {
 	struct err e = ERR_INIT;
 	struct blend b;
-	if (blend_open(words, &b, &e))
+	if (data_blend_open(words, &b, &e))
 		fail_msg("%s: %s", words, e.text);
 	return b;
 }
@@ -51,7 +51,7 @@ static void words_are_a_path_or_weights_before_paths(void **state)
 			shares += b.sources[k].share;
 		}
 		assert_true(fabs(shares - 1) < 1e-15);
-		blend_fini(&b);
+		data_blend_fini(&b);
 	}
 }
 
@@ -72,26 +72,26 @@ static void words_that_are_no_blend_are_refused(void **state)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct err e = ERR_INIT;
 		struct blend b;
-		if (!blend_open(rows[i].words, &b, &e))
+		if (!data_blend_open(rows[i].words, &b, &e))
 			fail_msg("%s was not refused", rows[i].words);
 		assert_int_equal(e.code, ERR_USAGE);
 		if (!strstr(e.text, rows[i].says))
 			fail_msg("%s: %s", rows[i].words, e.text);
 	}
-	assert_int_equal(blend_of(NULL, 0, &(struct blend){ 0 }, NULL), -1);
+	assert_int_equal(data_blend_of(NULL, 0, &(struct blend){ 0 }, NULL), -1);
 }
 
 static void other_weights_are_another_order_and_other_paths_are_not(void **state)
 {
 	(void)state;
-	assert_true(blend_alike("A", "my data"));
-	assert_true(blend_alike("A", "3 A"));
-	assert_true(blend_alike("0.7 A 0.3 B", "0.7 x/A 0.3 x/B"));
-	assert_true(blend_alike("1 A 3 B", "2 A 6 B"));
-	assert_false(blend_alike("0.7 A 0.3 B", "0.6 A 0.4 B"));
-	assert_false(blend_alike("0.7 A 0.3 B", "0.3 A 0.7 B"));
-	assert_false(blend_alike("0.7 A 0.3 B", "A"));
-	assert_false(blend_alike("0.7 A 0 B", "0.7 A 0 B"));
+	assert_true(data_blend_alike("A", "my data"));
+	assert_true(data_blend_alike("A", "3 A"));
+	assert_true(data_blend_alike("0.7 A 0.3 B", "0.7 x/A 0.3 x/B"));
+	assert_true(data_blend_alike("1 A 3 B", "2 A 6 B"));
+	assert_false(data_blend_alike("0.7 A 0.3 B", "0.6 A 0.4 B"));
+	assert_false(data_blend_alike("0.7 A 0.3 B", "0.3 A 0.7 B"));
+	assert_false(data_blend_alike("0.7 A 0.3 B", "A"));
+	assert_false(data_blend_alike("0.7 A 0 B", "0.7 A 0 B"));
 }
 
 /* n sources named a0, a1, … */
@@ -104,7 +104,7 @@ static struct blend of_weights(const double *weights, int n)
 		snprintf(names[i], sizeof names[i], "a%d", i);
 		list[i] = (struct blend_source){ .path = names[i], .weight = weights[i] };
 	}
-	assert_int_equal(blend_of(list, n, &b, NULL), 0);
+	assert_int_equal(data_blend_of(list, n, &b, NULL), 0);
 	return b;
 }
 
@@ -114,16 +114,16 @@ static double walk(const struct blend *b, int64_t first, int64_t n_samples)
 	int64_t count[64];
 	double worst = 0;
 	for (int s = 0; s < b->n; s++)
-		count[s] = blend_count(b, first, s);
+		count[s] = data_blend_count(b, first, s);
 	for (int64_t k = first; k < first + n_samples; k++) {
 		int source = -1;
 		int64_t index = -1, sum = 0;
-		blend_place(b, k, &source, &index);
+		data_blend_place(b, k, &source, &index);
 		assert_in_range(source, 0, b->n - 1);
 		assert_int_equal(index, count[source]); /* each source's samples come in order, none twice, none left out */
 		count[source]++;
 		for (int s = 0; s < b->n; s++) {
-			assert_int_equal(blend_count(b, k + 1, s), count[s]);
+			assert_int_equal(data_blend_count(b, k + 1, s), count[s]);
 			worst = fmax(worst, fabs((double)count[s] - b->sources[s].share * (double)(k + 1)));
 			sum += count[s];
 		}
@@ -153,7 +153,7 @@ static void shares_hold_over_every_prefix(void **state)
 		double worst = walk(&b, 0, 5000);
 		if (worst > rows[i].bound + 1e-9)
 			fail_msg("row %zu: a source is %g samples from its share", i, worst);
-		blend_fini(&b);
+		data_blend_fini(&b);
 	}
 }
 
@@ -170,7 +170,7 @@ static void many_sources_stay_within_two_samples(void **state)
 		}
 		struct blend b = of_weights(weights, n);
 		assert_true(walk(&b, 0, 1000) < 2);
-		blend_fini(&b);
+		data_blend_fini(&b);
 	}
 }
 
@@ -181,7 +181,7 @@ static void far_places_are_computed_as_near_ones(void **state)
 	struct blend b = of_weights(weights, 4);
 	for (int64_t first = 999; first < (1ll << 50); first = first * 37 + 5)
 		assert_true(walk(&b, first, 50) < 2.5); /* and the error of the doubles here */
-	blend_fini(&b);
+	data_blend_fini(&b);
 }
 
 static void the_deal_is_the_same_for_ever(void **state)
@@ -193,11 +193,11 @@ static void the_deal_is_the_same_for_ever(void **state)
 	for (int k = 0; k < (int)sizeof want - 1; k++) {
 		int source;
 		int64_t index;
-		blend_place(&b, k, &source, &index);
+		data_blend_place(&b, k, &source, &index);
 		got[k] = (char)('A' + source);
 	}
 	assert_string_equal(got, want);
-	blend_fini(&b);
+	data_blend_fini(&b);
 }
 
 int main(void)

@@ -27,15 +27,15 @@ static int open_data(void **state)
 	if (!tmpdir_make(dir, sizeof dir))
 		return -1;
 	snprintf(prefix, sizeof prefix, "%s/d", dir);
-	if (token_writer_open(prefix, TOKEN_U16, &w, NULL))
+	if (data_token_writer_open(prefix, TOKEN_U16, &w, NULL))
 		return -1;
 	for (int i = 0; i < 130 * SEQ; i++) {
 		uint16_t v = (uint16_t)(i % VOCAB);
-		if (token_writer_add(w, &v, 1, NULL) || (i % 13 == 12 && token_writer_end(w, NULL)))
+		if (data_token_writer_add(w, &v, 1, NULL) || (i % 13 == 12 && data_token_writer_end(w, NULL)))
 			return -1;
 	}
-	int rc = token_writer_end(w, NULL) || token_writer_commit(w, NULL);
-	token_writer_close(w);
+	int rc = data_token_writer_end(w, NULL) || data_token_writer_commit(w, NULL);
+	data_token_writer_close(w);
 	return rc ? -1 : dataset_open(prefix, SEQ, 0.2, &data, NULL);
 }
 
@@ -63,7 +63,7 @@ static struct feed *open_feed(const struct feed_options *o)
 {
 	struct err e = ERR_INIT;
 	struct feed *f;
-	if (feed_open(o, &f, &e))
+	if (data_feed_open(o, &f, &e))
 		fail_msg("%s", e.text);
 	return f;
 }
@@ -80,18 +80,18 @@ static void every_depth_gives_what_the_data_has(void **state)
 			struct digest again;
 			int32_t in[GLOBAL * SEQ], to[GLOBAL * SEQ], starts[GLOBAL * SEQ], room[2 * SEQ];
 			int64_t at = 40 + step * GLOBAL;
-			assert_int_equal(feed_next(f, &b, NULL), 0);
+			assert_int_equal(data_feed_next(f, &b, NULL), 0);
 			assert_int_equal(dataset_read(data, DATA_TRAIN, 3, at, GLOBAL, VOCAB, in, to, starts, NULL), 0);
 			assert_int_equal(b.position, at);
 			assert_int_equal(b.count, GLOBAL);
 			assert_memory_equal(b.inputs, in, sizeof in);
 			assert_memory_equal(b.targets, to, sizeof to);
 			assert_memory_equal(b.starts, starts, sizeof starts);
-			assert_int_equal(feed_digest(data, DATA_TRAIN, 3, VOCAB, at, GLOBAL, room, &again, NULL), 0);
-			assert_true(digest_equal(&b.digest, &again));
+			assert_int_equal(data_feed_digest(data, DATA_TRAIN, 3, VOCAB, at, GLOBAL, room, &again, NULL), 0);
+			assert_true(ckpt_digest_equal(&b.digest, &again));
 		}
-		assert_int_equal(feed_next(f, &(struct feed_batch){ 0 }, NULL), -1);
-		feed_close(f);
+		assert_int_equal(data_feed_next(f, &(struct feed_batch){ 0 }, NULL), -1);
+		data_feed_close(f);
 	}
 }
 
@@ -110,9 +110,9 @@ static void unequal_shares_tile_the_batch(void **state)
 	}
 	for (int step = 0; step < STEPS; step++) {
 		struct feed_batch whole, part;
-		assert_int_equal(feed_next(all, &whole, NULL), 0);
+		assert_int_equal(data_feed_next(all, &whole, NULL), 0);
 		for (int64_t r = 0, at = 0; r < 3; at += shares[r++] * SEQ) {
-			assert_int_equal(feed_next(f[r], &part, NULL), 0);
+			assert_int_equal(data_feed_next(f[r], &part, NULL), 0);
 			assert_null(part.starts);
 			assert_int_equal(part.position, whole.position + at / SEQ);
 			assert_memory_equal(part.inputs, whole.inputs + at, (size_t)shares[r] * SEQ * sizeof(int32_t));
@@ -120,8 +120,8 @@ static void unequal_shares_tile_the_batch(void **state)
 		}
 	}
 	for (int r = 0; r < 3; r++)
-		feed_close(f[r]);
-	feed_close(all);
+		data_feed_close(f[r]);
+	data_feed_close(all);
 }
 
 static void the_digest_knows_position_and_tokens(void **state)
@@ -129,14 +129,14 @@ static void the_digest_knows_position_and_tokens(void **state)
 	int32_t room[2 * SEQ];
 	struct digest one, other;
 	(void)state;
-	assert_int_equal(feed_digest(data, DATA_VALIDATION, 3, VOCAB, 5, 1, room, &one, NULL), 0);
-	assert_int_equal(feed_digest(data, DATA_VALIDATION, 4, VOCAB, 5, 1, room, &other, NULL), 0);
-	assert_true(digest_equal(&one, &other)); /* the seed orders the training split only */
-	assert_int_equal(feed_digest(data, DATA_VALIDATION, 3, VOCAB, 5 + dataset_samples(data, DATA_VALIDATION), 1, room, &other, NULL), 0);
-	assert_false(digest_equal(&one, &other)); /* the same tokens elsewhere */
-	assert_int_equal(feed_digest(data, DATA_TRAIN, 3, VOCAB, 5, 1, room, &one, NULL), 0);
-	assert_int_equal(feed_digest(data, DATA_TRAIN, 4, VOCAB, 5, 1, room, &other, NULL), 0);
-	assert_false(digest_equal(&one, &other)); /* other tokens there */
+	assert_int_equal(data_feed_digest(data, DATA_VALIDATION, 3, VOCAB, 5, 1, room, &one, NULL), 0);
+	assert_int_equal(data_feed_digest(data, DATA_VALIDATION, 4, VOCAB, 5, 1, room, &other, NULL), 0);
+	assert_true(ckpt_digest_equal(&one, &other)); /* the seed orders the training split only */
+	assert_int_equal(data_feed_digest(data, DATA_VALIDATION, 3, VOCAB, 5 + dataset_samples(data, DATA_VALIDATION), 1, room, &other, NULL), 0);
+	assert_false(ckpt_digest_equal(&one, &other)); /* the same tokens elsewhere */
+	assert_int_equal(data_feed_digest(data, DATA_TRAIN, 3, VOCAB, 5, 1, room, &one, NULL), 0);
+	assert_int_equal(data_feed_digest(data, DATA_TRAIN, 4, VOCAB, 5, 1, room, &other, NULL), 0);
+	assert_false(ckpt_digest_equal(&one, &other)); /* other tokens there */
 }
 
 /* The first step that holds a token >= vocab. */
@@ -160,14 +160,14 @@ static void an_error_comes_at_its_step_and_stays(void **state)
 		assert_in_range(bad, 1, STEPS - 2);
 		struct feed *f = open_feed(&o);
 		for (int64_t step = 0; step < bad; step++)
-			assert_int_equal(feed_next(f, &(struct feed_batch){ 0 }, NULL), 0);
+			assert_int_equal(data_feed_next(f, &(struct feed_batch){ 0 }, NULL), 0);
 		for (int again = 0; again < 3; again++) {
 			struct err e = ERR_INIT;
-			assert_int_equal(feed_next(f, &(struct feed_batch){ 0 }, &e), -1);
+			assert_int_equal(data_feed_next(f, &(struct feed_batch){ 0 }, &e), -1);
 			assert_int_equal(e.code, ERR_CORRUPT);
 			assert_non_null(strstr(e.text, "outside the vocabulary of 820"));
 		}
-		feed_close(f);
+		data_feed_close(f);
 	}
 }
 
@@ -185,10 +185,10 @@ static void a_feed_ends_at_any_time(void **state)
 			o.steps = 1000000000; /* there is always more to read */
 			struct feed *f = open_feed(&o);
 			for (int i = 0; i < taken; i++)
-				assert_int_equal(feed_next(f, &(struct feed_batch){ 0 }, NULL), 0);
-			feed_close(f);
+				assert_int_equal(data_feed_next(f, &(struct feed_batch){ 0 }, NULL), 0);
+			data_feed_close(f);
 		}
-	feed_close(NULL);
+	data_feed_close(NULL);
 }
 
 static void only_who_waits_hears_that_the_reader_moves(void **state)
@@ -202,8 +202,8 @@ static void only_who_waits_hears_that_the_reader_moves(void **state)
 		o.moved_arg = &calls;
 		struct feed *f = open_feed(&o);
 		assert_int_equal(calls, 0);
-		assert_int_equal(feed_next(f, &(struct feed_batch){ 0 }, NULL), 0);
-		feed_close(f);
+		assert_int_equal(data_feed_next(f, &(struct feed_batch){ 0 }, NULL), 0);
+		data_feed_close(f);
 		if (ahead)
 			assert_in_range(calls, 0, GLOBAL); /* the thread may have been faster */
 		else

@@ -32,15 +32,15 @@ static int make_data(void **state)
 		return -1;
 	snprintf(prefix, sizeof prefix, "%s/d", dir);
 	snprintf(ledger, sizeof ledger, "%s/" LEDGER_NAME, dir);
-	if (token_writer_open(prefix, TOKEN_U8, &w, NULL))
+	if (data_token_writer_open(prefix, TOKEN_U8, &w, NULL))
 		return -1;
 	for (int i = 0; i < 100 * SEQ; i++) {
 		unsigned char v = (unsigned char)(i * 7 + i / 31);
-		if (token_writer_add(w, &v, 1, NULL))
+		if (data_token_writer_add(w, &v, 1, NULL))
 			return -1;
 	}
-	int rc = token_writer_end(w, NULL) || token_writer_commit(w, NULL);
-	token_writer_close(w);
+	int rc = data_token_writer_end(w, NULL) || data_token_writer_commit(w, NULL);
+	data_token_writer_close(w);
 	return rc ? -1 : 0;
 }
 
@@ -88,18 +88,18 @@ static int train(struct comm *world, void *arg, struct err *e)
 		.data = data, .split = DATA_TRAIN, .seed = comm_rank(world) == g->liar ? SEED + 1 : SEED, .vocab = VOCAB,
 		.position = g->samples, .global = g->global, .offset = offset, .share = g->shares[replica], .steps = g->steps, .ahead = 1,
 	};
-	int rc = ledger_open(&o, &l, e) || feed_open(&fo, &f, e) ? -1 : 0;
+	int rc = data_ledger_open(&o, &l, e) || data_feed_open(&fo, &f, e) ? -1 : 0;
 	for (int i = 1; i <= g->steps && !rc; i++) {
 		struct feed_batch b;
-		rc = feed_next(f, &b, e);
-		ledger_add(l, &b.digest);
+		rc = data_feed_next(f, &b, e);
+		data_ledger_add(l, &b.digest);
 		if (!rc && i % g->flush_every == 0 && i <= g->steps - g->drop)
-			rc = ledger_flush(l, e);
+			rc = data_ledger_flush(l, e);
 	}
 	if (!rc && !g->drop)
-		rc = ledger_flush(l, e);
-	feed_close(f);
-	ledger_close(l);
+		rc = data_ledger_flush(l, e);
+	data_feed_close(f);
+	data_ledger_close(l);
 	dataset_close(data);
 	json_decref(layout);
 	return rc;
@@ -115,7 +115,7 @@ static struct audit *read_audit(void)
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
 	struct audit *a;
-	if (file_slurp(ledger, 1 << 20, &text, &e) || audit_open(buf_str(&text), text.len, &a, &e))
+	if (file_slurp(ledger, 1 << 20, &text, &e) || data_audit_open(buf_str(&text), text.len, &a, &e))
 		fail_msg("%s", e.text);
 	buf_fini(&text);
 	return a;
@@ -125,7 +125,7 @@ static void hold_against_data(struct audit *a)
 {
 	struct err e = ERR_INIT;
 	struct dataset *d;
-	if (audit_dataset(a, NULL, &d, &e) || audit_data(a, d, NULL, NULL, &e))
+	if (data_audit_dataset(a, NULL, &d, &e) || data_audit_data(a, d, NULL, NULL, &e))
 		fail_msg("%s", e.text);
 	dataset_close(d);
 }
@@ -156,10 +156,10 @@ static void restarts_and_layouts_leave_each_sample_once(void **state)
 	assert_int_equal(a->generations[0].undone, 2);
 	assert_int_equal(a->generations[1].undone, 0);
 	static const char metrics[] = "{\"generation\":1,\"step\":7}\nrubbish\n\n{\"generation\":2,\"step\":7}\n{\"generation\":9,\"step\":1}\n";
-	audit_metrics(a, metrics, sizeof metrics - 1);
+	data_audit_metrics(a, metrics, sizeof metrics - 1);
 	assert_int_equal(a->generations[0].undone, 3);
 	assert_int_equal(a->generations[1].undone, 1);
-	audit_close(a);
+	data_audit_close(a);
 }
 
 static void a_run_that_began_with_another_ones_checkpoint_says_so(void **state)
@@ -169,7 +169,7 @@ static void a_run_that_began_with_another_ones_checkpoint_says_so(void **state)
 	struct audit *a = read_audit();
 	hold_against_data(a);
 	expect_proven(a, 30, 54);
-	audit_close(a);
+	data_audit_close(a);
 }
 
 static void ranks_of_a_replica_that_were_fed_differently_are_named(void **state)
@@ -192,7 +192,7 @@ static void tokens_that_are_not_the_datas_are_found(void **state)
 	assert_int_equal(a->n_findings, 2);
 	assert_string_equal(a->findings[0], "steps 1 to 2 of generation 1: who read the samples 4 to 5 of each batch was fed other tokens "
 					    "than the data has there");
-	audit_close(a);
+	data_audit_close(a);
 }
 
 static void data_that_was_changed_since_is_found(void **state)
@@ -208,13 +208,13 @@ static void data_that_was_changed_since_is_found(void **state)
 	struct audit *a = read_audit();
 	hold_against_data(a);
 	assert_int_equal(a->n_findings, 1);
-	audit_close(a);
+	data_audit_close(a);
 	unlink(bin);
 	a = read_audit();
 	struct dataset *d;
-	assert_int_equal(audit_dataset(a, NULL, &d, &e), -1);
-	assert_int_equal(audit_dataset(a, "/nowhere/at all", &d, &e), -1);
-	audit_close(a);
+	assert_int_equal(data_audit_dataset(a, NULL, &d, &e), -1);
+	assert_int_equal(data_audit_dataset(a, "/nowhere/at all", &d, &e), -1);
+	data_audit_close(a);
 }
 
 static void a_line_that_a_kill_cut_counts_for_nothing(void **state)
@@ -229,7 +229,7 @@ static void a_line_that_a_kill_cut_counts_for_nothing(void **state)
 	hold_against_data(a);
 	expect_proven(a, 0, 36);
 	assert_int_equal(a->unreadable, 1);
-	audit_close(a);
+	data_audit_close(a);
 	buf_fini(&text);
 }
 
@@ -247,31 +247,31 @@ static void what_a_full_disk_refused_is_written_later(void **state)
 	struct ledger_options o = {
 		.world = world, .dir = dir, .generation = 1, .data = data, .seed = SEED, .layout = layout, .share = 2, .global = 2,
 	};
-	assert_int_equal(ledger_open(&o, &l, &e), 0);
-	assert_string_equal(ledger_note(l), "");
+	assert_int_equal(data_ledger_open(&o, &l, &e), 0);
+	assert_string_equal(data_ledger_note(l), "");
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
 	small = was;
 	small.rlim_cur = 300;
 	signal(SIGXFSZ, SIG_IGN);
 	for (int step = 0; step < 6; step++) {
 		struct digest d;
-		assert_int_equal(feed_digest(data, DATA_TRAIN, SEED, VOCAB, 2 * step, 2, room, &d, &e), 0);
-		ledger_add(l, &d);
+		assert_int_equal(data_feed_digest(data, DATA_TRAIN, SEED, VOCAB, 2 * step, 2, room, &d, &e), 0);
+		data_ledger_add(l, &d);
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, step < 4 ? &small : &was), 0);
-		int rc = ledger_flush(l, &e);
+		int rc = data_ledger_flush(l, &e);
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
 		assert_int_equal(rc, 0);
-		assert_int_equal(*ledger_note(l) != '\0', step < 4);
-		assert_string_equal(ledger_note(l), "");
+		assert_int_equal(*data_ledger_note(l) != '\0', step < 4);
+		assert_string_equal(data_ledger_note(l), "");
 	}
-	ledger_close(l);
+	data_ledger_close(l);
 	dataset_close(data);
 	json_decref(layout);
 	comm_close(world);
 	struct audit *a = read_audit();
 	hold_against_data(a);
 	expect_proven(a, 0, 12);
-	audit_close(a);
+	data_audit_close(a);
 }
 
 /* --- what is not proven --- */
@@ -324,18 +324,18 @@ static void what_is_missing_or_double_is_named(void **state)
 	for (size_t i = 0; i < sizeof ledgers / sizeof *ledgers; i++) {
 		struct err e = ERR_INIT;
 		struct audit *a;
-		if (audit_open(ledgers[i].text, strlen(ledgers[i].text), &a, &e))
+		if (data_audit_open(ledgers[i].text, strlen(ledgers[i].text), &a, &e))
 			fail_msg("%s: %s", ledgers[i].what, e.text);
 		const char *first = a->findings[0] ? a->findings[0] : "";
 		if (a->n_findings != ledgers[i].findings || a->first != ledgers[i].first || a->samples != ledgers[i].samples ||
 		    (ledgers[i].says && !strstr(first, ledgers[i].says)))
 			fail_msg("%s: %d findings, samples %d to %d: %s", ledgers[i].what, (int)a->n_findings, (int)a->first,
 				 (int)a->samples, first);
-		audit_close(a);
+		data_audit_close(a);
 	}
 	struct audit *none;
-	assert_int_equal(audit_open("", 0, &none, NULL), -1);
-	assert_int_equal(audit_open(STEPS(1, 0, 1, 0, ALL), sizeof STEPS(1, 0, 1, 0, ALL) - 1, &none, NULL), -1);
+	assert_int_equal(data_audit_open("", 0, &none, NULL), -1);
+	assert_int_equal(data_audit_open(STEPS(1, 0, 1, 0, ALL), sizeof STEPS(1, 0, 1, 0, ALL) - 1, &none, NULL), -1);
 }
 
 static void many_findings_are_counted(void **state)
@@ -345,10 +345,10 @@ static void many_findings_are_counted(void **state)
 	(void)state;
 	for (int i = 0; i < 50; i++)
 		snprintf(text + strlen(text), sizeof text - strlen(text), STEPS(1, 0, 1, 0, ""));
-	assert_int_equal(audit_open(text, strlen(text), &a, NULL), 0);
+	assert_int_equal(data_audit_open(text, strlen(text), &a, NULL), 0);
 	assert_int_equal(a->n_findings, 50 + 49);
 	assert_non_null(a->findings[AUDIT_FINDINGS_MOST - 1]);
-	audit_close(a);
+	data_audit_close(a);
 }
 
 static void a_ledger_that_claims_more_than_there_can_be_is_counted_to_the_most(void **state)
@@ -358,10 +358,10 @@ static void a_ledger_that_claims_more_than_there_can_be_is_counted_to_the_most(v
 	(void)state;
 	for (int i = 0; i < 10; i++)
 		strcat(text, "{\"event\":\"steps\",\"generation\":7,\"from\":0,\"to\":1000000000000,\"first\":0,\"global\":2000000,\"replicas\":[]}\n");
-	assert_int_equal(audit_open(text, strlen(text), &a, NULL), 0);
+	assert_int_equal(data_audit_open(text, strlen(text), &a, NULL), 0);
 	assert_int_equal(a->unreadable, 0);
 	assert_true(a->undone == INT64_MAX);
-	audit_close(a);
+	data_audit_close(a);
 }
 
 int main(void)

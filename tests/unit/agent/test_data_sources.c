@@ -48,16 +48,16 @@ static int remove_dir(void **state)
 static void write_megatron(const char *name, const int *lengths, int documents, int first)
 {
 	struct token_writer *w;
-	assert_int_equal(token_writer_open(in_dir(name), TOKEN_U16, &w, NULL), 0);
+	assert_int_equal(data_token_writer_open(in_dir(name), TOKEN_U16, &w, NULL), 0);
 	for (int i = 0; i < documents; i++) {
 		for (int k = 0; k < lengths[i]; k++) {
 			uint16_t v = (uint16_t)first++;
-			assert_int_equal(token_writer_add(w, &v, 1, NULL), 0);
+			assert_int_equal(data_token_writer_add(w, &v, 1, NULL), 0);
 		}
-		assert_int_equal(token_writer_end(w, NULL), 0);
+		assert_int_equal(data_token_writer_end(w, NULL), 0);
 	}
-	assert_int_equal(token_writer_commit(w, NULL), 0);
-	token_writer_close(w);
+	assert_int_equal(data_token_writer_commit(w, NULL), 0);
+	data_token_writer_close(w);
 }
 
 static void write_llmc(const char *name, int32_t magic, int32_t version, int32_t count, const uint32_t *tokens, int n, int width)

@@ -51,8 +51,8 @@ static int refuse(struct comm *world, void *arg, struct err *e)
 	job.batch.global = r->global;
 	struct engine_options opt = options(&job, r->layout, world);
 	opt.backend = r->backend;
-	if (!engine_open(&opt, &g, e)) {
-		engine_close(g);
+	if (!pipeline_open(&opt, &g, e)) {
+		pipeline_close(g);
 		return err_set(e, ERR_INTERNAL, "opened, where it had to say '%s'", r->says);
 	}
 	return g || !strstr(e->text, r->says) ? err_prefix(e, "expected '%s', got", r->says) : 0;
@@ -63,7 +63,7 @@ static void a_job_it_cannot_run_is_refused_by_name(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
 		assert_int_equal(world_run(1, refuse, (void *)&refusals[i]), 0);
-	engine_close(NULL);
+	pipeline_close(NULL);
 }
 
 struct phases {
@@ -118,17 +118,17 @@ static int walk(struct comm *world, void *arg, struct err *e)
 	struct engine_options opt = options(&job, rows->layout, world);
 	opt.phase = note;
 	opt.phase_arg = &seen;
-	if (engine_open(&opt, &g, e))
+	if (pipeline_open(&opt, &g, e))
 		return -1;
-	int rc = engine_step(g, &batch, &loss, e);
-	engine_times(g, &times);
+	int rc = pipeline_step(g, &batch, &loss, e);
+	pipeline_times(g, &times);
 	if (!rc && strcmp(seen.text, rows->of[rank]))
 		rc = err_set(e, ERR_INTERNAL, "walked %s", seen.text);
 	if (!rc && (times.compute <= 0 || times.pp <= 0))
 		rc = err_set(e, ERR_INTERNAL, "times: compute %g pp %g", times.compute, times.pp);
-	if (!rc && engine_peak_bytes(g) < 8 * engine_catalogue(g)->elements)
-		rc = err_set(e, ERR_INTERNAL, "peak of %lld bytes does not hold parameters and gradients", (long long)engine_peak_bytes(g));
-	engine_close(g);
+	if (!rc && pipeline_peak_bytes(g) < 8 * pipeline_catalogue(g)->elements)
+		rc = err_set(e, ERR_INTERNAL, "peak of %lld bytes does not hold parameters and gradients", (long long)pipeline_peak_bytes(g));
+	pipeline_close(g);
 	return rc;
 }
 
@@ -153,17 +153,17 @@ static int lose_one(struct comm *world, void *arg, struct err *e)
 	tiny_batch(&model, 0, model.global, t.inputs, t.targets);
 	const struct engine_batch batch = { .inputs = t.inputs, .targets = t.targets, .loss_scale = 1 };
 	struct engine_options opt = options(&job, cube, world);
-	if (engine_open(&opt, &g, e))
+	if (pipeline_open(&opt, &g, e))
 		return -1;
-	int rc = engine_step(g, &batch, &loss, e);
+	int rc = pipeline_step(g, &batch, &loss, e);
 	if (!rc && comm_rank(world) == 3) {
-		engine_close(g);
+		pipeline_close(g);
 		comm_abort(world, "rank 3 leaves");
 		return 0;
 	}
-	if (!rc && !engine_step(g, &batch, &loss, e))
+	if (!rc && !pipeline_step(g, &batch, &loss, e))
 		rc = err_set(e, ERR_INTERNAL, "a step without rank 3 came to an end");
-	engine_close(g);
+	pipeline_close(g);
 	return rc;
 }
 

@@ -58,10 +58,10 @@ static void open_pair(const struct kind *k, const char *backend, struct pair *p)
 	struct job job;
 	must(trainee_job(&k->model, k->words, &job, &e), &e);
 	must(trainee_open(&k->model, &job, world_alone(), backend, 2, &p->trainee, &e), &e);
-	p->shape = *engine_shape(p->trainee.engine);
+	p->shape = *pipeline_shape(p->trainee.engine);
 	struct lm_options opt = { .shape = p->shape, .backend = backend, .threads = 2 };
-	must(lm_open(&opt, &p->lm, &e), &e);
-	trainee_gather(&p->trainee, lm_catalogue(p->lm), false, lm_weights(p->lm), NULL);
+	must(generate_lm_open(&opt, &p->lm, &e), &e);
+	trainee_gather(&p->trainee, generate_lm_catalogue(p->lm), false, generate_lm_weights(p->lm), NULL);
 	p->logits = calloc((size_t)(SEQ * k->model.vocab), sizeof *p->logits);
 	assert_non_null(p->logits);
 }
@@ -70,7 +70,7 @@ static void close_pair(struct pair *p)
 {
 	struct comm *world = p->trainee.world;
 	free(p->logits);
-	lm_close(p->lm);
+	generate_lm_close(p->lm);
 	trainee_close(&p->trainee);
 	comm_close(world);
 }
@@ -99,8 +99,8 @@ static void its_loss_is_that_of_the_model_that_trains(void **state)
 		open_pair(&kinds[i / 2], i % 2 ? "plain" : "cpu", &p);
 		for (int step = 0; step < 2; step++) {
 			must(trainee_eval(&p.trainee, step, &want, &e), &e);
-			lm_reset(p.lm);
-			must(lm_append_all(p.lm, p.trainee.inputs, SEQ, p.logits, &e), &e);
+			generate_lm_reset(p.lm);
+			must(generate_lm_append_all(p.lm, p.trainee.inputs, SEQ, p.logits, &e), &e);
 			double got = loss_of(p.logits, p.trainee.targets, SEQ, p.shape.vocab);
 			if (!(fabs(got - want) <= 1e-6 * want))
 				fail_msg("%s: a loss of %.9g, the model that trains has %.9g", kinds[i / 2].model.name, got, want);
@@ -131,17 +131,17 @@ static void the_cache_changes_nothing(void **state)
 		int64_t vocab = p.shape.vocab;
 		float *logits = calloc((size_t)vocab, sizeof *logits);
 		trainee_read(&p.trainee, 0);
-		must(lm_append_all(p.lm, p.trainee.inputs, SEQ, p.logits, &e), &e);
+		must(generate_lm_append_all(p.lm, p.trainee.inputs, SEQ, p.logits, &e), &e);
 		for (size_t way = 0; way < sizeof pieces / sizeof *pieces; way++) {
-			lm_reset(p.lm);
+			generate_lm_reset(p.lm);
 			for (int64_t at = 0, n = 0, turn = 0; at < SEQ; at += n, turn++) {
 				n = pieces[way][turn % 3] < SEQ - at ? pieces[way][turn % 3] : SEQ - at;
-				must(lm_append(p.lm, p.trainee.inputs + at, n, logits, &e), &e);
+				must(generate_lm_append(p.lm, p.trainee.inputs + at, n, logits, &e), &e);
 				double off = distance(p.logits + (at + n - 1) * vocab, logits, vocab);
 				if (!(off <= 1e-5))
 					fail_msg("%s: logits behind token %d are off by %.1e", kinds[i].model.name, (int)(at + n - 1), off);
 			}
-			assert_int_equal(lm_length(p.lm), SEQ);
+			assert_int_equal(generate_lm_length(p.lm), SEQ);
 		}
 		free(logits);
 		close_pair(&p);
@@ -155,14 +155,14 @@ static void tokens_that_do_not_fit_are_refused(void **state)
 	int32_t many[SEQ + 1] = { 0 }, far = 37, below = -1;
 	(void)state;
 	open_pair(&kinds[0], "cpu", &p);
-	assert_int_equal(lm_append(p.lm, many, SEQ + 1, p.logits, &e), -1);
+	assert_int_equal(generate_lm_append(p.lm, many, SEQ + 1, p.logits, &e), -1);
 	assert_non_null(strstr(e.text, "301 tokens behind 0: the model sees 1 to 300"));
-	assert_int_equal(lm_append(p.lm, many, 0, p.logits, &e), -1);
-	assert_int_equal(lm_append(p.lm, &far, 1, p.logits, &e), -1);
+	assert_int_equal(generate_lm_append(p.lm, many, 0, p.logits, &e), -1);
+	assert_int_equal(generate_lm_append(p.lm, &far, 1, p.logits, &e), -1);
 	assert_non_null(strstr(e.text, "token 37 is outside of the model's vocabulary of 37"));
-	assert_int_equal(lm_append(p.lm, &below, 1, p.logits, &e), -1);
-	must(lm_append(p.lm, many, SEQ, p.logits, &e), &e);
-	assert_int_equal(lm_append(p.lm, many, 1, p.logits, &e), -1);
+	assert_int_equal(generate_lm_append(p.lm, &below, 1, p.logits, &e), -1);
+	must(generate_lm_append(p.lm, many, SEQ, p.logits, &e), &e);
+	assert_int_equal(generate_lm_append(p.lm, many, 1, p.logits, &e), -1);
 	close_pair(&p);
 }
 
@@ -175,15 +175,15 @@ static void count_draws(const struct sample_options *opt, const float *logits, i
 {
 	struct err e = ERR_INIT;
 	struct sampler *s;
-	must(sampler_open(opt, VOCAB, &s, &e), &e);
+	must(generate_sampler_open(opt, VOCAB, &s, &e), &e);
 	memset(counts, 0, VOCAB * sizeof *counts);
 	for (uint64_t place = 0; place < DRAWS; place++) {
 		int32_t token;
-		must(sampler_draw(s, logits, place, &token, &e), &e);
+		must(generate_sampler_draw(s, logits, place, &token, &e), &e);
 		assert_in_range(token, 0, VOCAB - 1);
 		counts[token]++;
 	}
-	sampler_close(s);
+	generate_sampler_close(s);
 }
 
 /* Probabilities .4 .25 .15 .1 .06 .04, in this order of ids: 3 0 5 1 4 2. */
@@ -240,16 +240,16 @@ static void logits_that_are_no_numbers_are_refused(void **state)
 	struct sampler *s;
 	int32_t token;
 	(void)state;
-	must(sampler_open(&opt, VOCAB, &s, &e), &e);
+	must(generate_sampler_open(&opt, VOCAB, &s, &e), &e);
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(sampler_draw(s, bad[i], 0, &token, &e), -1);
+		assert_int_equal(generate_sampler_draw(s, bad[i], 0, &token, &e), -1);
 		assert_int_equal(e.code, ERR_NUMERIC);
 	}
 	for (uint64_t place = 0; place < 50; place++) {
-		must(sampler_draw(s, masked, place, &token, &e), &e);
+		must(generate_sampler_draw(s, masked, place, &token, &e), &e);
 		assert_int_equal(token, 2);
 	}
-	sampler_close(s);
+	generate_sampler_close(s);
 }
 
 /* --- texts --------------------------------------------------------------------------------- */
@@ -261,11 +261,11 @@ static void write_text(struct pair *p, const struct sample_options *sample, int6
 	struct err e = ERR_INIT;
 	struct text *t;
 	struct text_options opt = { .lm = p->lm, .context = context, .vocab = p->shape.vocab, .usable = p->shape.vocab, .sample = *sample };
-	must(text_open(&opt, &t, &e), &e);
-	must(text_prompt(t, prompt, n, &e), &e);
+	must(generate_text_open(&opt, &t, &e), &e);
+	must(generate_text_prompt(t, prompt, n, &e), &e);
 	for (int i = 0; i < TEXT; i++)
-		must(text_next(t, &out[i], &e), &e);
-	text_close(t);
+		must(generate_text_next(t, &out[i], &e), &e);
+	generate_text_close(t);
 }
 
 static void a_text_is_a_function_of_the_seed(void **state)
@@ -306,8 +306,8 @@ static void a_full_context_goes_on_from_its_last_half(void **state)
 		write_text(&p, &greedy, CONTEXT, all, n, got);
 		int64_t first = n > CONTEXT ? n - CONTEXT / 2 : 0; /* the first token that is seen */
 		for (int64_t i = n; i < n + 100; i++) {
-			lm_reset(p.lm);
-			must(lm_append(p.lm, all + first, i - first, p.logits, &e), &e);
+			generate_lm_reset(p.lm);
+			must(generate_lm_append(p.lm, all + first, i - first, p.logits, &e), &e);
 			int best = 0;
 			for (int j = 1; j < 37; j++)
 				best = p.logits[j] > p.logits[best] ? j : best;

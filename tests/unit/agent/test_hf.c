@@ -26,8 +26,8 @@ static void every_half_comes_back_to_the_bit(void **state)
 		for (uint32_t b = 0; b < 65536; b++) {
 			uint16_t h = (uint16_t)b, back;
 			float x;
-			numbers_widen(numbers_dtype(dtypes[t]), &h, 1, &x);
-			assert_true(numbers_narrow(numbers_dtype(dtypes[t]), &x, 1, &back));
+			hf_numbers_widen(hf_numbers_dtype(dtypes[t]), &h, 1, &x);
+			assert_true(hf_numbers_narrow(hf_numbers_dtype(dtypes[t]), &x, 1, &back));
 			if (h != back)
 				fail_msg("%s %04x became %g and then %04x", dtypes[t], h, (double)x, back);
 		}
@@ -39,19 +39,19 @@ static void halves_are_rounded_to_the_nearest(void **state)
 	(void)state;
 	static const struct { const char *dtype; uint16_t infinity; } types[] = { { "BF16", 0x7f80 }, { "F16", 0x7c00 } };
 	for (int t = 0; t < 2; t++) {
-		const struct hf_type *type = numbers_dtype(types[t].dtype);
+		const struct hf_type *type = hf_numbers_dtype(types[t].dtype);
 		for (uint16_t h = 0; h + 1 < types[t].infinity; h++) {
 			uint16_t pair[2] = { h, (uint16_t)(h + 1) }, got;
 			float x[2];
-			numbers_widen(type, pair, 2, x);
+			hf_numbers_widen(type, pair, 2, x);
 			float middle = (float)(((double)x[0] + (double)x[1]) / 2);
-			numbers_narrow(type, &middle, 1, &got);
+			hf_numbers_narrow(type, &middle, 1, &got);
 			assert_int_equal(got, h & 1 ? h + 1 : h);
 			float above = nextafterf(middle, INFINITY), below = nextafterf(middle, -INFINITY);
-			numbers_narrow(type, &above, 1, &got);
+			hf_numbers_narrow(type, &above, 1, &got);
 			assert_int_equal(got, h + 1);
 			below = -below;
-			numbers_narrow(type, &below, 1, &got);
+			hf_numbers_narrow(type, &below, 1, &got);
 			assert_int_equal(got, 0x8000 | h);
 		}
 	}
@@ -62,12 +62,12 @@ static void what_a_type_cannot_hold_is_said(void **state)
 	(void)state;
 	float fine[] = { 65519, -65519, INFINITY, NAN }, beyond[] = { 1, 65520 }, huge = 3.4e38f;
 	uint16_t out[4];
-	assert_true(numbers_narrow(numbers_type("fp16"), fine, 4, out));
-	assert_false(numbers_narrow(numbers_type("fp16"), beyond, 2, out));
-	assert_true(numbers_narrow(numbers_type("bf16"), beyond, 2, out));
-	assert_false(numbers_narrow(numbers_type("bf16"), &huge, 1, out));
-	assert_true(numbers_narrow(numbers_type("fp16"), fine, 4, fine));
-	assert_null(numbers_dtype("F64"));
+	assert_true(hf_numbers_narrow(hf_numbers_type("fp16"), fine, 4, out));
+	assert_false(hf_numbers_narrow(hf_numbers_type("fp16"), beyond, 2, out));
+	assert_true(hf_numbers_narrow(hf_numbers_type("bf16"), beyond, 2, out));
+	assert_false(hf_numbers_narrow(hf_numbers_type("bf16"), &huge, 1, out));
+	assert_true(hf_numbers_narrow(hf_numbers_type("fp16"), fine, 4, fine));
+	assert_null(hf_numbers_dtype("F64"));
 }
 
 /* --- names ---------------------------------------------------------------------- */
@@ -91,8 +91,8 @@ static struct hf_names names_of(const char *words)
 	snprintf(text, sizeof text, "[model]\nlayers = 2\nhidden = 16\nheads = 4\nvocab = 29\nffn = 20\nseq = 12\n%s", words);
 	if (job_parse(text, "test.ini", &job, &e))
 		fail_msg("%s", e.text);
-	model_shape(&job, &m);
-	if (names_build(&m, &names, &e))
+	shape_of_job(&job, &m);
+	if (hf_names_build(&m, &names, &e))
 		fail_msg("%s", e.text);
 	return names;
 }
@@ -111,11 +111,11 @@ static void gpt2_packs_q_k_v_and_turns_its_matrices(void **state)
 	assert_true(!t->transposed && t->dims == 1 && t->n == 3 && t->shape[0] == 48);
 	assert_true(tensor(&n, "transformer.h.0.mlp.c_fc.weight")->transposed);
 	assert_false(tensor(&n, "transformer.wte.weight")->transposed);
-	assert_string_equal(names_bare(&n, "transformer.wpe.weight"), "wpe.weight");
-	assert_null(names_bare(&n, "lm_head.weight"));
-	assert_true(names_may_skip(&n, "transformer.h.1.attn.masked_bias") && names_may_skip(&n, "h.0.attn.bias"));
-	assert_false(names_may_skip(&n, "transformer.h.1.attn.c_proj.bias") || names_may_skip(&n, "transformer.h.x.attn.bias"));
-	names_free(&n);
+	assert_string_equal(hf_names_bare(&n, "transformer.wpe.weight"), "wpe.weight");
+	assert_null(hf_names_bare(&n, "lm_head.weight"));
+	assert_true(hf_names_may_skip(&n, "transformer.h.1.attn.masked_bias") && hf_names_may_skip(&n, "h.0.attn.bias"));
+	assert_false(hf_names_may_skip(&n, "transformer.h.1.attn.c_proj.bias") || hf_names_may_skip(&n, "transformer.h.x.attn.bias"));
+	hf_names_free(&n);
 }
 
 static void llama_and_mixtral_share_their_names(void **state)
@@ -127,13 +127,13 @@ static void llama_and_mixtral_share_their_names(void **state)
 	assert_int_equal(tensor(&n, "model.layers.1.self_attn.k_proj.weight")->shape[0], 8);
 	assert_string_equal(tensor(&n, "model.layers.0.mlp.gate_proj.weight")->parts[0].name, "layers.0.mlp.gate.weight");
 	assert_false(tensor(&n, "model.layers.0.mlp.up_proj.weight")->transposed);
-	names_free(&n);
+	hf_names_free(&n);
 	n = names_of("family = mixtral\nexperts = 12\n");
 	assert_int_equal(n.n, 2 * (6 + 1 + 36) + 3);
 	assert_string_equal(tensor(&n, "model.layers.1.block_sparse_moe.experts.11.w3.weight")->parts[0].name, "layers.1.moe.experts.11.up.weight");
 	assert_string_equal(tensor(&n, "model.layers.1.block_sparse_moe.experts.11.w2.weight")->parts[0].name, "layers.1.moe.experts.11.down.weight");
 	assert_string_equal(tensor(&n, "model.layers.0.block_sparse_moe.gate.weight")->parts[0].name, "layers.0.moe.router.weight");
-	names_free(&n);
+	hf_names_free(&n);
 }
 
 /* --- configurations --------------------------------------------------------------- */
@@ -161,7 +161,7 @@ static int read_text(const char *members, int64_t seq, struct job *job, struct e
 {
 	struct buf text = BUF_INIT;
 	buf_printf(&text, "{%s}", members);
-	int rc = config_read(buf_str(&text), text.len, "config.json", seq, job, e);
+	int rc = hf_config_read(buf_str(&text), text.len, "config.json", seq, job, e);
 	buf_fini(&text);
 	return rc;
 }
@@ -183,16 +183,16 @@ static void configurations_are_understood_and_written(void **state)
 		struct buf once = BUF_INIT, twice = BUF_INIT;
 		if (read_text(understood[i].file, 0, &job, &e))
 			fail_msg("%s: %s", understood[i].what, e.text);
-		config_section(&job, &once);
+		hf_config_section(&job, &once);
 		for (int j = 0; j < 6 && understood[i].lines[j]; j++)
 			if (!has_line(buf_str(&once), understood[i].lines[j]))
 				fail_msg("%s: no %s in\n%s", understood[i].what, understood[i].lines[j], buf_str(&once));
-		json_t *config = config_write(&job, "bfloat16", &e);
+		json_t *config = hf_config_write(&job, "bfloat16", &e);
 		assert_non_null(config);
 		assert_string_equal(json_string_value(json_object_get(config, "torch_dtype")), "bfloat16");
 		char *text = json_dumps(config, 0);
-		assert_int_equal(config_read(text, strlen(text), "back.json", 0, &job, &e), 0);
-		config_section(&job, &twice);
+		assert_int_equal(hf_config_read(text, strlen(text), "back.json", 0, &job, &e), 0);
+		hf_config_section(&job, &twice);
 		assert_string_equal(buf_str(&once), buf_str(&twice));
 		free(text);
 		json_decref(config);
@@ -224,7 +224,7 @@ static void what_transformers_has_no_model_for_is_not_written(void **state)
 		struct job job;
 		struct err e = ERR_INIT;
 		assert_int_equal(job_parse(jobs[i].words, "test.ini", &job, &e), 0);
-		assert_null(config_write(&job, "float32", &e));
+		assert_null(hf_config_write(&job, "float32", &e));
 		assert_int_equal(e.code, ERR_UNSUPPORTED);
 		if (!strstr(e.text, jobs[i].why))
 			fail_msg("%s", e.text);

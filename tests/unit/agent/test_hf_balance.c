@@ -51,7 +51,7 @@ static int read_mixtral(int64_t layers, int64_t experts, int64_t top, const char
 	buf_printf(&text, "{\"model_type\": \"mixtral\", \"hidden_size\": 64, \"num_hidden_layers\": %lld, \"num_attention_heads\": 8, "
 		   "\"intermediate_size\": 16, \"max_position_embeddings\": 64, \"vocab_size\": 10, \"num_local_experts\": %lld, "
 		   "\"num_experts_per_tok\": %lld%s}", (long long)layers, (long long)experts, (long long)top, more);
-	int rc = config_read(buf_str(&text), text.len, "config.json", 0, job, e);
+	int rc = hf_config_read(buf_str(&text), text.len, "config.json", 0, job, e);
 	buf_fini(&text);
 	return rc;
 }
@@ -70,7 +70,7 @@ static double imported(const json_t *row)
 /* One layer, of `n` tokens in sequences of `seq`: its part of the loss, times n. */
 static double layer_loss(struct kern *k, const float *logits, int64_t n, int64_t seq, int64_t experts, int64_t top, double aux)
 {
-	const struct ops *ops = kern_ops(k);
+	const struct ops *ops = backend_ops(k);
 	int64_t pieces = n / seq;
 	int32_t *chosen = calloc((size_t)(n * top), sizeof *chosen);
 	int64_t *choices = calloc((size_t)(pieces * experts), sizeof *choices);
@@ -99,14 +99,14 @@ static double loss_of(const json_t *row)
 	struct kern *k;
 	struct err e = ERR_INIT;
 	double loss = 0;
-	if (kern_open("plain", 1, &k, &e))
+	if (backend_open("plain", 1, &k, &e))
 		fail_msg("%s", e.text);
 	for (int64_t layer = 0; layer < whole(row, "layers"); layer++) {
 		for (int64_t i = 0; i < n * experts; i++)
 			logits[i] = (float)json_number_value(json_array_get(numbers, (size_t)(layer * n * experts + i))) / 64;
 		loss += layer_loss(k, logits, n, seq, experts, whole(row, "top"), imported(row));
 	}
-	kern_close(k);
+	backend_close(k);
 	free(logits);
 	return loss / (double)n;
 }
@@ -184,12 +184,12 @@ static void export_inverts_import_to_the_bit(void **state)
 			struct job job, back;
 			snprintf(more, sizeof more, ", \"output_router_logits\": true, \"router_aux_loss_coef\": %.17g", coefs[i]);
 			assert_int_equal(read_mixtral(sizes[s][0], sizes[s][1], sizes[s][2], more, &job, &e), 0);
-			json_t *out = config_write(&job, "float32", &e);
+			json_t *out = hf_config_write(&job, "float32", &e);
 			char *text = json_dumps(out, 0);
 			assert_true(fabs(real(out, "router_aux_loss_coef") - coefs[i]) <= 1e-15 * coefs[i]);
 			assert_true(json_is_true(json_object_get(out, "output_router_logits")) == (coefs[i] > 0));
 			assert_true(real(out, "router_jitter_noise") == 0 && json_is_real(json_object_get(out, "router_jitter_noise")));
-			assert_int_equal(config_read(text, strlen(text), "back.json", 0, &back, &e), 0);
+			assert_int_equal(hf_config_read(text, strlen(text), "back.json", 0, &back, &e), 0);
 			assert_true(back.model.aux_loss == job.model.aux_loss);
 			free(text);
 			json_decref(out);

@@ -55,7 +55,7 @@ static char *file_of(const json_t *row)
 static int read_row(const json_t *row, struct job *job, struct err *e)
 {
 	char *text = file_of(row);
-	int rc = config_read(text, strlen(text), "config.json", 0, job, e);
+	int rc = hf_config_read(text, strlen(text), "config.json", 0, job, e);
 	free(text);
 	return rc;
 }
@@ -63,11 +63,11 @@ static int read_row(const json_t *row, struct job *job, struct err *e)
 static bool same_frequencies(const json_t *want, const struct job *job)
 {
 	struct model_shape m;
-	model_shape(job, &m);
+	shape_of_job(job, &m);
 	if (json_array_size(want) != (size_t)m.head_dim / 2)
 		return false;
 	for (size_t i = 0; i < json_array_size(want); i++) {
-		double w = json_number_value(json_array_get(want, i)), got = model_rope_turn(&m, (int64_t)i);
+		double w = json_number_value(json_array_get(want, i)), got = shape_rope_turn(&m, (int64_t)i);
 		if (!(fabs(got - w) <= tolerance * w))
 			return false;
 	}
@@ -139,7 +139,7 @@ static void exports_are_what_transformers_reads_back(void **state)
 		struct job job;
 		if (word(row, "refused") || read_row(row, &job, &e))
 			continue;
-		json_t *out = config_write(&job, "float32", &e);
+		json_t *out = hf_config_write(&job, "float32", &e);
 		assert_non_null(out);
 		for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
 			const json_t *got = json_object_get(out, keys[k]), *want = json_object_get(json_object_get(row, "export"), keys[k]);

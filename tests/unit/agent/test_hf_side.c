@@ -47,10 +47,10 @@ static void the_ends_of_a_text_are_those_of_generation_before_those_of_the_model
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct carry c = of(cases[i].generation, cases[i].config);
 		int32_t ends[SIDE_ENDS];
-		int n = side_ends(&c, 100, ends);
+		int n = hf_side_ends(&c, 100, ends);
 		if (n != cases[i].n || memcmp(ends, cases[i].ends, (size_t)(n < 4 ? n : 4) * sizeof *ends))
 			fail_msg("case %zu: %d ends, the first %d", i, n, (int)ends[0]);
-		carry_fini(&c);
+		ckpt_carry_fini(&c);
 	}
 }
 
@@ -62,13 +62,13 @@ static void of_the_original_configuration_few_keys_are_kept(void **state)
 				  "\"vocab_size\": 9, \"auto_map\": {\"AutoModel\": \"code.Model\"}, \"architectures\": [\"Other\"], \"hidden_size\": 4}");
 	json_t *config = json_pack("{s:i, s:[s]}", "vocab_size", 8, "architectures", "LlamaForCausalLM");
 	(void)state;
-	assert_int_equal(side_add_keys(&c, config, &e), 0);
+	assert_int_equal(hf_side_add_keys(&c, config, &e), 0);
 	char *text = json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS);
 	assert_string_equal(text, "{\"architectures\":[\"LlamaForCausalLM\"],\"bos_token_id\":1,\"eos_token_id\":[2,3],\"pad_token_id\":null,\"use_cache\":true,"
 			    "\"vocab_size\":8}");
 	free(text);
 	json_decref(config);
-	carry_fini(&c);
+	ckpt_carry_fini(&c);
 }
 
 static void code_and_weights_are_never_exported_as_they_came(void **state)
@@ -76,9 +76,9 @@ static void code_and_weights_are_never_exported_as_they_came(void **state)
 	static const char *const never[] = { "config.json", "model.safetensors", "README.md", "modeling_x.py", "MANIFEST.json", "tokenizer.json.bak", "" };
 	(void)state;
 	for (size_t i = 0; i < sizeof never / sizeof *never; i++)
-		if (side_exported(never[i]))
+		if (hf_side_exported(never[i]))
 			fail_msg("%s", never[i]);
-	assert_true(side_exported("tokenizer.json") && side_exported("chat_template.jinja") && side_exported("LICENSE"));
+	assert_true(hf_side_exported("tokenizer.json") && hf_side_exported("chat_template.jinja") && hf_side_exported("LICENSE"));
 }
 
 static void configurations_of_other_models_are_named(void **state)
@@ -99,14 +99,14 @@ static void configurations_of_other_models_are_named(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct err e = ERR_INIT;
-		int rc = kind_check_config(cases[i].text, strlen(cases[i].text), "c.json", &e);
+		int rc = hf_kind_check_config(cases[i].text, strlen(cases[i].text), "c.json", &e);
 		if (cases[i].says ? !rc || e.code != ERR_UNSUPPORTED || !strstr(e.text, cases[i].says) : rc)
 			fail_msg("%s: %d %s", cases[i].text, rc, e.text);
 	}
-	assert_non_null(strstr(kind_of_tensor("score.weight"), "sequence classifier"));
-	assert_non_null(strstr(kind_of_tensor("_orig_mod.model.norm.weight"), "torch.compile"));
-	assert_null(kind_of_tensor("model.norm.weight"));
-	assert_null(kind_of_tensor("scores"));
+	assert_non_null(strstr(hf_kind_of_tensor("score.weight"), "sequence classifier"));
+	assert_non_null(strstr(hf_kind_of_tensor("_orig_mod.model.norm.weight"), "torch.compile"));
+	assert_null(hf_kind_of_tensor("model.norm.weight"));
+	assert_null(hf_kind_of_tensor("scores"));
 }
 
 /* The card's header is YAML of plain words: a name comes out of it as it went in. */
@@ -119,7 +119,7 @@ static void a_card_says_what_the_checkpoint_knows(void **state)
 	(void)state;
 	assert_int_equal(job_parse("[model]\nfamily = llama\nseq = 128\n", "test.ini", &job, &e), 0);
 	assert_int_equal(ckpt_number_set(&m.state, "loss", 2.71828, &e), 0);
-	card_write(&m, &job, 8500, numbers_type("bf16"), &text);
+	hf_card_write(&m, &job, 8500, hf_numbers_type("bf16"), &text);
 	const char *at = buf_str(&text);
 	assert_memory_equal(at, "---\nlibrary_name: transformers\npipeline_tag: text-generation\nbase_model: an-org/a.model\ntags:\n- llama\n- muster\n---\n", 108);
 	assert_non_null(strstr(at, "| steps | 400 of 1000 |\n"));
@@ -130,7 +130,7 @@ static void a_card_says_what_the_checkpoint_knows(void **state)
 	buf_clear(&text);
 	m.state = (struct ckpt_state){ 0 };
 	m.from[0] = '\0';
-	card_write(&m, &job, 8500, numbers_type("fp32"), &text);
+	hf_card_write(&m, &job, 8500, hf_numbers_type("fp32"), &text);
 	assert_null(strstr(buf_str(&text), "base_model"));
 	assert_null(strstr(buf_str(&text), "loss"));
 	assert_non_null(strstr(buf_str(&text), "not trained in between"));

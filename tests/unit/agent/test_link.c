@@ -45,7 +45,7 @@ static int setup(void **state)
 		return -1;
 	struct control_options opt = { .address = t.address, .secret = t.hex, .generation = 1, .world = 1, .node = "n1",
 				       .voucher = &voucher };
-	if (link_open(&opt, &t.link, NULL))
+	if (agent_link_open(&opt, &t.link, NULL))
 		return -1;
 	struct pollfd p = { t.listener, POLLIN, 0 };
 	if (poll(&p, 1, -1) != 1 || net_accept(t.listener, &t.fd, NULL))
@@ -56,7 +56,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	link_close(t.link);
+	agent_link_close(t.link);
 	channel_close(t.channel);
 	close(t.fd);
 	close(t.listener);
@@ -87,7 +87,7 @@ static int meet(const char *credential, struct err *e)
 {
 	struct msg m;
 	for (;;) {
-		int rc = link_receive(t.link, &m, e);
+		int rc = agent_link_receive(t.link, &m, e);
 		assert_int_not_equal(rc, 1);
 		if (rc < 0)
 			return -1;
@@ -115,7 +115,7 @@ static void another_users_supervisor_hears_nothing(void **state)
 	assert_int_equal(meet("impostor", &e), -1);
 	assert_int_equal(e.code, ERR_AUTH);
 	assert_string_equal(e.text, "control channel: the peer runs as another user");
-	assert_int_equal(link_backlog(t.link), 0);
+	assert_int_equal(agent_link_backlog(t.link), 0);
 }
 
 static void without_munged_the_agent_says_so(void **state)

@@ -113,7 +113,7 @@ static void load(const char *text, struct course *c)
 		words[n++] = w;
 	if (job_load(NULL, words, n, &c->job, &e))
 		fail_msg("%s: %s", text, e.text);
-	model_shape(&c->job, &c->shape);
+	shape_of_job(&c->job, &c->shape);
 	c->layout = layout_of(&c->job, c->job.parallel.dp ? (int)c->job.parallel.dp : 1);
 	if (speeds_stages(&c->job, &c->shape, &c->layout, c->stages, &e) ||
 	    batch_split(&c->job, &c->shape, &c->layout, c->stages, c->shares, &e))
@@ -154,7 +154,7 @@ static int step(const struct course *c, struct engine *engine, struct coords at,
 	if (!tokens)
 		return err_set(e, ERR_NOMEM, "no memory for the test's tokens");
 	struct engine_batch batch = { .inputs = tokens, .targets = tokens, .sample = c->shares[at.dp].first, .loss_scale = 1 };
-	int rc = engine_step(engine, &batch, &loss, e);
+	int rc = pipeline_step(engine, &batch, &loss, e);
 	free(tokens);
 	return rc;
 }
@@ -169,18 +169,18 @@ static int open_state(const struct course *c, struct engine *engine, struct comm
 {
 	if (c->job.parallel.sync == SYNC_SERVER) {
 		struct server_options o = {
-			.job = &c->job, .catalogue = engine_catalogue(engine), .world = world, .backend = "cpu", .worker = engine_store(engine),
-			.kern = engine_kern(engine), .share = 1.0 / c->layout.dp,
+			.job = &c->job, .catalogue = pipeline_catalogue(engine), .world = world, .backend = "cpu", .worker = pipeline_store(engine),
+			.kern = pipeline_kern(engine), .share = 1.0 / c->layout.dp,
 		};
-		return server_open(&o, &s->server, e);
+		return param_server_open(&o, &s->server, e);
 	}
-	struct optim_options o = { .kern = engine_kern(engine), .store = engine_store(engine), .job = &c->job, .spill_dir = "/tmp" };
+	struct optim_options o = { .kern = pipeline_kern(engine), .store = pipeline_store(engine), .job = &c->job, .spill_dir = "/tmp" };
 	return optim_open(&o, &s->optim, e);
 }
 
 static double taken(const struct engine *engine, const struct keeper_of_state *s)
 {
-	return (double)(engine_peak_bytes(engine) + (s->server ? server_peak_bytes(s->server) : 0));
+	return (double)(pipeline_peak_bytes(engine) + (s->server ? param_server_peak_bytes(s->server) : 0));
 }
 
 static int attend(struct comm *world, void *arg, struct err *e)
@@ -192,16 +192,16 @@ static int attend(struct comm *world, void *arg, struct err *e)
 				      .spill_dir = "/tmp", .node = node_of(c, comm_rank(world)) };
 	struct engine *engine = NULL;
 	struct keeper_of_state state = { 0 };
-	int rc = engine_open(&opt, &engine, e) || open_state(c, engine, world, &state, e) ? -1 : 0;
+	int rc = pipeline_open(&opt, &engine, e) || open_state(c, engine, world, &state, e) ? -1 : 0;
 	if (!rc) {
 		a->predicted = predict(c, at);
 		a->opened = taken(engine, &state);
 		rc = step(c, engine, at, e);
 		a->stepped = taken(engine, &state);
 	}
-	server_close(state.server);
+	param_server_close(state.server);
 	optim_close(state.optim);
-	engine_close(engine);
+	pipeline_close(engine);
 	return rc;
 }
 

@@ -59,7 +59,7 @@ static void read_config(struct run *r)
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
 	path_of(r->c, "/config.json", path);
-	if (file_slurp(path, CONFIG_MOST, &text, &e) || config_read(buf_str(&text), text.len, path, 0, &r->job, &e)) {
+	if (file_slurp(path, CONFIG_MOST, &text, &e) || hf_config_read(buf_str(&text), text.len, path, 0, &r->job, &e)) {
 		fprintf(stderr, "%s (tests run in the top folder of the sources)\n", e.text);
 		abort();
 	}
@@ -68,7 +68,7 @@ static void read_config(struct run *r)
 
 static float *place_of(struct run *r, const char *name)
 {
-	const struct catalogue *k = engine_catalogue(r->engine);
+	const struct catalogue *k = pipeline_catalogue(r->engine);
 	for (int i = 0; i < k->n; i++)
 		if (!strcmp(k->params[i].name, name))
 			return r->values + k->params[i].offset;
@@ -82,22 +82,22 @@ static int read_folder(struct run *r, const char *which, struct err *e)
 	struct hf_names names;
 	struct weights *w = NULL;
 	char path[128];
-	int rc = names_build(engine_shape(r->engine), &names, e);
+	int rc = hf_names_build(pipeline_shape(r->engine), &names, e);
 	path_of(r->c, which, path);
 	if (!rc)
-		rc = weights_open(path, &w, e) || weights_fit(w, &names, e) ? -1 : 0;
+		rc = hf_weights_open(path, &w, e) || hf_weights_fit(w, &names, e) ? -1 : 0;
 	for (int64_t i = 0; i < names.n && !rc; i++) {
 		const struct hf_tensor *t = &names.tensors[i];
 		float numbers[hf_elements(t)], room[hf_elements(t)], *at = numbers;
-		rc = weights_read(w, &names, t, numbers, room, e);
+		rc = hf_weights_read(w, &names, t, numbers, room, e);
 		for (int j = 0; j < t->n && !rc; j++) {
 			size_t n = (size_t)(t->parts[j].rows * t->shape[1]);
 			memcpy(place_of(r, t->parts[j].name), at, n * sizeof *at);
 			at += n;
 		}
 	}
-	weights_close(w);
-	names_free(&names);
+	hf_weights_close(w);
+	hf_names_free(&names);
 	return rc;
 }
 
@@ -110,13 +110,13 @@ static const float *wanted(const struct run *r, const struct piece *p)
 static int set_weights(struct run *r, struct err *e)
 {
 	int n;
-	struct store *store = engine_store(r->engine);
-	const struct piece *pieces = store_pieces(store, &n);
+	struct store *store = pipeline_store(r->engine);
+	const struct piece *pieces = param_store_pieces(store, &n);
 	if (read_folder(r, "", e))
 		return -1;
 	for (int i = 0; i < n; i++)
 		memcpy(pieces[i].master, wanted(r, &pieces[i]), (size_t)pieces[i].count * sizeof(float));
-	return store_publish(store, 0, e);
+	return param_store_publish(store, 0, e);
 }
 
 static int run_open(const struct golden_case *c, struct comm *world, int micro, struct run *r, struct err *e)
@@ -135,10 +135,10 @@ static int run_open(const struct golden_case *c, struct comm *world, int micro, 
 	r->job.optimizer.warmup = 3;
 	r->job.optimizer.decay_steps = 16; /* so that the last steps have the least rate */
 	const struct engine_options opt = { .job = &r->job, .layout = layout_of(&r->job, 1), .world = world, .backend = c->backend, .threads = 2 };
-	if (engine_open(&opt, &r->engine, e))
+	if (pipeline_open(&opt, &r->engine, e))
 		return -1;
-	const struct optim_options o = { .kern = engine_kern(r->engine), .store = engine_store(r->engine), .job = &r->job, .spill_dir = "." };
-	r->values = calloc((size_t)engine_catalogue(r->engine)->elements, sizeof *r->values);
+	const struct optim_options o = { .kern = pipeline_kern(r->engine), .store = pipeline_store(r->engine), .job = &r->job, .spill_dir = "." };
+	r->values = calloc((size_t)pipeline_catalogue(r->engine)->elements, sizeof *r->values);
 	return optim_open(&o, &r->optim, e) || set_weights(r, e) ? -1 : 0;
 }
 
@@ -146,7 +146,7 @@ static void run_close(struct run *r)
 {
 	free(r->values);
 	optim_close(r->optim);
-	engine_close(r->engine);
+	pipeline_close(r->engine);
 	golden_close(&r->g);
 }
 
@@ -171,7 +171,7 @@ static bool undetermined(const struct param *p)
 static int compare(struct run *r, const char *folder, bool grads, struct err *e)
 {
 	int n;
-	const struct piece *pieces = store_pieces(engine_store(r->engine), &n);
+	const struct piece *pieces = param_store_pieces(pipeline_store(r->engine), &n);
 	const char *at = "";
 	double most = 0;
 	if (read_folder(r, folder, e))
@@ -215,7 +215,7 @@ static int compare_logits(struct run *r, struct err *e)
 {
 	const struct model *m = r->engine->model;
 	const float *exps = m->scratch[SCRATCH_LOGITS], *max = m->scratch[SCRATCH_MAX];
-	int64_t vocab = engine_shape(r->engine)->vocab, n = BATCH * SEQ * vocab;
+	int64_t vocab = pipeline_shape(r->engine)->vocab, n = BATCH * SEQ * vocab;
 	const float *want = golden_tensor(&r->g, "", "logits", (size_t)n * sizeof(float));
 	float got[n];
 	for (int64_t i = 0; i < n; i++)
@@ -232,7 +232,7 @@ static int logits_of(struct comm *world, void *arg, struct err *e)
 	int rc = run_open(arg, world, BATCH, &r, e);
 	struct engine_batch b = batch_of(&r, 0);
 	if (!rc)
-		rc = engine_eval(r.engine, &b, &loss, e) || compare_logits(&r, e) ? -1 : 0;
+		rc = pipeline_eval(r.engine, &b, &loss, e) || compare_logits(&r, e) ? -1 : 0;
 	run_close(&r);
 	return rc;
 }
@@ -245,7 +245,7 @@ static int gradients_of(struct comm *world, void *arg, struct err *e)
 	int rc = run_open(c, world, c->micro, &r, e);
 	struct engine_batch b = batch_of(&r, 0);
 	if (!rc)
-		rc = engine_step(r.engine, &b, &loss, e) || near(&r, "losses", 0, loss, e) || compare(&r, "/gradients", true, e) ? -1 : 0;
+		rc = pipeline_step(r.engine, &b, &loss, e) || near(&r, "losses", 0, loss, e) || compare(&r, "/gradients", true, e) ? -1 : 0;
 	run_close(&r);
 	return rc;
 }
@@ -254,11 +254,11 @@ static int train(struct run *r, int step, struct err *e)
 {
 	struct engine_batch b = batch_of(r, step);
 	double loss, norm;
-	if (engine_step(r->engine, &b, &loss, e) || optim_norm(r->optim, r->world, 1, &norm, e))
+	if (pipeline_step(r->engine, &b, &loss, e) || optim_norm(r->optim, r->world, 1, &norm, e))
 		return -1;
 	optim_step(r->optim, norm, 1, step);
 	return near(r, "losses", step, loss, e) || near(r, "norms", step, norm, e) || near(r, "rates", step, optim_lr(&r->job, step), e) ||
-	       store_publish(engine_store(r->engine), step, e) ? -1 : 0;
+	       param_store_publish(pipeline_store(r->engine), step, e) ? -1 : 0;
 }
 
 static int steps_of(struct comm *world, void *arg, struct err *e)

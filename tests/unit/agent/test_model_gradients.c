@@ -68,7 +68,7 @@ static void copy_open(const struct trainee *t, const struct catalogue *c, const 
 			data[j] = params[p->offset + j];
 		out->tensors[i] = (struct ref64_tensor){ p->name, data };
 	}
-	out->ref = ref_of(&t->job, engine_shape(t->engine));
+	out->ref = ref_of(&t->job, pipeline_shape(t->engine));
 	out->ref.tensors = out->tensors;
 	out->ref.n_tensors = c->n;
 }
@@ -158,8 +158,8 @@ static int check_backend(struct trainee *t, const char *backend, struct truth *t
 	if (!truth->grads)
 		find_truth(t, truth, grads);
 	/* Twice: nothing may be left over from the step before. */
-	int rc = engine_step(t->engine, &b, &loss, e) || engine_step(t->engine, &b, &loss, e) || optim_norm(t->optim, t->world, 1, &before, e) ||
-		 engine_eval(t->engine, &b, &eval, e) || optim_norm(t->optim, t->world, 1, &norm, e) ? -1 : 0;
+	int rc = pipeline_step(t->engine, &b, &loss, e) || pipeline_step(t->engine, &b, &loss, e) || optim_norm(t->optim, t->world, 1, &before, e) ||
+		 pipeline_eval(t->engine, &b, &eval, e) || optim_norm(t->optim, t->world, 1, &norm, e) ? -1 : 0;
 	if (!rc) {
 		trainee_gather(t, &truth->whole, true, grads, NULL);
 		double error = worst(&truth->whole, grads, truth->grads, &name), length_of = length(grads, NULL, truth->whole.elements);
@@ -188,7 +188,7 @@ static int check_model(struct comm *world, void *arg, struct err *e)
 		struct trainee t;
 		rc = trainee_open(&c->model, &job, world, backends[i], 2, &t, e);
 		if (!rc && !truth.whole.params)
-			rc = trainee_whole(engine_shape(t.engine), &truth.whole, e);
+			rc = trainee_whole(pipeline_shape(t.engine), &truth.whole, e);
 		if (!rc)
 			rc = check_backend(&t, backends[i], &truth, e);
 		trainee_close(&t);

@@ -87,7 +87,7 @@ static void every_shard_is_a_piece_of_the_same_model(void **state)
 		struct model_shape m;
 		struct shard whole;
 		tiny_job(&models[i], &job);
-		model_shape(&job, &m);
+		shape_of_job(&job, &m);
 		shard_open(&m, 1, 0, &(struct stage){ 0, (int)m.layers, true, true }, &whole);
 		for (int tp = 1; tp <= 3; tp++)
 			for (int pp = 1; pp <= 3; pp++)
@@ -112,7 +112,7 @@ static void matrices_are_normal_and_residual_ones_narrower(void **state)
 	struct model_shape m;
 	struct shard s;
 	tiny_job(&models[0], &job);
-	model_shape(&job, &m);
+	shape_of_job(&job, &m);
 	shard_open(&m, 1, 0, &(struct stage){ 0, (int)m.layers, true, true }, &s);
 	assert_true(fabs(spread(&s, "layers.0.mlp.up.weight") / 0.02 - 1) < 0.1);
 	assert_true(fabs(spread(&s, "layers.0.mlp.down.weight") * sqrt(6) / 0.02 - 1) < 0.1);
@@ -147,7 +147,7 @@ static void threads_change_no_bit(void **state)
 	struct catalogue c;
 	struct err e = ERR_INIT;
 	tiny_job(&wide, &job);
-	model_shape(&job, &m);
+	shape_of_job(&job, &m);
 	/* The second of two shards: its boxes begin in the middle of rows. */
 	const struct stage stage = { 0, (int)m.layers, true, true };
 	const struct share share = { .tp = 2, .tp_rank = 1, .ep = 1, .chunks = &stage, .n_chunks = 1 };

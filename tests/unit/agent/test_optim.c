@@ -108,9 +108,9 @@ struct bed {
 
 static void bed_open(struct bed *b, const char *backend, const struct job *job)
 {
-	assert_int_equal(kern_open(backend, 1, &b->k, NULL), 0);
+	assert_int_equal(backend_open(backend, 1, &b->k, NULL), 0);
 	const struct store_options so = { .catalogue = &catalogue, .kern = b->k };
-	assert_int_equal(store_open(&so, &b->store, NULL), 0);
+	assert_int_equal(param_store_open(&so, &b->store, NULL), 0);
 	const struct optim_options oo = { .kern = b->k, .store = b->store, .job = job, .spill_dir = "/tmp" };
 	assert_int_equal(optim_open(&oo, &b->o, NULL), 0);
 }
@@ -118,14 +118,14 @@ static void bed_open(struct bed *b, const char *backend, const struct job *job)
 static void bed_close(struct bed *b)
 {
 	optim_close(b->o);
-	store_close(b->store);
-	kern_close(b->k);
+	param_store_close(b->store);
+	backend_close(b->k);
 }
 
 static float *masters(struct bed *b)
 {
 	int n;
-	return store_pieces(b->store, &n)[0].master; /* the first parameter's: those of the flat order */
+	return param_store_pieces(b->store, &n)[0].master; /* the first parameter's: those of the flat order */
 }
 
 /* loss_scale: of the gradients as they lie. */
@@ -133,7 +133,7 @@ static void steps_follow_the_formulas(const char *backend, const struct job *job
 {
 	struct bed b;
 	bed_open(&b, backend, job);
-	float *p = masters(&b), *g = store_flat_grads(b.store), true_g[ELEMENTS];
+	float *p = masters(&b), *g = param_store_flat_grads(b.store), true_g[ELEMENTS];
 	struct reference r = { 0 };
 	draw(p, 0);
 	for (int i = 0; i < ELEMENTS; i++)
@@ -177,7 +177,7 @@ static double last_stride(enum job_optimizer kind, int parts, double clip)
 	job.optimizer.clip = clip;
 	job.optimizer.weight_decay = 0;
 	bed_open(&b, "plain", &job);
-	float *p = masters(&b), *g = store_flat_grads(b.store);
+	float *p = masters(&b), *g = param_store_flat_grads(b.store);
 	for (int step = 0; step < 200; step++) {
 		before = p[0];
 		g[0] = 0.5f / (float)(parts ? parts : 1);
@@ -274,7 +274,7 @@ static void the_norm_takes_the_loss_scale_out_and_shows_what_is_not_finite(void 
 	struct bed b;
 	double norm, sum = 0;
 	bed_open(&b, "cpu", &job);
-	float *g = store_flat_grads(b.store);
+	float *g = param_store_flat_grads(b.store);
 	draw(g, 1);
 	for (int i = 0; i < ELEMENTS; i++)
 		sum += (double)g[i] * g[i];

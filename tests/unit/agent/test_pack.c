@@ -75,7 +75,7 @@ static int read_file(const char *file, const struct document_options *opt, struc
 {
 	struct collected c = { .list = json_array(), .text = BUF_INIT };
 	const struct document_sink sink = { collect, &c };
-	int rc = documents_read(file, opt, &sink, counts, e);
+	int rc = data_documents_read(file, opt, &sink, counts, e);
 	buf_fini(&c.text);
 	*list = c.list;
 	return rc;
@@ -349,27 +349,27 @@ static void names_decide_where_bytes_cannot(void **state)
 {
 	struct err e = ERR_INIT;
 	(void)state;
-	assert_int_equal(kind_check("corpus.pt", "olá", 4, NULL, &e), 0); /* Portuguese */
-	assert_int_equal(kind_check("model.pt", "PK\x03\x04", 4, NULL, &e), -1);
+	assert_int_equal(data_pack_kind_check("corpus.pt", "olá", 4, NULL, &e), 0); /* Portuguese */
+	assert_int_equal(data_pack_kind_check("model.pt", "PK\x03\x04", 4, NULL, &e), -1);
 	assert_non_null(strstr(e.text, "weights of PyTorch"));
-	assert_int_equal(kind_check("x.tfrecord", "\x80\x81", 2, NULL, &e), -1);
+	assert_int_equal(data_pack_kind_check("x.tfrecord", "\x80\x81", 2, NULL, &e), -1);
 	assert_non_null(strstr(e.text, "records of TensorFlow"));
-	assert_int_equal(kind_check("latin-1", "caf\xe9", 4, NULL, &e), 0);
-	assert_int_equal(kind_check("it's a.xz", "\xfd" "7zXZ\0", 6, NULL, &e), -1);
+	assert_int_equal(data_pack_kind_check("latin-1", "caf\xe9", 4, NULL, &e), 0);
+	assert_int_equal(data_pack_kind_check("it's a.xz", "\xfd" "7zXZ\0", 6, NULL, &e), -1);
 	assert_non_null(strstr(e.text, "xz -dk 'it'\\''s a.xz'"));
-	assert_int_equal(kind_check("a.parquet", "PAR1", 4, "body", &e), -1);
+	assert_int_equal(data_pack_kind_check("a.parquet", "PAR1", 4, "body", &e), -1);
 	assert_non_null(strstr(e.text, "columns=[\"body\"]"));
-	assert_int_equal(kind_check("a.parquet", "PAR1", 4, "\"]'; x", &e), -1); /* no word of a command comes from there */
+	assert_int_equal(data_pack_kind_check("a.parquet", "PAR1", 4, "\"]'; x", &e), -1); /* no word of a command comes from there */
 	assert_non_null(strstr(e.text, "columns=[\"text\"]"));
-	assert_true(kind_is_lines("a.JSONL", false) && kind_is_lines("a.ndjson.zst", false) && kind_is_lines("a.json.gz", false));
-	assert_true(!kind_is_lines("a.txt.gz", true) && !kind_is_lines("a.gz", false) && kind_is_lines("/dev/stdin", true));
+	assert_true(data_pack_kind_is_lines("a.JSONL", false) && data_pack_kind_is_lines("a.ndjson.zst", false) && data_pack_kind_is_lines("a.json.gz", false));
+	assert_true(!data_pack_kind_is_lines("a.txt.gz", true) && !data_pack_kind_is_lines("a.gz", false) && data_pack_kind_is_lines("/dev/stdin", true));
 }
 
 static void pack_array(const char *prefix, const char *file, const struct pack_ids_options *opt, struct pack_ids_report *report)
 {
 	struct err e = ERR_INIT;
 	char *files[] = { (char *)(uintptr_t)file };
-	if (pack_ids(prefix, files, 1, opt, report, &e))
+	if (data_pack_ids(prefix, files, 1, opt, report, &e))
 		fail_msg("%s: %s", file, e.text);
 }
 
@@ -429,7 +429,7 @@ static void arrays_that_are_not_of_the_type_are_refused(void **state)
 		struct err e = ERR_INIT;
 		struct pack_ids_report r;
 		char *files[] = { (char *)(uintptr_t)golden(rows[i].file) };
-		if (!pack_ids(prefix, files, 1, &rows[i].opt, &r, &e) || !strstr(e.text, rows[i].why))
+		if (!data_pack_ids(prefix, files, 1, &rows[i].opt, &r, &e) || !strstr(e.text, rows[i].why))
 			fail_msg("%s: \"%s\", wanted \"%s\"", rows[i].file, e.text, rows[i].why);
 	}
 	tmp_dir_remove(dir);

@@ -52,7 +52,7 @@ static int fly(const char *machine, struct preflight p, struct err *e)
 	setenv("NVML_DOUBLE", machine, 1);
 	p.node = "n7";
 	p.bus = p.bus ? p.bus : "";
-	return preflight(&p, e);
+	return agent_preflight(&p, e);
 }
 
 static void a_gpu_that_cannot_be_trained_on_is_refused_by_name(void **state)
@@ -116,7 +116,7 @@ static void a_gpu_is_found_by_its_address_wherever_cuda_counts_it(void **state)
 		setenv("NVML_DOUBLE", "dgx-h100", 1);
 		if (rows[i].visible)
 			setenv("CUDA_VISIBLE_DEVICES", rows[i].visible, 1);
-		int rc = preflight(&p, &e);
+		int rc = agent_preflight(&p, &e);
 		unsetenv("CUDA_VISIBLE_DEVICES");
 		assert_int_equal(rc, 0);
 		assert_int_equal(p.ordinal, rows[i].ordinal);

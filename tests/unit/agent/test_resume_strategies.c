@@ -106,7 +106,7 @@ static void course_open(const struct strategy *s, const char *layout, struct cou
 		words[n++] = w;
 	if (trainee_job(s->model, words, &c->job, &e))
 		fail_msg("%s: %s", s->name, e.text);
-	model_shape(&c->job, &shape);
+	shape_of_job(&c->job, &shape);
 	assert_int_equal(trainee_whole(&shape, &c->whole, &e), 0);
 	c->accounts = world_shared(WORLD_MOST * sizeof *c->accounts);
 	c->params = world_shared((size_t)c->whole.elements * sizeof *c->params);

@@ -29,7 +29,7 @@ static void refuse(const void *data, size_t n, const char *says)
 {
 	struct err e = ERR_INIT;
 	struct st_header h;
-	if (st_parse(data, n, (int64_t)n, "f", &h, &e) == 0)
+	if (ckpt_safetensors_parse(data, n, (int64_t)n, "f", &h, &e) == 0)
 		fail_msg("accepted, but it should say: %s", says);
 	if (e.code != ERR_CORRUPT || !strstr(e.text, says))
 		fail_msg("should say: %s; says: %s: %s", says, err_word(e.code), e.text);
@@ -153,10 +153,10 @@ static void legal_files_are_read(void **state)
 		struct err e = ERR_INIT;
 		struct st_header h;
 		build(good[i].header, strlen(good[i].header), good[i].buffer, &file);
-		if (st_parse(file.data, file.len, (int64_t)file.len, "f", &h, &e))
+		if (ckpt_safetensors_parse(file.data, file.len, (int64_t)file.len, "f", &h, &e))
 			fail_msg("%s: %s", good[i].header, e.text);
 		assert_int_equal(h.n, good[i].tensors);
-		st_header_fini(&h);
+		ckpt_safetensors_header_fini(&h);
 	}
 	buf_fini(&file);
 }
@@ -172,11 +172,11 @@ static void what_is_written_reads_back(void **state)
 	};
 	json_t *metadata = json_pack("{s:s}", "format", "pt");
 	(void)state;
-	assert_int_equal(st_write_header(list, 2, metadata, &file, &e), 0);
+	assert_int_equal(ckpt_safetensors_write_header(list, 2, metadata, &file, &e), 0);
 	json_decref(metadata);
 	assert_int_equal(file.len % 8, 0);
 	buf_add(&file, "0123456789012345678901234567", 28);
-	assert_int_equal(st_parse(file.data, file.len, (int64_t)file.len, "f", &h, &e), 0);
+	assert_int_equal(ckpt_safetensors_parse(file.data, file.len, (int64_t)file.len, "f", &h, &e), 0);
 	assert_int_equal(h.n, 2);
 	assert_int_equal(h.data_at, file.len - 28);
 	assert_string_equal(json_string_value(json_object_get(h.metadata, "format")), "pt");
@@ -188,7 +188,7 @@ static void what_is_written_reads_back(void **state)
 		assert_int_equal(h.tensors[i].begin, list[i].begin);
 		assert_int_equal(h.tensors[i].end, list[i].end);
 	}
-	st_header_fini(&h);
+	ckpt_safetensors_header_fini(&h);
 	buf_fini(&file);
 }
 
@@ -204,12 +204,12 @@ static void a_file_cut_anywhere_is_refused(void **state)
 		struct st_header h;
 		assert_int_equal(ftruncate(fd, 0), 0);
 		assert_int_equal(pwrite(fd, file.data, n, 0), n);
-		int rc = st_read(fd, "f", &h, &e);
+		int rc = ckpt_safetensors_read(fd, "f", &h, &e);
 		assert_int_equal(rc, n == file.len ? 0 : -1);
 		if (rc)
 			assert_int_equal(e.code, ERR_CORRUPT);
 		else
-			st_header_fini(&h);
+			ckpt_safetensors_header_fini(&h);
 	}
 	close(fd);
 	buf_fini(&file);

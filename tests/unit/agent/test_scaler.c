@@ -13,7 +13,7 @@ static struct scaler scaler_of(enum job_dtype dtype, double scale, int64_t windo
 {
 	struct job job = { .precision = { .dtype = dtype, .loss_scale = scale, .loss_scale_window = window } };
 	struct scaler s;
-	scaler_init(&s, &job);
+	optim_scaler_init(&s, &job);
 	return s;
 }
 
@@ -24,9 +24,9 @@ static void other_precisions_scale_nothing_and_refuse_what_is_not_finite(void **
 		struct scaler s = scaler_of((enum job_dtype)d, 0, 2);
 		struct err e = ERR_INIT;
 		for (int i = 0; i < 5; i++)
-			assert_int_equal(scaler_judge(&s, true, &e), 1);
+			assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
 		assert_true(s.scale == 1);
-		assert_int_equal(scaler_judge(&s, false, &e), -1);
+		assert_int_equal(optim_scaler_judge(&s, false, &e), -1);
 		assert_int_equal(e.code, ERR_NUMERIC);
 	}
 }
@@ -37,14 +37,14 @@ static void a_dynamic_scale_halves_and_doubles(void **state)
 	struct err e = ERR_INIT;
 	(void)state;
 	assert_true(s.scale == SCALER_FIRST);
-	assert_int_equal(scaler_judge(&s, false, &e), 0);
+	assert_int_equal(optim_scaler_judge(&s, false, &e), 0);
 	assert_true(s.scale == SCALER_FIRST / 2);
 	for (int i = 0; i < 2; i++)
-		assert_int_equal(scaler_judge(&s, true, &e), 1);
+		assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
 	assert_true(s.scale == SCALER_FIRST / 2);
-	assert_int_equal(scaler_judge(&s, false, &e), 0); /* an overflow begins the window anew */
+	assert_int_equal(optim_scaler_judge(&s, false, &e), 0); /* an overflow begins the window anew */
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(scaler_judge(&s, true, &e), 1);
+		assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
 	assert_true(s.scale == SCALER_FIRST / 2);
 }
 
@@ -54,12 +54,12 @@ static void it_stops_at_its_ends(void **state)
 	struct err e = ERR_INIT;
 	(void)state;
 	for (int i = 0; i < 40; i++)
-		assert_int_equal(scaler_judge(&s, true, &e), 1);
+		assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
 	assert_true(s.scale == SCALER_MOST);
 	for (int i = 0; i < 24; i++)
-		assert_int_equal(scaler_judge(&s, false, &e), 0);
+		assert_int_equal(optim_scaler_judge(&s, false, &e), 0);
 	assert_true(s.scale == 1);
-	assert_int_equal(scaler_judge(&s, false, &e), -1);
+	assert_int_equal(optim_scaler_judge(&s, false, &e), -1);
 	assert_non_null(strstr(e.text, "bf16"));
 }
 
@@ -68,10 +68,10 @@ static void a_fixed_scale_stays(void **state)
 	struct scaler s = scaler_of(DTYPE_FP16, 128, 1);
 	struct err e = ERR_INIT;
 	(void)state;
-	assert_int_equal(scaler_judge(&s, true, &e), 1);
-	scaler_resume(&s, 4, 0);
+	assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
+	optim_scaler_resume(&s, 4, 0);
 	assert_true(s.scale == 128);
-	assert_int_equal(scaler_judge(&s, false, &e), -1);
+	assert_int_equal(optim_scaler_judge(&s, false, &e), -1);
 	assert_non_null(strstr(e.text, "loss_scale = 128"));
 }
 
@@ -80,10 +80,10 @@ static void a_checkpoint_s_numbers_go_on(void **state)
 	struct scaler s = scaler_of(DTYPE_FP16, 0, 3);
 	struct err e = ERR_INIT;
 	(void)state;
-	scaler_resume(&s, 1024, 2);
-	assert_int_equal(scaler_judge(&s, true, &e), 1);
+	optim_scaler_resume(&s, 1024, 2);
+	assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
 	assert_true(s.scale == 2048);
-	scaler_resume(&s, NAN, 0); /* a damaged number is not believed */
+	optim_scaler_resume(&s, NAN, 0); /* a damaged number is not believed */
 	assert_true(s.scale == 2048);
 }
 

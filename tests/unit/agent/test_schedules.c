@@ -49,7 +49,7 @@ static int attend(struct comm *world, void *arg, struct err *e)
 			rc = trainee_eval(&t, STEPS, &a->eval, e);
 	}
 	if (!rc) {
-		const struct timeline *l = engine_timeline(t.engine);
+		const struct timeline *l = pipeline_timeline(t.engine);
 		trainee_gather(&t, &c->whole, false, c->params, NULL);
 		trainee_gather(&t, &c->whole, true, c->grads, NULL);
 		a->n_events = l->n;
@@ -71,7 +71,7 @@ static void run(const struct tiny *model, const char *const *words, struct cours
 	*c = (struct course){ .model = model };
 	if (trainee_job(model, words, &c->job, &e))
 		fail_msg("%s", e.text);
-	model_shape(&c->job, &s);
+	shape_of_job(&c->job, &s);
 	assert_int_equal(trainee_whole(&s, &c->whole, &e), 0);
 	c->accounts = world_shared(WORLD_MOST * sizeof *c->accounts);
 	c->params = world_shared(bytes_of(c));

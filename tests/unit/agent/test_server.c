@@ -73,7 +73,7 @@ static int run_ahead(struct comm *world, void *arg, struct err *e)
 			sem_post(&c->board->ahead);
 	}
 	if (!rc)
-		c->board->lead[me] = server_lead(t.server);
+		c->board->lead[me] = param_server_lead(t.server);
 	trainee_close(&t);
 	return rc;
 }
@@ -101,7 +101,7 @@ static int count_leads(struct comm *world, void *arg, struct err *e)
 	for (int step = 0; !rc && step < c->steps; step++)
 		rc = trainee_step(&t, step, &loss, &norm, e);
 	if (!rc)
-		c->board->lead[comm_rank(world)] = server_lead(t.server);
+		c->board->lead[comm_rank(world)] = param_server_lead(t.server);
 	trainee_close(&t);
 	return rc;
 }
@@ -124,7 +124,7 @@ static void no_server_ever_allows_more(void **state)
 /* All meet, and evaluate with the same parameters. */
 static int evaluate(struct trainee *t, double *loss, struct err *e)
 {
-	return server_meet(t->server, e) || trainee_eval(t, 0, loss, e) || server_part(t->server, e) ? -1 : 0;
+	return param_server_meet(t->server, e) || trainee_eval(t, 0, loss, e) || param_server_part(t->server, e) ? -1 : 0;
 }
 
 static int learn(struct comm *world, void *arg, struct err *e)
@@ -166,7 +166,7 @@ static void staleness_learns(void **state)
 static bool all_finite(struct store *s)
 {
 	int n;
-	const struct piece *p = store_pieces(s, &n);
+	const struct piece *p = param_store_pieces(s, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t j = 0; j < p[i].count; j++)
 			if (!isfinite(p[i].master[j]))
@@ -183,9 +183,9 @@ static int spoil(struct comm *world, void *arg, struct err *e)
 	bool whole = c->job.parallel.staleness == 0, mine = comm_rank(world) == 1;
 	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
 	if (!rc && mine)
-		store_flat_grads(engine_store(t.engine))[5] = NAN;
-	rc = rc || server_step(t.server, &io, e);
-	if (!rc && (isfinite(io.norm) == (whole || mine) || !all_finite(engine_store(t.engine)) ||
+		param_store_flat_grads(pipeline_store(t.engine))[5] = NAN;
+	rc = rc || param_server_step(t.server, &io, e);
+	if (!rc && (isfinite(io.norm) == (whole || mine) || !all_finite(pipeline_store(t.engine)) ||
 		    (whole && !all_finite(t.view.store)))) /* with staleness the server's thread may be writing there */
 		rc = err_set(e, ERR_NUMERIC, "the norm is %g, or a parameter is no number", io.norm);
 	t.failed = rc != 0;
@@ -215,7 +215,7 @@ static int stop(struct comm *world, void *arg, struct err *e)
 	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
 	for (bool stops = false; !rc && !stops && step < c->steps; step++) {
 		struct server_step io = { .step = step, .loss = 1, .wants_stop = me == 2 && step >= 4 };
-		rc = server_step(t.server, &io, e);
+		rc = param_server_step(t.server, &io, e);
 		stops = io.stops;
 	}
 	c->board->stopped[me] = step;

@@ -31,7 +31,7 @@ static int trainer_open(struct trainer *t, const struct run *run, struct comm *w
 	if (optim_open(&opt, &t->optim, e))
 		return -1;
 	t->view = (struct state_view){ .store = t->bench.store, .optim = t->optim };
-	t->model = state_model(&t->bench.shape);
+	t->model = train_state_model(&t->bench.shape);
 	return 0;
 }
 
@@ -60,7 +60,7 @@ static float *number(const struct trainer *t, const struct piece *p, int64_t i, 
 static int each(const struct trainer *t, bool check, struct err *e)
 {
 	int n, tensors = t->job.optimizer.kind == OPTIMIZER_ADAMW ? 3 : 2;
-	const struct piece *pieces = store_pieces(t->bench.store, &n);
+	const struct piece *pieces = param_store_pieces(t->bench.store, &n);
 	for (int k = 0; k < n; k++)
 		for (int tensor = 0; tensor < tensors; tensor++)
 			for (int64_t i = 0; i < pieces[k].count; i++) {
@@ -81,11 +81,11 @@ static int save(struct trainer *t, struct comm *world, struct err *e)
 	json_t *layout = json_object();
 	struct ckpt_state at = { .step = 5, .samples = 40, .seed = 3, .total_steps = 10 };
 	int n;
-	if (each(t, false, e) || state_whole(&t->bench.shape, t->job.optimizer.kind, &whole, &n, e))
+	if (each(t, false, e) || train_state_whole(&t->bench.shape, t->job.optimizer.kind, &whole, &n, e))
 		return -1;
 	const struct ckpt_options opt = { .dir = fix_dir, .generation = 1, .model = t->model, .layout = layout, .expect = whole, .n_expect = n };
 	int rc = ckpt_number_set(&at, "loss_scale", 1024, e) || ckpt_writer_open(world, &opt, &w, e) ||
-		 state_save(w, &at, &t->view, e) || ckpt_wait(w, e) ? -1 : 0;
+		 train_state_save(w, &at, &t->view, e) || ckpt_wait(w, e) ? -1 : 0;
 	ckpt_writer_close(w);
 	json_decref(layout);
 	free(whole);
@@ -99,14 +99,14 @@ static int check_published(struct trainer *t, struct err *e)
 	for (int k = 0; k < c->n; k++) {
 		const struct param *p = &c->params[k];
 		const void *params;
-		if (store_params(t->bench.store, p->unit, &params, e))
+		if (param_store_params(t->bench.store, p->unit, &params, e))
 			return -1;
 		const float *at = (const float *)params + (p->offset - c->units[p->unit].lo);
 		for (int64_t i = 0; i < p->count; i++)
 			if (at[i] != value(p, i, 0))
 				return err_set(e, ERR_NUMERIC, "%s: the passes see %g as element %d of %s", t->bench.cut->name, (double)at[i],
 					       (int)i, p->name);
-		store_release(t->bench.store, p->unit);
+		param_store_release(t->bench.store, p->unit);
 	}
 	return 0;
 }
@@ -114,7 +114,7 @@ static int check_published(struct trainer *t, struct err *e)
 static int load(struct trainer *t, struct comm *world, struct err *e)
 {
 	struct ckpt_state at;
-	int rc = state_resume(world, "auto", fix_dir, t->model, &t->view, &at, e);
+	int rc = train_state_resume(world, "auto", fix_dir, t->model, &t->view, &at, e);
 	if (rc != 1)
 		return rc < 0 ? -1 : err_set(e, ERR_NOTFOUND, "nothing is there to go on from");
 	if (at.step != 5 || at.samples != 40 || ckpt_number(&at, "loss_scale", 1) != 1024 || strcmp(at.optimizer, optim_name(t->job.optimizer.kind)))

@@ -18,8 +18,8 @@ static json_t *model_of(const char *words)
 	struct model_shape shape;
 	if (job_parse(words, "test.ini", &job, &e))
 		fail_msg("%s", e.text);
-	model_shape(&job, &shape);
-	json_t *model = state_model(&shape);
+	shape_of_job(&job, &shape);
+	json_t *model = train_state_model(&shape);
 	assert_non_null(model);
 	return model;
 }
@@ -39,10 +39,10 @@ static void every_model_comes_back(void **state)
 		struct err e = ERR_INIT;
 		struct model_shape shape;
 		json_t *model = model_of(models[i]);
-		if (state_model_job(model, &job, &e))
+		if (train_state_model_job(model, &job, &e))
 			fail_msg("%s%s", models[i], e.text);
-		model_shape(&job, &shape);
-		json_t *back = state_model(&shape);
+		shape_of_job(&job, &shape);
+		json_t *back = train_state_model(&shape);
 		assert_true(json_equal(model, back));
 		json_decref(back);
 		json_decref(model);
@@ -77,7 +77,7 @@ static void what_is_no_model_is_refused(void **state)
 		json_t *model = model_of(llama), *patch = json_loads(rows[i].patch, 0, NULL);
 		assert_non_null(patch);
 		json_object_update(model, patch);
-		if (!state_model_job(model, &job, &e) || !strstr(e.text, rows[i].why))
+		if (!train_state_model_job(model, &job, &e) || !strstr(e.text, rows[i].why))
 			fail_msg("%s: %s", rows[i].patch, e.text);
 		json_decref(patch);
 		json_decref(model);
@@ -95,7 +95,7 @@ static void no_field_may_be_missing(void **state)
 		struct err e = ERR_INIT;
 		json_t *model = json_copy(whole);
 		json_object_del(model, name);
-		if (!state_model_job(model, &job, &e))
+		if (!train_state_model_job(model, &job, &e))
 			fail_msg("without %s it is a model", name);
 		json_decref(model);
 	}

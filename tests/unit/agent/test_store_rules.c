@@ -53,7 +53,7 @@ static double weigh_counted(const struct bench *b, double *elements)
 {
 	int n;
 	double sum = 0;
-	const struct piece *pieces = store_pieces(b->store, &n);
+	const struct piece *pieces = param_store_pieces(b->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t j = pieces[i].count_lo; j < pieces[i].count_hi; j++, ++*elements)
 			sum += weight(pieces[i].param, pieces[i].first + j);
@@ -87,9 +87,9 @@ static int count(struct comm *world, void *arg, struct err *e)
 				     zero_saved(&b.shape, &b.share, b.cut->zero, b.cuts));
 	}
 	if (!rc && !(rc = comm_all_reduce(world, mine, mine, 2, COMM_F64, COMM_SUM, e)) &&
-	    (mine[0] != want || mine[1] != (double)model_params(&b.shape)))
+	    (mine[0] != want || mine[1] != (double)shape_params(&b.shape)))
 		rc = err_set(e, ERR_NUMERIC, "%s: %.0f elements that weigh %.0f are counted, of %lld that weigh %.0f", b.cut->name, mine[1],
-			     mine[0], (long long)model_params(&b.shape), want);
+			     mine[0], (long long)shape_params(&b.shape), want);
 	bench_close(&b);
 	return rc;
 }
@@ -110,11 +110,11 @@ static int measure(struct comm *world, void *arg, struct err *e)
 	if (!rc)
 		rc = bench_start_all(&b, e) || bench_pass(&b, 0, e) || bench_update(&b, 0, e) ? -1 : 0;
 	if (!rc) {
-		zero_memory(&b.shape, &b.share, b.cut->zero, b.cuts, (int)kern_width(b.kern), &z);
-		double want = z.params + z.grads + z.masters + z.gather + z.reduce, took = (double)(kern_peak(b.kern) - b.kern_own);
-		if (took != want || (double)store_owned(b.store) != z.owned)
+		zero_memory(&b.shape, &b.share, b.cut->zero, b.cuts, (int)backend_width(b.kern), &z);
+		double want = z.params + z.grads + z.masters + z.gather + z.reduce, took = (double)(backend_peak(b.kern) - b.kern_own);
+		if (took != want || (double)param_store_owned(b.store) != z.owned)
 			rc = err_set(e, ERR_NUMERIC, "%s: the store took %.0f bytes, the plan says %.0f; %lld owned, the plan says %.0f", b.cut->name,
-				     took, want, (long long)store_owned(b.store), z.owned);
+				     took, want, (long long)param_store_owned(b.store), z.owned);
 	}
 	bench_close(&b);
 	return rc;
@@ -150,7 +150,7 @@ static void each_stage_takes_less(void **state)
 
 static bool on_its_way(const struct bench *b, int unit)
 {
-	struct slot *t = store_find(&b->store->gathers[b->catalogue.units[unit].kind], unit);
+	struct slot *t = param_store_find(&b->store->gathers[b->catalogue.units[unit].kind], unit);
 	return t != NULL;
 }
 
@@ -161,11 +161,11 @@ static int ahead(struct comm *world, void *arg, struct err *e)
 	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) || bench_pass(&b, 0, e) || bench_update(&b, 0, e) ? -1 : 0;
 	for (int unit = 0; unit + 1 < b.catalogue.n_units && !rc; unit++) {
 		const void *params;
-		rc = store_params(b.store, unit, &params, e);
+		rc = param_store_params(b.store, unit, &params, e);
 		if (!rc && !on_its_way(&b, unit + 1))
 			rc = err_set(e, ERR_INTERNAL, "%s: unit %d is asked for, and %d does not come yet", b.cut->name, unit, unit + 1);
 		if (!rc)
-			store_release(b.store, unit);
+			param_store_release(b.store, unit);
 	}
 	bench_close(&b);
 	return rc;
@@ -176,11 +176,11 @@ static int look(struct bench *b, int after, struct err *e)
 {
 	for (int unit = 0; unit < b->catalogue.n_units; unit++) {
 		const void *params;
-		if (store_params(b->store, unit, &params, e))
+		if (param_store_params(b->store, unit, &params, e))
 			return -1;
 		if (((const float *)params)[0] != b->starts[b->catalogue.units[unit].lo] - (float)after * b->totals[b->catalogue.units[unit].lo])
 			return err_set(e, ERR_NUMERIC, "%s: unit %d is not what it was after step %d", b->cut->name, unit, after);
-		store_release(b->store, unit);
+		param_store_release(b->store, unit);
 	}
 	return 0;
 }
@@ -227,16 +227,16 @@ static int misuse(struct comm *world, void *arg, struct err *e)
 	float *grads;
 	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) ? -1 : 0, layer = catalogue_unit(&b.catalogue, UNIT_LAYER, 0);
 	if (!rc)
-		rc = expect(store_finish(b.store, &why), &why, "a step that ends without its gradients", e);
+		rc = expect(param_store_finish(b.store, &why), &why, "a step that ends without its gradients", e);
 	for (int i = 0; i < 2 && !rc; i++)
-		rc = store_params(b.store, layer + i, &params, e) || store_grads(b.store, layer + i, &grads, e) ? -1 : 0;
+		rc = param_store_params(b.store, layer + i, &params, e) || param_store_grads(b.store, layer + i, &grads, e) ? -1 : 0;
 	if (!rc)
-		rc = expect(store_params(b.store, layer + 2, &params, &why), &why, "a third layer", e) ||
-		     expect(store_grads(b.store, layer + 2, &grads, &why), &why, "a third layer's gradients", e) ||
-		     expect(store_publish(b.store, 1, &why), &why, "a layer in use while its parameters change", e) ||
-		     store_reduce(b.store, layer, true, e) ||
-		     expect(store_grads(b.store, layer, &grads, &why), &why, "a gradient after the last", e) ||
-		     expect(store_reduce(b.store, layer, true, &why), &why, "a second last", e) ? -1 : 0;
+		rc = expect(param_store_params(b.store, layer + 2, &params, &why), &why, "a third layer", e) ||
+		     expect(param_store_grads(b.store, layer + 2, &grads, &why), &why, "a third layer's gradients", e) ||
+		     expect(param_store_publish(b.store, 1, &why), &why, "a layer in use while its parameters change", e) ||
+		     param_store_reduce(b.store, layer, true, e) ||
+		     expect(param_store_grads(b.store, layer, &grads, &why), &why, "a gradient after the last", e) ||
+		     expect(param_store_reduce(b.store, layer, true, &why), &why, "a second last", e) ? -1 : 0;
 	bench_close(&b);
 	return rc;
 }
@@ -259,18 +259,18 @@ struct roundings {
 static int roundings_of(struct bench *b, uint64_t sums[2], struct err *e)
 {
 	int n;
-	const struct piece *pieces = store_pieces(b->store, &n);
+	const struct piece *pieces = param_store_pieces(b->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t j = 0; j < pieces[i].count; j++)
 			pieces[i].master[j] = 1 + (float)(weight(pieces[i].param, pieces[i].first + j) * 0x1p-30);
-	if (store_publish(b->store, 3, e))
+	if (param_store_publish(b->store, 3, e))
 		return -1;
 	for (int i = 0; i < n; i++)
 		for (int64_t j = pieces[i].count_lo; j < pieces[i].count_hi; j++) {
 			const struct param *p = pieces[i].param;
-			const uint16_t *stored = store_stored(b->store, p->unit);
-			uint16_t bits = stored[pieces[i].master - store_master(b->store, p->unit) + j], nearest;
-			kern_ops(b->kern)->narrow(b->kern, &nearest, &pieces[i].master[j], 1, NULL, 0);
+			const uint16_t *stored = param_store_stored(b->store, p->unit);
+			uint16_t bits = stored[pieces[i].master - param_store_master(b->store, p->unit) + j], nearest;
+			backend_ops(b->kern)->narrow(b->kern, &nearest, &pieces[i].master[j], 1, NULL, 0);
 			sums[0] += bits * (uint64_t)weight(p, pieces[i].first + j);
 			sums[1] += bits != nearest;
 		}
@@ -320,7 +320,7 @@ static int die_in_the_middle(struct comm *world, void *arg, struct err *e)
 	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) || bench_pass(&b, 0, e) || bench_update(&b, 0, e) ? -1 : 0;
 	const void *params;
 	if (!rc && comm_rank(world) == 1) {
-		if (!store_params(b.store, 0, &params, e))
+		if (!param_store_params(b.store, 0, &params, e))
 			_exit(7);
 		_exit(8);
 	}

@@ -167,7 +167,7 @@ static void course_open(const struct tiny *model, const struct job *job, struct 
 	struct model_shape s;
 	struct err e = ERR_INIT;
 	*c = (struct course){ .model = model, .job = *job };
-	model_shape(job, &s);
+	shape_of_job(job, &s);
 	assert_int_equal(trainee_whole(&s, &c->whole, &e), 0);
 	c->accounts = world_shared(WORLD_MOST * sizeof *c->accounts);
 	c->params = world_shared((size_t)c->whole.elements * sizeof *c->params);

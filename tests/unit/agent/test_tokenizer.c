@@ -47,7 +47,7 @@ static void encode(struct encoder *c, const char *text, size_t n, struct buf *id
 {
 	struct err e = ERR_INIT;
 	buf_clear(ids);
-	if (encoder_encode(c, text, n, collect, ids, &e))
+	if (text_encoder_encode(c, text, n, collect, ids, &e))
 		fail_msg("%s", e.text);
 }
 
@@ -59,10 +59,10 @@ static void decode(struct decoder *d, const struct buf *ids, struct buf *text)
 		struct err e = ERR_INIT;
 		int32_t id;
 		memcpy(&id, ids->data + i, sizeof id);
-		if (decoder_put(d, id, text, &e))
+		if (text_decoder_put(d, id, text, &e))
 			fail_msg("%s", e.text);
 	}
-	decoder_end(d, text);
+	text_decoder_end(d, text);
 }
 
 static void check_case(const char *name, struct encoder *c, struct decoder *d, const json_t *one)
@@ -102,10 +102,10 @@ static void check_continuation(const char *name, struct decoder *d, const json_t
 	int32_t ids[n];
 	for (size_t i = 0; i < n; i++)
 		ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
-	assert_int_equal(decoder_begin(d, ids, prompt, &e), 0);
+	assert_int_equal(text_decoder_begin(d, ids, prompt, &e), 0);
 	for (size_t i = prompt; i < n; i++)
-		assert_int_equal(decoder_put(d, ids[i], &text, &e), 0);
-	decoder_end(d, &text);
+		assert_int_equal(text_decoder_put(d, ids[i], &text, &e), 0);
+	text_decoder_end(d, &text);
 	if (json_string_length(want) != text.len || memcmp(json_string_value(want), buf_str(&text), text.len))
 		fail_msg("%s: behind %zu ids: \"%s\", not \"%s\"", name, prompt, buf_str(&text), json_string_value(want));
 	buf_fini(&text);
@@ -120,14 +120,14 @@ static void a_text_goes_on_behind_a_prompt_as_the_library_prints_it(void **state
 		struct decoder *d;
 		json_t *file = json_load_file(golden(names[i], "ids"), JSON_ALLOW_NUL, NULL), *one;
 		size_t k;
-		assert_int_equal(decoder_open(t, &d, &e), 0);
+		assert_int_equal(text_decoder_open(t, &d, &e), 0);
 		assert_true(json_array_size(json_object_get(file, "continuations")) > 15);
 		json_array_foreach(json_object_get(file, "continuations"), k, one)
 			check_continuation(names[i], d, one);
 		int32_t none = tokenizer_vocab(t);
-		assert_int_equal(decoder_begin(d, &none, 1, &e), -1);
+		assert_int_equal(text_decoder_begin(d, &none, 1, &e), -1);
 		json_decref(file);
-		decoder_close(d);
+		text_decoder_close(d);
 		tokenizer_close(t);
 	}
 }
@@ -143,8 +143,8 @@ static void ids_and_texts_are_those_of_the_library(void **state)
 		json_t *file = json_load_file(golden(names[i], "ids"), JSON_ALLOW_NUL, NULL), *one;
 		size_t k, n;
 		assert_non_null(file);
-		assert_int_equal(encoder_open(t, &c, &e), 0);
-		assert_int_equal(decoder_open(t, &d, &e), 0);
+		assert_int_equal(text_encoder_open(t, &c, &e), 0);
+		assert_int_equal(text_decoder_open(t, &d, &e), 0);
 		assert_true(json_array_size(json_object_get(file, "cases")) > 90);
 		for (int again = 0; again < 2; again++) /* words met before, too */
 			json_array_foreach(json_object_get(file, "cases"), k, one)
@@ -155,8 +155,8 @@ static void ids_and_texts_are_those_of_the_library(void **state)
 		for (k = 0; k < n; k++)
 			assert_int_equal(before[k], json_integer_value(json_array_get(want, k)));
 		json_decref(file);
-		encoder_close(c);
-		decoder_close(d);
+		text_encoder_close(c);
+		text_decoder_close(d);
 		tokenizer_close(t);
 	}
 }
@@ -187,7 +187,7 @@ static void byte_level_vocabularies_give_any_bytes_back(void **state)
 		struct tokenizer *t = open_tokenizer(i ? "sequence" : "gpt2");
 		struct encoder *c;
 		struct buf ids = BUF_INIT, text = BUF_INIT;
-		assert_int_equal(encoder_open(t, &c, &e), 0);
+		assert_int_equal(text_encoder_open(t, &c, &e), 0);
 		for (uint64_t number = 0; number < 2000; number++) {
 			char bytes[400];
 			size_t n = random_bytes(number, bytes, sizeof bytes);
@@ -201,17 +201,17 @@ static void byte_level_vocabularies_give_any_bytes_back(void **state)
 					buf_puts(&text, "<|endoftext|>");
 					continue;
 				}
-				assert_int_equal(decoder_open(t, &d, &e), 0);
-				assert_int_equal(decoder_put(d, id, &text, &e), 0);
-				decoder_end(d, &text);
-				decoder_close(d);
+				assert_int_equal(text_decoder_open(t, &d, &e), 0);
+				assert_int_equal(text_decoder_put(d, id, &text, &e), 0);
+				text_decoder_end(d, &text);
+				text_decoder_close(d);
 			}
 			assert_int_equal(text.len, n);
 			assert_memory_equal(buf_str(&text), bytes, n);
 		}
 		buf_fini(&ids);
 		buf_fini(&text);
-		encoder_close(c);
+		text_encoder_close(c);
 		tokenizer_close(t);
 	}
 }
@@ -225,28 +225,28 @@ static void text_streams_in_whole_characters(void **state)
 	struct decoder *d;
 	struct buf ids = BUF_INIT, text = BUF_INIT;
 	(void)state;
-	assert_int_equal(encoder_open(t, &c, &e), 0);
-	assert_int_equal(decoder_open(t, &d, &e), 0);
+	assert_int_equal(text_encoder_open(t, &c, &e), 0);
+	assert_int_equal(text_decoder_open(t, &d, &e), 0);
 	encode(c, "🦊", 4, &ids);
 	assert_true(ids.len > sizeof(int32_t)); /* several tokens make the one character */
 	encode(c, said, sizeof said - 1, &ids);
 	for (size_t i = 0; i < ids.len; i += sizeof(int32_t)) {
 		int32_t id;
 		memcpy(&id, ids.data + i, sizeof id);
-		assert_int_equal(decoder_put(d, id, &text, &e), 0);
+		assert_int_equal(text_decoder_put(d, id, &text, &e), 0);
 		size_t smile = (size_t)(strstr(said, "🦊") - said);
 		assert_true(text.len <= smile || text.len >= smile + 4);
 	}
-	decoder_end(d, &text);
+	text_decoder_end(d, &text);
 	assert_int_equal(text.len, sizeof said - 1);
 	assert_memory_equal(text.data, said, text.len);
-	assert_int_equal(decoder_put(d, tokenizer_vocab(t), &text, &e), -1);
+	assert_int_equal(text_decoder_put(d, tokenizer_vocab(t), &text, &e), -1);
 	assert_non_null(strstr(e.text, "is not in the vocabulary"));
-	assert_int_equal(decoder_put(d, -1, &text, &e), -1);
+	assert_int_equal(text_decoder_put(d, -1, &text, &e), -1);
 	buf_fini(&ids);
 	buf_fini(&text);
-	encoder_close(c);
-	decoder_close(d);
+	text_encoder_close(c);
+	text_decoder_close(d);
 	tokenizer_close(t);
 }
 
@@ -265,16 +265,16 @@ static void long_words_take_near_linear_time(void **state)
 		struct buf ids = BUF_INIT, back = BUF_INIT;
 		for (size_t k = 0; k < LONG; k++)
 			text[k] = i && k % 7 == 6 ? ' ' : "thequickbrownfox"[(k * 7 + k / 5) % 16];
-		assert_int_equal(encoder_open(t, &c, &e), 0);
-		assert_int_equal(decoder_open(t, &d, &e), 0);
+		assert_int_equal(text_encoder_open(t, &c, &e), 0);
+		assert_int_equal(text_decoder_open(t, &d, &e), 0);
 		encode(c, text, LONG, &ids);
 		decode(d, &ids, &back);
 		assert_int_equal(back.len, LONG);
 		assert_memory_equal(back.data, text, LONG);
 		buf_fini(&ids);
 		buf_fini(&back);
-		encoder_close(c);
-		decoder_close(d);
+		text_encoder_close(c);
+		text_decoder_close(d);
 		tokenizer_close(t);
 	}
 	free(text);
@@ -308,7 +308,7 @@ static void the_lowest_rank_merges_first_in_short_and_long_words(void **state)
 		struct err e = ERR_INIT;
 		struct merges m;
 		struct merges_work work = { 0 };
-		assert_int_equal(merges_init(&m, SYMBOLS, &e), 0);
+		assert_int_equal(text_merges_init(&m, SYMBOLS, &e), 0);
 		memset(rank, 0xff, sizeof rank);
 		for (int32_t made = LETTERS; made < SYMBOLS; made++) { /* of any two before it, in any order of ranks */
 			uint32_t r[4];
@@ -318,7 +318,7 @@ static void the_lowest_rank_merges_first_in_short_and_long_words(void **state)
 				continue;
 			rank[left * SYMBOLS + right] = r[2] % 1000 * SYMBOLS + (uint32_t)made;
 			becomes[left * SYMBOLS + right] = made;
-			merges_put(&m, left, right, rank[left * SYMBOLS + right], made);
+			text_merges_put(&m, left, right, rank[left * SYMBOLS + right], made);
 		}
 		for (size_t n = 1; n <= 400; n += 19) {
 			int32_t fast[400], slow[400];
@@ -328,13 +328,13 @@ static void the_lowest_rank_merges_first_in_short_and_long_words(void **state)
 				philox4(philox_key(round, PHILOX_TEST, 7), n * 1000 + i, r);
 				fast[i] = slow[i] = (int32_t)(r[0] % LETTERS);
 			}
-			assert_int_equal(merges_apply(&m, &work, fast, n, &left, &e), 0);
+			assert_int_equal(text_merges_apply(&m, &work, fast, n, &left, &e), 0);
 			want = merge_slowly(rank, becomes, slow, n);
 			assert_int_equal(left, want);
 			assert_memory_equal(fast, slow, want * sizeof *slow);
 		}
-		merges_work_fini(&work);
-		merges_fini(&m);
+		text_merges_work_fini(&work);
+		text_merges_fini(&m);
 	}
 }
 
@@ -363,17 +363,17 @@ static void characters_newer_than_the_classes_are_counted(void **state)
 		if (c < 0xd800 || c > 0xdfff)
 			buf_add(&all, bytes + 4 - n, n);
 	}
-	assert_int_equal(newer_open(&w, &e), 0);
-	assert_int_equal(newer_scan(w, "plain, na\xc3\xafve \xe4\xb8\xad", 16, &e), 0);
-	assert_int_equal(newer_count(w, &first), 0);
-	assert_int_equal(newer_scan(w, all.data, all.len, &e), 0);
-	int64_t n = newer_count(w, &first);
-	if (strcmp(split_unicode(), "14.0.0"))
+	assert_int_equal(text_newer_open(&w, &e), 0);
+	assert_int_equal(text_newer_scan(w, "plain, na\xc3\xafve \xe4\xb8\xad", 16, &e), 0);
+	assert_int_equal(text_newer_count(w, &first), 0);
+	assert_int_equal(text_newer_scan(w, all.data, all.len, &e), 0);
+	int64_t n = text_newer_count(w, &first);
+	if (strcmp(text_split_unicode(), "14.0.0"))
 		assert_in_range(n, 100000, UNASSIGNED_IN_14);
 	else
 		assert_int_equal(n, UNASSIGNED_IN_14);
 	assert_int_equal(first, 0x378);
-	newer_close(w);
+	text_newer_close(w);
 	buf_fini(&all);
 }
 
@@ -383,10 +383,10 @@ static void what_takes_the_ids_may_fail(void **state)
 	struct tokenizer *t = open_tokenizer("gpt2");
 	struct encoder *c;
 	(void)state;
-	assert_int_equal(encoder_open(t, &c, &e), 0);
-	assert_int_equal(encoder_encode(c, "a b", 3, refuse, NULL, &e), -1);
+	assert_int_equal(text_encoder_open(t, &c, &e), 0);
+	assert_int_equal(text_encoder_encode(c, "a b", 3, refuse, NULL, &e), -1);
 	assert_int_equal(e.code, ERR_IO);
-	encoder_close(c);
+	text_encoder_close(c);
 	tokenizer_close(t);
 }
 
@@ -484,10 +484,10 @@ static void a_normalizer_that_blows_up_is_refused(void **state)
 		buf_printf(&text, "%s%s", i ? ", " : "", step);
 	buf_puts(&text, "]}}");
 	assert_int_equal(tokenizer_parse(buf_str(&text), text.len, "t.json", &t, &e), 0);
-	assert_int_equal(encoder_open(t, &c, &e), 0);
-	assert_int_equal(encoder_encode(c, "a", 1, collect, &ids, &e), -1);
+	assert_int_equal(text_encoder_open(t, &c, &e), 0);
+	assert_int_equal(text_encoder_encode(c, "a", 1, collect, &ids, &e), -1);
 	assert_non_null(strstr(e.text, "normalizer Replace makes a text more than 32 times as long"));
-	encoder_close(c);
+	text_encoder_close(c);
 	tokenizer_close(t);
 	buf_fini(&text);
 	buf_fini(&ids);
@@ -505,10 +505,10 @@ static void many_marks_take_linear_time(void **state)
 	buf_puts(&text, "x");
 	for (int i = 0; i < MARKS; i++)
 		buf_puts(&text, i % 2 ? "\u0301" : "\u0323");
-	assert_int_equal(encoder_open(t, &c, &e), 0);
+	assert_int_equal(text_encoder_open(t, &c, &e), 0);
 	encode(c, text.data, text.len, &ids);
 	assert_true(ids.len > MARKS);
-	encoder_close(c);
+	text_encoder_close(c);
 	tokenizer_close(t);
 	buf_fini(&text);
 	buf_fini(&ids);
@@ -523,13 +523,13 @@ static void a_text_that_the_vocabulary_lacks_is_refused(void **state)
 	struct buf ids = BUF_INIT;
 	(void)state;
 	assert_int_equal(tokenizer_parse(file, sizeof file - 1, "t.json", &t, &e), 0);
-	assert_int_equal(encoder_open(t, &c, &e), 0);
+	assert_int_equal(text_encoder_open(t, &c, &e), 0);
 	encode(c, "aab", 3, &ids);
 	assert_int_equal(ids.len, 2 * sizeof(int32_t));
-	assert_int_equal(encoder_encode(c, "a é", 4, collect, &ids, &e), -1);
+	assert_int_equal(text_encoder_encode(c, "a é", 4, collect, &ids, &e), -1);
 	assert_non_null(strstr(e.text, "\" \" (first byte 0x20) has no token"));
 	buf_fini(&ids);
-	encoder_close(c);
+	text_encoder_close(c);
 	tokenizer_close(t);
 	assert_int_equal(tokenizer_parse("{", 1, "t.json", &t, &e), -1);
 	assert_non_null(strstr(e.text, "t.json: line 1"));

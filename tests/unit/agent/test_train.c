@@ -104,7 +104,7 @@ static void hear(struct supervisor *v, struct channel *c, const struct msg *m)
 	json_decref(answer);
 }
 
-static void *supervise(void *arg)
+static void *supervise_run(void *arg)
 {
 	struct supervisor *v = arg;
 	struct channel *c;
@@ -171,7 +171,7 @@ static void supervisor_open(struct supervisor *v)
 	v->ready = v->finished = v->ckpt = -1;
 	auth_secret_new(v->secret);
 	assert_int_equal(net_listen("127.0.0.1", &v->listener, v->address, NULL), 0);
-	assert_int_equal(pthread_create(&v->thread, NULL, supervise, v), 0);
+	assert_int_equal(pthread_create(&v->thread, NULL, supervise_run, v), 0);
 }
 
 static void supervisor_fini(struct supervisor *v)
@@ -192,9 +192,9 @@ static int run(const char *name, const char *changes, const char *resume, struct
 	};
 	struct control *control;
 	json_t *welcome;
-	assert_int_equal(control_open(&opt, &control, &welcome, NULL), 0);
+	assert_int_equal(agent_control_open(&opt, &control, &welcome, NULL), 0);
 	struct phases phases = { 0 };
-	struct train_hooks hooks = report_hooks(control);
+	struct train_hooks hooks = agent_report_hooks(control);
 	struct comm *world = world_alone();
 	struct train_env env = {
 		.job = &job, .layout = { .tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 }, .world = world, .hooks = &hooks, .run_dir = folder(name),
@@ -202,7 +202,7 @@ static int run(const char *name, const char *changes, const char *resume, struct
 	};
 	int rc = train_run(&env, e);
 	comm_close(world);
-	control_close(control);
+	agent_control_close(control);
 	pthread_join(v->thread, NULL);
 	close(v->listener);
 	return rc;
@@ -448,7 +448,7 @@ static void make_text(void)
 	char *files[] = { path };
 	struct pack_report report;
 	if (file_replace(folder("base.ini"), base, sizeof base - 1, NULL) || file_replace(path, text.data, text.len, NULL) ||
-	    pack_files(folder("text"), files, 1, &(struct document_options){ 0 }, &report, NULL))
+	    data_pack_files(folder("text"), files, 1, &(struct document_options){ 0 }, &report, NULL))
 		abort();
 	buf_fini(&text);
 }
@@ -470,7 +470,7 @@ int main(void)
 	};
 	if (!tmpdir_make(dir, sizeof dir))
 		return 1;
-	control_block_signals();
+	agent_control_block_signals();
 	log_setup(2, LOG_ERROR, "test");
 	alarm(PATIENCE_S);
 	make_text();

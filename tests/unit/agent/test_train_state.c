@@ -82,7 +82,7 @@ static struct model_shape shape_of(enum job_family family)
 	job.model.vocab = 101;
 	job.model.seq = 16;
 	struct model_shape s;
-	model_shape(&job, &s);
+	shape_of_job(&job, &s);
 	return s;
 }
 
@@ -111,7 +111,7 @@ static void every_parameter_has_its_moments(void **state)
 		struct model_shape s = shape_of(FAMILY_GPT2);
 		struct ckpt_tensor *list;
 		int n, params;
-		assert_int_equal(state_whole(&s, rows[k].kind, &list, &n, NULL), 0);
+		assert_int_equal(train_state_whole(&s, rows[k].kind, &list, &n, NULL), 0);
 		params = n - count_tensors(list, n, "optim.");
 		for (int i = 0; i < n; i++)
 			for (int j = 0; j < rows[k].moments && strncmp(list[i].name, "optim.", 6); j++) {
@@ -128,7 +128,7 @@ static void experts_are_part_of_what_must_be_equal(void **state)
 {
 	(void)state;
 	struct model_shape dense = shape_of(FAMILY_LLAMA), sparse = shape_of(FAMILY_MIXTRAL);
-	json_t *a = state_model(&dense), *b = state_model(&sparse);
+	json_t *a = train_state_model(&dense), *b = train_state_model(&sparse);
 	assert_null(json_object_get(a, "experts"));
 	assert_int_equal(json_integer_value(json_object_get(b, "experts")), sparse.experts);
 	assert_int_equal(json_integer_value(json_object_get(b, "experts_per_token")), sparse.top);
@@ -182,28 +182,28 @@ static void fixture_open(struct fixture *f)
 		.unit = { .kind = UNIT_NORM, .hi = 16, .n_params = 1 },
 	};
 	f->catalogue = (struct catalogue){ &f->param, 1, &f->unit, 1, 16 };
-	assert_int_equal(kern_open("plain", 1, &f->kern, NULL), 0);
-	assert_int_equal(store_open(&(struct store_options){ .catalogue = &f->catalogue, .kern = f->kern }, &f->store, NULL), 0);
+	assert_int_equal(backend_open("plain", 1, &f->kern, NULL), 0);
+	assert_int_equal(param_store_open(&(struct store_options){ .catalogue = &f->catalogue, .kern = f->kern }, &f->store, NULL), 0);
 	assert_int_equal(optim_open(&(struct optim_options){ .kern = f->kern, .store = f->store, .job = &f->job }, &f->optim, NULL), 0);
 }
 
 static void fixture_close(struct fixture *f)
 {
 	optim_close(f->optim);
-	store_close(f->store);
-	kern_close(f->kern);
+	param_store_close(f->store);
+	backend_close(f->kern);
 }
 
 static float number(const struct fixture *f, int i)
 {
 	int n;
-	return i ? optim_moment(f->optim, i - 1)[0] : store_pieces(f->store, &n)[0].master[0];
+	return i ? optim_moment(f->optim, i - 1)[0] : param_store_pieces(f->store, &n)[0].master[0];
 }
 
 static int resume_in(const char *dir, const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)
 {
 	const struct state_view view = { .store = f->store, .optim = f->optim };
-	return state_resume(world.comm, wish, dir, NULL, &view, at, e);
+	return train_state_resume(world.comm, wish, dir, NULL, &view, at, e);
 }
 
 static int resume(const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)
@@ -422,13 +422,13 @@ static void a_path_that_has_no_room_for_names_is_refused(void **state)
 	assert_int_equal(job_parse("", "defaults", &job, NULL), 0);
 	memset(run, 'r', sizeof run);
 	run[JOB_PATH - 65] = '\0';
-	assert_int_equal(state_dir(&job, run, dir, &e), -1);
+	assert_int_equal(train_state_dir(&job, run, dir, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	run[JOB_PATH - 80] = '\0';
-	assert_int_equal(state_dir(&job, run, dir, &e), 0);
+	assert_int_equal(train_state_dir(&job, run, dir, &e), 0);
 	assert_string_equal(dir + JOB_PATH - 80, "/ckpt");
 	strcpy(job.checkpoint.dir, "elsewhere");
-	assert_int_equal(state_dir(&job, run, dir, &e), 0);
+	assert_int_equal(train_state_dir(&job, run, dir, &e), 0);
 	assert_string_equal(dir, "elsewhere");
 }
 

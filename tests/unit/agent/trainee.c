@@ -66,15 +66,15 @@ int trainee_job(const struct tiny *t, const char *const *more, struct job *out, 
 static int shake(const struct state_view *view, struct err *e)
 {
 	int n;
-	const struct piece *pieces = store_pieces(view->store, &n);
+	const struct piece *pieces = param_store_pieces(view->store, &n);
 	for (int i = 0; i < n; i++) {
 		float *values = calloc((size_t)pieces[i].count, sizeof *values);
-		if (!values || state_read(view, &pieces[i], 0, 0, pieces[i].count, values, e)) {
+		if (!values || train_state_read(view, &pieces[i], 0, 0, pieces[i].count, values, e)) {
 			free(values);
 			return -1;
 		}
 		tiny_shake(pieces[i].param, pieces[i].first, pieces[i].count, values);
-		state_write(view, &pieces[i], 0, 0, pieces[i].count, values);
+		train_state_write(view, &pieces[i], 0, 0, pieces[i].count, values);
 		free(values);
 	}
 	return 0;
@@ -83,23 +83,23 @@ static int shake(const struct state_view *view, struct err *e)
 static int open_server(struct trainee *t, const char *backend, struct err *e)
 {
 	const struct server_options o = {
-		.job = &t->job, .catalogue = engine_catalogue(t->engine), .world = t->world, .backend = backend,
-		.worker = engine_store(t->engine), .kern = engine_kern(t->engine), .share = 1.0 / t->layout.dp,
+		.job = &t->job, .catalogue = pipeline_catalogue(t->engine), .world = t->world, .backend = backend,
+		.worker = pipeline_store(t->engine), .kern = pipeline_kern(t->engine), .share = 1.0 / t->layout.dp,
 	};
-	if (server_open(&o, &t->server, e))
+	if (param_server_open(&o, &t->server, e))
 		return -1;
-	t->view = (struct state_view){ .store = server_store(t->server), .optim = server_optim(t->server) };
+	t->view = (struct state_view){ .store = param_server_store(t->server), .optim = param_server_optim(t->server) };
 	return 0;
 }
 
 static int open_optim(struct trainee *t, struct err *e)
 {
 	const struct optim_options o = {
-		.kern = engine_kern(t->engine), .store = engine_store(t->engine), .job = &t->job, .spill_dir = ".",
+		.kern = pipeline_kern(t->engine), .store = pipeline_store(t->engine), .job = &t->job, .spill_dir = ".",
 	};
 	if (optim_open(&o, &t->optim, e))
 		return -1;
-	t->view = (struct state_view){ .store = engine_store(t->engine), .optim = t->optim };
+	t->view = (struct state_view){ .store = pipeline_store(t->engine), .optim = t->optim };
 	return 0;
 }
 
@@ -107,9 +107,9 @@ static int begin(struct trainee *t, const char *dir, struct ckpt_state *at, stru
 {
 	(void)dir;
 	(void)at;
-	if (state_init(&t->view, engine_shape(t->engine), t->job.job.seed, e) || shake(&t->view, e))
+	if (train_state_init(&t->view, pipeline_shape(t->engine), t->job.job.seed, e) || shake(&t->view, e))
 		return -1;
-	return store_publish(t->view.store, 0, e);
+	return param_store_publish(t->view.store, 0, e);
 }
 
 static int open_state(struct trainee *t, const char *backend, trainee_start *start, const char *dir, struct err *e)
@@ -121,7 +121,7 @@ static int open_state(struct trainee *t, const char *backend, trainee_start *sta
 	if (start(t, dir, &at, e))
 		return -1;
 	t->from = (int)at.step;
-	return server ? server_start(t->server, at.step, e) : 0;
+	return server ? param_server_start(t->server, at.step, e) : 0;
 }
 
 int trainee_open_as(const struct tiny *model, const struct job *job, struct comm *world, const char *backend, int threads,
@@ -142,7 +142,7 @@ int trainee_open_as(const struct tiny *model, const struct job *job, struct comm
 		.job = &t->job, .layout = t->layout, .at = t->at, .world = world, .backend = backend, .threads = threads,
 		.device = trainee_device, .spill_dir = ".", .node = 2 * comm_rank(world) / comm_size(world), /* as on two nodes */
 	};
-	t->failed = engine_open(&opt, &t->engine, e) || open_state(t, backend, start, dir, e);
+	t->failed = pipeline_open(&opt, &t->engine, e) || open_state(t, backend, start, dir, e);
 	return t->failed ? -1 : 0;
 }
 
@@ -155,10 +155,10 @@ int trainee_open(const struct tiny *model, const struct job *job, struct comm *w
 void trainee_close(struct trainee *t)
 {
 	if (t->server && !t->failed)
-		server_leave(t->server, NULL);
-	server_close(t->server);
+		param_server_leave(t->server, NULL);
+	param_server_close(t->server);
 	optim_close(t->optim);
-	engine_close(t->engine);
+	pipeline_close(t->engine);
 	free(t->inputs);
 	free(t->targets);
 	free(t->starts);
@@ -198,7 +198,7 @@ static struct engine_batch batch_of(const struct trainee *t, int step)
 static int step_server(struct trainee *t, int step, double *loss, double *norm, struct err *e)
 {
 	struct server_step io = { .step = step, .loss = *loss };
-	if (server_step(t->server, &io, e))
+	if (param_server_step(t->server, &io, e))
 		return -1;
 	*loss = io.loss;
 	*norm = io.norm;
@@ -210,17 +210,17 @@ static int step_optim(struct trainee *t, int step, double scale, double *norm, s
 	if (optim_norm(t->optim, t->world, scale, norm, e))
 		return -1;
 	optim_step(t->optim, *norm, scale, step);
-	return store_publish(engine_store(t->engine), step + 1, e);
+	return param_store_publish(pipeline_store(t->engine), step + 1, e);
 }
 
 /* As the trainer does. */
 static int passes(struct trainee *t, const struct engine_batch *b, double *loss, struct err *e)
 {
-	if (engine_passes(t->engine, b, e))
+	if (pipeline_passes(t->engine, b, e))
 		return -1;
-	if (t->optim && !kern_on_host(engine_kern(t->engine)))
+	if (t->optim && !backend_on_host(pipeline_kern(t->engine)))
 		optim_square(t->optim);
-	return engine_loss(t->engine, loss, e);
+	return pipeline_loss(t->engine, loss, e);
 }
 
 int trainee_step(struct trainee *t, int step, double *loss, double *norm, struct err *e)
@@ -236,7 +236,7 @@ int trainee_eval(struct trainee *t, int step, double *loss, struct err *e)
 {
 	struct engine_batch b = batch_of(t, step);
 	trainee_read(t, step);
-	return engine_eval(t->engine, &b, loss, e);
+	return pipeline_eval(t->engine, &b, loss, e);
 }
 
 int trainee_whole(const struct model_shape *s, struct catalogue *out, struct err *e)
@@ -264,15 +264,15 @@ static int64_t global_of(const struct param *p, int64_t i)
 int trainee_gather(const struct trainee *t, const struct catalogue *whole, bool grads, float *flat, struct err *e)
 {
 	int n, rc = 0;
-	const struct piece *pieces = store_pieces(t->view.store, &n);
+	const struct piece *pieces = param_store_pieces(t->view.store, &n);
 	for (int i = 0; i < n && !rc; i++) {
 		const struct piece *p = &pieces[i];
 		const struct param *w = find(whole, p->param);
 		float *values = calloc((size_t)p->count, sizeof *values);
 		if (!values)
 			return err_set(e, ERR_NOMEM, "no memory for %s", p->param->name);
-		rc = grads ? kern_get(store_kern(t->view.store), values, p->grad, (size_t)p->count * sizeof *values, e) :
-			     state_read(&t->view, p, 0, 0, p->count, values, e);
+		rc = grads ? backend_get(param_store_kern(t->view.store), values, p->grad, (size_t)p->count * sizeof *values, e) :
+			     train_state_read(&t->view, p, 0, 0, p->count, values, e);
 		for (int64_t j = p->count_lo; !rc && w && j < p->count_hi; j++)
 			flat[w->offset + global_of(p->param, p->first + j)] = values[j];
 		free(values);

@@ -5,8 +5,8 @@
 
 static int go_on(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e)
 {
-	json_t *model = state_model(engine_shape(t->engine));
-	int rc = state_resume(t->world, "auto", dir, model, &t->view, at, e);
+	json_t *model = train_state_model(pipeline_shape(t->engine));
+	int rc = train_state_resume(t->world, "auto", dir, model, &t->view, at, e);
 	json_decref(model);
 	if (rc == 0)
 		return err_set(e, ERR_NOTFOUND, "%s: there is no checkpoint to go on from", dir);
@@ -26,11 +26,11 @@ static int save(struct trainee *t, const char *dir, const struct ckpt_state *at,
 	struct ckpt_tensor *whole;
 	struct ckpt_writer *w = NULL;
 	int n;
-	if (state_whole(engine_shape(t->engine), t->job.optimizer.kind, &whole, &n, e))
+	if (train_state_whole(pipeline_shape(t->engine), t->job.optimizer.kind, &whole, &n, e))
 		return -1;
-	json_t *model = state_model(engine_shape(t->engine)), *layout = json_object();
+	json_t *model = train_state_model(pipeline_shape(t->engine)), *layout = json_object();
 	const struct ckpt_options opt = { .dir = dir, .generation = 1, .model = model, .layout = layout, .expect = whole, .n_expect = n };
-	int rc = ckpt_writer_open(t->world, &opt, &w, e) || state_save(w, at, &t->view, e) || ckpt_wait(w, e) ? -1 : 0;
+	int rc = ckpt_writer_open(t->world, &opt, &w, e) || train_state_save(w, at, &t->view, e) || ckpt_wait(w, e) ? -1 : 0;
 	ckpt_writer_close(w);
 	json_decref(model);
 	json_decref(layout);
@@ -43,6 +43,6 @@ int trainee_save(struct trainee *t, const char *dir, int step, struct err *e)
 	const struct ckpt_state at = {
 		.step = step, .samples = step * t->job.batch.global, .seed = t->job.job.seed, .total_steps = t->job.job.steps,
 	};
-	t->failed = (t->server && server_meet(t->server, e)) || save(t, dir, &at, e) || (t->server && server_part(t->server, e));
+	t->failed = (t->server && param_server_meet(t->server, e)) || save(t, dir, &at, e) || (t->server && param_server_part(t->server, e));
 	return t->failed ? -1 : 0;
 }

@@ -1,4 +1,4 @@
-/* What kern_open gives besides the ops: backends by name, memory and its account, the rate of products. */
+/* What backend_open gives besides the ops: backends by name, memory and its account, the rate of products. */
 #include "kernels/cpu/blas.h"
 #include "kernels/ops.h"
 
@@ -15,20 +15,20 @@ static void unknown_backends_and_thread_counts_are_refused_by_name(void **state)
 	(void)state;
 	struct kern *k = NULL;
 	struct err e = ERR_INIT;
-	assert_int_equal(kern_open("cuba", 1, &k, &e), -1);
+	assert_int_equal(backend_open("cuba", 1, &k, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	assert_non_null(strstr(e.text, "cuba"));
-	assert_int_equal(kern_open("cpu", 0, &k, &e), -1);
+	assert_int_equal(backend_open("cpu", 0, &k, &e), -1);
 	assert_non_null(strstr(e.text, "0 threads"));
-	assert_int_equal(kern_open("cpu", 1 << 20, &k, &e), -1);
-	assert_int_equal(kern_open("cpu:fp15", 1, &k, &e), -1);
+	assert_int_equal(backend_open("cpu", 1 << 20, &k, &e), -1);
+	assert_int_equal(backend_open("cpu:fp15", 1, &k, &e), -1);
 	assert_non_null(strstr(e.text, "cpu:fp15"));
-	assert_int_equal(kern_open("cpu:", 1, &k, &e), -1);
-	assert_int_equal(kern_open("cp:bf16", 1, &k, &e), -1);
-	assert_int_equal(kern_open("plain64:bf16", 1, &k, &e), -1);
+	assert_int_equal(backend_open("cpu:", 1, &k, &e), -1);
+	assert_int_equal(backend_open("cp:bf16", 1, &k, &e), -1);
+	assert_int_equal(backend_open("plain64:bf16", 1, &k, &e), -1);
 	assert_non_null(strstr(e.text, "plain64:bf16"));
 	assert_null(k);
-	kern_close(NULL);
+	backend_close(NULL);
 }
 
 static void a_backend_knows_its_name_and_threads(void **state)
@@ -37,13 +37,13 @@ static void a_backend_knows_its_name_and_threads(void **state)
 	const char *names[] = { "plain", "cpu", "plain:fp16", "cpu:bf16" };
 	for (int i = 0; i < 4; i++) {
 		struct kern *k;
-		assert_int_equal(kern_open(names[i], 3, &k, NULL), 0);
-		assert_string_equal(kern_ops(k)->name, names[i]);
-		assert_int_equal(kern_threads(k), 3);
-		assert_int_equal(kern_width(k), strchr(names[i], ':') ? 2 : 4);
-		kern_close(k);
+		assert_int_equal(backend_open(names[i], 3, &k, NULL), 0);
+		assert_string_equal(backend_ops(k)->name, names[i]);
+		assert_int_equal(backend_threads(k), 3);
+		assert_int_equal(backend_width(k), strchr(names[i], ':') ? 2 : 4);
+		backend_close(k);
 	}
-	assert_true(blas_name()[0]);
+	assert_true(cpu_blas_name()[0]);
 }
 
 /* No entry of any backend's table is missing. */
@@ -53,13 +53,13 @@ static void every_backend_has_every_op(void **state)
 	const char *names[] = { "plain", "plain64", "cpu", "cpu:bf16", "cpu:fp16" };
 	for (int i = 0; i < 5; i++) {
 		struct kern *k;
-		assert_int_equal(kern_open(names[i], 1, &k, NULL), 0);
+		assert_int_equal(backend_open(names[i], 1, &k, NULL), 0);
 		void *entry;
 		for (size_t at = 0; at < sizeof(struct ops); at += sizeof entry) {
-			memcpy(&entry, (const char *)kern_ops(k) + at, sizeof entry);
+			memcpy(&entry, (const char *)backend_ops(k) + at, sizeof entry);
 			assert_non_null(entry);
 		}
-		kern_close(k);
+		backend_close(k);
 	}
 }
 
@@ -67,12 +67,12 @@ static void memory_is_zeroed_aligned_and_counted(void **state)
 {
 	(void)state;
 	struct kern *k;
-	assert_int_equal(kern_open("cpu", 1, &k, NULL), 0);
+	assert_int_equal(backend_open("cpu", 1, &k, NULL), 0);
 	const size_t sizes[] = { 0, 1, 4097, (size_t)2 << 20, ((size_t)5 << 20) + 3 };
 	size_t total = 0;
 	void *p[5];
 	for (int i = 0; i < 5; i++) {
-		p[i] = kern_alloc(k, sizes[i]);
+		p[i] = backend_alloc(k, sizes[i]);
 		assert_non_null(p[i]);
 		assert_int_equal((uintptr_t)p[i] % 64, 0);
 		for (size_t j = 0; j < sizes[i]; j++)
@@ -80,14 +80,14 @@ static void memory_is_zeroed_aligned_and_counted(void **state)
 		memset(p[i], 1, sizes[i]);
 		total += sizes[i];
 	}
-	assert_int_equal(kern_peak(k), total);
-	kern_free(k, p[4]);
-	kern_free(k, p[1]);
-	kern_free(k, NULL);
-	p[1] = kern_alloc(k, 1);
+	assert_int_equal(backend_peak(k), total);
+	backend_free(k, p[4]);
+	backend_free(k, p[1]);
+	backend_free(k, NULL);
+	p[1] = backend_alloc(k, 1);
 	assert_int_equal(*(char *)p[1], 0);
-	assert_int_equal(kern_peak(k), total);
-	kern_close(k); /* takes the rest along */
+	assert_int_equal(backend_peak(k), total);
+	backend_close(k); /* takes the rest along */
 }
 
 /* The lanes of 2-byte storage are the kern's own memory, counted like the rest. */
@@ -95,22 +95,22 @@ static void narrow_storage_counts_its_scratch(void **state)
 {
 	(void)state;
 	struct kern *k;
-	assert_int_equal(kern_open("cpu:bf16", 3, &k, NULL), 0);
-	assert_int_equal(kern_peak(k), 3 * (size_t)KERN_NARROW_LANE);
-	assert_non_null(kern_alloc(k, 1000));
-	assert_int_equal(kern_peak(k), 3 * (size_t)KERN_NARROW_LANE + 1000);
-	kern_close(k);
+	assert_int_equal(backend_open("cpu:bf16", 3, &k, NULL), 0);
+	assert_int_equal(backend_peak(k), 3 * (size_t)KERN_NARROW_LANE);
+	assert_non_null(backend_alloc(k, 1000));
+	assert_int_equal(backend_peak(k), 3 * (size_t)KERN_NARROW_LANE + 1000);
+	backend_close(k);
 }
 
 static void memory_that_is_not_there_is_null(void **state)
 {
 	(void)state;
 	struct kern *k;
-	assert_int_equal(kern_open("cpu", 1, &k, NULL), 0);
-	assert_null(kern_alloc(k, SIZE_MAX));
-	assert_null(kern_alloc(k, SIZE_MAX / 4));
-	assert_int_equal(kern_peak(k), 0);
-	kern_close(k);
+	assert_int_equal(backend_open("cpu", 1, &k, NULL), 0);
+	assert_null(backend_alloc(k, SIZE_MAX));
+	assert_null(backend_alloc(k, SIZE_MAX / 4));
+	assert_int_equal(backend_peak(k), 0);
+	backend_close(k);
 }
 
 /* What devices do in the order of their ops is done at once. */
@@ -120,19 +120,19 @@ static void the_host_copies_at_once(void **state)
 	struct kern *k;
 	const char text[] = "sixteen letters";
 	char back[sizeof text];
-	assert_int_equal(kern_open("plain", 1, &k, NULL), 0);
-	char *p = kern_alloc(k, 2 * sizeof text), *host = kern_host_alloc(k, sizeof text);
-	assert_true(kern_on_host(k) && !kern_stream(k));
-	kern_put(k, p, text, sizeof text);
-	kern_copy(k, p + sizeof text, p, sizeof text);
-	kern_side_wait(k, kern_side_copy(k, host, p + sizeof text, sizeof text));
+	assert_int_equal(backend_open("plain", 1, &k, NULL), 0);
+	char *p = backend_alloc(k, 2 * sizeof text), *host = backend_host_alloc(k, sizeof text);
+	assert_true(backend_on_host(k) && !backend_stream(k));
+	backend_put(k, p, text, sizeof text);
+	backend_copy(k, p + sizeof text, p, sizeof text);
+	backend_side_wait(k, backend_side_copy(k, host, p + sizeof text, sizeof text));
 	assert_string_equal(host, text);
-	kern_zero(k, p, sizeof text);
-	assert_int_equal(kern_get(k, back, p, sizeof back, NULL), 0);
+	backend_zero(k, p, sizeof text);
+	assert_int_equal(backend_get(k, back, p, sizeof back, NULL), 0);
 	assert_int_equal(back[0], 0);
-	assert_int_equal(kern_sync(k, NULL), 0);
-	kern_host_free(k, host);
-	kern_close(k);
+	assert_int_equal(backend_sync(k, NULL), 0);
+	backend_host_free(k, host);
+	backend_close(k);
 }
 
 static void the_host_has_no_tapes(void **state)
@@ -141,12 +141,12 @@ static void the_host_has_no_tapes(void **state)
 	struct kern *k;
 	struct kern_tape *tape = NULL;
 	struct err e = ERR_INIT;
-	assert_int_equal(kern_open("cpu", 1, &k, NULL), 0);
-	assert_false(kern_record(k));
-	assert_int_equal(kern_recorded(k, &tape, &e), -1);
+	assert_int_equal(backend_open("cpu", 1, &k, NULL), 0);
+	assert_false(backend_record(k));
+	assert_int_equal(backend_recorded(k, &tape, &e), -1);
 	assert_int_equal(e.code, ERR_INTERNAL);
-	kern_tape_free(k, tape);
-	kern_close(k);
+	backend_tape_free(k, tape);
+	backend_close(k);
 }
 
 /* The library lies beside the program; here there is none. */
@@ -155,11 +155,11 @@ static void cuda_without_its_library_says_so(void **state)
 	(void)state;
 	struct kern *k = NULL;
 	struct err e = ERR_INIT;
-	assert_int_equal(kern_open_device("cuda:bf16", 1, 3, &k, &e), -1);
+	assert_int_equal(backend_open_device("cuda:bf16", 1, 3, &k, &e), -1);
 	assert_int_equal(e.code, ERR_UNSUPPORTED);
 	assert_non_null(strstr(e.text, "libmuster-cuda.so"));
 	assert_non_null(strstr(e.text, "device = cpu"));
-	assert_int_equal(kern_open("cuda:fp15", 1, &k, &e), -1);
+	assert_int_equal(backend_open("cuda:fp15", 1, &k, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	assert_null(k);
 }
@@ -168,13 +168,13 @@ static void products_have_a_rate(void **state)
 {
 	(void)state;
 	struct kern *k;
-	assert_int_equal(kern_open("cpu", 2, &k, NULL), 0);
-	assert_true(kern_gemm_flops(k, 64, 0) > 0);
-	assert_true(kern_gemm_flops(k, (int64_t)1 << 30, 0) == 0);
-	kern_close(k);
-	assert_int_equal(kern_open("cpu:fp16", 2, &k, NULL), 0);
-	assert_true(kern_gemm_flops(k, 64, 0) > 0);
-	kern_close(k);
+	assert_int_equal(backend_open("cpu", 2, &k, NULL), 0);
+	assert_true(backend_gemm_flops(k, 64, 0) > 0);
+	assert_true(backend_gemm_flops(k, (int64_t)1 << 30, 0) == 0);
+	backend_close(k);
+	assert_int_equal(backend_open("cpu:fp16", 2, &k, NULL), 0);
+	assert_true(backend_gemm_flops(k, 64, 0) > 0);
+	backend_close(k);
 }
 
 int main(void)

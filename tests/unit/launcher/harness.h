@@ -299,7 +299,7 @@ static inline int setup(void **state)
 		.loop = &h.loop, .job = &h.job, .cluster = &h.cluster, .plan = &h.plan, .job_text = "[job]\n", .plan_doc = doc,
 		.ops = &fake_ops, .agent = h.agent, .run = h.run, .listener = -1, .address = "127.0.0.1:1",
 		.limits = SUPERVISE_LIMITS, .now = fake_now,
-		.term = terminal_open(&look, &h.term, NULL) ? NULL : h.term,
+		.term = supervise_terminal_open(&look, &h.term, NULL) ? NULL : h.term,
 	};
 	return supervisor_open(&o, &h.supervisor, NULL);
 }
@@ -331,7 +331,7 @@ static inline int teardown(void **state)
 	supervisor_close(h.supervisor);
 	reap_children();
 	int left = uv_loop_close(&h.loop);
-	terminal_close(h.term);
+	supervise_terminal_close(h.term);
 	rundir_close(h.run);
 	snprintf(remove, sizeof remove, "rm -rf '%s'", h.dir);
 	return system(remove) || left ? -1 : 0;

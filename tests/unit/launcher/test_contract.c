@@ -22,7 +22,7 @@ static double get(const json_t *o, const char *side, const char *field)
 static void step(struct contract *c, double compute, double tp, double other)
 {
 	json_t *body = json_pack("{s:f, s:f, s:f, s:s, s:n}", "compute_s", compute, "tp_s", tp, "other_s", other, "dp_s", "much", "ep_s");
-	contract_step(c, body);
+	supervise_contract_step(c, body);
 	json_decref(body);
 }
 
@@ -33,7 +33,7 @@ static void parts_are_means_and_the_step_is_their_sum(void **state)
 	const double predicted[CONTRACT_PARTS] = { [CONTRACT_COMPUTE] = 2, [CONTRACT_TP] = 0.5, [CONTRACT_DATA] = 0.25 };
 	step(&c, 1, 0.5, 0.1);
 	step(&c, 3, 0.7, 0.1);
-	json_t *o = contract_json(&c, predicted);
+	json_t *o = supervise_contract_json(&c, predicted);
 	assert_int_equal(json_integer_value(json_object_get(o, "steps")), 2);
 	near(get(o, "measured", "compute_s"), 2);
 	near(get(o, "measured", "tp_s"), 0.6);
@@ -57,7 +57,7 @@ static void a_plans_parts_add_up_and_checkpoints_count(void **state)
 		.time = { .compute = 1, .recompute = 0.5, .bubble = -1e-18, .optimizer = 0.25, .total = 1.875 },
 	};
 	double parts[CONTRACT_PARTS], sum = 0;
-	contract_predicted(&job, &cluster, &plan, parts);
+	supervise_contract_predicted(&job, &cluster, &plan, parts);
 	near(parts[CONTRACT_OTHER], 0.125);
 	near(parts[CONTRACT_PP], 0);
 	for (int i = 0; i < CONTRACT_PARTS; i++)
@@ -72,11 +72,11 @@ static void the_rank_that_is_farthest_off_is_told(void **state)
 	const struct plan plan = { .world = 3, .ranks = ranks };
 	struct contract c = { 0 };
 	const double none[CONTRACT_PARTS] = { 0 };
-	contract_memory(&c, &plan, 0, 101);
-	contract_memory(&c, &plan, 1, 80);
-	contract_memory(&c, &plan, 2, 120);
-	contract_memory(&c, &plan, 2, 0);
-	json_t *o = contract_json(&c, none);
+	supervise_contract_memory(&c, &plan, 0, 101);
+	supervise_contract_memory(&c, &plan, 1, 80);
+	supervise_contract_memory(&c, &plan, 2, 120);
+	supervise_contract_memory(&c, &plan, 2, 0);
+	json_t *o = supervise_contract_json(&c, none);
 	near(get(o, "memory", "rank"), 1);
 	near(get(o, "memory", "predicted_bytes"), 100);
 	near(get(o, "memory", "measured_bytes"), 80);
@@ -95,9 +95,9 @@ static void transfers_that_take_twice_or_half_are_said(void **state)
 		const double predicted[CONTRACT_PARTS] = { [CONTRACT_COMPUTE] = 9, [CONTRACT_TP] = rows[i].predicted };
 		char text[300] = "";
 		step(&c, 0.8, rows[i].measured, 0);
-		assert_int_equal(contract_mismatch(&c, predicted, false, text, sizeof text), rows[i].says != NULL);
+		assert_int_equal(supervise_contract_mismatch(&c, predicted, false, text, sizeof text), rows[i].says != NULL);
 		assert_true(!rows[i].says || strstr(text, rows[i].says));
-		assert_false(contract_mismatch(&c, predicted, true, text, sizeof text));
+		assert_false(supervise_contract_mismatch(&c, predicted, true, text, sizeof text));
 	}
 }
 

@@ -18,20 +18,20 @@
 
 static void well(const struct needs *n, struct findings *f)
 {
-	found_ok(f, "it", "is well, with %d ranks", n->ranks);
+	doctor_found_ok(f, "it", "is well, with %d ranks", n->ranks);
 }
 
 static void ill(const struct needs *n, struct findings *f)
 {
 	(void)n;
-	found_bad(f, FINDING_WARN, "that", "mend it", "is \033[2Jill");
-	found_bad(f, FINDING_FAIL, "that too", "mend it", "is worse");
+	doctor_found_bad(f, FINDING_WARN, "that", "mend it", "is \033[2Jill");
+	doctor_found_bad(f, FINDING_FAIL, "that too", "mend it", "is worse");
 }
 
 static void hangs(const struct needs *n, struct findings *f)
 {
 	(void)n;
-	found_ok(f, "before", "it hangs");
+	doctor_found_ok(f, "before", "it hangs");
 	signal(SIGTERM, SIG_IGN);
 	for (;;)
 		pause();
@@ -57,7 +57,7 @@ static void chatters(const struct needs *n, struct findings *f)
 	char text[900] = "ä long täxt thät is cut: ";
 	while (strlen(text) < sizeof text - 3)
 		strcat(text, "ä");
-	found_ok(f, "it", "%s", text);
+	doctor_found_ok(f, "it", "%s", text);
 }
 
 static void everything_that_a_check_does_is_a_finding(void **state)
@@ -90,11 +90,11 @@ static void everything_that_a_check_does_is_a_finding(void **state)
 			fail_msg("%s: \"%s\"", rows[i].check, f.rows[i].found);
 		assert_true(f.rows[i].level == FINDING_OK || strlen(f.rows[i].remedy) > 5);
 	}
-	assert_int_equal(findings_worst(&f), FINDING_FAIL);
-	findings_fini(&f);
+	assert_int_equal(doctor_findings_worst(&f), FINDING_FAIL);
+	doctor_findings_fini(&f);
 	doctor_run(checks + 2, &n, DOCTOR_ONCE, &f);
 	assert_int_equal(f.n, 2);
-	findings_fini(&f);
+	doctor_findings_fini(&f);
 }
 
 static void where_few_files_may_be_open_some_checks_run_and_none_is_waited_for(void **state)
@@ -124,19 +124,19 @@ static void where_few_files_may_be_open_some_checks_run_and_none_is_waited_for(v
 		else
 			assert_string_equal(f.rows[i].remedy, "raise ulimit -n");
 	assert_int_equal(ran, 2);
-	findings_fini(&f);
+	doctor_findings_fini(&f);
 }
 
 static void findings_survive_the_way_to_another_process(void **state)
 {
 	(void)state;
 	struct findings f = { .check = "one" }, back = { .rows = NULL };
-	found_ok(&f, "GPU0", "79 GiB, \"free\", in /a\xff/b\xc3");
+	doctor_found_ok(&f, "GPU0", "79 GiB, \"free\", in /a\xff/b\xc3");
 	assert_string_equal(f.rows[0].found, "79 GiB, \"free\", in /a?/b?");
-	found_bad(&f, FINDING_WARN, "GPU1", "mend it", "89 °C");
-	found_facts(&f, json_pack("{s:i}", "GPUs", 8));
-	json_t *list = findings_json(&f);
-	assert_int_equal(findings_take(&back, list), 0);
+	doctor_found_bad(&f, FINDING_WARN, "GPU1", "mend it", "89 °C");
+	doctor_found_facts(&f, json_pack("{s:i}", "GPUs", 8));
+	json_t *list = doctor_findings_json(&f);
+	assert_int_equal(doctor_findings_take(&back, list), 0);
 	assert_int_equal(back.n, 2);
 	assert_string_equal(back.rows[0].found, f.rows[0].found);
 	assert_string_equal(back.rows[1].remedy, "mend it");
@@ -148,19 +148,19 @@ static void findings_survive_the_way_to_another_process(void **state)
 					   "{\"findings\":[{\"level\":\"ok\"},{\"level\":7}]}" };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		list = json_loads(bad[i], JSON_DECODE_ANY, NULL);
-		assert_int_equal(findings_take(&back, list), -1);
+		assert_int_equal(doctor_findings_take(&back, list), -1);
 		assert_int_equal(back.n, 2);
 		json_decref(list);
 	}
 	/* What a node leaves out, or writes to mislead a terminal. */
 	list = json_loads("{\"facts\":7,\"findings\":[{\"level\":\"fail\",\"found\":\"\\u001b[2J\\u009b\",\"object\":7}]}", 0,
 			  NULL);
-	assert_int_equal(findings_take(&back, list), 0);
+	assert_int_equal(doctor_findings_take(&back, list), 0);
 	assert_string_equal(back.rows[2].object, "");
 	assert_null(strchr(back.rows[2].found, '\033'));
 	json_decref(list);
-	findings_fini(&f);
-	findings_fini(&back);
+	doctor_findings_fini(&f);
+	doctor_findings_fini(&back);
 }
 
 static void needs_survive_a_command_line(void **state)
@@ -171,10 +171,10 @@ static void needs_survive_a_command_line(void **state)
 	strcpy(n.run_dir, "/a b/\"c\"");
 	strcpy(n.data, "0.7 A 0.3 B");
 	strcpy(n.trouble, "too little");
-	json_t *doc = needs_json(&n);
+	json_t *doc = doctor_needs_json(&n);
 	char *text = json_dumps(doc, JSON_COMPACT);
 	json_decref(doc);
-	assert_int_equal(needs_read(text, &back, NULL), 0);
+	assert_int_equal(doctor_needs_read(text, &back, NULL), 0);
 	assert_string_equal(back.run_dir, n.run_dir);
 	assert_string_equal(back.data, n.data);
 	assert_string_equal(back.trouble, n.trouble);
@@ -183,7 +183,7 @@ static void needs_survive_a_command_line(void **state)
 	static const char *const bad[] = { "", "{", "[]", "{\"job\":true}", "7" };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		struct err e = ERR_INIT;
-		assert_int_equal(needs_read(bad[i], &back, &e), -1);
+		assert_int_equal(doctor_needs_read(bad[i], &back, &e), -1);
 		assert_int_equal(e.code, ERR_USAGE);
 	}
 }
@@ -197,11 +197,11 @@ static void equal_findings_of_several_nodes_are_one_line(void **state)
 		struct findings *f = &nodes[i].found;
 		snprintf(nodes[i].name, sizeof nodes[i].name, "n%d", i + 1);
 		f->check = "memory";
-		found_ok(f, "memory", "%d GiB", i);
+		doctor_found_ok(f, "memory", "%d GiB", i);
 		f->check = "gpus";
-		found_bad(f, FINDING_WARN, "PCI devices", "install it", "not shown");
+		doctor_found_bad(f, FINDING_WARN, "PCI devices", "install it", "not shown");
 		if (i)
-			found_bad(f, FINDING_FAIL, "GPU3", "exchange it", "broken");
+			doctor_found_bad(f, FINDING_FAIL, "GPU3", "exchange it", "broken");
 	}
 	struct buf page = BUF_INIT;
 	doctor_page(nodes, 5, false, false, 100, &page);
@@ -222,7 +222,7 @@ static void equal_findings_of_several_nodes_are_one_line(void **state)
 	assert_int_equal(json_array_size(json_object_get(doc, "nodes")), 5);
 	json_decref(doc);
 	for (int i = 0; i < 5; i++)
-		findings_fini(&nodes[i].found);
+		doctor_findings_fini(&nodes[i].found);
 }
 
 int main(void)

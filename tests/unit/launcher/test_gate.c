@@ -46,8 +46,8 @@ static int setup(void **state)
 {
 	(void)state;
 	struct err e = ERR_INIT;
-	if (!tmpdir_make(t.dir, sizeof t.dir) || server_open("muster-1-test", 1, t.dir, 2, &t.server, &e) ||
-	    find_port(server_env(t.server, 0))) {
+	if (!tmpdir_make(t.dir, sizeof t.dir) || local_server_open("muster-1-test", 1, t.dir, 2, &t.server, &e) ||
+	    find_port(local_server_env(t.server, 0))) {
 		fprintf(stderr, "%s\n", e.text);
 		return -1;
 	}
@@ -58,7 +58,7 @@ static int teardown(void **state)
 {
 	(void)state;
 	char remove[512];
-	server_close(t.server);
+	local_server_close(t.server);
 	snprintf(remove, sizeof remove, "rm -rf '%s'", t.dir);
 	return system(remove) ? -1 : 0;
 }
@@ -68,7 +68,7 @@ static int be_rank_0(void)
 {
 	pmix_proc_t me;
 	alarm(PATIENCE_S);
-	for (char *const *word = server_env(t.server, 0); *word; word++)
+	for (char *const *word = local_server_env(t.server, 0); *word; word++)
 		putenv(*word);
 	if (PMIx_Init(&me, NULL, 0))
 		return 1;

@@ -41,7 +41,7 @@ static void on_message(void *arg, struct link *l, const struct msg *m)
 	(void)arg;
 	assert_int_equal(m->type, MSG_HELLO);
 	t.messages++;
-	link_claim(l, 0);
+	supervise_link_claim(l, 0);
 }
 
 static void on_closed(void *arg, int rank, const struct err *why)
@@ -64,17 +64,17 @@ static int setup(void **state)
 	memset(&t, 0, sizeof t);
 	struct links_options o = { .loop = &t.loop, .listener = -1, .most = 8, .most_per_address = 8, .patience = 5, .voucher = &voucher,
 				   .message = on_message, .closed = on_closed };
-	if (uv_loop_init(&t.loop) || sem_init(&t.asked, 0, 0) || sem_init(&t.answer, 0, 0) || links_open(&o, &t.links, NULL))
+	if (uv_loop_init(&t.loop) || sem_init(&t.asked, 0, 0) || sem_init(&t.answer, 0, 0) || supervise_links_open(&o, &t.links, NULL))
 		return -1;
 	auth_secret_new(t.secret);
-	links_renew(t.links, t.secret, 1, 100);
+	supervise_links_renew(t.links, t.secret, 1, 100);
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	links_close(t.links);
+	supervise_links_close(t.links);
 	uv_run(&t.loop, UV_RUN_DEFAULT);
 	return uv_loop_close(&t.loop);
 }
@@ -96,7 +96,7 @@ static struct agent agent_open(bool vouched)
 		channel_require_vouch(a.channel);
 	assert_int_equal(channel_send(a.channel, MSG_HELLO, body, NULL), 0);
 	json_decref(body);
-	assert_int_equal(links_adopt(t.links, fds[1], NULL), 0);
+	assert_int_equal(supervise_links_adopt(t.links, fds[1], NULL), 0);
 	return a;
 }
 
@@ -144,7 +144,7 @@ static void an_agent_is_heard_once_munged_has_answered(void **state)
 	exchange(&a);
 	assert_false(channel_ready(a.channel));
 	/* The loop goes on meanwhile, and the agent's time does not run out for munged's sake. */
-	links_tick(t.links, 1e6);
+	supervise_links_tick(t.links, 1e6);
 	turn();
 	assert_int_equal(t.closed, 0);
 	sem_post(&t.answer);
@@ -192,15 +192,15 @@ static void a_generation_may_end_while_munged_is_asked(void **state)
 		exchange(&agents[i]);
 	}
 	sem_wait(&t.asked);
-	links_renew(t.links, t.secret, 2, 200);
-	assert_int_equal(links_strangers(t.links), 0);
+	supervise_links_renew(t.links, t.secret, 2, 200);
+	assert_int_equal(supervise_links_strangers(t.links), 0);
 	turn();
 	for (int i = 0; i < MANY; i++) {
 		sem_post(&t.answer);
 		agent_close(&agents[i]);
 	}
 	/* Every link is let go of before the loop can end (teardown), and none is heard of. */
-	links_close(t.links);
+	supervise_links_close(t.links);
 	t.links = NULL;
 	uv_run(&t.loop, UV_RUN_DEFAULT);
 	assert_int_equal(t.messages + t.closed, 0);

@@ -76,7 +76,7 @@ static int run_agents(const char *agent, const char *words)
 	setenv("FAKE_AGENT", words, 1);
 	setenv("FAKE_AGENT_RUN", rundir_path(t.run), 1);
 	assert_int_equal(uv_loop_init(&loop), 0);
-	assert_int_equal(terminal_open(&look, &term, NULL), 0);
+	assert_int_equal(supervise_terminal_open(&look, &term, NULL), 0);
 	struct supervise_options o = {
 		.loop = &loop, .job = &t.job, .cluster = &t.cluster, .plan = &t.plan, .job_text = "[job]\n", .plan_doc = doc,
 		.ops = &launch_local, .agent = agent, .run = t.run, .term = term, .address = address, .limits = SUPERVISE_LIMITS,
@@ -84,9 +84,9 @@ static int run_agents(const char *agent, const char *words)
 	};
 	assert_int_equal(net_local_address(NULL, NULL, host, NULL), 0);
 	assert_int_equal(net_listen(host, &o.listener, address, NULL), 0);
-	int status = supervise(&o);
+	int status = supervise_run(&o);
 	assert_int_equal(uv_loop_close(&loop), 0);
-	terminal_close(term);
+	supervise_terminal_close(term);
 	close(look.fd);
 	json_decref(doc);
 	return status;

@@ -10,7 +10,7 @@ static bool lose(struct restart *r, enum err_code code, double *wait, struct err
 {
 	*wait = -1;
 	*e = (struct err)ERR_INIT;
-	return restart_decide(r, code, wait, e);
+	return supervise_restart_decide(r, code, wait, e);
 }
 
 static void first_restart_is_at_once(void **state)
@@ -19,7 +19,7 @@ static void first_restart_is_at_once(void **state)
 	struct restart r;
 	struct err e;
 	double wait;
-	restart_init(&r, 10, 3, 2);
+	supervise_restart_init(&r, 10, 3, 2);
 	assert_true(lose(&r, ERR_PEER, &wait, &e));
 	assert_true(wait == 0);
 	assert_int_equal(r.restarts, 1);
@@ -31,14 +31,14 @@ static void waits_double_while_nothing_is_gained(void **state)
 	struct restart r;
 	struct err e;
 	double wait;
-	restart_init(&r, 100, 50, 2);
+	supervise_restart_init(&r, 100, 50, 2);
 	const double want[] = { 0, 2, 4, 8, 16, 32, 60, 60 };
 	for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-		restart_step(&r, 7); /* the same step each time: gained only once */
+		supervise_restart_step(&r, 7); /* the same step each time: gained only once */
 		assert_true(lose(&r, ERR_PEER, &wait, &e));
 		assert_true(wait == want[i]);
 	}
-	restart_step(&r, 8);
+	supervise_restart_step(&r, 8);
 	assert_true(lose(&r, ERR_PEER, &wait, &e));
 	assert_true(wait == 0);
 }
@@ -49,14 +49,14 @@ static void a_new_checkpoint_is_progress(void **state)
 	struct restart r;
 	struct err e;
 	double wait;
-	restart_init(&r, 100, 1, 2);
-	restart_step(&r, 100);
+	supervise_restart_init(&r, 100, 1, 2);
+	supervise_restart_step(&r, 100);
 	assert_true(lose(&r, ERR_PEER, &wait, &e));
-	restart_step(&r, 60); /* fewer steps than before, but more of them are safe */
-	restart_ckpt(&r, 50);
+	supervise_restart_step(&r, 60); /* fewer steps than before, but more of them are safe */
+	supervise_restart_ckpt(&r, 50);
 	assert_true(lose(&r, ERR_PEER, &wait, &e));
 	assert_int_equal(r.futile, 0);
-	restart_step(&r, 60);
+	supervise_restart_step(&r, 60);
 	assert_false(lose(&r, ERR_PEER, &wait, &e));
 	assert_int_equal(e.code, ERR_ABORTED);
 }
@@ -68,9 +68,9 @@ static void crash_loop_at_one_step_ends(void **state)
 	struct err e;
 	double wait;
 	int restarts = 0;
-	restart_init(&r, 1000, 3, 0);
+	supervise_restart_init(&r, 1000, 3, 0);
 	for (;;) {
-		restart_step(&r, 12);
+		supervise_restart_step(&r, 12);
 		if (!lose(&r, ERR_PEER, &wait, &e))
 			break;
 		restarts++;
@@ -85,12 +85,12 @@ static void max_restarts_holds_even_with_progress(void **state)
 	struct restart r;
 	struct err e;
 	double wait;
-	restart_init(&r, 2, 3, 0);
+	supervise_restart_init(&r, 2, 3, 0);
 	for (int i = 0; i < 2; i++) {
-		restart_step(&r, 10 * (i + 1));
+		supervise_restart_step(&r, 10 * (i + 1));
 		assert_true(lose(&r, ERR_PEER, &wait, &e));
 	}
-	restart_step(&r, 1000);
+	supervise_restart_step(&r, 1000);
 	assert_false(lose(&r, ERR_PEER, &wait, &e));
 	assert_int_equal(e.code, ERR_ABORTED);
 }
@@ -101,7 +101,7 @@ static void lasting_failure_of_the_first_generation_ends_at_once(void **state)
 	struct restart r;
 	struct err e;
 	double wait;
-	restart_init(&r, 100, 100, 0);
+	supervise_restart_init(&r, 100, 100, 0);
 	assert_false(lose(&r, ERR_CORRUPT, &wait, &e));
 	assert_int_equal(e.code, ERR_CORRUPT);
 }
@@ -112,8 +112,8 @@ static void lasting_failure_of_a_later_one_is_tried_twice(void **state)
 	struct restart r;
 	struct err e;
 	double wait;
-	restart_init(&r, 100, 100, 0);
-	restart_step(&r, 1);
+	supervise_restart_init(&r, 100, 100, 0);
+	supervise_restart_step(&r, 1);
 	assert_true(lose(&r, ERR_PEER, &wait, &e));
 	assert_true(lose(&r, ERR_CORRUPT, &wait, &e));
 	assert_false(lose(&r, ERR_CORRUPT, &wait, &e));
@@ -126,8 +126,8 @@ static void lasting_failures_of_two_kinds_or_after_steps_are_retried(void **stat
 	struct restart r;
 	struct err e;
 	double wait;
-	restart_init(&r, 100, 100, 0);
-	restart_step(&r, 1);
+	supervise_restart_init(&r, 100, 100, 0);
+	supervise_restart_step(&r, 1);
 	assert_true(lose(&r, ERR_USAGE, &wait, &e));
 	assert_true(lose(&r, ERR_CORRUPT, &wait, &e));
 	assert_true(lose(&r, ERR_USAGE, &wait, &e));

@@ -16,7 +16,7 @@
 static bool killed;
 
 /* In the place of the real one, in the server's process. */
-int register_ranks(const char *nspace, int world, const char *dir, struct buf *out, struct err *e)
+int local_register_ranks(const char *nspace, int world, const char *dir, struct buf *out, struct err *e)
 {
 	(void)nspace;
 	(void)world;
@@ -35,11 +35,11 @@ static void a_death_while_it_starts_is_a_peer_s(void **state)
 	struct err e = ERR_INIT;
 	assert_non_null(tmpdir_make(dir, sizeof dir));
 	killed = true;
-	assert_int_equal(server_open("muster-test", 2, dir, STDERR_FILENO, &server, &e), -1);
+	assert_int_equal(local_server_open("muster-test", 2, dir, STDERR_FILENO, &server, &e), -1);
 	assert_int_equal(e.code, ERR_PEER);
 	assert_non_null(strstr(e.text, "ended while it started"));
 	killed = false;
-	assert_int_equal(server_open("muster-test", 2, dir, STDERR_FILENO, &server, &e), -1);
+	assert_int_equal(local_server_open("muster-test", 2, dir, STDERR_FILENO, &server, &e), -1);
 	assert_int_equal(e.code, ERR_INTERNAL);
 	assert_null(server);
 	assert_int_equal(rmdir(dir), 0); /* nothing is left */

@@ -25,7 +25,7 @@ static void names_are_replaced_and_other_ats_stand(void **state)
 	(void)state;
 	const struct script_value values[] = { { "who", "rank 7" }, { "empty", "" }, { NULL, NULL } };
 	struct buf out = BUF_INIT;
-	assert_int_equal(script_render("a@b \"$@\" @who@@empty@! me@site.org @ @who", values, &out, NULL), 0);
+	assert_int_equal(slurm_script_render("a@b \"$@\" @who@@empty@! me@site.org @ @who", values, &out, NULL), 0);
 	assert_string_equal(buf_str(&out), "a@b \"$@\" rank 7! me@site.org @ @who");
 	buf_fini(&out);
 }
@@ -36,7 +36,7 @@ static void an_unknown_name_is_refused(void **state)
 	const struct script_value values[] = { { NULL, NULL } };
 	struct buf out = BUF_INIT;
 	struct err e = ERR_INIT;
-	assert_int_equal(script_render("x @optons@", values, &out, &e), -1);
+	assert_int_equal(slurm_script_render("x @optons@", values, &out, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	assert_non_null(strstr(e.text, "@optons@"));
 	buf_fini(&out);
@@ -51,7 +51,7 @@ static void quoted_words_survive_the_shell(void **state)
 		struct buf command = BUF_INIT;
 		char got[200] = "";
 		buf_puts(&command, "printf %s ");
-		script_quote(words[i], &command);
+		slurm_script_quote(words[i], &command);
 		FILE *f = popen(buf_str(&command), "re");
 		assert_non_null(f);
 		size_t n = fread(got, 1, sizeof got - 1, f);
@@ -84,7 +84,7 @@ static void the_size_follows_from_the_degrees(void **state)
 		while (n < 8 && rows[i].words[n])
 			n++;
 		job_of(rows[i].words, n, &job);
-		if (script_size(&job, &size, &e))
+		if (slurm_script_size(&job, &size, &e))
 			fail_msg("%s", e.text);
 		assert_int_equal(size.nodes, rows[i].nodes);
 		assert_int_equal(size.agents, rows[i].agents);
@@ -103,7 +103,7 @@ static void too_few_gpus_are_refused(void **state)
 	job.parallel.pp = job.parallel.dp = 2;
 	job.slurm.nodes = 3;
 	job.slurm.gpus_per_node = 4;
-	assert_int_equal(script_size(&job, &size, &e), -1);
+	assert_int_equal(slurm_script_size(&job, &size, &e), -1);
 	assert_int_equal(e.code, ERR_NOFIT);
 	assert_non_null(strstr(e.text, "16"));
 }
@@ -117,8 +117,8 @@ static void options_hold_what_the_job_says(void **state)
 	struct script_size size;
 	struct buf out = BUF_INIT;
 	job_of(words, 8, &job);
-	assert_int_equal(script_size(&job, &size, NULL), 0);
-	assert_int_equal(script_options(&job, &size, "/run/50% done/try", &out, NULL), 0);
+	assert_int_equal(slurm_script_size(&job, &size, NULL), 0);
+	assert_int_equal(slurm_script_options(&job, &size, "/run/50% done/try", &out, NULL), 0);
 	static const char *const lines[] = {
 		"#SBATCH --nodes=4\n", "#SBATCH --ntasks-per-node=1\n", "#SBATCH --cpus-per-task=6\n",
 		"#SBATCH --job-name=\"try\"\n", "#SBATCH --time=\"1:30:00\"\n", "#SBATCH --partition=\"gpu\"\n",
@@ -144,11 +144,11 @@ static void values_that_could_leave_their_line_are_refused(void **state)
 		struct err e = ERR_INIT;
 		job_of(NULL, 0, &job);
 		strcpy(job.slurm.partition, values[i]);
-		assert_int_equal(script_options(&job, &size, "/run", &out, &e), -1);
+		assert_int_equal(slurm_script_options(&job, &size, "/run", &out, &e), -1);
 		assert_int_equal(e.code, ERR_USAGE);
 		assert_non_null(strstr(e.text, "partition"));
 		job.slurm.partition[0] = '\0';
-		assert_int_equal(script_options(&job, &size, values[i], &out, &e), -1);
+		assert_int_equal(slurm_script_options(&job, &size, values[i], &out, &e), -1);
 		buf_fini(&out);
 	}
 }
@@ -161,7 +161,7 @@ static void a_template_comes_from_the_folder_that_is_named(void **state)
 	struct err e = ERR_INIT;
 	assert_non_null(tmpdir_make(folder, sizeof folder));
 	setenv("MUSTER_TEMPLATES", folder, 1);
-	assert_int_equal(script_template("sbatch.in", &out, &e), -1);
+	assert_int_equal(slurm_script_template("sbatch.in", &out, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	assert_non_null(strstr(e.text, folder));
 	snprintf(path, sizeof path, "%s/sbatch.in", folder);
@@ -169,7 +169,7 @@ static void a_template_comes_from_the_folder_that_is_named(void **state)
 	assert_non_null(f);
 	fputs("mine", f);
 	fclose(f);
-	assert_int_equal(script_template("sbatch.in", &out, NULL), 0);
+	assert_int_equal(slurm_script_template("sbatch.in", &out, NULL), 0);
 	assert_string_equal(buf_str(&out), "mine");
 	buf_fini(&out);
 	unlink(path);

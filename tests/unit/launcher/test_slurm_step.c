@@ -274,13 +274,13 @@ static void commands_are_given_input_and_quoted_when_they_fail(void **state)
 	char *cat[] = { "cat", NULL }, *bad[] = { "bad", NULL }, *slow[] = { "sleep", "100", NULL }, *none[] = { "no-such", NULL };
 	script(w, "bad", "echo first\necho 'sbatch: error: Invalid partition name'\nexit 4\n");
 	const struct child_command c = { .argv = cat, .input = "#!/bin/sh\n", .out = -1 };
-	assert_int_equal(child_run(&c, 20, &out, &e), 0);
+	assert_int_equal(launcher_child_run(&c, 20, &out, &e), 0);
 	assert_string_equal(buf_str(&out), "#!/bin/sh\n");
-	assert_int_equal(child_run(&(struct child_command){ .argv = bad, .out = -1 }, 20, &out, &e), -1);
+	assert_int_equal(launcher_child_run(&(struct child_command){ .argv = bad, .out = -1 }, 20, &out, &e), -1);
 	assert_string_equal(e.text, "bad failed (4): sbatch: error: Invalid partition name");
-	assert_int_equal(child_run(&(struct child_command){ .argv = slow, .out = -1 }, 0.05, &out, &e), -1);
+	assert_int_equal(launcher_child_run(&(struct child_command){ .argv = slow, .out = -1 }, 0.05, &out, &e), -1);
 	assert_int_equal(e.code, ERR_TIMEOUT);
-	assert_int_equal(child_run(&(struct child_command){ .argv = none, .out = -1 }, 20, &out, &e), -1);
+	assert_int_equal(launcher_child_run(&(struct child_command){ .argv = none, .out = -1 }, 20, &out, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	assert_int_equal(waitpid(-1, NULL, 0), -1);
 	buf_fini(&out);

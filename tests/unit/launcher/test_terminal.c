@@ -18,14 +18,14 @@ static void open_term(bool live, bool colour, int width)
 	struct terminal_options o = { .live = live, .colour = colour, .width = width, .every = 10, .steps = 20 };
 	assert_int_equal(pipe(ends), 0);
 	o.fd = ends[1];
-	assert_int_equal(terminal_open(&o, &term, NULL), 0);
+	assert_int_equal(supervise_terminal_open(&o, &term, NULL), 0);
 }
 
 /* Closes the terminal and returns all that it wrote. */
 static const char *written(void)
 {
 	static char text[8192];
-	terminal_close(term);
+	supervise_terminal_close(term);
 	close(ends[1]);
 	ssize_t n = read(ends[0], text, sizeof text - 1);
 	text[n > 0 ? n : 0] = '\0';
@@ -44,7 +44,7 @@ static int count(const char *text, const char *what)
 static void steps(void)
 {
 	for (int i = 1; i <= 20; i++)
-		terminal_step(term, &(struct terminal_step){ .step = i, .loss = 2.5, .left_s = 75 }, i * 1e-3);
+		supervise_terminal_step(term, &(struct terminal_step){ .step = i, .loss = 2.5, .left_s = 75 }, i * 1e-3);
 }
 
 static void a_pipe_gets_a_line_every_so_many_steps(void **state)
@@ -73,8 +73,8 @@ static void events_come_above_the_live_line(void **state)
 {
 	(void)state;
 	open_term(true, false, 200);
-	terminal_step(term, &(struct terminal_step){ .step = 20 }, 1);
-	terminal_event(term, TONE_BAD, "lost", "rank %d", 3);
+	supervise_terminal_step(term, &(struct terminal_step){ .step = 20 }, 1);
+	supervise_terminal_event(term, TONE_BAD, "lost", "rank %d", 3);
 	const char *text = written();
 	const char *lost = strstr(text, "\r\033[K  lost       rank 3\n");
 	assert_non_null(lost);
@@ -85,7 +85,7 @@ static void the_live_line_never_wraps(void **state)
 {
 	(void)state;
 	open_term(true, false, 30);
-	terminal_step(term, &(struct terminal_step){ .step = 20 }, 1);
+	supervise_terminal_step(term, &(struct terminal_step){ .step = 20 }, 1);
 	const char *text = written();
 	assert_true(strlen(text) <= 2 * strlen("\r\033[K") + 29);
 }
@@ -94,12 +94,12 @@ static void a_narrow_terminal_shows_the_loss_rather_than_the_bar(void **state)
 {
 	(void)state;
 	open_term(true, false, 40);
-	terminal_step(term, &(struct terminal_step){ .step = 20, .loss = 2.5 }, 1);
+	supervise_terminal_step(term, &(struct terminal_step){ .step = 20, .loss = 2.5 }, 1);
 	const char *text = written();
 	assert_non_null(strstr(text, "step 20/20  loss 2.5000"));
 	assert_null(strchr(text, '#'));
 	open_term(true, false, 120);
-	terminal_step(term, &(struct terminal_step){ .step = 20, .loss = 2.5 }, 1);
+	supervise_terminal_step(term, &(struct terminal_step){ .step = 20, .loss = 2.5 }, 1);
 	assert_non_null(strstr(written(), "####"));
 }
 
@@ -107,10 +107,10 @@ static void texts_of_agents_cannot_steer_the_terminal(void **state)
 {
 	(void)state;
 	open_term(false, false, 0);
-	terminal_event(term, TONE_WARN, "warn", "%s", "a\033[2Jb\nc\rd");
+	supervise_terminal_event(term, TONE_WARN, "warn", "%s", "a\033[2Jb\nc\rd");
 	assert_string_equal(written(), "  warn       a [2Jb c d\n");
 	open_term(false, false, 0);
-	terminal_event(term, TONE_WARN, "warn", "%s", "a\xc2\x9b" "2Jb ü");
+	supervise_terminal_event(term, TONE_WARN, "warn", "%s", "a\xc2\x9b" "2Jb ü");
 	assert_string_equal(written(), "  warn       a  2Jb ü\n");
 }
 
@@ -118,10 +118,10 @@ static void spans_are_for_people(void **state)
 {
 	(void)state;
 	char out[32];
-	assert_string_equal(terminal_span(0.04, out, sizeof out), "0.0 s");
-	assert_string_equal(terminal_span(80, out, sizeof out), "1:20");
-	assert_string_equal(terminal_span(7384, out, sizeof out), "2:03:04");
-	assert_string_equal(terminal_span(INFINITY, out, sizeof out), terminal_span(1e9, (char[32]){ 0 }, 32));
+	assert_string_equal(supervise_terminal_span(0.04, out, sizeof out), "0.0 s");
+	assert_string_equal(supervise_terminal_span(80, out, sizeof out), "1:20");
+	assert_string_equal(supervise_terminal_span(7384, out, sizeof out), "2:03:04");
+	assert_string_equal(supervise_terminal_span(INFINITY, out, sizeof out), supervise_terminal_span(1e9, (char[32]){ 0 }, 32));
 }
 
 int main(void)

@@ -247,7 +247,7 @@ static void read_spec(const struct spec *spec, struct trace *t)
 		if (!spec->rank[r])
 			continue;
 		put_rank(&b, spec, r, size_of(spec));
-		if (trace_add(t, b.data, b.len, "dump", &e))
+		if (comm_trace_add(t, b.data, b.len, "dump", &e))
 			fail_msg("%s, rank %d: %s\n%s", spec->what, r, e.text, buf_str(&b));
 		buf_fini(&b);
 	}
@@ -261,12 +261,12 @@ static void dumps_come_to_their_sentence(void **state)
 		struct diagnosis d;
 		struct err e = ERR_INIT;
 		read_spec(&specs[i], &t);
-		assert_int_equal(diagnose(&t, &d, &e), 0);
+		assert_int_equal(comm_diagnose(&t, &d, &e), 0);
 		if (strcmp(buf_str(&d.text), specs[i].sentence) || d.finding != specs[i].finding)
-			fail_msg("%s:\n  %s (%s)\nin place of\n  %s", specs[i].what, buf_str(&d.text), finding_word(d.finding),
+			fail_msg("%s:\n  %s (%s)\nin place of\n  %s", specs[i].what, buf_str(&d.text), comm_finding_word(d.finding),
 				 specs[i].sentence);
-		diagnosis_fini(&d);
-		trace_fini(&t);
+		comm_diagnosis_fini(&d);
+		comm_trace_fini(&t);
 	}
 }
 
@@ -294,9 +294,9 @@ static void what_is_no_dump_is_refused_with_its_name(void **state)
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		struct trace t = { 0 };
 		struct err e = ERR_INIT;
-		if (trace_add(&t, bad[i], strlen(bad[i]), "x.json", &e) == 0 || e.code != ERR_CORRUPT || !strstr(e.text, "x.json"))
+		if (comm_trace_add(&t, bad[i], strlen(bad[i]), "x.json", &e) == 0 || e.code != ERR_CORRUPT || !strstr(e.text, "x.json"))
 			fail_msg("%s: %s", bad[i], e.text);
-		trace_fini(&t);
+		comm_trace_fini(&t);
 	}
 }
 
@@ -313,9 +313,9 @@ static void dumps_of_different_worlds_are_not_mixed(void **state)
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
 		struct trace t = { 0 };
 		struct err e = ERR_INIT;
-		assert_int_equal(trace_add(&t, one, strlen(one), "one", &e), 0);
-		assert_int_equal(trace_add(&t, others[i], strlen(others[i]), "other", &e), -1);
-		trace_fini(&t);
+		assert_int_equal(comm_trace_add(&t, one, strlen(one), "one", &e), 0);
+		assert_int_equal(comm_trace_add(&t, others[i], strlen(others[i]), "other", &e), -1);
+		comm_trace_fini(&t);
 	}
 }
 

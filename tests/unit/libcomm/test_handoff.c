@@ -186,12 +186,12 @@ static void last_bytes_of_another_head_are_not_believed(void **state)
 	struct iovec from = { &in, sizeof in }, to = { &out, sizeof out };
 	memset(r, 0, sizeof *r);
 	struct link l = { .ring = { .tx = r, .rx = r, .line = &line, .bytes = RING, .bell = -1 } };
-	assert_int_equal(ring_ops.put(&l, 0, &from, 1, &e), sizeof in);
+	assert_int_equal(comm_ring_ops.put(&l, 0, &from, 1, &e), sizeof in);
 	atomic_store(&r->last_end, atomic_load(&r->last_end) + (sizeof in << 8));
 	atomic_store(&r->last[0], 99);
-	assert_int_equal(ring_ops.get(&l, 0, &to, 1, &e), sizeof out);
+	assert_int_equal(comm_ring_ops.get(&l, 0, &to, 1, &e), sizeof out);
 	assert_int_equal(out, in);
-	assert_int_equal(ring_ops.get(&l, 0, &to, 1, &e), 0);
+	assert_int_equal(comm_ring_ops.get(&l, 0, &to, 1, &e), 0);
 	free(r);
 }
 
@@ -429,7 +429,7 @@ static void giving_up_waits_for_the_writer(void **state)
 	atomic_store(&w.shared.claim, (uint64_t)5 << 32 | 3);
 	atomic_store(&w.shared.writing, 1);
 	assert_int_equal(pthread_create(&thread, NULL, write_late, &w), 0);
-	handoff_abandon(&l);
+	comm_handoff_abandon(&l);
 	assert_int_equal(atomic_load(&w.wrote), 1);
 	pthread_join(thread, NULL);
 	close(peers[1].pidfd);

@@ -33,10 +33,10 @@ static void every_byte_goes_over_one_lane(void **state)
 			size_t bytes = sizes[s], total = 0;
 			char *data = calloc(1, bytes + 1);
 			for (int lane = 0; lane < lanes; lane++) {
-				size_t share = lane_share(bytes, lanes, lane), done = 0;
+				size_t share = comm_lane_share(bytes, lanes, lane), done = 0;
 				while (done < share) {
 					struct iovec v[3];
-					int n = lane_pieces(data, bytes, lanes, lane, done, v, 3);
+					int n = comm_lane_pieces(data, bytes, lanes, lane, done, v, 3);
 					assert_true(n > 0);
 					size_t take = 1 + chance(v[0].iov_len); /* any cut resumes where it stopped */
 					char *at = v[0].iov_base;
@@ -45,7 +45,7 @@ static void every_byte_goes_over_one_lane(void **state)
 						at[i]++;
 					done += take;
 				}
-				assert_int_equal(lane_pieces(data, bytes, lanes, lane, done, NULL, 3), 0);
+				assert_int_equal(comm_lane_pieces(data, bytes, lanes, lane, done, NULL, 3), 0);
 				total += share;
 			}
 			assert_int_equal(total, bytes);
@@ -58,9 +58,9 @@ static void every_byte_goes_over_one_lane(void **state)
 static void short_messages_stay_on_the_first_lane(void **state)
 {
 	(void)state;
-	assert_int_equal(lane_share(LANE_WHOLE, LANES, 0), LANE_WHOLE);
-	assert_int_equal(lane_share(LANE_WHOLE, LANES, 1), 0);
-	assert_true(lane_share(LANE_WHOLE + 1, LANES, 1) > 0);
+	assert_int_equal(comm_lane_share(LANE_WHOLE, LANES, 0), LANE_WHOLE);
+	assert_int_equal(comm_lane_share(LANE_WHOLE, LANES, 1), 0);
+	assert_true(comm_lane_share(LANE_WHOLE + 1, LANES, 1) > 0);
 }
 
 /* A link to oneself: what is put on a lane comes back on it, in random amounts. */
@@ -127,17 +127,17 @@ static void messages_arrive_whole_and_in_order(void **state)
 		size_t bytes[MESSAGES], total = 0;
 		unsigned kept = seed;
 		loop_open(&o);
-		exchange_begin(&o.comm);
+		comm_exchange_begin(&o.comm);
 		for (int i = 0; i < MESSAGES; i++) {
 			total += bytes[i] = sizes[chance(SIZES)];
 			in[i] = malloc(bytes[i] + 1);
 			out[i] = calloc(1, bytes[i] + 1);
 			for (size_t j = 0; j < bytes[i]; j++)
 				in[i][j] = (char)chance(256);
-			assert_int_equal(exchange_send(&o.comm, &op, 1, in[i], bytes[i], &e), 0);
-			assert_int_equal(exchange_recv(&o.comm, &op, 1, out[i], bytes[i], &e), 0);
+			assert_int_equal(comm_exchange_send(&o.comm, &op, 1, in[i], bytes[i], &e), 0);
+			assert_int_equal(comm_exchange_recv(&o.comm, &op, 1, out[i], bytes[i], &e), 0);
 		}
-		assert_int_equal(exchange_run(&o.comm, &e), 0);
+		assert_int_equal(comm_exchange_run(&o.comm, &e), 0);
 		assert_int_equal(atomic_load(&o.comm.sent), total);
 		for (int i = 0; i < MESSAGES; i++) {
 			assert_memory_equal(in[i], out[i], bytes[i]);
@@ -163,10 +163,10 @@ static void another_size_than_was_due_is_an_error(void **state)
 	loop_open(&o);
 	o.world.peers = peers;
 	o.comm.members = members;
-	exchange_begin(&o.comm);
-	assert_int_equal(exchange_send(&o.comm, &op, 1, in, sizeof in, &e), 0);
-	assert_int_equal(exchange_recv(&o.comm, &op, 1, out, sizeof out, &e), 0);
-	assert_int_equal(exchange_run(&o.comm, &e), -1);
+	comm_exchange_begin(&o.comm);
+	assert_int_equal(comm_exchange_send(&o.comm, &op, 1, in, sizeof in, &e), 0);
+	assert_int_equal(comm_exchange_recv(&o.comm, &op, 1, out, sizeof out, &e), 0);
+	assert_int_equal(comm_exchange_run(&o.comm, &e), -1);
 	assert_int_equal(e.code, ERR_PROTO);
 	free(o.comm.transfers);
 }

@@ -46,15 +46,15 @@ static int look_at_windows(struct comm *w, void *arg)
 		RANK_CHECK(!reach_span(w, p, mine.size + 1).window, "a span beyond the window");
 		RANK_CHECK(comm_all_gather(w, &mine, all, sizeof mine, COMM_U8, &e) == 0, "%s", e.text);
 		int next = (comm_rank(w) + 1) % comm_size(w);
-		char *there = reach_map(w, next, &all[next], sizes[i]);
+		char *there = comm_reach_map(w, next, &all[next], sizes[i]);
 		RANK_CHECK(there, "not mapped");
 		RANK_CHECK(!sizes[i] || there[sizes[i] - 1] == next + 1, "another's bytes");
-		RANK_CHECK(reach_map(w, next, &all[next], sizes[i]) == there, "mapped twice");
-		RANK_CHECK(!reach_map(w, next, &all[next], all[next].size + 1), "mapped more than there is");
+		RANK_CHECK(comm_reach_map(w, next, &all[next], sizes[i]) == there, "mapped twice");
+		RANK_CHECK(!comm_reach_map(w, next, &all[next], all[next].size + 1), "mapped more than there is");
 		RANK_CHECK(comm_barrier(w, &e) == 0, "%s", e.text);
 		comm_free(w, p);
 		RANK_CHECK(comm_barrier(w, &e) == 0, "%s", e.text);
-		RANK_CHECK(window_freed(there - all[next].offset, all[next].size), "its end is not seen");
+		RANK_CHECK(comm_window_freed(there - all[next].offset, all[next].size), "its end is not seen");
 		/* Whoever still looks, in an operation that fails, lives. */
 		RANK_CHECK(!sizes[i] || there[sizes[i] - 1] == 0, "the pages were not given back");
 	}
@@ -88,7 +88,7 @@ static int lie_about_a_window(struct comm *w, void *arg)
 	wrong[3].fd = 9999;
 	wrong[4].size = (uint64_t)-4096;
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-		RANK_CHECK(!window_map(pid, &wrong[i]), "wrong span %zu is mapped", i);
+		RANK_CHECK(!comm_window_map(pid, &wrong[i]), "wrong span %zu is mapped", i);
 	return comm_barrier(w, &e) < 0;
 }
 
@@ -231,7 +231,7 @@ static int operate(struct comm *w, int32_t *in, int32_t *out, size_t n)
 static int operate_everywhere(struct comm *w, void *arg)
 {
 	static const size_t counts[] = { 1, 700, 9001, 300007 };
-	RANK_CHECK(reach_works(w) == *(const bool *)arg, "the ranks' memory %s", reach_works(w) ? "can be read" : "cannot be read");
+	RANK_CHECK(comm_reach_works(w) == *(const bool *)arg, "the ranks' memory %s", comm_reach_works(w) ? "can be read" : "cannot be read");
 	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
 		size_t room = counts[i] * (size_t)comm_size(w) * sizeof(int32_t);
 		char *in, *out, *in2 = malloc(room), *out2 = malloc(room);
@@ -300,12 +300,12 @@ static int read_the_dead(struct comm *w, void *arg)
 		pause();
 	}
 	struct span nowhere = { .address = 4096 };
-	RANK_CHECK(reach_get(w, 1, &nowhere, 0, &byte, 1, &e) < 0 && e.code == ERR_PEER, "read unmapped memory");
+	RANK_CHECK(comm_reach_get(w, 1, &nowhere, 0, &byte, 1, &e) < 0 && e.code == ERR_PEER, "read unmapped memory");
 	RANK_CHECK(strstr(e.text, "rank 1 (world rank 1") && strstr(e.text, "cannot be read"), "%s", e.text);
-	RANK_CHECK(reach_get(w, 1, &all[1], 0, &byte, 1, &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_reach_get(w, 1, &all[1], 0, &byte, 1, &e) == 0, "%s", e.text);
 	RANK_CHECK(comm_barrier(w, &e) == 0, "%s", e.text);
 	kill(w->world->peers[1].pid, SIGKILL);
-	while (reach_get(w, 1, &all[1], 0, &byte, 1, &e) == 0)
+	while (comm_reach_get(w, 1, &all[1], 0, &byte, 1, &e) == 0)
 		sched_yield();
 	RANK_CHECK(e.code == ERR_PEER && strstr(e.text, "rank 1 (world rank 1"), "%s", e.text);
 	return 0;

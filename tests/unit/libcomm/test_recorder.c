@@ -28,9 +28,9 @@ static const struct op reduction = { .kind = OP_ALL_REDUCE, .count = 4, .type = 
 
 static void go_through(struct recorder *r, struct op op, uint32_t seq, bool failed)
 {
-	struct op_signature sign = op_sign(&op, seq, 2);
-	recorder_begin(r, &op, &sign, "tree");
-	recorder_end(r, failed);
+	struct op_signature sign = comm_op_sign(&op, seq, 2);
+	comm_recorder_begin(r, &op, &sign, "tree");
+	comm_recorder_end(r, failed);
 }
 
 static void the_last_operations_are_kept(void **state)
@@ -38,11 +38,11 @@ static void the_last_operations_are_kept(void **state)
 	static struct record out[RECORDER_OPS];
 	struct recorder *r;
 	(void)state;
-	assert_int_equal(recorder_open(2, &r, NULL), 0);
-	assert_int_equal(recorder_read(r, out), 0);
+	assert_int_equal(comm_recorder_open(2, &r, NULL), 0);
+	assert_int_equal(comm_recorder_read(r, out), 0);
 	for (uint32_t i = 1; i <= 1000; i++)
 		go_through(r, reduction, i, i == 999);
-	assert_int_equal(recorder_read(r, out), RECORDER_OPS);
+	assert_int_equal(comm_recorder_read(r, out), RECORDER_OPS);
 	for (uint32_t i = 0; i < RECORDER_OPS; i++) {
 		assert_int_equal(out[i].number, 1000 - RECORDER_OPS + 1 + i);
 		assert_int_equal(out[i].seq, out[i].number);
@@ -51,7 +51,7 @@ static void the_last_operations_are_kept(void **state)
 		assert_true(out[i].start > 0 && out[i].end >= out[i].start && !out[i].queued);
 		assert_string_equal(out[i].algorithm, "tree");
 	}
-	recorder_close(r);
+	comm_recorder_close(r);
 }
 
 static void messages_are_counted_by_peer(void **state)
@@ -62,15 +62,15 @@ static void messages_are_counted_by_peer(void **state)
 	struct op op = { .kind = OP_P2P, .p2p = list, .n = 3 };
 	struct recorder *r;
 	(void)state;
-	assert_int_equal(recorder_open(2, &r, NULL), 0);
+	assert_int_equal(comm_recorder_open(2, &r, NULL), 0);
 	go_through(r, op, 1, false);
 	go_through(r, op, 2, false);
-	assert_int_equal(recorder_read(r, out), 2);
+	assert_int_equal(comm_recorder_read(r, out), 2);
 	assert_int_equal(out[1].listed, 3);
 	assert_int_equal(out[1].bytes, 28);
 	assert_true(out[1].message[2].send && out[1].message[2].nth == 4 && out[1].message[2].bytes == 4);
 	assert_true(!out[1].message[1].send && out[1].message[1].nth == 2);
-	recorder_close(r);
+	comm_recorder_close(r);
 }
 
 /* More of them than the ring has room for: those that have not ended keep their place. */
@@ -81,10 +81,10 @@ static void what_is_queued_is_not_overwritten(void **state)
 	struct recorder *r;
 	uint64_t number[QUEUED];
 	(void)state;
-	assert_int_equal(recorder_open(2, &r, NULL), 0);
+	assert_int_equal(comm_recorder_open(2, &r, NULL), 0);
 	for (int i = 0; i < QUEUED; i++)
-		number[i] = recorder_queue(r, &reduction);
-	assert_int_equal(recorder_read(r, out), RECORDER_OPS);
+		number[i] = comm_recorder_queue(r, &reduction);
+	assert_int_equal(comm_recorder_read(r, out), RECORDER_OPS);
 	assert_int_equal(out[0].number, 1);
 	assert_int_equal(out[0].state, RECORD_QUEUED);
 	for (int i = 0; i < QUEUED; i++) {
@@ -92,11 +92,11 @@ static void what_is_queued_is_not_overwritten(void **state)
 		op.record = number[i];
 		go_through(r, op, (uint32_t)i + 1, false);
 	}
-	assert_int_equal(recorder_read(r, out), RECORDER_OPS);
+	assert_int_equal(comm_recorder_read(r, out), RECORDER_OPS);
 	assert_int_equal(out[RECORDER_OPS - 1].number, QUEUED);
 	for (int i = 0; i < RECORDER_OPS; i++)
 		assert_int_equal(out[i].state, RECORD_DONE);
-	recorder_close(r);
+	comm_recorder_close(r);
 }
 
 struct pair {
@@ -121,16 +121,16 @@ static void reading_meets_no_half_written_operation(void **state)
 	struct pair p = { .leave = false };
 	pthread_t writer;
 	(void)state;
-	assert_int_equal(recorder_open(2, &p.r, NULL), 0);
+	assert_int_equal(comm_recorder_open(2, &p.r, NULL), 0);
 	assert_int_equal(pthread_create(&writer, NULL, write_on, &p), 0);
 	for (int times = 0; times < 300; times++)
-		for (int i = 0, n = recorder_read(p.r, out); i < n; i++) {
+		for (int i = 0, n = comm_recorder_read(p.r, out); i < n; i++) {
 			assert_int_equal(out[i].seq, out[i].number);
 			assert_int_equal(out[i].bytes, out[i].number * 8);
 		}
 	atomic_store(&p.leave, true);
 	pthread_join(writer, NULL);
-	recorder_close(p.r);
+	comm_recorder_close(p.r);
 }
 
 /* What the ring has lost is counted all the same: who came to it long ago is not missed. */
@@ -142,14 +142,14 @@ static void what_is_lost_has_begun(void **state)
 	struct recorder *r;
 	uint32_t collectives, messages;
 	(void)state;
-	assert_int_equal(recorder_open(2, &r, NULL), 0);
+	assert_int_equal(comm_recorder_open(2, &r, NULL), 0);
 	go_through(r, reduction, 1, false);
 	for (uint32_t i = 1; i <= 2 * RECORDER_OPS; i++)
 		go_through(r, op, i, false);
-	recorder_counts(r, &collectives, &messages);
+	comm_recorder_counts(r, &collectives, &messages);
 	assert_int_equal(collectives, 1);
 	assert_int_equal(messages, 2 * RECORDER_OPS);
-	recorder_close(r);
+	comm_recorder_close(r);
 }
 
 /* --- Dumps of a world ------------------------------------------------------------------- */
@@ -166,7 +166,7 @@ static int read_dump(struct trace *t, int rank, struct err *e)
 	path_of(rank, path);
 	int rc = file_slurp(path, TRACE_FILE, &text, e);
 	if (rc == 0)
-		rc = trace_add(t, text.data, text.len, path, e);
+		rc = comm_trace_add(t, text.data, text.len, path, e);
 	buf_fini(&text);
 	return rc;
 }
@@ -225,10 +225,10 @@ static void dumping_disturbs_nothing(void **state)
 	assert_int_equal(t.ranks[0].n, 2);
 	assert_int_equal(t.ranks[0].parts[0].n, 41);
 	assert_string_equal(t.ranks[0].parts[0].group->name, "a \"name\" "); /* plain on a terminal */
-	assert_int_equal(diagnose(&t, &d, &e), 0);
+	assert_int_equal(comm_diagnose(&t, &d, &e), 0);
 	assert_int_equal(d.finding, FINDING_NONE);
-	diagnosis_fini(&d);
-	trace_fini(&t);
+	comm_diagnosis_fini(&d);
+	comm_trace_fini(&t);
 }
 
 static int dump_nowhere(struct comm *w, void *arg)
@@ -378,7 +378,7 @@ static void diagnose_program(const struct program *p, const char *backend)
 	for (int rank = 0; rank < p->ranks; rank++)
 		if (read_dump(&t, rank, &e))
 			fail_msg("%s", e.text);
-	assert_int_equal(diagnose(&t, &d, &e), 0);
+	assert_int_equal(comm_diagnose(&t, &d, &e), 0);
 	const char *text = buf_str(&d.text);
 	/* Over messages the world may fail before the last rank comes to what it would have called: the sentence names fewer. */
 	if (d.finding == FINDING_MISMATCH && !strcmp(backend, "tcp")) {
@@ -388,8 +388,8 @@ static void diagnose_program(const struct program *p, const char *backend)
 	size_t begin = strlen(p->begin), end = strlen(p->end), n = strlen(text);
 	if (n < begin + end || strncmp(text, p->begin, begin) || strcmp(text + n - end, p->end) || (!end && n != begin))
 		fail_msg("%s: %s\nin place of\n%s … %s", backend, text, p->begin, p->end);
-	diagnosis_fini(&d);
-	trace_fini(&t);
+	comm_diagnosis_fini(&d);
+	comm_trace_fini(&t);
 	munmap(given_up, sizeof *given_up);
 }
 

@@ -35,7 +35,7 @@ enum { WAYS = sizeof ways / sizeof *ways };
 
 static bool possible(const struct way *w)
 {
-	return !w->aes || records_have_aes();
+	return !w->aes || comm_records_have_aes();
 }
 
 /* Two ends over a socket pair; what the test writes to fd[0] itself, end[1] reads. */
@@ -49,15 +49,15 @@ static void pair_open(struct pair *p, const struct way *w, unsigned char key)
 	unsigned char a[RECORD_KEY], b[RECORD_KEY];
 	memset(a, key, sizeof a);
 	memset(b, key + 1, sizeof b);
-	assert_int_equal(records_new(w->mode, w->aes, a, b, &p->end[0], NULL), 0);
-	assert_int_equal(records_new(w->mode, w->aes, b, a, &p->end[1], NULL), 0);
+	assert_int_equal(comm_records_new(w->mode, w->aes, a, b, &p->end[0], NULL), 0);
+	assert_int_equal(comm_records_new(w->mode, w->aes, b, a, &p->end[1], NULL), 0);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, p->fd), 0);
 }
 
 static void pair_close(struct pair *p)
 {
 	for (int i = 0; i < 2; i++) {
-		records_free(p->end[i]);
+		comm_records_free(p->end[i]);
 		if (p->fd[i] >= 0)
 			close(p->fd[i]);
 	}
@@ -65,12 +65,12 @@ static void pair_close(struct pair *p)
 
 static ssize_t put(struct pair *p, const void *data, size_t n)
 {
-	return records_put(p->end[0], p->fd[0], &(struct iovec){ (void *)(uintptr_t)data, n }, 1);
+	return comm_records_put(p->end[0], p->fd[0], &(struct iovec){ (void *)(uintptr_t)data, n }, 1);
 }
 
 static ssize_t get(struct pair *p, void *data, size_t n)
 {
-	return records_get(p->end[1], p->fd[1], &(struct iovec){ data, n }, 1);
+	return comm_records_get(p->end[1], p->fd[1], &(struct iovec){ data, n }, 1);
 }
 
 /* A record of these bytes as it is on the wire. */
@@ -119,12 +119,12 @@ static void any_cut_of_the_data_comes_through(void **state)
 		while (got < ROOM) {
 			struct iovec from[50];
 			int n = cut_randomly(in, sent, ROOM, from, 1 + (int)chance(50));
-			ssize_t moved = n ? records_put(p.end[0], p.fd[0], from, n) : 0;
+			ssize_t moved = n ? comm_records_put(p.end[0], p.fd[0], from, n) : 0;
 			assert_true(moved >= 0);
 			sent += (size_t)moved;
 			if (moves) /* what was asked for stays asked for until some of it is there */
 				n_to = cut_randomly(out, got, ROOM, to, 1 + (int)chance(50));
-			moved = records_get(p.end[1], p.fd[1], to, n_to);
+			moved = comm_records_get(p.end[1], p.fd[1], to, n_to);
 			assert_true(moved >= 0);
 			got += (size_t)moved;
 			moves = moved > 0;
@@ -231,7 +231,7 @@ static void dropped_doubled_and_moved_bytes_are_found(void **state)
 			for (int i = 0; i < cases[c].good; i++)
 				assert_int_equal(get(&p, data, BYTES), BYTES);
 			expect_broken(&p, BYTES);
-			assert_int_equal(records_number(p.end[1]), cases[c].good);
+			assert_int_equal(comm_records_number(p.end[1]), cases[c].good);
 			pair_close(&p);
 		}
 }
@@ -254,7 +254,7 @@ static void records_of_another_connection_or_direction_are_found(void **state)
 		size_t n = wire(&p, "12345678", 8, bytes);
 		assert_int_equal(send(p.fd[1], bytes, n, 0), n);
 		char out[8];
-		assert_int_equal(records_get(p.end[0], p.fd[0], &(struct iovec){ out, 8 }, 1), RECORDS_BROKEN);
+		assert_int_equal(comm_records_get(p.end[0], p.fd[0], &(struct iovec){ out, 8 }, 1), RECORDS_BROKEN);
 		pair_close(&p);
 	}
 }
@@ -301,10 +301,10 @@ static void meet(struct meeting *m, enum comm_integrity a, enum comm_integrity b
 	struct hello what = { .kind = HELLO_LINK, .to = 1, .group = 1, .lanes = 1 };
 	int fd = -1;
 	assert_int_equal(net_listen("127.0.0.1", &m->listener, m->peers[1].address, NULL), 0);
-	assert_int_equal(handshake_connect(&m->w[0], &what, &m->h[0], NULL), 0);
+	assert_int_equal(comm_handshake_connect(&m->w[0], &what, &m->h[0], NULL), 0);
 	while (fd < 0)
 		assert_int_equal(net_accept(m->listener, &fd, NULL), 0);
-	assert_int_equal(handshake_accept(&m->w[1], fd, &m->h[1], NULL), 0);
+	assert_int_equal(comm_handshake_accept(&m->w[1], fd, &m->h[1], NULL), 0);
 }
 
 /* Until both have done what they can; an end that fails is closed. */
@@ -314,9 +314,9 @@ static void shake(struct meeting *m)
 		for (int i = 0; i < 2; i++) {
 			if (!m->h[i] || m->rc[i])
 				continue;
-			m->rc[i] = handshake_step(m->h[i], &m->e[i]);
+			m->rc[i] = comm_handshake_step(m->h[i], &m->e[i]);
 			if (m->rc[i] < 0) {
-				handshake_free(m->h[i]);
+				comm_handshake_free(m->h[i]);
 				m->h[i] = NULL;
 			}
 			usleep(100);
@@ -326,7 +326,7 @@ static void shake(struct meeting *m)
 static void part(struct meeting *m)
 {
 	for (int i = 0; i < 2; i++)
-		handshake_free(m->h[i]);
+		comm_handshake_free(m->h[i]);
 	close(m->listener);
 }
 
@@ -343,7 +343,7 @@ static void both_ends_come_to_the_same_keys(void **state)
 		assert_int_equal(m.rc[0], 1);
 		assert_int_equal(m.rc[1], 1);
 		for (int i = 0; i < 2; i++) {
-			p.fd[i] = handshake_finish(m.h[i], &p.end[i]);
+			p.fd[i] = comm_handshake_finish(m.h[i], &p.end[i]);
 			m.h[i] = NULL;
 			assert_non_null(p.end[i]);
 		}
@@ -385,28 +385,28 @@ static void who_is_in_the_middle_cannot_take_the_integrity_away(void **state)
 	struct hello hello;
 	unsigned char rest[256];
 	meet(&m, COMM_INTEGRITY_SEAL, COMM_INTEGRITY_NONE);
-	int there = handshake_fd(m.h[1]), middle[2];
-	handshake_step(m.h[0], NULL);
+	int there = comm_handshake_fd(m.h[1]), middle[2];
+	comm_handshake_step(m.h[0], NULL);
 	usleep(10000);
-	handshake_step(m.h[0], NULL);
+	comm_handshake_step(m.h[0], NULL);
 	assert_int_equal(recv(there, &hello, sizeof hello, MSG_WAITALL), sizeof hello);
 	assert_int_equal(hello.integrity, COMM_INTEGRITY_SEAL);
 	hello.integrity = COMM_INTEGRITY_NONE;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, middle), 0);
 	struct handshake *h;
 	struct err e = ERR_INIT;
-	assert_int_equal(handshake_accept(&m.w[1], middle[1], &h, NULL), 0);
+	assert_int_equal(comm_handshake_accept(&m.w[1], middle[1], &h, NULL), 0);
 	assert_int_equal(send(middle[0], &hello, sizeof hello, 0), sizeof hello);
-	assert_int_equal(handshake_step(h, &e), 0);
+	assert_int_equal(comm_handshake_step(h, &e), 0);
 	ssize_t n = recv(middle[0], rest, sizeof rest, MSG_DONTWAIT);
 	assert_true(n > 40);
 	rest[32] = COMM_INTEGRITY_SEAL; /* and the answer's */
 	assert_int_equal(send(there, rest, (size_t)n, 0), n);
 	usleep(10000);
-	assert_int_equal(handshake_step(m.h[0], &e), -1);
+	assert_int_equal(comm_handshake_step(m.h[0], &e), -1);
 	assert_int_equal(e.code, ERR_AUTH);
 	close(middle[0]);
-	handshake_free(h);
+	comm_handshake_free(h);
 	part(&m);
 }
 

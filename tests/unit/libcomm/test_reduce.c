@@ -35,7 +35,7 @@ static void the_order_is_the_documented_tree(void **state)
 			data[r][i] = ldexpf((float)(random() % 2001 - 1000), (int)(random() % 40) - 20);
 	}
 	for (int n = 1; n <= 20; n++) {
-		reduce_tree(COMM_F32, COMM_SUM, src, n, out, COUNT);
+		comm_reduce_tree(COMM_F32, COMM_SUM, src, n, out, COUNT);
 		for (int i = 0; i < COUNT; i++) {
 			float v[20];
 			for (int r = 0; r < n; r++)
@@ -58,13 +58,13 @@ static void partial_sums_come_to_the_same_bits(void **state)
 			src[r] = data[r];
 			for (int i = 0; i < COUNT; i++)
 				data[r][i] = (uint16_t)(0x3000 + random() % 0x0fff);
-			reduce_load((enum comm_type)type, acc[r], data[r], COUNT);
+			comm_reduce_load((enum comm_type)type, acc[r], data[r], COUNT);
 		}
-		reduce_tree((enum comm_type)type, COMM_AVG, src, RANKS, direct, COUNT);
+		comm_reduce_tree((enum comm_type)type, COMM_AVG, src, RANKS, direct, COUNT);
 		for (int d = 1; d < RANKS; d *= 2)
 			for (int r = 0; r + d < RANKS; r += 2 * d)
-				reduce_fold((enum comm_type)type, COMM_AVG, acc[r], acc[r + d], COUNT);
-		reduce_store((enum comm_type)type, COMM_AVG, passed, acc[0], COUNT, RANKS);
+				comm_reduce_fold((enum comm_type)type, COMM_AVG, acc[r], acc[r + d], COUNT);
+		comm_reduce_store((enum comm_type)type, COMM_AVG, passed, acc[0], COUNT, RANKS);
 		assert_memory_equal(direct, passed, sizeof direct);
 	}
 }
@@ -83,8 +83,8 @@ static void every_half_is_read_exactly_and_comes_back(void **state)
 	for (uint32_t h = 0; h < 0x10000; h++) {
 		uint16_t in = (uint16_t)h, back;
 		float f;
-		reduce_load(COMM_F16, &f, &in, 1);
-		reduce_store(COMM_F16, COMM_SUM, &back, &f, 1, 1);
+		comm_reduce_load(COMM_F16, &f, &in, 1);
+		comm_reduce_store(COMM_F16, COMM_SUM, &back, &f, 1, 1);
 		if (isnan(half_value(in))) {
 			assert_true(isnan(f));
 			assert_true(isnan(half_value(back)));
@@ -104,7 +104,7 @@ static void halves_are_rounded_to_nearest_even(void **state)
 		float middle = (float)((low + high) / 2);
 		float v[3] = { nextafterf(middle, 0), middle, nextafterf(middle, INFINITY) };
 		uint16_t want[3] = { h, (uint16_t)(h + (h & 1)), (uint16_t)(h + 1) }, got[3];
-		reduce_store(COMM_F16, COMM_SUM, got, v, 3, 1);
+		comm_reduce_store(COMM_F16, COMM_SUM, got, v, 3, 1);
 		assert_memory_equal(got, want, sizeof got);
 	}
 }
@@ -121,7 +121,7 @@ static void bf16_is_rounded_to_nearest_even(void **state)
 		float f;
 		uint16_t got;
 		memcpy(&f, &rows[i].in, sizeof f);
-		reduce_store(COMM_BF16, COMM_SUM, &got, &f, 1, 1);
+		comm_reduce_store(COMM_BF16, COMM_SUM, &got, &f, 1, 1);
 		assert_int_equal(got, rows[i].out);
 	}
 }
@@ -138,7 +138,7 @@ static void out_may_be_any_of_the_sources(void **state)
 			a[1][i] = -3 * i;
 			a[2][i] = 7;
 		}
-		reduce_tree(COMM_I32, COMM_SUM, src, 3, a[place], COUNT);
+		comm_reduce_tree(COMM_I32, COMM_SUM, src, 3, a[place], COUNT);
 		for (int i = 0; i < COUNT; i++)
 			assert_int_equal(a[place][i], 7 - 2 * i);
 	}
@@ -149,15 +149,15 @@ static void integers_wrap_and_averages_are_cut(void **state)
 	(void)state;
 	int64_t a = INT64_MAX, b = 3, out;
 	const void *src[] = { &a, &b };
-	reduce_tree(COMM_I64, COMM_SUM, src, 2, &out, 1);
+	comm_reduce_tree(COMM_I64, COMM_SUM, src, 2, &out, 1);
 	assert_true(out == INT64_MIN + 2);
 	a = -4;
 	b = -3;
-	reduce_tree(COMM_I64, COMM_AVG, src, 2, &out, 1);
+	comm_reduce_tree(COMM_I64, COMM_AVG, src, 2, &out, 1);
 	assert_true(out == -3);
-	reduce_tree(COMM_I64, COMM_MAX, src, 2, &out, 1);
+	comm_reduce_tree(COMM_I64, COMM_MAX, src, 2, &out, 1);
 	assert_true(out == -3);
-	reduce_tree(COMM_I64, COMM_MIN, src, 2, &out, 1);
+	comm_reduce_tree(COMM_I64, COMM_MIN, src, 2, &out, 1);
 	assert_true(out == -4);
 }
 

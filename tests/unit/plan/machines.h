@@ -23,7 +23,7 @@ enum machine {
 	MACHINES
 };
 
-/* So many nodes of each, in this order; kinds that are not asked for are not there. For cluster_free. */
+/* So many nodes of each, in this order; kinds that are not asked for are not there. For topo_cluster_free. */
 struct cluster machines(const enum machine *kinds, const int *nodes, int n);
 struct cluster machines_alike(enum machine kind, int nodes);
 /* Leaves of so many nodes under one spine, whose links to it are 1/over of what the leaf's adapters send; rails as told. */

@@ -56,7 +56,7 @@ static void block_spans(const struct cluster *c, const struct layout *l, struct 
 	assert_non_null(slots);
 	for (int i = 0; i < world; i++)
 		slots[i] = (struct cluster_slot){ i / devices, i % devices };
-	assert_int_equal(spans_of(c, l, slots, spans, &e), 0);
+	assert_int_equal(place_spans_of(c, l, slots, spans, &e), 0);
 	free(slots);
 }
 
@@ -68,15 +68,15 @@ void open_scene(struct scene *x, const struct run *r, const struct setting *s, c
 	x->job = job_of(r, s->words);
 	x->layout = layout_of(&x->job, r->devices / (r->tp * r->pp));
 	x->stages = equal_stages(&x->layout, r->layers);
-	model_shape(&x->job, &x->shape);
+	shape_of_job(&x->job, &x->shape);
 	snprintf(spec, sizeof spec, "%s:%d", s->cluster, (r->devices + 7) / 8);
-	if (cluster_open(spec, 0, &c, &e))
+	if (topo_cluster_open(spec, 0, &c, &e))
 		fail_msg("%s", e.text);
-	machine_of(&c.kinds[0], true, 1, &x->machine);
+	cost_machine_of(&c.kinds[0], true, 1, &x->machine);
 	x->machine = machine ? *machine : x->machine;
 	block_spans(&c, &x->layout, x->spans);
-	cluster_free(&c);
-	machine_links(&x->machine, x->spans);
+	topo_cluster_free(&c);
+	cost_machine_links(&x->machine, x->spans);
 	cost_units_of(&x->shape, &x->layout, x->job.parallel.sp, &x->units);
 	x->of = (struct cost_case){ .job = &x->job, .shape = &x->shape, .layout = &x->layout, .stages = x->stages, .units = &x->units, .spans = x->spans,
 				    .machine = &x->machine, .engine = s->engine, .micros = r->global / (x->layout.dp * r->micro) };
@@ -101,7 +101,7 @@ void open_host(int cores, int slots, double meeting, struct cluster *c)
 {
 	struct measured_machine m = { .agents = 1, .threads = 1 };
 	struct measured_exchange x = { .op = MEASURED_MEETING, .group = 4, .crowd = 4, .n = 1, .bytes = { 1 }, .seconds = { meeting } };
-	assert_int_equal(cluster_open("local", slots, c, NULL), 0);
+	assert_int_equal(topo_cluster_open("local", slots, c, NULL), 0);
 	struct node_kind *k = &c->kinds[0];
 	free(k->measured);
 	k->measured = calloc(1, sizeof *k->measured);

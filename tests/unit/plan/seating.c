@@ -37,11 +37,11 @@ void seating_take(const struct cluster *c, struct layout l, struct seating *s)
 
 void seating_must_be_a_map(const struct cluster *c, const struct cluster_slot *slots, int world)
 {
-	bool *used = calloc((size_t)cluster_devices(c) * (size_t)c->n_nodes + 1, sizeof *used);
+	bool *used = calloc((size_t)topo_cluster_devices(c) * (size_t)c->n_nodes + 1, sizeof *used);
 	for (int r = 0; r < world; r++) {
 		assert_in_range(slots[r].node, 0, c->n_nodes - 1);
-		assert_in_range(slots[r].device, 0, cluster_kind(c, slots[r].node)->devices - 1);
-		bool *u = &used[slots[r].node * cluster_devices(c) + slots[r].device];
+		assert_in_range(slots[r].device, 0, topo_cluster_kind(c, slots[r].node)->devices - 1);
+		bool *u = &used[slots[r].node * topo_cluster_devices(c) + slots[r].device];
 		assert_false(*u);
 		*u = true;
 	}

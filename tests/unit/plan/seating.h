@@ -16,7 +16,7 @@ struct seating {
 struct layout seating_grid(int tp, int cp, int dp, int ep, int pp);
 /* A training step's usual proportions: tp moves most, then ep and cp, dp once, pp least. */
 struct traffic seating_traffic(void);
-/* Of at most SEATING_MOST ranks, with that traffic. For placement_free. */
+/* Of at most SEATING_MOST ranks, with that traffic. For place_placement_free. */
 void seating_take(const struct cluster *c, struct layout l, struct seating *s);
 /* Every rank has a device, no device two ranks. */
 void seating_must_be_a_map(const struct cluster *c, const struct cluster_slot *slots, int world);

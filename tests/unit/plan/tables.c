@@ -74,6 +74,6 @@ void must_be(const struct schedule *s, int rank, const struct sched_step *steps,
 	assert_int_equal(s->rows[rank].n, n);
 	for (size_t i = 0; i < n; i++)
 		if (memcmp(&s->rows[rank].steps[i], &steps[i], sizeof *steps))
-			fail_msg("step %zu is %s of chunk %d, micro-batch %d", i, sched_op_word(s->rows[rank].steps[i].op),
+			fail_msg("step %zu is %s of chunk %d, micro-batch %d", i, schedule_op_word(s->rows[rank].steps[i].op),
 				 s->rows[rank].steps[i].chunk, s->rows[rank].steps[i].micro);
 }

@@ -40,7 +40,7 @@ static struct work work_of(const char *words, int dp)
 {
 	struct work w = { .job = job_of(words) };
 	struct err e = ERR_INIT;
-	model_shape(&w.job, &w.m);
+	shape_of_job(&w.job, &w.m);
 	w.l = layout_of(&w.job, dp);
 	if (speeds_stages(&w.job, &w.m, &w.l, w.stages, &e) || batch_split(&w.job, &w.m, &w.l, w.stages, w.shares, &e))
 		fail_msg("%s", e.text);

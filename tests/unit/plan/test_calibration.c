@@ -259,10 +259,10 @@ static void curves_go_through_what_was_measured(void **state)
 	points[n++] = (struct measured_point){ COST_MOVED, 1e4, 1e4, 1e-6, 0 };
 	assert_true(measured_fit(points, n, &got));
 	assert_float_equal(got.packing[COST_PRODUCT_FWD], 4e9, 1);
-	assert_float_equal(machine_product(&got, COST_PRODUCT_FWD, 128, 300, 400, 4) / (2.0 * 128 * 300 * 400 / 5e10 + 4.0 * 300 * 400 / 4e9), 1, 1e-9);
+	assert_float_equal(cost_machine_product(&got, COST_PRODUCT_FWD, 128, 300, 400, 4) / (2.0 * 128 * 300 * 400 / 5e10 + 4.0 * 300 * 400 / 4e9), 1, 1e-9);
 	assert_int_equal(got.rates[COST_MOVED].n, 2);
-	assert_float_equal(machine_seconds(&got, COST_MOVED, 1e4), 1e-6, 1e-15);
-	assert_float_equal(machine_seconds(&got, COST_MOVED, 1e6), 1e-3, 1e-12);
+	assert_float_equal(cost_machine_seconds(&got, COST_MOVED, 1e4), 1e-6, 1e-15);
+	assert_float_equal(cost_machine_seconds(&got, COST_MOVED, 1e6), 1e-3, 1e-12);
 	assert_int_equal(got.rates[COST_ROPE].n, 0);
 }
 
@@ -316,7 +316,7 @@ static void a_plan_takes_the_figures_of_its_own_machine_only(void **state)
 	struct calibration file = sample_file();
 	write_file(path, &file);
 
-	assert_int_equal(cluster_open("local", 2, &c, NULL), 0);
+	assert_int_equal(topo_cluster_open("local", 2, &c, NULL), 0);
 	double estimate = c.kinds[0].link_bandwidth;
 	assert_int_equal(calibration_apply("none", "auto", &c, &e), 0);
 	assert_float_equal(c.kinds[0].link_bandwidth, estimate, 0);
@@ -329,23 +329,23 @@ static void a_plan_takes_the_figures_of_its_own_machine_only(void **state)
 	assert_int_equal(calibration_apply(path, "tcp", &c, &e), 0);
 	assert_float_equal(c.kinds[0].link_bandwidth, 1e9, 1);
 	assert_int_equal(c.kinds[0].measured->transport, MEASURED_TCP);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 
 	file.cores++;
 	write_file(path, &file);
-	assert_int_equal(cluster_open("local", 2, &c, NULL), 0);
+	assert_int_equal(topo_cluster_open("local", 2, &c, NULL), 0);
 	assert_int_equal(calibration_apply("auto", "auto", &c, &e), 0);
 	assert_float_equal(c.kinds[0].link_bandwidth, estimate, 0);
 	assert_non_null(strstr(c.figures, "estimates"));
 	assert_int_equal(calibration_apply(path, "auto", &c, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 
-	assert_int_equal(cluster_open("dgx-h100:2", 0, &c, NULL), 0);
+	assert_int_equal(topo_cluster_open("dgx-h100:2", 0, &c, NULL), 0);
 	estimate = c.kinds[0].link_bandwidth;
 	assert_int_equal(calibration_apply(path, "auto", &c, &e), 0);
 	assert_float_equal(c.kinds[0].link_bandwidth, estimate, 0);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	remove(path);
 	remove(muster);
 	remove(dir);

@@ -53,7 +53,7 @@ static const struct run narayanan[] = {
 	{ 128, 20480, 105, 8, 35, 3, 2520, 2520, 1, 54.08 },
 	{ 160, 25600, 128, 8, 64, 1, 3072, 3072, 1, 102.63 },
 };
-static const struct setting april_2021 = { "recompute.mode=full", "dgx-a100", &ENGINE_MEGATRON_2021 };
+static const struct setting april_2021 = { "recompute.mode=full", "dgx-a100", &cost_engine_megatron_2021 };
 
 static void narayanans_steps(void **state)
 {
@@ -74,8 +74,8 @@ static const struct run korthikanti[2][4] = {
 		{ 128, 20480, 105, 8, 35, 3, 280, 280, 1, 37.83 }, { 160, 25600, 128, 8, 64, 1, 512, 512, 1, 71.49 },
 	},
 };
-static const struct setting full_2022 = { "recompute.mode=full", "dgx-a100", &ENGINE_MEGATRON_2022 };
-static const struct setting selective_2022 = { "recompute.mode=selective parallel.sp=yes", "dgx-a100", &ENGINE_MEGATRON_2022 };
+static const struct setting full_2022 = { "recompute.mode=full", "dgx-a100", &cost_engine_megatron_2022 };
+static const struct setting selective_2022 = { "recompute.mode=selective parallel.sp=yes", "dgx-a100", &cost_engine_megatron_2022 };
 
 static void korthikantis_steps(void **state)
 {
@@ -100,7 +100,7 @@ static void korthikantis_layers(void **state)
 	struct errors e = { 0 };
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct setting s = { rows[i].words, "dgx-a100", &ENGINE_MEGATRON_2022 };
+		struct setting s = { rows[i].words, "dgx-a100", &cost_engine_megatron_2022 };
 		open_scene(&x, &korthikanti[0][0], &s, NULL);
 		struct cost_pass t = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
 		double forward = 1e3 * cost_forward(&t), backward = 1e3 * cost_backward(&t);
@@ -157,7 +157,7 @@ static void megatron_core_on_hopper(void **state)
 	snprintf(cut_too, sizeof cut_too, "%s parallel.sp=yes", how);
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct run r = rows[i].run;
-		struct setting s = { r.tp > 1 ? cut_too : how, "dgx-h100", &ENGINE_MEGATRON_CORE };
+		struct setting s = { r.tp > 1 ? cut_too : how, "dgx-h100", &cost_engine_megatron_CORE };
 		r.seconds = model_flops(&r, 4096, 131072) / (r.devices * rows[i].rate);
 		hold(&r, 1, &s, &e);
 	}
@@ -170,7 +170,7 @@ static void fused_engines_on_a_node(void **state)
 {
 	static const struct run small = { 12, 768, 12, 1, 1, 1, 8, 512, 64, 0.300 }, large = { 25, 1600, 48, 1, 1, 1, 8, 1024, 16, 2.80 };
 	static const char *const how = "model.seq=1024 model.vocab=50304 model.dropout=0 model.attn_dropout=0 precision.dtype=bf16";
-	struct setting a100 = { how, "dgx-a100", &ENGINE_MUSTER }, h100 = { how, "dgx-h100", &ENGINE_MUSTER };
+	struct setting a100 = { how, "dgx-a100", &cost_engine_muster }, h100 = { how, "dgx-h100", &cost_engine_muster };
 	struct errors e = { 0 };
 	(void)state;
 	hold(&small, 1, &a100, &e);

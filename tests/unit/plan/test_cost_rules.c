@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-static const struct setting ours = { "recompute.mode=full", "dgx-h100", &ENGINE_MUSTER };
+static const struct setting ours = { "recompute.mode=full", "dgx-h100", &cost_engine_muster };
 static const struct run base = { 64, 8192, 48, 8, 2, 1, 64, 256, 2, 0 };
 
 /* Only compute and links that serve them may be changed here: each field of a machine that is a rate or a cost. */
@@ -42,9 +42,9 @@ static void a_faster_machine_takes_less(void **state)
 	struct cluster c;
 	struct machine m;
 	(void)state;
-	assert_int_equal(cluster_open("dgx-h100:8", 0, &c, &e), 0);
-	machine_of(&c.kinds[0], true, 1, &m);
-	cluster_free(&c);
+	assert_int_equal(topo_cluster_open("dgx-h100:8", 0, &c, &e), 0);
+	cost_machine_of(&c.kinds[0], true, 1, &m);
+	topo_cluster_free(&c);
 	double now = predict_on(&base, &ours, &m).total;
 	near(now, predict(&base, &ours).total);
 	for (int what = 0; what < 6; what++) {
@@ -88,9 +88,9 @@ static void layers_count_evenly(void **state)
 static void parts_add_up(void **state)
 {
 	static const struct setting settings[] = {
-		{ "recompute.mode=full", "dgx-h100", &ENGINE_MUSTER }, { "parallel.sp=yes", "dgx-a100", &ENGINE_MUSTER },
-		{ "parallel.zero=3", "dgx-a100", &ENGINE_MUSTER }, { "recompute.mode=selective parallel.zero=1", "dgx-h100", &ENGINE_MUSTER },
-		{ "recompute.mode=full", "dgx-a100", &ENGINE_MEGATRON_2021 },
+		{ "recompute.mode=full", "dgx-h100", &cost_engine_muster }, { "parallel.sp=yes", "dgx-a100", &cost_engine_muster },
+		{ "parallel.zero=3", "dgx-a100", &cost_engine_muster }, { "recompute.mode=selective parallel.zero=1", "dgx-h100", &cost_engine_muster },
+		{ "recompute.mode=full", "dgx-a100", &cost_engine_megatron_2021 },
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
@@ -108,7 +108,7 @@ static void parts_add_up(void **state)
 /* What an engine hides or spares shows in its own part. */
 static void habits_cost_their_parts(void **state)
 {
-	struct engine e = ENGINE_MUSTER;
+	struct engine e = cost_engine_muster;
 	struct setting s = ours;
 	struct plan_time now = predict(&base, &ours), t;
 	(void)state;
@@ -117,18 +117,18 @@ static void habits_cost_their_parts(void **state)
 	t = predict(&base, &s);
 	assert_true(t.tp > 1.2 * now.tp);
 	near(t.compute, now.compute);
-	e = ENGINE_MUSTER;
+	e = cost_engine_muster;
 	e.hides_dp = false;
 	t = predict(&base, &s);
 	assert_true(t.dp > 1.2 * now.dp);
 	near(t.tp, now.tp);
-	e = ENGINE_MUSTER;
+	e = cost_engine_muster;
 	e.stops_short = false;
 	assert_true(predict(&base, &s).recompute > 1.2 * now.recompute);
-	e = ENGINE_MUSTER;
+	e = cost_engine_muster;
 	e.waits = e.scatters = true;
 	assert_true(predict(&base, &s).bubble > now.bubble);
-	e = ENGINE_MUSTER;
+	e = cost_engine_muster;
 	e.fused_attention = false;
 	assert_true(predict(&base, &s).compute > 1.02 * now.compute);
 }
@@ -181,7 +181,7 @@ static void faster_passes_shorten_a_step_of_transfers(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		for (double slower = 1; slower < 2000; slower *= 10) {
-			double now = of_replicas(words[i], &ENGINE_MUSTER, 1, slower).total, then = of_replicas(words[i], &ENGINE_MUSTER, 1.25, slower).total;
+			double now = of_replicas(words[i], &cost_engine_muster, 1, slower).total, then = of_replicas(words[i], &cost_engine_muster, 1.25, slower).total;
 			if (!(then < now))
 				fail_msg("%s: %g s become %g", words[i], now, then);
 		}
@@ -194,7 +194,7 @@ static void shards_in_nodes_cross_them_once(void **state)
 					     "parallel.zero=3 parallel.zero_shard=node" };
 	(void)state;
 	for (int i = 0; i < 3; i++) {
-		struct plan_time near_by = of_replicas(words[i], &ENGINE_MUSTER, 1, 100), far = of_replicas(words[i], &ENGINE_MUSTER, 1, 200);
+		struct plan_time near_by = of_replicas(words[i], &cost_engine_muster, 1, 100), far = of_replicas(words[i], &cost_engine_muster, 1, 200);
 		/* 8 nodes' ring of an eighth of 6.9 billion gradients of 4 bytes, at 50 GB/s × 0.8 / 100. */
 		double once = 2 * 7 / 8. * 6.9e9 / 8 * 4 / 0.4e9;
 		if (!(far.dp - near_by.dp > 0.97 * once && far.dp - near_by.dp < 1.06 * once))
@@ -210,36 +210,36 @@ static void without_overlap_nothing_hides(void **state)
 						{ "parallel.zero=3", "parallel.zero=3 parallel.overlap=no" } };
 	(void)state;
 	for (int i = 0; i < 3; i++)
-		assert_true(of_replicas(words[i][1], &ENGINE_MUSTER, 1, 1).dp > 1.5 * of_replicas(words[i][0], &ENGINE_MUSTER, 1, 1).dp);
+		assert_true(of_replicas(words[i][1], &cost_engine_muster, 1, 1).dp > 1.5 * of_replicas(words[i][0], &cost_engine_muster, 1, 1).dp);
 }
 
 /* The new parameters come while the next step begins. */
 static void published_parameters_come_beside_the_next_pass(void **state)
 {
-	struct engine e = ENGINE_MUSTER;
+	struct engine e = cost_engine_muster;
 	(void)state;
 	e.gathers_ahead = false;
-	double now = of_replicas("parallel.zero=1", &ENGINE_MUSTER, 1, 1).dp;
+	double now = of_replicas("parallel.zero=1", &cost_engine_muster, 1, 1).dp;
 	assert_true(of_replicas("parallel.zero=1", &e, 1, 1).dp > 1.2 * now);
 }
 
 /* --- Mixtures and shared heads -------------------------------------------------------------- */
 
 /* Full recomputation does all of a mixture again, both its all-to-alls and its last product, whose result the gates' gradients need
- * (agent/engine/model/moe.c, moe_again); selective does norms and attention. */
+ * (agent/engine/model/moe.c, model_moe_again); selective does norms and attention. */
 static void mixtures_are_recomputed_as_they_are(void **state)
 {
 	static struct scene x;
 	static const struct run run = { 64, 8192, 8, 1, 1, 1, 64, 64, 1, 0 };
-	struct setting s = { "model.family=mixtral model.dropout=0 model.attn_dropout=0 parallel.ep=8 recompute.mode=full", "dgx-h100", &ENGINE_MUSTER };
+	struct setting s = { "model.family=mixtral model.dropout=0 model.attn_dropout=0 parallel.ep=8 recompute.mode=full", "dgx-h100", &cost_engine_muster };
 	(void)state;
 	open_scene(&x, &run, &s, NULL);
 	struct cost_pass t = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
 	near(t.again, t.fwd + t.ep_fwd);
 	x.job.recompute.mode = RECOMPUTE_SELECTIVE;
 	t = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
-	double stream = 2.0 * 2048 * 8192, attention = machine_attention(&x.machine, COST_ATTENTION_FWD, 2 * 2048.0 * 8192 * 2048, 2048, 128);
-	near(t.again, attention + 2 * machine_seconds(&x.machine, COST_NORM_FWD, 2 * stream));
+	double stream = 2.0 * 2048 * 8192, attention = cost_machine_attention(&x.machine, COST_ATTENTION_FWD, 2 * 2048.0 * 8192 * 2048, 2048, 128);
+	near(t.again, attention + 2 * cost_machine_seconds(&x.machine, COST_NORM_FWD, 2 * stream));
 	free(x.stages);
 }
 
@@ -248,13 +248,13 @@ static void a_mixtures_sums_hide_behind_nothing(void **state)
 {
 	static struct scene x;
 	static const struct run run = { 64, 8192, 8, 8, 1, 1, 64, 64, 1, 0 };
-	struct setting s = { "model.family=mixtral model.dropout=0 model.attn_dropout=0 parallel.ep=8 parallel.sp=yes", "dgx-h100", &ENGINE_MUSTER };
+	struct setting s = { "model.family=mixtral model.dropout=0 model.attn_dropout=0 parallel.ep=8 parallel.sp=yes", "dgx-h100", &cost_engine_muster };
 	(void)state;
 	open_scene(&x, &run, &s, NULL);
 	struct cost_pass mixed = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
 	x.shape.experts = x.shape.top = 0;
 	struct cost_pass dense = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
-	double half = span_all_reduce(&x.spans[GROUP_TP], 2.0 * 2048 * 8192) / 2;
+	double half = place_span_all_reduce(&x.spans[GROUP_TP], 2.0 * 2048 * 8192) / 2;
 	assert_true(mixed.tp_fwd > dense.tp_fwd && mixed.tp_fwd < 4 * half);
 	assert_true(mixed.tp_bwd > dense.tp_bwd + half); /* two of its three transfers hid behind products of two experts' size */
 	free(x.stages);
@@ -269,7 +269,7 @@ static void shared_heads_are_copied(void **state)
 	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct setting s = { i ? "model.family=llama model.kv_heads=8" : "model.family=llama model.kv_heads=2",
-				     "dgx-h100", &ENGINE_MUSTER };
+				     "dgx-h100", &cost_engine_muster };
 		open_scene(&x, &eight, &s, NULL);
 		t[i] = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
 		free(x.stages);
@@ -282,14 +282,14 @@ static void shared_heads_are_copied(void **state)
 static void waves_are_whole(void **state)
 {
 	struct machine m = { .rates = { [COST_PRODUCT_FWD] = { 1, { 1 }, { 100e12 } }, [COST_MOVED] = { 1, { 1 }, { 1e15 } } }, .units = 100, .wave = 1e-6 };
-	double full = machine_product(&m, COST_PRODUCT_FWD, 2560, 4096, 1280, 2), over = machine_product(&m, COST_PRODUCT_FWD, 2561, 4096, 1280, 2);
+	double full = cost_machine_product(&m, COST_PRODUCT_FWD, 2560, 4096, 1280, 2), over = cost_machine_product(&m, COST_PRODUCT_FWD, 2561, 4096, 1280, 2);
 	(void)state;
 	near(full, 2 * 256 * 128 * 4096 / 1e12 + 1e-6);
 	assert_true(over > 1.1 * full);
-	near(machine_product(&m, COST_PRODUCT_INPUT, 2560, 1280, 4096, 2), full);
-	near(machine_product(&m, COST_PRODUCT_WEIGHT, 4096, 1280, 2560, 2), full);
+	near(cost_machine_product(&m, COST_PRODUCT_INPUT, 2560, 1280, 4096, 2), full);
+	near(cost_machine_product(&m, COST_PRODUCT_WEIGHT, 4096, 1280, 2560, 2), full);
 	m.rates[COST_MOVED].rate[0] = 1e9; /* now memory's */
-	near(machine_product(&m, COST_PRODUCT_FWD, 2560, 4096, 1280, 2), 2.0 * (2560 * 4096 + 4096 * 1280 + 2560 * 1280) / 1e9);
+	near(cost_machine_product(&m, COST_PRODUCT_FWD, 2560, 4096, 1280, 2), 2.0 * (2560 * 4096 + 4096 * 1280 + 2560 * 1280) / 1e9);
 }
 
 static void every_preset_has_a_machine(void **state)
@@ -301,15 +301,15 @@ static void every_preset_has_a_machine(void **state)
 		struct err e = ERR_INIT;
 		struct cluster c;
 		struct machine narrow, wide;
-		assert_int_equal(cluster_open(names[i], 0, &c, &e), 0);
-		machine_of(&c.kinds[0], true, 1, &narrow);
-		machine_of(&c.kinds[0], false, 1, &wide);
+		assert_int_equal(topo_cluster_open(names[i], 0, &c, &e), 0);
+		cost_machine_of(&c.kinds[0], true, 1, &narrow);
+		cost_machine_of(&c.kinds[0], false, 1, &wide);
 		double share = narrow.rates[COST_PRODUCT_FWD].rate[0] / c.kinds[0].device_flops;
 		assert_true(share > 0.4 && share < 0.9);
 		double slower = narrow.rates[COST_PRODUCT_FWD].rate[0] / wide.rates[COST_PRODUCT_FWD].rate[0];
 		near(slower, strncmp(c.kinds[0].device, "V100", 4) ? 2 : 8); /* before TF32 there was none for fp32 */
 		assert_true(narrow.units > 0);
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	}
 }
 
@@ -317,14 +317,14 @@ static void every_preset_has_a_machine(void **state)
 static void every_known_gpu_has_units(void **state)
 {
 	(void)state;
-	for (int i = 0; gpu_at(i); i++) {
+	for (int i = 0; topo_gpu_at(i); i++) {
 		struct node_kind k = { .devices = 1 };
 		struct machine m;
-		gpu_fill(gpu_at(i), &k);
-		machine_of(&k, true, 1, &m);
+		topo_gpu_fill(topo_gpu_at(i), &k);
+		cost_machine_of(&k, true, 1, &m);
 		if (m.units < 1)
 			fail_msg("%s", k.device);
-		double best = 2 * 8192.0 * 8192 * 8192 / m.rates[COST_PRODUCT_FWD].rate[0], tiled = machine_product(&m, COST_PRODUCT_FWD, 8192, 8192, 8192, 2);
+		double best = 2 * 8192.0 * 8192 * 8192 / m.rates[COST_PRODUCT_FWD].rate[0], tiled = cost_machine_product(&m, COST_PRODUCT_FWD, 8192, 8192, 8192, 2);
 		assert_true(tiled >= best && tiled < 1.15 * best);
 	}
 }

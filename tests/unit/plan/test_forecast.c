@@ -61,7 +61,7 @@ static struct plan_time forecast(const char *layout)
 	snprintf(list, sizeof list, "%s", layout);
 	for (char *rest = list, *word; (word = strtok_r(rest, " ", &rest));)
 		words[n++] = word;
-	if (job_load(NULL, words, n, &job, &e) || forecast_here(&job, path, &f, &e))
+	if (job_load(NULL, words, n, &job, &e) || plan_forecast_here(&job, path, &f, &e))
 		fail_msg("%s: %s", layout, e.text);
 	assert_float_equal(parts(&f.time) / f.time.total, 1, 1e-9);
 	assert_true(f.bytes > 0);
@@ -113,7 +113,7 @@ static void a_host_that_was_not_calibrated_is_told_how(void **state)
 	struct err e = ERR_INIT;
 	(void)state;
 	assert_int_equal(job_load(NULL, words, 2, &job, &e), 0);
-	assert_int_equal(forecast_here(&job, NULL, &f, &e), -1);
+	assert_int_equal(plan_forecast_here(&job, NULL, &f, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	assert_non_null(strstr(e.text, "muster bench calibrate"));
 }

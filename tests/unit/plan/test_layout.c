@@ -90,10 +90,10 @@ static void pieces_cover_everything_once_and_are_balanced(void **state)
 		for (size_t g = 0; g < 3; g++)
 			for (int parts = 1; parts <= 16; parts++) {
 				int64_t at = 0, least = INT64_MAX, most = 0, n = sizes[s];
-				int64_t grain = partition_grain(n, parts, grains[g]);
+				int64_t grain = layout_partition_grain(n, parts, grains[g]);
 				for (int i = 0; i < parts; i++) {
 					int64_t lo, hi;
-					partition(n, parts, i, grain, &lo, &hi);
+					layout_partition(n, parts, i, grain, &lo, &hi);
 					assert_int_equal(lo, at);
 					assert_true(hi >= lo);
 					assert_true(hi % grain == 0 || i == parts - 1);
@@ -112,12 +112,12 @@ static void pieces_cover_everything_once_and_are_balanced(void **state)
 static void grains_shrink_only_when_they_must(void **state)
 {
 	(void)state;
-	assert_int_equal(partition_grain(50257, 8, 64), 64);
-	assert_int_equal(partition_grain(256, 4, 64), 64);
-	assert_int_equal(partition_grain(256, 8, 64), 32);
-	assert_int_equal(partition_grain(5, 4, 64), 1);
+	assert_int_equal(layout_partition_grain(50257, 8, 64), 64);
+	assert_int_equal(layout_partition_grain(256, 4, 64), 64);
+	assert_int_equal(layout_partition_grain(256, 8, 64), 32);
+	assert_int_equal(layout_partition_grain(5, 4, 64), 1);
 	int64_t lo, hi;
-	partition(50257, 2, 1, 64, &lo, &hi);
+	layout_partition(50257, 2, 1, 64, &lo, &hi);
 	assert_int_equal(lo, 25152);
 	assert_int_equal(hi, 50257);
 }
@@ -130,7 +130,7 @@ static struct model_shape gpt2(int64_t layers, int64_t hidden, int64_t vocab)
 	job.model.layers = layers;
 	job.model.hidden = hidden;
 	job.model.vocab = vocab;
-	model_shape(&job, &m);
+	shape_of_job(&job, &m);
 	return m;
 }
 
@@ -157,8 +157,8 @@ static void stages_are_consecutive_and_whole(void **state)
 
 static double cost(const struct model_shape *m, const struct stage *s)
 {
-	return (s->layer_hi - s->layer_lo) * model_cost_layer(m) + (s->first ? model_cost_embed(m) : 0) +
-	       (s->last ? model_cost_head(m) : 0);
+	return (s->layer_hi - s->layer_lo) * shape_cost_layer(m) + (s->first ? shape_cost_embed(m) : 0) +
+	       (s->last ? shape_cost_head(m) : 0);
 }
 
 /* Every way to share the layers out, for a few stages: none has a cheaper costliest stage. */

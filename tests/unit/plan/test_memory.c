@@ -22,29 +22,29 @@ static void compare(const struct job *job, bool split, int *cases)
 {
 	struct model_shape m;
 	struct layout l = layout_of(job, 1);
-	model_shape(job, &m);
+	shape_of_job(job, &m);
 	for (int end = 0; end < 2; end++) {
 		struct act_dims d;
 		struct memory_sizes s;
 		int tp_rank = end ? l.tp - 1 : 0;
-		act_dims_of(job, &m, &l, tp_rank, split, &d);
-		memory_sizes_of(job, &m, &l, tp_rank, split, &s);
+		activations_dims_of(job, &m, &l, tp_rank, split, &d);
+		plan_memory_sizes_of(job, &m, &l, tp_rank, split, &s);
 		for (int lo = 0; lo < m.layers; lo++)
 			for (int hi = lo + 1; hi <= m.layers; hi++, ++*cases) {
 				struct stage stage = { lo, hi, lo == 0, hi == m.layers };
 				int again = 0;
 				for (int k = lo; k < hi; k++)
-					again += act_experts_again(&d, k);
-				double experts = d.moe ? (double)act_experts_kept(&d) * (hi - lo - again) : 0;
-				double scratch = d.moe ? (double)act_experts_scratch(&d) + (again ? (double)act_experts_kept(&d) : 0) : 0;
-				assert_true(memory_slot(&s, &stage) == (double)act_slot_total(&d, &stage) + experts);
-				assert_true(memory_offloaded(&s, &stage) == (double)act_offloaded(&d, &stage));
+					again += activations_experts_again(&d, k);
+				double experts = d.moe ? (double)activations_experts_kept(&d) * (hi - lo - again) : 0;
+				double scratch = d.moe ? (double)activations_experts_scratch(&d) + (again ? (double)activations_experts_kept(&d) : 0) : 0;
+				assert_true(plan_memory_slot(&s, &stage) == (double)activations_slot_total(&d, &stage) + experts);
+				assert_true(plan_memory_offloaded(&s, &stage) == (double)activations_offloaded(&d, &stage));
 				struct stage two[] = { stage, { 0, hi - lo, true, false } };
 				for (int k = 0; d.moe && k < hi - lo && !again; k++)
-					again += act_experts_again(&d, k);
-				double both = d.moe ? (double)act_experts_scratch(&d) + (again ? (double)act_experts_kept(&d) : 0) : 0;
-				assert_true(memory_shared(&s, &stage, 1) == (double)act_shared_total(&d, &stage, 1, m.rope) + scratch);
-				assert_true(memory_shared(&s, two, 2) == (double)act_shared_total(&d, two, 2, m.rope) + both);
+					again += activations_experts_again(&d, k);
+				double both = d.moe ? (double)activations_experts_scratch(&d) + (again ? (double)activations_experts_kept(&d) : 0) : 0;
+				assert_true(plan_memory_shared(&s, &stage, 1) == (double)activations_shared_total(&d, &stage, 1, m.rope) + scratch);
+				assert_true(plan_memory_shared(&s, two, 2) == (double)activations_shared_total(&d, two, 2, m.rope) + both);
 			}
 	}
 }

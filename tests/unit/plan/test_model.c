@@ -19,7 +19,7 @@ static struct model_shape shape_of(const char *text)
 	struct err e = ERR_INIT;
 	if (job_parse(text, "test.ini", &job, &e))
 		fail_msg("%s", e.text);
-	model_shape(&job, &m);
+	shape_of_job(&job, &m);
 	return m;
 }
 
@@ -31,12 +31,12 @@ static void known_models_have_their_known_sizes(void **state)
 {
 	(void)state;
 	struct model_shape m = shape_of(GPT2_124M);
-	assert_int_equal(model_params(&m), 124439808);
+	assert_int_equal(shape_params(&m), 124439808);
 	m = shape_of(LLAMA_7B);
 	assert_int_equal(m.ffn, 11008);
-	assert_int_equal(model_params(&m), 6738415616);
+	assert_int_equal(shape_params(&m), 6738415616);
 	m = shape_of(LLAMA2_70B);
-	assert_int_equal(model_params(&m), 68976648192);
+	assert_int_equal(shape_params(&m), 68976648192);
 }
 
 static void families_are_made_of_their_parts(void **state)
@@ -60,7 +60,7 @@ static void flops_are_those_of_the_literature(void **state)
 	struct model_shape m = shape_of("[model]\nlayers = 96\nhidden = 12288\nheads = 96\nvocab = 51200\nseq = 2048\n");
 	double l = 96, h = 12288, s = 2048, v = 51200;
 	double expect = 72 * l * h * h * (1 + s / (12 * h) + v / (12 * l * h));
-	assert_true(fabs(model_flops_token(&m) / expect - 1) < 1e-12);
+	assert_true(fabs(shape_flops_token(&m) / expect - 1) < 1e-12);
 }
 
 /* One stage of one of tp ranks. */
@@ -175,8 +175,8 @@ static void check_cover(const struct model_shape *m, int tp, int pp, int ep)
 				};
 				counted += add_share(m, &share, x == 0, list, &n);
 			}
-	assert_int_equal(cover_count(list, n), model_params(m));
-	assert_int_equal(counted, model_params(m));
+	assert_int_equal(cover_count(list, n), shape_params(m));
+	assert_int_equal(counted, shape_params(m));
 }
 
 static void every_parameter_is_held_exactly_once(void **state)

@@ -21,7 +21,7 @@ static void must_be(const struct seating *s, const int (*slots)[2], int world)
 
 static int lanes(const struct cluster *c, struct cluster_slot a, struct cluster_slot b)
 {
-	return cluster_link(cluster_kind(c, a.node), a.device, b.device).lanes;
+	return topo_cluster_link(topo_cluster_kind(c, a.node), a.device, b.device).lanes;
 }
 
 /* --- Known machines --------------------------------------------------------------------------- */
@@ -37,11 +37,11 @@ static void eight_on_a_dgx1_go_round_the_ring_of_double_links(void **state)
 	for (int r = 0; r < 8; r++)
 		assert_int_equal(lanes(&c, s.slots[r], s.slots[(r + 1) % 8]), 2);
 	assert_true(s.p.block.total > 5 * s.p.cost.total); /* 3 to 4 is no link at all */
-	placement_free(&s.p);
+	place_placement_free(&s.p);
 	seating_take(&c, seating_grid(1, 1, 8, 1, 1), &s);
 	must_be(&s, ring, 8);
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 }
 
 static void four_on_a_dgx1_are_joined_by_nvlink_and_their_copies_by_two(void **state)
@@ -55,18 +55,18 @@ static void four_on_a_dgx1_are_joined_by_nvlink_and_their_copies_by_two(void **s
 	for (int r = 0; r < 4; r++)
 		assert_int_equal(lanes(&c, s.slots[r], s.slots[r + 4]), 2);
 	assert_int_equal(s.p.links[GROUP_TP].inside, LINK_NVLINK);
-	placement_free(&s.p);
+	place_placement_free(&s.p);
 	/* Pairs have the double links. */
 	seating_take(&c, seating_grid(2, 1, 4, 1, 1), &s);
 	for (int r = 0; r < 8; r += 2)
 		assert_int_equal(lanes(&c, s.slots[r], s.slots[r + 1]), 2);
-	placement_free(&s.p);
+	place_placement_free(&s.p);
 	/* Of a node that is half used, too. */
 	seating_take(&c, seating_grid(2, 1, 2, 1, 1), &s);
 	for (int r = 0; r < 4; r += 2)
 		assert_int_equal(lanes(&c, s.slots[r], s.slots[r + 1]), 2);
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 }
 
 static void several_dgx1_are_each_laid_as_one_is(void **state)
@@ -80,8 +80,8 @@ static void several_dgx1_are_each_laid_as_one_is(void **state)
 		assert_int_equal(lanes(&c, s.slots[r], s.slots[r / 8 * 8 + (r + 1) % 8]), 2);
 		assert_int_equal(s.slots[r].device, s.slots[r % 8].device);
 	}
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 }
 
 static void a_dead_link_is_gone_round(void **state)
@@ -93,8 +93,8 @@ static void a_dead_link_is_gone_round(void **state)
 	for (int r = 0; r < 8; r++)
 		assert_true(lanes(&c, s.slots[r], s.slots[r / 4 * 4 + (r + 1) % 4]) >= 1);
 	assert_true(s.p.block.total > 2 * s.p.cost.total); /* block order's first ring closes over it */
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 }
 
 static void what_groups_run_over_is_what_their_rings_take(void **state)
@@ -107,8 +107,8 @@ static void what_groups_run_over_is_what_their_rings_take(void **state)
 	struct cluster c = machines_alike(MACHINE_DGX1_DEAD, 1);
 	assert_int_equal(place_ranks(&c, &l, &t, true, s.slots, &s.p, &e), 0);
 	assert_int_equal(s.p.links[GROUP_TP].inside, LINK_PHB); /* the ring of 0 to 3 closes over the dead link */
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 	/* Two ranks a node: each goes on to its like on the next, on its own rail. */
 	c = machines_alike(MACHINE_H100, 2);
 	machines_tree(&c, 2, 1, true);
@@ -117,8 +117,8 @@ static void what_groups_run_over_is_what_their_rings_take(void **state)
 	assert_int_equal(s.p.links[GROUP_DP].span.per_node, 2);
 	assert_true(s.p.links[GROUP_DP].rails && s.p.links[GROUP_DP].hops == 1);
 	assert_int_equal(s.p.links[GROUP_DP].inside, LINK_NVSWITCH);
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 }
 
 static void a_node_with_a_dead_link_stays_free_where_one_may(void **state)
@@ -129,13 +129,13 @@ static void a_node_with_a_dead_link_stays_free_where_one_may(void **state)
 	seating_take(&c, seating_grid(8, 1, 2, 1, 1), &s);
 	assert_int_equal(s.p.n_spares, 1);
 	assert_int_equal(s.p.spares[0], 0);
-	placement_free(&s.p);
+	place_placement_free(&s.p);
 	/* Where it is needed, its ranks go round the rest. */
 	seating_take(&c, seating_grid(4, 1, 6, 1, 1), &s);
 	for (int r = 0; r < 24; r++)
 		assert_true(lanes(&c, s.slots[r], s.slots[r / 4 * 4 + (r + 1) % 4]) >= 1);
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 }
 
 static void a_dgx2_needs_no_order(void **state)
@@ -147,16 +147,16 @@ static void a_dgx2_needs_no_order(void **state)
 	assert_true(s.p.is_block);
 	assert_int_equal(s.p.links[GROUP_TP].inside, LINK_NVSWITCH);
 	assert_int_equal(s.p.links[GROUP_DP].hops, 1);
-	placement_free(&s.p);
+	place_placement_free(&s.p);
 	seating_take(&c, seating_grid(8, 1, 4, 1, 1), &s);
 	assert_true(s.p.is_block);
-	placement_free(&s.p);
+	place_placement_free(&s.p);
 	/* Half of its devices: one of each adapter's two. */
 	seating_take(&c, seating_grid(8, 1, 2, 1, 1), &s);
 	if (s.slots[0].node != s.slots[8].node)
 		assert_true(s.p.links[GROUP_DP].span.across.bandwidth == 12e9);
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 }
 
 static int leaf_of(const struct cluster *c, const struct seating *s, int rank)
@@ -182,14 +182,14 @@ static void sixteen_dgx_h100_on_a_narrow_spine_keep_what_is_heavy_below_a_leaf(v
 	assert_int_equal(s.p.links[GROUP_EP].hops, 1);
 	assert_int_equal(s.p.links[GROUP_DP].hops, 2);
 	assert_true(s.p.links[GROUP_EP].rails && s.p.links[GROUP_DP].rails);
-	placement_free(&s.p);
+	place_placement_free(&s.p);
 	/* Block order would put the stages' copies, 16 ranks apart, two leaves away: context's heavy rings come closer than replicas. */
 	seating_take(&c, seating_grid(4, 4, 2, 1, 4), &s);
 	assert_true(s.p.cost.total < 0.9 * s.p.worst.total);
 	for (int r = 0; r < 128; r++)
 		assert_int_equal(s.slots[r].node, s.slots[r / 4 * 4].node);
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 }
 
 static void mixed_nodes_give_whole_nodes_to_whole_groups(void **state)
@@ -204,14 +204,14 @@ static void mixed_nodes_give_whole_nodes_to_whole_groups(void **state)
 	assert_int_equal(s.p.n_spares, 3);
 	assert_int_equal(s.p.links[GROUP_TP].hops, 0);
 	assert_true(s.p.block.total > 1.5 * s.p.cost.total);
-	placement_free(&s.p);
+	place_placement_free(&s.p);
 	/* Seven groups of four fill all. */
 	seating_take(&c, seating_grid(4, 1, 7, 1, 1), &s);
 	seating_must_be_a_map(&c, s.slots, 28);
 	assert_int_equal(s.p.n_spares, 0);
 	assert_int_equal(s.p.links[GROUP_TP].hops, 0);
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 }
 
 static void spare_nodes_are_the_odd_ones(void **state)
@@ -228,8 +228,8 @@ static void spare_nodes_are_the_odd_ones(void **state)
 	assert_int_equal(s.p.spares[0], 0);
 	assert_int_equal(s.p.spares[1], 1);
 	assert_int_equal(s.p.links[GROUP_EP].hops, 1);
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 }
 
 static void a_rest_goes_to_the_leaf_that_it_fills(void **state)
@@ -244,13 +244,13 @@ static void a_rest_goes_to_the_leaf_that_it_fills(void **state)
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(s.p.spares[i], 4 + i);
 	assert_true(s.p.cost.total == s.p.block.total);
-	placement_free(&s.p);
+	place_placement_free(&s.p);
 	/* Two alone go to the small one. */
 	seating_take(&c, seating_grid(8, 1, 2, 1, 1), &s);
 	assert_int_equal(s.slots[0].node, 8);
 	assert_int_equal(s.slots[15].node, 9);
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 }
 
 static void a_fabric_of_trays_holds_what_crosses_trays(void **state)
@@ -264,15 +264,15 @@ static void a_fabric_of_trays_holds_what_crosses_trays(void **state)
 		assert_int_equal(c.nodes[s.slots[r].node].domain, c.nodes[s.slots[r / 72 * 72].node].domain);
 	assert_true(s.p.links[GROUP_TP].fabric && !s.p.links[GROUP_TP].hops);
 	assert_int_equal(s.p.links[GROUP_EP].hops, 0);
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 }
 
 static struct cluster preset(const char *spec)
 {
 	struct cluster c;
 	struct err e = ERR_INIT;
-	if (cluster_open(spec, 0, &c, &e))
+	if (topo_cluster_open(spec, 0, &c, &e))
 		fail_msg("%s", e.text);
 	return c;
 }
@@ -285,31 +285,31 @@ static void the_presets_are_laid_as_the_machines_are(void **state)
 	seating_take(&c, seating_grid(8, 1, 1, 1, 1), &s);
 	for (int r = 0; r < 8; r++)
 		assert_int_equal(lanes(&c, s.slots[r], s.slots[(r + 1) % 8]), 2);
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 	c = preset("dgx-2:2");
 	seating_take(&c, seating_grid(16, 1, 2, 1, 1), &s);
 	assert_true(s.p.is_block && s.p.links[GROUP_TP].hops == 0 && s.p.links[GROUP_DP].hops == 1);
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 	c = preset("dgx-h100:16");
 	seating_take(&c, seating_grid(8, 1, 4, 1, 4), &s);
 	assert_true(s.p.is_block && s.p.links[GROUP_TP].hops == 0 && s.p.links[GROUP_DP].rails && s.p.links[GROUP_PP].rails);
 	assert_true(s.p.worst.total > 2 * s.p.cost.total);
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 	c = preset("gb200-nvl72:36");
 	seating_take(&c, seating_grid(8, 1, 9, 1, 2), &s);
 	assert_int_equal(s.p.links[GROUP_DP].hops, 0);
 	assert_true(s.p.links[GROUP_DP].fabric && s.p.links[GROUP_PP].hops > 0);
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 	c = preset("pcie-a100");
 	seating_take(&c, seating_grid(2, 1, 2, 1, 1), &s);
 	for (int r = 0; r < 4; r += 2)
 		assert_int_equal(s.slots[r].device / 2, s.slots[r + 1].device / 2); /* below one socket */
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 }
 
 static void boxes_get_smaller_where_large_ones_have_no_room(void **state)
@@ -323,19 +323,19 @@ static void boxes_get_smaller_where_large_ones_have_no_room(void **state)
 	bool fits[73] = { false };
 	(void)state;
 	struct cluster c = machines_alike(MACHINE_TRAY, 66); /* three fabrics of 72 devices, one of 48 */
-	assert_int_equal(span_yard_of(&c, y, &e), 0);
-	assert_int_equal(homes_open(&c, &h, &e), 0);
+	assert_int_equal(place_span_yard_of(&c, y, &e), 0);
+	assert_int_equal(place_homes_open(&c, &h, &e), 0);
 	for (int box = 1; box <= 72; box++)
-		fits[box] = homes_fit(h, box, 256);
+		fits[box] = place_homes_fit(h, box, 256);
 	assert_true(fits[8] && fits[4] && fits[24]);
 	assert_false(fits[16] || fits[32] || fits[64] || fits[72]);
-	int n = fold_best(y, &l, &t, 72, fits, 8, folds, 0);
+	int n = place_fold_best(y, &l, &t, 72, fits, 8, folds, 0);
 	assert_true(n > 0);
 	for (int i = 0; i < n; i++)
-		assert_int_equal(fold_box(&folds[i].node), 8);
-	homes_close(h);
+		assert_int_equal(place_fold_box(&folds[i].node), 8);
+	place_homes_close(h);
 	free(y);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void named_devices_keep_their_order(void **state)
@@ -350,18 +350,18 @@ static void named_devices_keep_their_order(void **state)
 	for (int r = 0; r < 8; r++)
 		assert_int_equal(s.slots[r].device, r);
 	assert_true(s.p.fixed && s.p.is_block && s.p.cost.total == s.p.block.total);
-	placement_free(&s.p);
+	place_placement_free(&s.p);
 	/* Groups in whole nodes may cost more than block order, and than all else that was tried. */
 	l = seating_grid(3, 1, 4, 1, 1);
 	t.ops[GROUP_TP][0].times = 0;
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	c = machines_alike(MACHINE_HALF, 4);
 	machines_tree(&c, 3, 64, false); /* the fourth node is beyond a narrow uplink */
 	assert_int_equal(place_ranks(&c, &l, &t, true, s.slots, &s.p, &e), 0);
 	assert_true(s.p.cost.total > s.p.block.total && s.p.worst.total == s.p.cost.total);
 	assert_int_equal(s.p.idle, 4);
-	placement_free(&s.p);
-	cluster_free(&c);
+	place_placement_free(&s.p);
+	topo_cluster_free(&c);
 }
 
 int main(void)

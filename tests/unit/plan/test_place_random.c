@@ -99,11 +99,11 @@ static void must_be_the_best(const struct cluster *c, const struct layout *l)
 	struct traffic t = seating_traffic();
 	struct seating s;
 	struct err e = ERR_INIT;
-	struct brute b = { .c = c, .t = &t, .world = layout_world(l), .devices = cluster_devices(c) };
+	struct brute b = { .c = c, .t = &t, .world = layout_world(l), .devices = topo_cluster_devices(c) };
 	for (int i = 0, node = 0; node < c->n_nodes; node++)
-		for (int d = 0; d < cluster_kind(c, node)->devices; d++)
+		for (int d = 0; d < topo_cluster_kind(c, node)->devices; d++)
 			b.all[i++] = (struct cluster_slot){ node, d };
-	assert_int_equal(weigh_open(c, l, &b.w, &e), 0);
+	assert_int_equal(place_weigh_open(c, l, &b.w, &e), 0);
 	try_all(&b, 0);
 	seating_take(c, *l, &s);
 	seating_must_be_a_map(c, s.slots, b.world);
@@ -113,8 +113,8 @@ static void must_be_the_best(const struct cluster *c, const struct layout *l)
 	struct place_cost again;
 	assert_int_equal(place_cost_of(c, l, s.slots, &t, &again, &e), 0);
 	assert_true(again.total == s.p.cost.total && again.mean == s.p.cost.mean);
-	weigh_close(b.w);
-	placement_free(&s.p);
+	place_weigh_close(b.w);
+	place_placement_free(&s.p);
 }
 
 static void up_to_eight_devices_no_map_is_better(void **state)
@@ -124,16 +124,16 @@ static void up_to_eight_devices_no_map_is_better(void **state)
 	for (int i = 0; i < 150; i++) {
 		int devices = i % 25 == 24 ? 8 : 3 + roll(&d, 4);
 		struct cluster c = any_machine(&d, devices);
-		struct layout l = any_layout(&d, cluster_devices(&c));
+		struct layout l = any_layout(&d, topo_cluster_devices(&c));
 		must_be_the_best(&c, &l);
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	}
 	const enum machine known[] = { MACHINE_DGX1, MACHINE_DGX1_DEAD, MACHINE_PCIE4, MACHINE_PLAIN };
 	for (int i = 0; i < 4; i++) {
 		struct cluster c = machines_alike(known[i], 1);
-		struct layout l = seating_grid(2, 1, 2, 1, cluster_devices(&c) / 4);
+		struct layout l = seating_grid(2, 1, 2, 1, topo_cluster_devices(&c) / 4);
 		must_be_the_best(&c, &l);
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	}
 }
 
@@ -149,7 +149,7 @@ static void nothing_is_worse_than_slurms_order(void **state)
 		if (roll(&d, 2))
 			machines_tree(&c, 1 + roll(&d, 3), 1 + roll(&d, 4), roll(&d, 2));
 		struct layout l = seating_grid(1 << roll(&d, 4), 1 << roll(&d, 2), 1 + roll(&d, 6), 1, 1 + roll(&d, 4));
-		while (layout_world(&l) > cluster_devices(&c))
+		while (layout_world(&l) > topo_cluster_devices(&c))
 			*(l.tp > 1 ? &l.tp : l.dp > 1 ? &l.dp : l.pp > 1 ? &l.pp : &l.cp) = 1;
 		seating_take(&c, l, &s);
 		seating_must_be_a_map(&c, s.slots, layout_world(&l));
@@ -158,9 +158,9 @@ static void nothing_is_worse_than_slurms_order(void **state)
 		struct seating again;
 		seating_take(&c, l, &again);
 		assert_memory_equal(s.slots, again.slots, (size_t)layout_world(&l) * sizeof *s.slots);
-		placement_free(&again.p);
-		placement_free(&s.p);
-		cluster_free(&c);
+		place_placement_free(&again.p);
+		place_placement_free(&s.p);
+		topo_cluster_free(&c);
 	}
 }
 
@@ -199,9 +199,9 @@ static void names_of_devices_do_not_matter(void **state)
 		relabel(&c.kinds[0], to);
 		seating_take(&c, l, &after);
 		assert_true(fabs(before.p.cost.total / after.p.cost.total - 1) < 1e-9);
-		placement_free(&before.p);
-		placement_free(&after.p);
-		cluster_free(&c);
+		place_placement_free(&before.p);
+		place_placement_free(&after.p);
+		topo_cluster_free(&c);
 	}
 }
 

@@ -320,7 +320,7 @@ static void a_checkpoints_snapshot_counts_on_cpus_alone(void **state)
 		assert_true(plan_largest(&p, 0)->total >= r->total);
 		sum += r->snapshot;
 	}
-	assert_true(sum == 3 * sizeof(float) * (double)model_params(&p.shape));
+	assert_true(sum == 3 * sizeof(float) * (double)shape_params(&p.shape));
 	plan_free(&p);
 	p = plan_of(&job, build(&y, a100, 1));
 	assert_true(p.ranks[0].snapshot == 0);
@@ -343,7 +343,7 @@ static void memory_follows_the_layout(void **state)
 	struct job job = job_of(NULL, "model.layers=8 model.hidden=512 model.heads=8 model.vocab=50257 parallel.tp=1 parallel.pp=1 parallel.dp=1");
 	struct plan one = plan_of(&job, c);
 	struct plan_rank *r = &one.ranks[0];
-	double params = (double)model_params(&one.shape);
+	double params = (double)shape_params(&one.shape);
 	assert_true(r->params >= 4 * params && r->params < 4 * params * 1.001);
 	assert_true(r->grads == r->params && r->optimizer == 2 * r->params);
 	assert_true(r->total == r->params + r->grads + r->optimizer + r->activations + r->buffers);
@@ -524,7 +524,7 @@ static void the_picture_says_why_ranks_sit_where_they_do(void **state)
 	struct buf text = BUF_INIT;
 	struct cluster c;
 	(void)state;
-	assert_int_equal(cluster_open("dgx-1:2", 0, &c, NULL), 0);
+	assert_int_equal(topo_cluster_open("dgx-1:2", 0, &c, NULL), 0);
 	struct job job = job_of(NULL, "parallel.tp=8 parallel.dp=1 model.heads=8 model.hidden=512 model.seq=512");
 	struct plan p = plan_of(&job, &c);
 	plan_print(&job, &c, &p, &text);
@@ -544,7 +544,7 @@ static void the_picture_says_why_ranks_sit_where_they_do(void **state)
 	json_decref(j);
 	plan_free(&p);
 	buf_fini(&text);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void the_picture_says_what_was_asked_for_and_what_stays_free(void **state)
@@ -552,7 +552,7 @@ static void the_picture_says_what_was_asked_for_and_what_stays_free(void **state
 	struct buf text = BUF_INIT;
 	struct cluster c;
 	(void)state;
-	assert_int_equal(cluster_open("dgx-1:2", 0, &c, NULL), 0);
+	assert_int_equal(topo_cluster_open("dgx-1:2", 0, &c, NULL), 0);
 	struct job job = job_of(NULL, "parallel.tp=3 parallel.dp=4 model.heads=6 model.hidden=384 model.ffn=768 model.vocab=300 parallel.zero=1 "
 				"parallel.zero_shard=node");
 	struct plan p = plan_of(&job, &c);
@@ -565,9 +565,9 @@ static void the_picture_says_what_was_asked_for_and_what_stays_free(void **state
 	assert_true(fabs(waited / p.place.cost.total - 1) < 1e-9); /* the table adds up to its head */
 	plan_free(&p);
 	buf_fini(&text);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	/* Few enough devices for all maps. */
-	assert_int_equal(cluster_open("dgx-1:1", 0, &c, NULL), 0);
+	assert_int_equal(topo_cluster_open("dgx-1:1", 0, &c, NULL), 0);
 	job = job_of(NULL, "parallel.tp=8 parallel.dp=1 model.heads=8 model.hidden=512 model.seq=512");
 	p = plan_of(&job, &c);
 	text = (struct buf)BUF_INIT;
@@ -575,7 +575,7 @@ static void the_picture_says_what_was_asked_for_and_what_stays_free(void **state
 	assert_non_null(strstr(buf_str(&text), "  no map costs less\n"));
 	plan_free(&p);
 	buf_fini(&text);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 /* Boxes of ranks that are no run of them: the stages' replicas share nodes. */

@@ -175,9 +175,9 @@ static void words_lead_there_and_back(void **state)
 {
 	(void)state;
 	for (int op = 0; op < SCHED_OPS; op++)
-		assert_int_equal(sched_op_of(sched_op_word((enum sched_op)op)), op);
-	assert_string_equal(sched_op_word(SCHED_RECV_GRAD), "recv-grad");
-	assert_int_equal(sched_op_of("sideways"), SCHED_OPS);
+		assert_int_equal(schedule_op_of(schedule_op_word((enum sched_op)op)), op);
+	assert_string_equal(schedule_op_word(SCHED_RECV_GRAD), "recv-grad");
+	assert_int_equal(schedule_op_of("sideways"), SCHED_OPS);
 }
 
 int main(void)

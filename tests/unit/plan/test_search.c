@@ -44,7 +44,7 @@ static struct cluster cluster_of(const char *spec)
 {
 	struct cluster c;
 	struct err e = ERR_INIT;
-	if (cluster_open(spec, 0, &c, &e))
+	if (topo_cluster_open(spec, 0, &c, &e))
 		fail_msg("%s", e.text);
 	return c;
 }
@@ -81,29 +81,29 @@ static double closed_form(const struct job *job, const struct cluster *c, const 
 	struct machine machine;
 	struct plan_time t;
 	struct span_yard yard;
-	assert_int_equal(span_yard_of(c, &yard, NULL), 0);
-	struct span_fold fold = span_fold_block(&yard, &p->layout);
-	spans_regular(&yard, &p->layout, &fold, spans);
-	machine_of_plan(job, c, p, &machine);
-	machine_links(&machine, spans);
+	assert_int_equal(place_span_yard_of(c, &yard, NULL), 0);
+	struct span_fold fold = place_span_fold_block(&yard, &p->layout);
+	place_spans_regular(&yard, &p->layout, &fold, spans);
+	cost_machine_of_plan(job, c, p, &machine);
+	cost_machine_links(&machine, spans);
 	cost_units_of(&p->shape, &p->layout, job->parallel.sp, &units);
 	cost_step(&(struct cost_case){ .job = job, .shape = &p->shape, .layout = &p->layout, .stages = p->stages, .units = &units, .spans = spans,
-				       .machine = &machine, .engine = &ENGINE_MUSTER, .micros = p->micros, .mates = p->ranks[0].mates }, &t);
+				       .machine = &machine, .engine = &cost_engine_muster, .micros = p->micros, .mates = p->ranks[0].mates }, &t);
 	return t.total;
 }
 
 static int mates_of(const struct cluster *c, const struct layout *l)
 {
 	struct span_yard yard;
-	assert_int_equal(span_yard_of(c, &yard, NULL), 0);
-	struct span_fold fold = span_fold_block(&yard, l);
+	assert_int_equal(place_span_yard_of(c, &yard, NULL), 0);
+	struct span_fold fold = place_span_fold_block(&yard, l);
 	return fold.dp * fold.cp;
 }
 
 static void complain(const struct eval_leaf *leaf, double most)
 {
 	struct buf words = BUF_INIT;
-	config_print(&leaf->config, &words);
+	search_config_print(&leaf->config, &words);
 	fail_msg("%s: %.0f bytes of %.0f, and the plan's %.0f", buf_str(&words), leaf->rank.total, leaf->limit, most);
 }
 
@@ -116,9 +116,9 @@ static void hold(void *arg, const struct eval_leaf *leaf)
 	if (s->seen++ % s->every)
 		return;
 	s->checked++;
-	config_apply(&leaf->config, &mine);
+	search_config_apply(&leaf->config, &mine);
 	assert_true(legal(&mine));
-	assert_true(eval_config(s->again, &leaf->config, &again));
+	assert_true(search_eval_config(s->again, &leaf->config, &again));
 	assert_true(fabs(again.time.total - leaf->time.total) <= 1e-12 * leaf->time.total && again.rank.total == leaf->rank.total);
 	if (plan_build(&mine, s->cluster, &p, NULL)) {
 		assert_true(!leaf->fits || leaf->config.shard == ZERO_SHARD_NODE);
@@ -147,19 +147,19 @@ static void compare(const char *file, const char *words, const char *spec, int e
 	struct cluster c = cluster_of(spec);
 	struct space *space = calloc(1, sizeof *space);
 	struct err e = ERR_INIT;
-	assert_int_equal(space_open(&job, &c, space, &e), 0);
-	struct sample s = { &job, &c, eval_open(space, &e), every, 0, 0, 0, 0, 0 };
-	struct eval *v = eval_open(space, &e);
-	assert_int_equal(walk_space(space, v, &(struct walk_visitor){ .arg = &s, .leaf = hold }, &e), 0);
+	assert_int_equal(search_space_open(&job, &c, space, &e), 0);
+	struct sample s = { &job, &c, search_eval_open(space, &e), every, 0, 0, 0, 0, 0 };
+	struct eval *v = search_eval_open(space, &e);
+	assert_int_equal(search_walk_space(space, v, &(struct walk_visitor){ .arg = &s, .leaf = hold }, &e), 0);
 	print_message("%s on %s: %d of %d configurations held to whole plans, %d fit; memory differs by %.2g, time by %.2g at most\n", file ? file : "small",
 		      spec, s.checked, s.seen, s.built, s.worst_memory, s.worst_time);
 	assert_true(s.checked > 50 && s.built > 20);
 	assert_true(s.worst_memory <= memory);
 	assert_true(s.worst_time <= time);
-	eval_close(v);
-	eval_close(s.again);
+	search_eval_close(v);
+	search_eval_close(s.again);
 	free(space);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void an_evaluation_is_the_whole_plans(void **state)
@@ -196,8 +196,8 @@ static void bounds_lose_nothing(void **state)
 		assert_int_equal(fast->n, full->n);
 		for (int k = 0; k < full->n; k++) {
 			struct buf a = BUF_INIT, b = BUF_INIT;
-			config_print(&fast->found[k].leaf.config, &a);
-			config_print(&full->found[k].leaf.config, &b);
+			search_config_print(&fast->found[k].leaf.config, &a);
+			search_config_print(&full->found[k].leaf.config, &b);
 			if (strcmp(buf_str(&a), buf_str(&b)))
 				fail_msg("place %d: %s, %.9g s (%.9g); of all %s, %.9g s (%.9g)", k, buf_str(&a), fast->found[k].time.total,
 					 fast->found[k].leaf.time.total, buf_str(&b), full->found[k].time.total, full->found[k].leaf.time.total);
@@ -205,7 +205,7 @@ static void bounds_lose_nothing(void **state)
 			buf_fini(&b);
 			assert_true(fast->found[k].time.total == full->found[k].time.total);
 		}
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	}
 	free(full);
 	free(fast);
@@ -226,14 +226,14 @@ static void all_that_is_found_can_be_run(void **state)
 		struct job job = job_of(cases[i].file, cases[i].words, true);
 		struct cluster c;
 		struct err e = ERR_INIT;
-		assert_int_equal(cluster_open(strcmp(cases[i].spec, "local:1") ? cases[i].spec : "local", 4, &c, &e), 0);
+		assert_int_equal(topo_cluster_open(strcmp(cases[i].spec, "local:1") ? cases[i].spec : "local", 4, &c, &e), 0);
 		if (search_run(&job, &c, &(struct search_ask){ .finalists = 4, .front = i == 1 }, s, &e))
 			fail_msg("%s", e.text);
 		assert_true(s->n > 1 || i == 4);
 		for (int k = 0; k < s->n; k++) {
 			struct job mine = job;
 			struct plan p;
-			config_apply(&s->found[k].leaf.config, &mine);
+			search_config_apply(&s->found[k].leaf.config, &mine);
 			assert_true(legal(&mine));
 			if (plan_build(&mine, &c, &p, &e))
 				fail_msg("%s", e.text);
@@ -245,7 +245,7 @@ static void all_that_is_found_can_be_run(void **state)
 			assert_true(s->front[k].rank.total > s->front[k - 1].rank.total && s->front[k].time.total < s->front[k - 1].time.total);
 		for (int k = 0; k < s->n_misfits; k++)
 			assert_true(!s->misfits[k].fits && s->misfits[k].time.total < s->found[0].time.total);
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	}
 	free(s);
 }
@@ -268,7 +268,7 @@ static void what_is_given_stays(void **state)
 	job = job_of(NULL, SMALL " parallel.dp=7", true);
 	assert_int_equal(search_resolve(&job, &c, &e), -1);
 	assert_int_equal(e.code, ERR_NOFIT);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void fewer_devices_can_be_better(void **state)
@@ -279,7 +279,7 @@ static void fewer_devices_can_be_better(void **state)
 	(void)state;
 	assert_int_equal(search_resolve(&job, &c, &e), 0);
 	assert_int_equal(job.parallel.dp, 12); /* of 16 devices */
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 /* --- Cores that agents share ------------------------------------------------------------------------------ */
@@ -295,7 +295,7 @@ static void search_host(int cores, const char *words, struct search *s)
 	open_host(cores, 8, 0, &c);
 	if (search_run(&job, &c, &(struct search_ask){ .finalists = SEARCH_FINALISTS }, s, &e))
 		fail_msg("%s", e.text);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static double fastest(const struct search *s)
@@ -326,7 +326,7 @@ static void a_tie_goes_to_agents_with_cores_of_their_own(void **state)
 	search_host(2, SHARED, again);
 	assert_int_equal(s->n, again->n);
 	for (int k = 0; k < s->n; k++)
-		assert_true(config_same(&s->found[k].leaf.config, &again->found[k].leaf.config));
+		assert_true(search_config_same(&s->found[k].leaf.config, &again->found[k].leaf.config));
 	free(again);
 	free(s);
 }
@@ -356,16 +356,16 @@ static void an_evaluation_on_shared_cores_is_the_whole_plans(void **state)
 	struct err e = ERR_INIT;
 	(void)state;
 	open_host(2, 8, 2e-4, &c);
-	assert_int_equal(space_open(&job, &c, space, &e), 0);
-	struct sample s = { &job, &c, eval_open(space, &e), 1, 0, 0, 0, 0, 0 };
-	struct eval *v = eval_open(space, &e);
-	assert_int_equal(walk_space(space, v, &(struct walk_visitor){ .arg = &s, .leaf = hold }, &e), 0);
+	assert_int_equal(search_space_open(&job, &c, space, &e), 0);
+	struct sample s = { &job, &c, search_eval_open(space, &e), 1, 0, 0, 0, 0, 0 };
+	struct eval *v = search_eval_open(space, &e);
+	assert_int_equal(search_walk_space(space, v, &(struct walk_visitor){ .arg = &s, .leaf = hold }, &e), 0);
 	print_message("on two cores: %d configurations held to whole plans; time differs by %.2g at most\n", s.built, s.worst_time);
 	assert_true(s.built > 10 && s.worst_time < 1e-3); /* chunks wait as long as their mean does */
-	eval_close(v);
-	eval_close(s.again);
+	search_eval_close(v);
+	search_eval_close(s.again);
 	free(space);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void the_nearest_ones_fit(void **state)
@@ -387,22 +387,22 @@ static void the_nearest_ones_fit(void **state)
 		if (!asked.dp)
 			asked.dp = plan_fill_dp(&job, &c, &asked);
 		assert_int_equal(plan_build(&job, &c, &p, &e), -1);
-		int n = near_find(&job, &c, &asked, near);
+		int n = search_nearest(&job, &c, &asked, near);
 		assert_int_equal(n, NEAR_MOST);
 		for (int k = 0; k < n; k++) {
 			struct job mine = job;
 			struct buf words = BUF_INIT;
-			config_apply(&near[k].config, &mine);
+			search_config_apply(&near[k].config, &mine);
 			assert_true(legal(&mine));
 			if (plan_build(&mine, &c, &p, &e))
 				fail_msg("%s", e.text);
-			config_print(&near[k].config, &words);
+			search_config_print(&near[k].config, &words);
 			print_message("case %d: %s; %.4g s, as a whole plan %.4g\n", i, buf_str(&words), near[k].time.total, p.time.total);
 			assert_true(p.time.total < 1.1 * near[k].time.total); /* placement may find better links */
 			buf_fini(&words);
 			plan_free(&p);
 		}
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	}
 }
 
@@ -421,7 +421,7 @@ static void a_few_micro_batches_tell_of_many(void **state)
 					for (int r = 0; r < pp && chunks >= least && chunks <= most; r++) {
 						struct sched_slots many = { .most = 0 }, few = { .most = 0 };
 						schedule_slots(kinds[k], &l, m, r, &many);
-						schedule_slots(kinds[k], &l, live_enough(kinds[k], pp, m), r, &few);
+						schedule_slots(kinds[k], &l, search_live_enough(kinds[k], pp, m), r, &few);
 						if (memcmp(many.live, few.live, sizeof many.live))
 							fail_msg("kind %d, %d ranks × %d chunks, %d micro-batches, rank %d", (int)kinds[k], pp, chunks, m, r);
 					}

@@ -16,7 +16,7 @@ enum { WORLD_MOST = 512 };
 static void block(const struct cluster *c, int world, struct cluster_slot *slots)
 {
 	for (int r = 0, node = 0, device = 0; r < world; r++) {
-		if (device == cluster_kind(c, node)->devices) {
+		if (device == topo_cluster_kind(c, node)->devices) {
 			node++;
 			device = 0;
 		}
@@ -27,7 +27,7 @@ static void block(const struct cluster *c, int world, struct cluster_slot *slots
 static void spans(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots, struct span out[GROUP_KINDS])
 {
 	struct err e = ERR_INIT;
-	if (spans_of(c, l, slots, out, &e))
+	if (place_spans_of(c, l, slots, out, &e))
 		fail_msg("%s", e.text);
 }
 
@@ -55,7 +55,7 @@ static void a_group_inside_a_node_has_its_links(void **state)
 	assert_int_equal(s[GROUP_DP].per_node, 1);
 	near_to(s[GROUP_DP].across.bandwidth, MACHINE_NET);
 	assert_int_equal(s[GROUP_PP].ranks, 1);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void devices_share_an_adapter(void **state)
@@ -73,7 +73,7 @@ static void devices_share_an_adapter(void **state)
 		slots[r] = (struct cluster_slot){ r / 8, r % 8 * 2 };
 	spans(&c, &l, slots, s);
 	near_to(s[GROUP_DP].across.bandwidth, 12e9);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void leaves_share_their_uplinks(void **state)
@@ -97,7 +97,7 @@ static void leaves_share_their_uplinks(void **state)
 	spans(&c, &l, slots, s);
 	near_to(s[GROUP_DP].across.bandwidth, MACHINE_NET / 2);
 	near_to(s[GROUP_PP].across.bandwidth, MACHINE_NET);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 /* Two stems of switches, as deep as Slurm's may be here, that meet in one top: the last uplink is the narrow one. */
@@ -118,7 +118,7 @@ static void high_trees_bound_to_their_top(void **state)
 	c.nodes[1].leaf = 1;
 	spans_block(&c, &l, s);
 	near_to(s[GROUP_DP].across.bandwidth, 1e9); /* eight rings' flows over it */
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void other_rails_meet_above_the_leaf(void **state)
@@ -140,7 +140,7 @@ static void other_rails_meet_above_the_leaf(void **state)
 	c.rails = false;
 	spans(&c, &l, slots, s);
 	near_to(s[GROUP_DP].across.bandwidth, MACHINE_NET);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void nodes_of_a_fabric_are_one(void **state)
@@ -154,7 +154,7 @@ static void nodes_of_a_fabric_are_one(void **state)
 	assert_int_equal(s[GROUP_DP].nodes, 1);
 	assert_int_equal(s[GROUP_PP].nodes, 2);
 	near_to(s[GROUP_DP].inside.bandwidth, 900e9);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void ways_through_the_cpu_are_shared(void **state)
@@ -172,7 +172,7 @@ static void ways_through_the_cpu_are_shared(void **state)
 	l.dp = 4, l.tp = 1, l.ep = 4;
 	spans_block(&c, &l, s);
 	near_to(s[GROUP_EP].inside.bandwidth, MACHINE_SOCKETS * 3 / 4); /* a quarter from each of two to each of two */
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void direct_links_of_an_all_to_all_run_side_by_side(void **state)
@@ -188,7 +188,7 @@ static void direct_links_of_an_all_to_all_run_side_by_side(void **state)
 	const struct cluster_slot ring[] = { { 0, 0 }, { 0, 3 }, { 0, 2 }, { 0, 1 } };
 	spans(&c, &l, ring, s);
 	near_to(s[GROUP_DP].inside.bandwidth, MACHINE_NVLINK); /* closed by the single link between 0 and 1 */
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void rings_visit_each_node_once_whatever_the_order(void **state)
@@ -207,7 +207,7 @@ static void rings_visit_each_node_once_whatever_the_order(void **state)
 	l.dp = 1, l.cp = 8; /* a ring of hops keeps its order */
 	spans(&c, &l, slots, s);
 	assert_int_equal(s[GROUP_CP].per_node, 1);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void same_link(const char *what, const struct layout *l, const struct span_link *a, const struct span_link *b)
@@ -221,18 +221,18 @@ static void same_link(const char *what, const struct layout *l, const struct spa
 static void compare(const struct cluster *c, const struct span_yard *y, const struct layout *l)
 {
 	struct span exact[GROUP_KINDS], closed[GROUP_KINDS];
-	struct span_fold f = span_fold_block(y, l);
+	struct span_fold f = place_span_fold_block(y, l);
 	spans_block(c, l, exact);
-	spans_regular(y, l, &f, closed);
+	place_spans_regular(y, l, &f, closed);
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		assert_int_equal(exact[kind].ranks, closed[kind].ranks);
 		if (exact[kind].ranks < 2 || (kind == GROUP_EDP && y->table && l->cp > 1 && l->ep > 1))
 			continue;
 		if (exact[kind].nodes != closed[kind].nodes || exact[kind].per_node != closed[kind].per_node)
-			fail_msg("%s, tp %d cp %d dp %d (ep %d) pp %d: %d nodes of %d; in constant time %d of %d", group_word(kind), l->tp, l->cp,
+			fail_msg("%s, tp %d cp %d dp %d (ep %d) pp %d: %d nodes of %d; in constant time %d of %d", place_group_word(kind), l->tp, l->cp,
 				 l->dp, l->ep, l->pp, exact[kind].nodes, exact[kind].per_node, closed[kind].nodes, closed[kind].per_node);
-		same_link(group_word(kind), l, &exact[kind].inside, &closed[kind].inside);
-		same_link(group_word(kind), l, &exact[kind].across, &closed[kind].across);
+		same_link(place_group_word(kind), l, &exact[kind].inside, &closed[kind].inside);
+		same_link(place_group_word(kind), l, &exact[kind].across, &closed[kind].across);
 	}
 }
 
@@ -241,8 +241,8 @@ static int compare_all(const struct cluster *c)
 {
 	struct span_yard y;
 	struct err e = ERR_INIT;
-	int world = cluster_devices(c), n = 0;
-	if (span_yard_of(c, &y, &e))
+	int world = topo_cluster_devices(c), n = 0;
+	if (place_span_yard_of(c, &y, &e))
 		fail_msg("%s", e.text);
 	for (int tp = 1; tp <= world; tp *= 2)
 		for (int cp = 1; tp * cp <= world; cp *= 2)
@@ -265,7 +265,7 @@ static void the_closed_form_agrees_where_nodes_are_alike(void **state)
 		if (rows[i].leaf)
 			machines_tree(&c, rows[i].leaf, rows[i].over, false);
 		n += compare_all(&c);
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	}
 	assert_true(n > 500);
 }
@@ -277,8 +277,8 @@ static void a_rings_latency_is_its_links(void **state)
 {
 	struct span s = { .ranks = 16, .nodes = 2, .per_node = 8, .inside = { 200e9, 1e-6 }, .across = { 50e9, 9e-6 } };
 	(void)state;
-	near_to(span_gather(&s, 0), 15 * (2 * 9e-6 + 14 * 1e-6) / 16);
-	near_to(span_gather(&s, 16e9), 15e9 / 200e9 + span_gather(&s, 0)); /* eight adapters side by side give more than the port */
+	near_to(place_span_gather(&s, 0), 15 * (2 * 9e-6 + 14 * 1e-6) / 16);
+	near_to(place_span_gather(&s, 16e9), 15e9 / 200e9 + place_span_gather(&s, 0)); /* eight adapters side by side give more than the port */
 }
 
 /* Among thousands of nodes small sums go up a tree and down; large ones, and gathers, round the ring. */
@@ -286,11 +286,11 @@ static void small_sums_of_many_nodes_go_by_a_tree(void **state)
 {
 	struct span s = { .ranks = 12500, .nodes = 12500, .per_node = 1, .across = { 40e9, 5e-6 } };
 	(void)state;
-	near_to(span_all_reduce(&s, 4e6), 2 * (4e6 / (0.92 * 40e9) + 14 * 5e-6));
-	near_to(span_all_reduce(&s, 1e12), 2 * span_gather(&s, 1e12));
-	near_to(span_gather(&s, 4e6), 12499 * (4e6 / 12500 / 40e9 + 5e-6));
+	near_to(place_span_all_reduce(&s, 4e6), 2 * (4e6 / (0.92 * 40e9) + 14 * 5e-6));
+	near_to(place_span_all_reduce(&s, 1e12), 2 * place_span_gather(&s, 1e12));
+	near_to(place_span_gather(&s, 4e6), 12499 * (4e6 / 12500 / 40e9 + 5e-6));
 	s = (struct span){ .ranks = 8, .nodes = 1, .per_node = 8, .inside = { 200e9, 3e-6 } };
-	near_to(span_all_reduce(&s, 4e6), 2 * span_gather(&s, 4e6)); /* in a node always the ring */
+	near_to(place_span_all_reduce(&s, 4e6), 2 * place_span_gather(&s, 4e6)); /* in a node always the ring */
 }
 
 int main(void)

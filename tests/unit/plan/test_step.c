@@ -53,7 +53,7 @@ static void a_plan_has_the_same_parts(void **state)
 	struct err e = ERR_INIT;
 	struct error all = { 0 };
 	(void)state;
-	assert_int_equal(cluster_open("dgx-h100:128", 0, &cluster, &e), 0);
+	assert_int_equal(topo_cluster_open("dgx-h100:128", 0, &cluster, &e), 0);
 	cluster.kinds[0].device_memory = 0; /* what fits is not asked here */
 	for (int k = 0; k < (int)(sizeof layouts / sizeof *layouts); k++) {
 		const char *list[16] = { "parallel.sp=no", "parallel.zero=0", "parallel.schedule=1f1b", "parallel.chunks=0" };
@@ -70,12 +70,12 @@ static void a_plan_has_the_same_parts(void **state)
 			fail_msg("layout %d: %s", k, e.text);
 		for (int kind = 0; kind < GROUP_KINDS; kind++)
 			spans[kind] = plan.place.links[kind].span;
-		machine_of_plan(&job, &cluster, &plan, &machine);
-		machine_links(&machine, spans);
+		cost_machine_of_plan(&job, &cluster, &plan, &machine);
+		cost_machine_links(&machine, spans);
 		cost_units_of(&plan.shape, &plan.layout, job.parallel.sp, &units);
 		struct cost_case c = {
 			.job = &job, .shape = &plan.shape, .layout = &plan.layout, .stages = plan.stages, .units = &units, .spans = spans,
-			.machine = &machine, .engine = &ENGINE_MUSTER, .micros = plan.micros,
+			.machine = &machine, .engine = &cost_engine_muster, .micros = plan.micros,
 		};
 		cost_step(&c, &t);
 		note(&all, t.total, plan.time.total);
@@ -87,7 +87,7 @@ static void a_plan_has_the_same_parts(void **state)
 		near(t.total - t.bubble, plan.time.total - plan.time.bubble);
 		plan_free(&plan);
 	}
-	cluster_free(&cluster);
+	topo_cluster_free(&cluster);
 	report("plans of 175b", &all, 0.02, 0.06);
 }
 
@@ -116,15 +116,15 @@ static double shared_step(int cores, double meeting, const char *layout, double 
 		fail_msg("%s: %s", layout, e.text);
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
 		spans[kind] = plan.place.links[kind].span;
-	machine_of_plan(&job, &cluster, &plan, &machine);
-	machine_links(&machine, spans);
+	cost_machine_of_plan(&job, &cluster, &plan, &machine);
+	cost_machine_links(&machine, spans);
 	cost_units_of(&plan.shape, &plan.layout, job.parallel.sp, &units);
 	cost_step(&(struct cost_case){ .job = &job, .shape = &plan.shape, .layout = &plan.layout, .stages = plan.stages, .units = &units, .spans = spans,
-				       .machine = &machine, .engine = &ENGINE_MUSTER, .micros = plan.micros, .mates = plan.ranks[0].mates }, &t);
+				       .machine = &machine, .engine = &cost_engine_muster, .micros = plan.micros, .mates = plan.ranks[0].mates }, &t);
 	double total = plan.time.total;
 	*form = t.total;
 	plan_free(&plan);
-	cluster_free(&cluster);
+	topo_cluster_free(&cluster);
 	return total;
 }
 
@@ -171,7 +171,7 @@ static struct pipe pipe_of(const struct layout *l, const double *f, const double
 			rank.last = f[s] + i[s] + w[s];
 			rank.first = c ? rank.first : rank.last;
 		}
-		pipe_add(&p, &rank);
+		cost_pipe_add(&p, &rank);
 	}
 	return p;
 }
@@ -184,7 +184,7 @@ static void compare(enum job_schedule kind, const struct layout *l, int micros, 
 	assert_int_equal(schedule_build(kind, l, micros, &s, NULL), 0);
 	double whole = schedule_simulate(&s, &(struct sched_costs){ .forward = f, .input = i, .weight = w, .hop = hop }, NULL, NULL);
 	schedule_free(&s);
-	note(e, pipe_time(&p, kind, l->chunks, micros, hop), whole);
+	note(e, cost_pipe_time(&p, kind, l->chunks, micros, hop), whole);
 }
 
 static void equal_stages_are_exact(void **state)

@@ -25,7 +25,7 @@ static struct timeline timeline_of(enum job_schedule kind, int pp, int micros)
 static const char *text_of(const struct timeline *t, int width, bool colour, struct buf *out)
 {
 	struct drawing d = { .title = "a table", .parts = { { "simulated", t } }, .n_parts = 1 };
-	draw_text(&d, width, colour, out);
+	show_draw_text(&d, width, colour, out);
 	return buf_str(out);
 }
 
@@ -155,7 +155,7 @@ static void the_svg_has_every_pass(void **state)
 		struct timeline t = timeline_of(forms[f].kind, 4, 8);
 		struct drawing d = { .title = "<a & \"b\">", .parts = { { "simulated", &t }, { "measured", &t } }, .n_parts = 2 };
 		struct buf out = BUF_INIT;
-		draw_svg(&d, &out);
+		show_draw_svg(&d, &out);
 		const char *text = buf_str(&out);
 		assert_false(buf_failed(&out));
 		assert_int_equal(count(text, "</title></rect>"), 2 * t.n);

@@ -38,10 +38,10 @@ static struct case_of open_case(const char *more)
 		words[n++] = w;
 	if (job_load(NULL, words, n, &x.job, &e))
 		fail_msg("%s", e.text);
-	model_shape(&x.job, &x.shape);
+	shape_of_job(&x.job, &x.shape);
 	x.layout = layout_of(&x.job, (int)x.job.parallel.dp);
 	assert_int_equal(layout_stages(&x.shape, layout_n_stages(&x.layout), "", NULL, x.stages, &e), 0);
-	traffic_of(&x.job, &x.shape, &x.layout, x.stages, MICROS, &x.traffic);
+	place_traffic_of(&x.job, &x.shape, &x.layout, x.stages, MICROS, &x.traffic);
 	return x;
 }
 
@@ -54,7 +54,7 @@ static void must_move(const struct traffic *t, enum group_kind kind, int op, dou
 {
 	const struct traffic_op *o = &t->ops[kind][op];
 	if (o->bytes != bytes || o->times != times)
-		fail_msg("%s: %g times %g bytes, not %g times %g", group_word(kind), o->times, o->bytes, times, bytes);
+		fail_msg("%s: %g times %g bytes, not %g times %g", place_group_word(kind), o->times, o->bytes, times, bytes);
 }
 
 static void tensor_groups_sum_the_residual_stream(void **state)
@@ -83,7 +83,7 @@ static void stages_pass_activations_and_gradients(void **state)
 	(void)state;
 	struct traffic t = traffic("parallel.pp=2 parallel.dp=1 parallel.schedule=interleaved");
 	must_move(&t, GROUP_PP, 0, 2 * 2 * 16 * 64, 2 * 3 * 2);
-	assert_true(traffic_bytes(&t, GROUP_TIE) == 0);
+	assert_true(place_traffic_bytes(&t, GROUP_TIE) == 0);
 	t = traffic("parallel.pp=2 parallel.dp=1 model.tie_head=yes");
 	must_move(&t, GROUP_TIE, 0, 4 * 100 * 64, 1);
 }
@@ -115,7 +115,7 @@ static void experts_have_rows_and_replicas_of_their_own(void **state)
 	double elements = t.ops[GROUP_EDP][0].bytes / 4, two = 4.0 * 2 * 3 * 128 * 64;
 	assert_true(elements >= two && elements < two * 1.01);
 	t = traffic("parallel.dp=4");
-	assert_true(traffic_bytes(&t, GROUP_EP) == 0 && traffic_bytes(&t, GROUP_EDP) == 0);
+	assert_true(place_traffic_bytes(&t, GROUP_EP) == 0 && place_traffic_bytes(&t, GROUP_EDP) == 0);
 }
 
 /* --- Beside the cost model ---------------------------------------------------------------------- */
@@ -124,7 +124,7 @@ static void experts_have_rows_and_replicas_of_their_own(void **state)
 static void even_links(const struct layout *l, double bandwidth, struct span spans[GROUP_KINDS])
 {
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
-		int n = group_size(l, kind);
+		int n = place_group_size(l, kind);
 		spans[kind] = (struct span){ .ranks = n, .nodes = 1, .per_node = n, .inside = { bandwidth, 0 } };
 	}
 }
@@ -138,13 +138,13 @@ static double charged(const struct case_of *x, double bandwidth, double *replica
 	struct span spans[GROUP_KINDS];
 	struct cost_sum sum = { 0 };
 	double most = 0;
-	assert_int_equal(cluster_open("dgx-h100:1", 0, &c, NULL), 0);
-	machine_of(&c.kinds[0], true, 1, &machine);
+	assert_int_equal(topo_cluster_open("dgx-h100:1", 0, &c, NULL), 0);
+	cost_machine_of(&c.kinds[0], true, 1, &machine);
 	machine.hides = 0;
 	even_links(&x->layout, bandwidth, spans);
 	cost_units_of(&x->shape, &x->layout, x->job.parallel.sp, &units);
 	struct cost_case cost = { .job = &x->job, .shape = &x->shape, .layout = &x->layout, .stages = x->stages, .units = &units, .spans = spans,
-				  .machine = &machine, .engine = &ENGINE_MUSTER, .micros = MICROS };
+				  .machine = &machine, .engine = &cost_engine_muster, .micros = MICROS };
 	for (int pp = 0; pp < x->layout.pp; pp++) {
 		struct cost_rank r = { .scale = 1 };
 		for (int chunk = 0; chunk < x->layout.chunks; chunk++) {
@@ -160,7 +160,7 @@ static double charged(const struct case_of *x, double bandwidth, double *replica
 		cost_sum_add(&cost, &r, &sum);
 	}
 	*replicas = sum.dp;
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	return most;
 }
 
@@ -186,9 +186,9 @@ static void the_cost_model_charges_as_much(void **state)
 		even_links(&x.layout, 1e6, spans);
 		double passes = charged(&x, 1e6, &exchange) - charged(&x, 1e30, &none), mine = 0;
 		for (int kind = GROUP_TP; kind <= GROUP_EP; kind++)
-			mine += traffic_seconds(&x.traffic, kind, &spans[kind]);
-		double replicas = traffic_seconds(&x.traffic, GROUP_DP, &spans[GROUP_DP]) + traffic_seconds(&x.traffic, GROUP_EDP, &spans[GROUP_EDP]) +
-				  traffic_seconds(&x.traffic, GROUP_TIE, &spans[GROUP_TIE]);
+			mine += place_traffic_seconds(&x.traffic, kind, &spans[kind]);
+		double replicas = place_traffic_seconds(&x.traffic, GROUP_DP, &spans[GROUP_DP]) + place_traffic_seconds(&x.traffic, GROUP_EDP, &spans[GROUP_EDP]) +
+				  place_traffic_seconds(&x.traffic, GROUP_TIE, &spans[GROUP_TIE]);
 		/* All but the loss's sums of a number a token. */
 		if (fabs(mine - passes) > 0.02 * passes + 1e-9)
 			fail_msg("%s: passes %g s, charged %g s", cases[i], mine, passes);
@@ -204,11 +204,11 @@ static void seconds_are_those_of_the_links(void **state)
 	(void)state;
 	t.ops[GROUP_TP][0] = (struct traffic_op){ 4e6, 10 };
 	t.ops[GROUP_TP][1] = (struct traffic_op){ 8e6, 1 };
-	assert_true(fabs(traffic_seconds(&t, GROUP_TP, &ring) - (10 * 6 * (1e-3 + 1e-6) + 6 * (2e-3 + 1e-6))) < 1e-12);
-	assert_true(traffic_bytes(&t, GROUP_TP) == 48e6);
+	assert_true(fabs(place_traffic_seconds(&t, GROUP_TP, &ring) - (10 * 6 * (1e-3 + 1e-6) + 6 * (2e-3 + 1e-6))) < 1e-12);
+	assert_true(place_traffic_bytes(&t, GROUP_TP) == 48e6);
 	t.ops[GROUP_PP][0] = (struct traffic_op){ 1e6, 2 };
 	const struct span chain = { .ranks = 2, .nodes = 2, .per_node = 1, .across = { 1e9, 5e-6 } };
-	assert_true(fabs(traffic_seconds(&t, GROUP_PP, &chain) - 2 * (1e-3 + 5e-6)) < 1e-12);
+	assert_true(fabs(place_traffic_seconds(&t, GROUP_PP, &chain) - 2 * (1e-3 + 5e-6)) < 1e-12);
 }
 
 int main(void)

@@ -14,7 +14,7 @@
 static double total(const struct train_costs *c, int64_t steps, int64_t every)
 {
 	struct train_time t;
-	train_expect(c, steps, every, &t);
+	cost_train_expect(c, steps, every, &t);
 	return t.total;
 }
 
@@ -30,25 +30,25 @@ static void the_interval_is_youngs_and_dalys(void **state)
 {
 	struct train_costs c = { .step = 0.1, .snapshot = 5, .mtbf = 86400 };
 	(void)state;
-	near(0.1 * (double)train_interval(&c, 1000000000), sqrt(2 * 5 * 86400.0), 0.01);
+	near(0.1 * (double)cost_train_interval(&c, 1000000000), sqrt(2 * 5 * 86400.0), 0.01);
 	c.snapshot = 300;
-	near(0.1 * (double)train_interval(&c, 1000000000), 7001.4, 1e-4);
+	near(0.1 * (double)cost_train_interval(&c, 1000000000), 7001.4, 1e-4);
 	c.snapshot = 3 * 86400.0; /* a checkpoint outlasts the machine */
-	near(0.1 * (double)train_interval(&c, 1000000000), 86400, 1e-4);
+	near(0.1 * (double)cost_train_interval(&c, 1000000000), 86400, 1e-4);
 }
 
 static void the_interval_keeps_to_the_run(void **state)
 {
 	struct train_costs c = { .step = 10, .snapshot = 1, .write = 300, .mtbf = 3600 };
 	(void)state;
-	assert_int_equal(train_interval(&c, 100000), 30); /* as long as writing takes; Young's would be 8 */
+	assert_int_equal(cost_train_interval(&c, 100000), 30); /* as long as writing takes; Young's would be 8 */
 	c.write = 0;
-	assert_int_equal(train_interval(&c, 100000), 8);
-	assert_int_equal(train_interval(&c, 5), 5);
+	assert_int_equal(cost_train_interval(&c, 100000), 8);
+	assert_int_equal(cost_train_interval(&c, 5), 5);
 	c.snapshot = 1e-6;
-	assert_int_equal(train_interval(&c, 100000), 1);
+	assert_int_equal(cost_train_interval(&c, 100000), 1);
 	c.mtbf = 0;
-	assert_int_equal(train_interval(&c, 100000), 100000);
+	assert_int_equal(cost_train_interval(&c, 100000), 100000);
 }
 
 /* No interval is much better: of all, tried. */
@@ -60,7 +60,7 @@ static void no_other_interval_is_better(void **state)
 	enum { STEPS = 5000 };
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		double best = INFINITY, chosen = total(&cases[i], STEPS, train_interval(&cases[i], STEPS));
+		double best = INFINITY, chosen = total(&cases[i], STEPS, cost_train_interval(&cases[i], STEPS));
 		for (int64_t every = 1; every <= STEPS; every++)
 			best = fmin(best, total(&cases[i], STEPS, every));
 		assert_true(chosen <= 1.002 * best);
@@ -116,7 +116,7 @@ static void the_parts_add_up(void **state)
 	struct train_costs c = { 10, 5, 100, 60, 7200 };
 	struct train_time t;
 	(void)state;
-	train_expect(&c, 10000, 50, &t);
+	cost_train_expect(&c, 10000, 50, &t);
 	near(t.work + t.saving + t.lost, t.total, 1e-12);
 	near(t.work, 100000, 1e-12);
 	near(t.saving, 200 * 5, 1e-12);
@@ -124,11 +124,11 @@ static void the_parts_add_up(void **state)
 	assert_true(t.lost > t.failures * (60 + 100 + 0.45 * 505)); /* half an interval is done again, and what was being written */
 	assert_true(total(&(struct train_costs){ 10, 5, 0, 60, 7200 }, 10000, 50) < t.total);
 	c.mtbf = 0;
-	train_expect(&c, 10000, 0, &t);
+	cost_train_expect(&c, 10000, 0, &t);
 	assert_true(t.lost == 0 && t.failures == 0 && t.every == 10000);
 	near(t.total, 100005, 1e-12);
 	c.mtbf = 1e-3; /* never ends */
-	train_expect(&c, 10000, 1, &t);
+	cost_train_expect(&c, 10000, 1, &t);
 	assert_true(isinf(t.total));
 }
 
@@ -140,16 +140,16 @@ static struct train_costs costs_of(const char *words[], int n, bool scatter)
 	struct cluster c;
 	struct job job;
 	struct plan p;
-	assert_int_equal(cluster_open("dgx-h100:256", 0, &c, &e), 0);
+	assert_int_equal(topo_cluster_open("dgx-h100:256", 0, &c, &e), 0);
 	c.kinds[0].device_memory = 0;
 	if (job_load("templates/jobs/175b.ini", words, n, &job, &e) || plan_build(&job, &c, &p, &e))
 		fail_msg("%s", e.text);
 	for (int i = 0; i < p.world && scatter; i++)
 		p.ranks[i].node = i % (p.world / 8);
-	train_costs_of(&job, &c, &p, &costs);
+	cost_train_costs_of(&job, &c, &p, &costs);
 	near(costs.step, p.time.total, 1e-12);
 	plan_free(&p);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	return costs;
 }
 

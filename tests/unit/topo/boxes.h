@@ -4,7 +4,7 @@
 
 #include "topo/cluster.h"
 
-/* Four GPUs in two NUMA domains, pairs joined by two NVLinks, an adapter a domain. Made of malloc: cluster_free's. */
+/* Four GPUs in two NUMA domains, pairs joined by two NVLinks, an adapter a domain. Made of malloc: topo_cluster_free's. */
 void box_of_four(struct node_kind *k);
 
 /* `kinds` kinds of that box, `nodes` nodes n1, n2, … all of the first kind. */

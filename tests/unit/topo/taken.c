@@ -14,7 +14,7 @@ struct cluster opened(const char *spec)
 {
 	struct cluster c;
 	struct err e = ERR_INIT;
-	if (cluster_open(spec, 0, &c, &e))
+	if (topo_cluster_open(spec, 0, &c, &e))
 		fail_msg("%s: %s", spec, e.text);
 	return c;
 }

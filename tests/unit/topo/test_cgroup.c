@@ -38,7 +38,7 @@ static double allowed(void)
 {
 	char membership[512];
 	snprintf(membership, sizeof membership, "%s/membership", top);
-	return cgroup_memory(membership, top);
+	return topo_cgroup_memory(membership, top);
 }
 
 static void the_tightest_of_the_groups_counts(void **state)

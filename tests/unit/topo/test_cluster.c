@@ -19,7 +19,7 @@
 static void opens(const char *spec, int devices, struct cluster *c)
 {
 	struct err e = ERR_INIT;
-	if (cluster_open(spec, devices, c, &e))
+	if (topo_cluster_open(spec, devices, c, &e))
 		fail_msg("%s: %s", spec, e.text);
 }
 
@@ -29,8 +29,8 @@ static void presets_have_all_their_nodes(void **state)
 	struct cluster c;
 	opens("dgx-h100:128", 0, &c);
 	assert_int_equal(c.n_nodes, 128);
-	assert_int_equal(cluster_devices(&c), 1024);
-	cluster_free(&c);
+	assert_int_equal(topo_cluster_devices(&c), 1024);
+	topo_cluster_free(&c);
 	assert_null(c.nodes);
 }
 
@@ -49,7 +49,7 @@ static void every_preset_tells_rates_that_hang_together(void **state)
 		/* Inside a node is faster than between nodes. */
 		assert_true(k->devices == 1 || k->link_bandwidth > k->net_bandwidth);
 		assert_true(k->net_bandwidth > 0 && k->net_latency > 0);
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	}
 }
 
@@ -61,7 +61,7 @@ static void unknown_machines_are_refused_by_name(void **state)
 	for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
 		struct cluster c;
 		struct err e = ERR_INIT;
-		if (!cluster_open(specs[i], 0, &c, &e))
+		if (!topo_cluster_open(specs[i], 0, &c, &e))
 			fail_msg("\"%s\" was taken", specs[i]);
 		assert_int_equal(e.code, ERR_USAGE);
 		assert_non_null(strstr(e.text, specs[i]));
@@ -73,19 +73,19 @@ static void this_host_has_the_slots_asked_for(void **state)
 	(void)state;
 	struct cluster c;
 	const struct host *h;
-	assert_int_equal(host_get(&h, NULL), 0);
+	assert_int_equal(topo_host_get(&h, NULL), 0);
 	opens("local", 0, &c);
-	assert_int_equal(cluster_devices(&c), h->n_cores);
-	cluster_free(&c);
+	assert_int_equal(topo_cluster_devices(&c), h->n_cores);
+	topo_cluster_free(&c);
 	opens("local", 8, &c);
-	assert_int_equal(cluster_devices(&c), 8);
+	assert_int_equal(topo_cluster_devices(&c), 8);
 	assert_int_equal(c.n_nodes, 1);
 	const struct node_kind *k = c.kinds;
 	/* Eight slots share what the host has. */
 	assert_true(k->device_memory * 8 <= k->memory * 1.001 && k->memory > 1e8);
 	assert_true(k->device_flops > 1e8 && k->device_flops < 1e14 && k->device_bandwidth > 0);
 	assert_true(k->net_bandwidth > 0 && k->net_latency > 0 && k->link_latency > 0);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 struct slurm_env {
@@ -109,7 +109,7 @@ static int open_slurm(const struct slurm_env *v, struct cluster *c, struct err *
 	set("SLURM_GPUS_PER_NODE", NULL);
 	set("SLURM_GPUS_ON_NODE", v->gpus);
 	set("SLURM_JOB_CPUS_PER_NODE", v->cpus);
-	return cluster_open("slurm", 0, c, e);
+	return topo_cluster_open("slurm", 0, c, e);
 }
 
 static void an_allocation_is_read_from_the_environment(void **state)
@@ -122,13 +122,13 @@ static void an_allocation_is_read_from_the_environment(void **state)
 		fail_msg("%s", e.text);
 	assert_int_equal(c.n_nodes, 4);
 	assert_int_equal(c.n_kinds, 2);
-	assert_int_equal(cluster_devices(&c), 20);
+	assert_int_equal(topo_cluster_devices(&c), 20);
 	assert_string_equal(c.nodes[2].name, "n3");
 	assert_string_equal(c.nodes[3].name, "big7");
 	assert_int_equal(c.kinds[c.nodes[3].kind].devices, 8);
 	assert_int_equal(c.kinds[c.nodes[3].kind].cores, 96);
 	assert_int_equal(c.kinds[c.nodes[1].kind].cores, 16);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void gpus_count_where_no_tasks_were_asked_for(void **state)
@@ -148,9 +148,9 @@ static void gpus_count_where_no_tasks_were_asked_for(void **state)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct cluster c;
 		assert_int_equal(open_slurm(&rows[i].env, &c, NULL), 0);
-		assert_int_equal(cluster_devices(&c), rows[i].devices);
+		assert_int_equal(topo_cluster_devices(&c), rows[i].devices);
 		assert_int_equal(c.n_kinds, 1);
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	}
 }
 
@@ -173,10 +173,10 @@ static void slots_get_cores_of_their_own(void **state)
 {
 	(void)state;
 	const struct host *h;
-	assert_int_equal(host_get(&h, NULL), 0);
+	assert_int_equal(topo_host_get(&h, NULL), 0);
 	char list[256], seen[8192] = ",";
 	for (int i = 0; i < h->n_cores && strlen(seen) < sizeof seen - 300; i++) {
-		assert_int_equal(bind_cpus(h->n_cores, i, 1, list, sizeof list, NULL), 0);
+		assert_int_equal(topo_bind_cpus(h->n_cores, i, 1, list, sizeof list, NULL), 0);
 		assert_true(list[0] != '\0');
 		char find[300];
 		snprintf(find, sizeof find, ",%s,", list);
@@ -190,11 +190,11 @@ static void more_threads_than_cores_are_left_unbound(void **state)
 {
 	(void)state;
 	const struct host *h;
-	assert_int_equal(host_get(&h, NULL), 0);
+	assert_int_equal(topo_host_get(&h, NULL), 0);
 	char list[64] = "x";
-	assert_int_equal(bind_cpus(h->n_cores + 1, 0, 1, list, sizeof list, NULL), 0);
+	assert_int_equal(topo_bind_cpus(h->n_cores + 1, 0, 1, list, sizeof list, NULL), 0);
 	assert_string_equal(list, "");
-	assert_int_equal(bind_cpus(2, 2, 1, list, sizeof list, NULL), -1);
+	assert_int_equal(topo_bind_cpus(2, 2, 1, list, sizeof list, NULL), -1);
 }
 
 static struct host_core six_and_four[] = {
@@ -223,13 +223,13 @@ static void slots_stay_inside_numa_domains_where_they_fit(void **state)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		char all[256] = "", list[64];
 		for (int s = 0; s < rows[i].slots; s++) {
-			assert_int_equal(bind_on(&h, rows[i].slots, s, rows[i].threads, list, sizeof list, NULL), 0);
+			assert_int_equal(topo_bind_on(&h, rows[i].slots, s, rows[i].threads, list, sizeof list, NULL), 0);
 			strcat(strcat(all, s ? " " : ""), list);
 		}
 		assert_string_equal(all, rows[i].lists);
 	}
 	char tiny[4];
-	assert_int_equal(bind_on(&h, 1, 0, 4, tiny, sizeof tiny, NULL), -1);
+	assert_int_equal(topo_bind_on(&h, 1, 0, 4, tiny, sizeof tiny, NULL), -1);
 }
 
 /* Devices with these cores next to them. */
@@ -241,7 +241,7 @@ static void near(const char *const *cpus, int n, const char *const *want)
 	for (int i = 0; i < n; i++)
 		snprintf(parts[i].cpus, sizeof parts[i].cpus, "%s", cpus[i]);
 	for (int i = 0; i < n; i++) {
-		bind_near(&k, i, list, sizeof list);
+		topo_bind_near(&k, i, list, sizeof list);
 		assert_string_equal(list, want[i]);
 	}
 }
@@ -259,7 +259,7 @@ static void devices_share_the_cores_next_to_them(void **state)
 	near((const char *[]){ "0", "0" }, 2, (const char *[]){ "0", "0" });
 	near((const char *[]){ "", "x", "3-1" }, 3, (const char *[]){ "", "", "" });
 	char list[TOPO_CPUS] = "?";
-	bind_near(&(struct node_kind){ .devices = 2 }, 1, list, sizeof list);
+	topo_bind_near(&(struct node_kind){ .devices = 2 }, 1, list, sizeof list);
 	assert_string_equal(list, "");
 }
 
@@ -279,7 +279,7 @@ static void binding_takes_kernel_cpu_lists(void **state)
 {
 	(void)state;
 	char list[256];
-	assert_int_equal(bind_cpus(1, 0, 1, list, sizeof list, NULL), 0);
+	assert_int_equal(topo_bind_cpus(1, 0, 1, list, sizeof list, NULL), 0);
 	assert_in_range(in_child(list), 1, 8); /* a core's hardware threads */
 	static const char *const broken[] = { "x", "1-", "3-1", "0,,1", ",0", "0-3x", "99999", "-1" };
 	for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)

@@ -43,16 +43,16 @@ static void a_box_is_a_card_with_its_parts_and_links(void **state)
 	struct buf text = BUF_INIT;
 	boxes(1, 1, &c);
 	snprintf(c.kinds[0].unsaid, sizeof c.kinds[0].unsaid, "all that was not asked");
-	draw_cluster(&c, false, &text);
+	topo_draw_cluster(&c, false, &text);
 	assert_string_equal(buf_str(&text), golden);
 	buf_fini(&text);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void draw_tree(const struct cluster *c, char *out, size_t size)
 {
 	struct buf text = BUF_INIT;
-	draw_cluster(c, false, &text);
+	topo_draw_cluster(c, false, &text);
 	const char *begin = strstr(buf_str(&text), "\n\n"), *end = begin ? strstr(begin + 2, "\n\n") : NULL;
 	assert_non_null(end);
 	snprintf(out, size, "%.*s", (int)(end - begin - 1), begin + 2);
@@ -77,7 +77,7 @@ static void a_hundred_thousand_devices_are_a_page(void **state)
 		"      │  └─ n[24577-24608], …  32 × four 4 × A100-PCIe-80GB\n"
 		"      └─ leaf781  8 nodes, 32 devices\n"
 		"         └─ n[24993-25000]  8 × four 4 × A100-PCIe-80GB\n");
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void nvlink_domains_hold_their_nodes(void **state)
@@ -98,7 +98,7 @@ static void nvlink_domains_hold_their_nodes(void **state)
 		"│  ├─ n[4,6]  2 × four 4 × A100-PCIe-80GB\n"
 		"│  └─ n5  other 4 × A100-PCIe-80GB\n"
 		"└─ n7  four 4 × A100-PCIe-80GB\n");
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void drop_device(struct node_kind *k, int device)
@@ -183,10 +183,10 @@ static void odd_nodes_are_named_with_what_differs(void **state)
 		boxes(2, 16, &c);
 		c.nodes[2].kind = 1;
 		rows[i].change(&c.kinds[1]);
-		draw_odd(&c, &text);
+		topo_draw_odd(&c, &text);
 		assert_string_equal(buf_str(&text), rows[i].line);
 		buf_fini(&text);
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	}
 }
 
@@ -198,23 +198,23 @@ static void halves_are_no_odd_ones(void **state)
 	boxes(2, 4, &c);
 	lose_memory(&c.kinds[1]);
 	c.nodes[1].kind = c.nodes[2].kind = 1;
-	draw_odd(&c, &text);
+	topo_draw_odd(&c, &text);
 	assert_int_equal(text.len, 0);
 	c.nodes[2].kind = 0;
 	snprintf(c.kinds[1].device, TOPO_NAME, "another model");
-	draw_odd(&c, &text);
+	topo_draw_odd(&c, &text);
 	assert_int_equal(text.len, 0);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	/* Three of seven are most, and no majority. */
 	boxes(3, 7, &c);
 	lose_memory(&c.kinds[1]);
 	weaken(&c.kinds[2]);
 	c.nodes[0].kind = c.nodes[1].kind = 1;
 	c.nodes[2].kind = c.nodes[3].kind = 2;
-	draw_odd(&c, &text);
+	topo_draw_odd(&c, &text);
 	assert_int_equal(text.len, 0);
 	buf_fini(&text);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void names_fold_as_slurm_writes_them(void **state)
@@ -236,7 +236,7 @@ static void names_fold_as_slurm_writes_them(void **state)
 		struct buf text = BUF_INIT;
 		for (char *w = strtok_r(at, " ", &save); w; w = strtok_r(NULL, " ", &save))
 			snprintf(nodes[c.n_nodes++].name, TOPO_NAME, "%s", w);
-		names_fold(&c, node_name, order, c.n_nodes, 100, &text);
+		topo_names_fold(&c, topo_node_name, order, c.n_nodes, 100, &text);
 		assert_string_equal(buf_str(&text), rows[i].folded);
 		buf_fini(&text);
 	}
@@ -258,18 +258,18 @@ static void hostile_clusters_are_drawn_harmlessly(void **state)
 	c.kinds[0].parts[3].numa = -7;
 	c.nodes[1].leaf = 1000;
 	c.switches[2].parent = 2;
-	draw_cluster(&c, false, &text);
+	topo_draw_cluster(&c, false, &text);
 	assert_null(memchr(buf_str(&text), '\033', text.len));
 	assert_null(memchr(buf_str(&text), '\007', text.len));
 	assert_null(strstr(buf_str(&text), "\n\n\n"));
 	buf_clear(&text);
-	draw_cluster(&c, true, &text);
+	topo_draw_cluster(&c, true, &text);
 	assert_null(strstr(buf_str(&text), "\033[31m"));
 	assert_non_null(strstr(buf_str(&text), "\033[1m"));
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	struct cluster nothing = { .name = "" };
 	buf_clear(&text);
-	draw_cluster(&nothing, false, &text);
+	topo_draw_cluster(&nothing, false, &text);
 	assert_string_equal(buf_str(&text), ": 0 nodes, 0 devices\n");
 	buf_fini(&text);
 }
@@ -289,7 +289,7 @@ static void a_picture_holds_every_part(void **state)
 	struct cluster c;
 	struct buf text = BUF_INIT;
 	boxes(1, 1, &c);
-	draw_cluster_svg(&c, &text);
+	topo_draw_cluster_svg(&c, &text);
 	const char *svg = buf_str(&text);
 	assert_int_equal(count(svg, ">GPU"), 4);
 	assert_int_equal(count(svg, ">mlx5_"), 2);
@@ -299,12 +299,12 @@ static void a_picture_holds_every_part(void **state)
 	assert_int_equal(count(svg, "2 NVLinks, direct: 50.0 GB/s, 2.00 µs"), 1);
 	c.kinds[0].switched = true;
 	buf_clear(&text);
-	draw_cluster_svg(&c, &text);
+	topo_draw_cluster_svg(&c, &text);
 	svg = buf_str(&text);
 	assert_int_equal(count(svg, ">NVSwitch"), 1);
 	assert_int_equal(count(svg, ">GPU"), 4);
 	buf_fini(&text);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 /* Two pairs, each on a switch of its own, with their devices in turns or not. */
@@ -322,7 +322,7 @@ static void every_fabric_of_switches_is_a_bar(void **state)
 			c.kinds[0].links[i] = (struct topo_link){ .kind = x == y ? LINK_SELF : one ? LINK_NVSWITCH : LINK_SYS, .lanes = one && x != y ? 18 : 0,
 								  .bandwidth = one ? 450e9 : 16e9 };
 		}
-		draw_cluster_svg(&c, &out);
+		topo_draw_cluster_svg(&c, &out);
 		for (const char *at = buf_str(&out); (at = strstr(at, ">NVSwitch: ")); at++)
 			bars++;
 		for (const char *at = buf_str(&out); (at = strstr(at, "× 18<")); at++)
@@ -330,7 +330,7 @@ static void every_fabric_of_switches_is_a_bar(void **state)
 		assert_int_equal(bars, 2);
 		assert_int_equal(ports, 4);
 		buf_fini(&out);
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	}
 }
 
@@ -349,7 +349,7 @@ static void pictures_of_hostile_names_stay_xml(void **state)
 	strcpy(c.nodes[0].name, "<n>");
 	strcpy(c.switches[0].name, "<s>");
 	snprintf(c.kinds[0].unsaid, sizeof c.kinds[0].unsaid, "]]><!-- ");
-	draw_cluster_svg(&c, &text);
+	topo_draw_cluster_svg(&c, &text);
 	const char *svg = buf_str(&text);
 	assert_int_equal(count(svg, "<svg"), 1);
 	assert_int_equal(count(svg, "</svg>"), 1);
@@ -361,7 +361,7 @@ static void pictures_of_hostile_names_stay_xml(void **state)
 		if (strstr(svg, absent[i]))
 			fail_msg("%s", absent[i]);
 	buf_fini(&text);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 /* Every leaf has another number of odd nodes, so that none is like its neighbour. */
@@ -374,17 +374,17 @@ static void what_has_no_end_is_cut(void **state)
 	three_levels(&c, 20);
 	for (int i = 0; i < c.n_nodes; i++)
 		c.nodes[i].kind = i % 20 < i / 20 % 11 ? i % 12 : 11;
-	draw_cluster(&c, false, &text);
+	topo_draw_cluster(&c, false, &text);
 	assert_int_equal(count(buf_str(&text), "… and so on"), 1);
 	assert_non_null(strstr(buf_str(&text), "4 more kinds of node; --json tells them all"));
 	assert_true(count(buf_str(&text), "\n") < 400);
 	buf_clear(&text);
-	draw_cluster_svg(&c, &text);
+	topo_draw_cluster_svg(&c, &text);
 	assert_int_equal(count(buf_str(&text), "too many shapes to draw"), 1);
 	assert_int_equal(count(buf_str(&text), "width=\"-"), 0);
 	assert_int_equal(count(buf_str(&text), "6 more kinds of node"), 1);
 	buf_fini(&text);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 int main(void)

@@ -31,7 +31,7 @@ static int find_double(void **state)
 static int reads(const char *machine, struct gpu_states *s)
 {
 	setenv("NVML_DOUBLE", machine, 1);
-	return gpu_states_read(library, NULL, s, NULL);
+	return topo_gpu_states_read(library, NULL, s, NULL);
 }
 
 struct findings {
@@ -57,16 +57,16 @@ static void a_sound_gpu_is_told_in_full(void **state)
 	assert_int_equal(s.n, 8);
 	assert_string_equal(s.driver, "580.65.06");
 	assert_int_equal(s.cuda, 13000);
-	const struct gpu_state *g = gpu_state_at(&s, "0000:3b:00.0");
+	const struct gpu_state *g = topo_gpu_state_at(&s, "0000:3b:00.0");
 	assert_ptr_equal(g, &s.gpus[3]);
-	assert_null(gpu_state_at(&s, "0000:99:00.0"));
+	assert_null(topo_gpu_state_at(&s, "0000:99:00.0"));
 	assert_true(g->memory > 79 * (double)(1 << 30) && g->memory_free < g->memory && g->memory_reserved > 0);
 	assert_true(g->links == 18 && g->links_up == 18 && !*g->links_down && g->link_replays == 0);
 	assert_true(g->pcie == 1 && g->pcie_most == 5 && g->pcie_width == 16 && g->pcie_width_most == 16);
 	assert_true(g->ecc == 1 && g->uncorrected == 0 && g->corrected_ever == 10 && g->retired == -1 && g->remapped == 0);
 	assert_true(g->slow_told && !g->slow && g->temperature == 34 && g->temperature_slow == 87);
 	assert_true(g->power_limit == 700 && g->persistence == 1 && g->compute == 0 && g->mig == 0 && g->n_processes == 0);
-	gpu_states_free(&s);
+	topo_gpu_states_free(&s);
 }
 
 static void sound_gpus_have_no_findings(void **state)
@@ -78,11 +78,11 @@ static void sound_gpus_have_no_findings(void **state)
 		assert_int_equal(reads(machines[m], &s), 0);
 		for (int i = 0; i < s.n; i++) {
 			struct findings f = { 0 };
-			gpu_judge(&s.gpus[i], note, &f);
+			topo_gpu_judge(&s.gpus[i], note, &f);
 			if (f.bad || f.warnings)
 				fail_msg("%s: %s", machines[m], f.text);
 		}
-		gpu_states_free(&s);
+		topo_gpu_states_free(&s);
 	}
 }
 
@@ -122,12 +122,12 @@ static void each_fault_is_found_at_its_gpu_alone(void **state)
 		assert_int_equal(s.n, 8);
 		for (int i = 0; i < s.n; i++) {
 			struct findings f = { 0 };
-			gpu_judge(&s.gpus[i], note, &f);
+			topo_gpu_judge(&s.gpus[i], note, &f);
 			if (f.bad != (i == 3 && rows[r].bad) || f.bad + f.warnings != (i == 3) ||
 			    (i == 3 && !strstr(f.text, rows[r].says)))
 				fail_msg("%s, GPU%d: %d bad, %d warnings: %s", rows[r].machine, i, f.bad, f.warnings, f.text);
 		}
-		gpu_states_free(&s);
+		topo_gpu_states_free(&s);
 	}
 }
 
@@ -141,17 +141,17 @@ static void links_processes_and_visibility_are_told(void **state)
 	assert_int_equal(s.gpus[2].n_processes, 1);
 	assert_int_equal(s.gpus[2].processes[0].pid, 4711);
 	assert_string_equal(s.gpus[2].processes[0].name, "somebody1");
-	gpu_states_free(&s);
+	topo_gpu_states_free(&s);
 	assert_int_equal(reads("dgx-h100,crowd=1", &s), 0);
 	assert_int_equal(s.gpus[1].n_processes, GPU_PROCESSES_MOST);
-	gpu_states_free(&s);
+	topo_gpu_states_free(&s);
 	setenv("NVML_DOUBLE", "dgx-h100,lost=3", 1);
-	assert_int_equal(gpu_states_read(library, "5,3", &s, NULL), 0);
+	assert_int_equal(topo_gpu_states_read(library, "5,3", &s, NULL), 0);
 	assert_true(s.n == 2 && s.hidden == 6 && s.gpus[0].index == 5 && s.gpus[1].index == 3 && *s.gpus[1].trouble);
-	gpu_states_free(&s);
-	assert_int_equal(gpu_states_read(library, "", &s, NULL), 0);
+	topo_gpu_states_free(&s);
+	assert_int_equal(topo_gpu_states_read(library, "", &s, NULL), 0);
 	assert_true(s.n == 0 && s.hidden == 8);
-	gpu_states_free(&s);
+	topo_gpu_states_free(&s);
 }
 
 static void memory_of_an_instance_is_its_own(void **state)
@@ -164,12 +164,12 @@ static void memory_of_an_instance_is_its_own(void **state)
 	setenv("NVML_DOUBLE", "dgx-h100,mig=3", 1);
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct gpu_states s;
-		assert_int_equal(gpu_states_read(library, rows[i].visible, &s, NULL), 0);
+		assert_int_equal(topo_gpu_states_read(library, rows[i].visible, &s, NULL), 0);
 		assert_int_equal(s.n, rows[i].n);
 		for (int k = 0; k < s.n; k++)
 			assert_true((s.gpus[k].memory < 20 * (double)(1 << 30)) == (k == rows[i].at));
 		assert_true(s.gpus[rows[i].at].memory_free < s.gpus[rows[i].at].memory);
-		gpu_states_free(&s);
+		topo_gpu_states_free(&s);
 	}
 }
 
@@ -179,20 +179,20 @@ static void drivers_that_fail_or_lie_do_no_harm(void **state)
 	struct gpu_states s;
 	struct err e = ERR_INIT;
 	setenv("NVML_DOUBLE", "none", 1);
-	assert_int_equal(gpu_states_read(library, NULL, &s, &e), -1);
+	assert_int_equal(topo_gpu_states_read(library, NULL, &s, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
-	assert_int_equal(gpu_states_read("libno-such.so.1", NULL, &s, &e), -1);
+	assert_int_equal(topo_gpu_states_read("libno-such.so.1", NULL, &s, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	/* There, and none. */
-	assert_int_equal(gpu_states_read("/etc/hostname", NULL, &s, &e), -1);
+	assert_int_equal(topo_gpu_states_read("/etc/hostname", NULL, &s, &e), -1);
 	assert_int_equal(e.code, ERR_UNSUPPORTED);
 	setenv("NVML_DOUBLE", "dgx-h100,init", 1);
-	assert_int_equal(gpu_states_read(library, NULL, &s, &e), -1);
+	assert_int_equal(topo_gpu_states_read(library, NULL, &s, &e), -1);
 	assert_int_equal(e.code, ERR_UNSUPPORTED);
 	static const char *const liars[] = { "dgx-h100,wild", "dgx-h100,endless", "strange,rude" };
 	for (size_t i = 0; i < sizeof liars / sizeof *liars; i++) {
 		assert_int_equal(reads(liars[i], &s), 0);
-		gpu_states_free(&s);
+		topo_gpu_states_free(&s);
 	}
 }
 

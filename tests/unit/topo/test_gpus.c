@@ -14,11 +14,11 @@ static void each_row_is_found_by_its_name_and_ids(void **state)
 {
 	(void)state;
 	int n = 0;
-	for (const struct gpu_model *m; (m = gpu_at(n)) != NULL; n++) {
-		assert_ptr_equal(gpu_named(m->name), m);
+	for (const struct gpu_model *m; (m = topo_gpu_at(n)) != NULL; n++) {
+		assert_ptr_equal(topo_gpu_named(m->name), m);
 		assert_true(m->ids[0] != 0 && m->ids[GPU_IDS - 1] == 0);
 		for (int i = 0; m->ids[i]; i++)
-			assert_ptr_equal(gpu_of_pci(m->vendor, m->ids[i]), m);
+			assert_ptr_equal(topo_gpu_of_pci(m->vendor, m->ids[i]), m);
 	}
 	assert_true(n > 40);
 }
@@ -26,8 +26,8 @@ static void each_row_is_found_by_its_name_and_ids(void **state)
 static void figures_hang_together(void **state)
 {
 	(void)state;
-	for (int i = 0; gpu_at(i); i++) {
-		const struct gpu_model *m = gpu_at(i);
+	for (int i = 0; topo_gpu_at(i); i++) {
+		const struct gpu_model *m = topo_gpu_at(i);
 		assert_true(m->flops > 1e13 && m->flops < 1e16);
 		assert_true(m->memory >= 16 * GIB && m->memory < 300 * GIB);
 		assert_true(m->bandwidth > 2e11 && m->bandwidth < 1e13);
@@ -79,7 +79,7 @@ static void drivers_names_are_understood(void **state)
 		{ "", NULL },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		const struct gpu_model *m = gpu_called(rows[i].text);
+		const struct gpu_model *m = topo_gpu_called(rows[i].text);
 		if ((m != NULL) != (rows[i].name != NULL) || (m && strcmp(m->name, rows[i].name)))
 			fail_msg("\"%s\" is taken for %s", rows[i].text, m ? m->name : "nothing");
 	}
@@ -94,7 +94,7 @@ static void slurms_types_are_understood(void **state)
 		{ "rtx_3090", "RTX-3090" }, { "gh200", "GH200-96GB" }, { "", NULL }, { "gpu", NULL }, { "ib", NULL },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		const struct gpu_model *m = gpu_typed(rows[i][0]);
+		const struct gpu_model *m = topo_gpu_typed(rows[i][0]);
 		if ((m != NULL) != (rows[i][1] != NULL) || (m && strcmp(m->name, rows[i][1])))
 			fail_msg("\"%s\" is taken for %s", rows[i][0], m ? m->name : "nothing");
 	}
@@ -103,12 +103,12 @@ static void slurms_types_are_understood(void **state)
 static void an_architecture_tells_its_lanes(void **state)
 {
 	(void)state;
-	assert_string_equal(gpu_of_arch(PCI_NVIDIA, 90)->name, "H100-SXM5-80GB");
-	assert_string_equal(gpu_of_arch(PCI_AMD, 0x908)->name, "MI100");
-	assert_float_equal(gpu_of_arch(PCI_NVIDIA, 70)->lane, 25e9, 1);
-	assert_null(gpu_of_arch(PCI_AMD, 90));
-	assert_null(gpu_of_pci(0x8086, 0x20b0));
-	assert_null(gpu_named("h100-sxm5-80gb"));
+	assert_string_equal(topo_gpu_of_arch(PCI_NVIDIA, 90)->name, "H100-SXM5-80GB");
+	assert_string_equal(topo_gpu_of_arch(PCI_AMD, 0x908)->name, "MI100");
+	assert_float_equal(topo_gpu_of_arch(PCI_NVIDIA, 70)->lane, 25e9, 1);
+	assert_null(topo_gpu_of_arch(PCI_AMD, 90));
+	assert_null(topo_gpu_of_pci(0x8086, 0x20b0));
+	assert_null(topo_gpu_named("h100-sxm5-80gb"));
 }
 
 int main(void)

@@ -13,7 +13,7 @@ static void expands_to(const char *text, const char *names)
 {
 	struct hostlist h;
 	struct err e = ERR_INIT;
-	if (hostlist_expand(text, &h, &e))
+	if (topo_hostlist_expand(text, &h, &e))
 		fail_msg("%s: %s", text, e.text);
 	char got[1000] = "";
 	for (int i = 0; i < h.n; i++) {
@@ -21,14 +21,14 @@ static void expands_to(const char *text, const char *names)
 		strcat(got, h.names[i]);
 	}
 	assert_string_equal(got, names);
-	hostlist_free(&h);
+	topo_hostlist_free(&h);
 }
 
 static void refuses(const char *text, const char *why)
 {
 	struct hostlist h;
 	struct err e = ERR_INIT;
-	assert_int_equal(hostlist_expand(text, &h, &e), -1);
+	assert_int_equal(topo_hostlist_expand(text, &h, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	if (!strstr(e.text, why))
 		fail_msg("%s: \"%s\" does not say \"%s\"", text, e.text, why);
@@ -83,20 +83,20 @@ static void ten_thousand_nodes_expand(void **state)
 {
 	(void)state;
 	struct hostlist h;
-	assert_int_equal(hostlist_expand("gpu[00000-09999]", &h, NULL), 0);
+	assert_int_equal(topo_hostlist_expand("gpu[00000-09999]", &h, NULL), 0);
 	assert_int_equal(h.n, 10000);
 	assert_string_equal(h.names[9999], "gpu09999");
-	hostlist_free(&h);
+	topo_hostlist_free(&h);
 }
 
 static void counts_repeat_as_slurm_writes_them(void **state)
 {
 	(void)state;
 	int c[4];
-	assert_int_equal(hostlist_counts("4(x2),3", c, 3, NULL), 0);
+	assert_int_equal(topo_hostlist_counts("4(x2),3", c, 3, NULL), 0);
 	assert_true(c[0] == 4 && c[1] == 4 && c[2] == 3);
-	assert_int_equal(hostlist_counts("2", c, 1, NULL), 0);
-	assert_int_equal(hostlist_counts("1,2(x3)", c, 4, NULL), 0);
+	assert_int_equal(topo_hostlist_counts("2", c, 1, NULL), 0);
+	assert_int_equal(topo_hostlist_counts("1,2(x3)", c, 4, NULL), 0);
 	assert_true(c[0] == 1 && c[1] == 2 && c[3] == 2);
 }
 
@@ -108,7 +108,7 @@ static void counts_that_do_not_match_are_refused(void **state)
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
 		int c[3] = { 0 };
 		struct err e = ERR_INIT;
-		if (!hostlist_counts(texts[i], c, 3, &e))
+		if (!topo_hostlist_counts(texts[i], c, 3, &e))
 			fail_msg("\"%s\" was taken", texts[i]);
 		assert_int_equal(e.code, ERR_USAGE);
 	}

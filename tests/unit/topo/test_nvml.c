@@ -34,7 +34,7 @@ static int find_double(void **state)
 static int reads(const char *machine, struct nvml_host *h, struct err *e)
 {
 	setenv("NVML_DOUBLE", machine, 1);
-	return nvml_read(library, h, e);
+	return topo_nvml_read(library, h, e);
 }
 
 static void a_hybrid_cube_mesh_has_its_lanes(void **state)
@@ -60,7 +60,7 @@ static void a_hybrid_cube_mesh_has_its_lanes(void **state)
 	assert_int_equal(h.lanes[7], 0);
 	assert_int_equal(h.gpus[0].ports, 0);
 	assert_int_equal(h.cut, 0);
-	nvml_free(&h);
+	topo_nvml_free(&h);
 }
 
 static void a_switch_is_told_by_its_ports(void **state)
@@ -76,7 +76,7 @@ static void a_switch_is_told_by_its_ports(void **state)
 		assert_int_equal(h.n, rows[i].gpus);
 		for (int g = 0; g < h.n; g++)
 			assert_int_equal(h.gpus[g].ports, rows[i].ports);
-		nvml_free(&h);
+		topo_nvml_free(&h);
 	}
 }
 
@@ -90,9 +90,9 @@ static void a_fabric_is_told_by_cluster_and_clique(void **state)
 	assert_string_equal(a.fabric, "abababababababababababababababab.1");
 	assert_string_equal(b.fabric, "abababababababababababababababab.7");
 	assert_string_equal(c.fabric, "");
-	nvml_free(&a);
-	nvml_free(&b);
-	nvml_free(&c);
+	topo_nvml_free(&a);
+	topo_nvml_free(&b);
+	topo_nvml_free(&c);
 }
 
 static void links_that_are_down_do_not_count(void **state)
@@ -103,12 +103,12 @@ static void links_that_are_down_do_not_count(void **state)
 	assert_int_equal(h.lanes[3], 1);
 	assert_int_equal(h.lanes[24], 1);
 	assert_int_equal(h.gpus[0].down, 1);
-	nvml_free(&h);
+	topo_nvml_free(&h);
 	/* One end alone is down: there is no link either. */
 	assert_int_equal(reads("dgx-1,one-end=0-3", &h, NULL), 0);
 	assert_int_equal(h.lanes[3], 1);
 	assert_int_equal(h.lanes[24], 1);
-	nvml_free(&h);
+	topo_nvml_free(&h);
 }
 
 static void a_lost_gpu_leaves_the_others(void **state)
@@ -120,7 +120,7 @@ static void a_lost_gpu_leaves_the_others(void **state)
 	assert_int_equal(h.lost, 1);
 	assert_non_null(strstr(h.trouble, "GPU 3: GPU is lost"));
 	assert_string_equal(h.gpus[3].bus, "0000:57:00.0");
-	nvml_free(&h);
+	topo_nvml_free(&h);
 }
 
 static void peers_that_are_cut_off_are_counted(void **state)
@@ -129,7 +129,7 @@ static void peers_that_are_cut_off_are_counted(void **state)
 	struct nvml_host h;
 	assert_int_equal(reads("pair,cut", &h, NULL), 0);
 	assert_int_equal(h.cut, 6);
-	nvml_free(&h);
+	topo_nvml_free(&h);
 }
 
 static void only_visible_gpus_are_kept(void **state)
@@ -148,20 +148,20 @@ static void only_visible_gpus_are_kept(void **state)
 		char kept[16] = "";
 		assert_int_equal(reads("dgx-1", &all, NULL), 0);
 		assert_int_equal(reads("dgx-1", &h, NULL), 0);
-		assert_int_equal(nvml_keep(&h, rows[i].visible), *rows[i].kept ? 0 : -1);
+		assert_int_equal(topo_nvml_keep(&h, rows[i].visible), *rows[i].kept ? 0 : -1);
 		for (int g = 0; g < h.n; g++) {
 			snprintf(kept + g, 2, "%d", h.gpus[g].index);
 			for (int o = 0; o < h.n; o++)
 				assert_int_equal(h.lanes[g * h.n + o], all.lanes[h.gpus[g].index * 8 + h.gpus[o].index]);
 		}
 		assert_string_equal(kept, rows[i].kept);
-		nvml_free(&h);
-		nvml_free(&all);
+		topo_nvml_free(&h);
+		topo_nvml_free(&all);
 	}
 	struct nvml_host h;
 	assert_int_equal(reads("dgx-1", &h, NULL), 0);
-	assert_int_equal(nvml_keep(&h, "8,9"), -1);
-	nvml_free(&h);
+	assert_int_equal(topo_nvml_keep(&h, "8,9"), -1);
+	topo_nvml_free(&h);
 }
 
 static void an_instance_names_its_gpu_and_ends_the_list(void **state)
@@ -178,13 +178,13 @@ static void an_instance_names_its_gpu_and_ends_the_list(void **state)
 		struct nvml_host h;
 		assert_int_equal(reads("dgx-h100,mig=3", &h, NULL), 0);
 		assert_true(h.gpus[3].mig && h.gpus[3].n_instances == 2 && !h.gpus[2].mig);
-		nvml_keep(&h, rows[i].visible);
+		topo_nvml_keep(&h, rows[i].visible);
 		assert_int_equal(h.n, rows[i].n);
 		if (h.n) {
 			assert_int_equal(h.gpus[h.n - 1].index, rows[i].gpu);
 			assert_true(h.gpus[h.n - 1].memory < 20e9 * 1.1);
 		}
-		nvml_free(&h);
+		topo_nvml_free(&h);
 	}
 }
 
@@ -202,7 +202,7 @@ static void ports_are_what_lasts_not_what_idles(void **state)
 			assert_int_equal(h.gpus[0].pcie_width, 16);
 		assert_int_equal(h.gpus[0].pcie, rows[i].pcie);
 		assert_int_equal(h.gpus[0].nvlink, rows[i].nvlink);
-		nvml_free(&h);
+		topo_nvml_free(&h);
 	}
 }
 
@@ -228,10 +228,10 @@ static void failing_drivers_are_errors(void **state)
 	}
 	struct nvml_host h;
 	struct err e = ERR_INIT;
-	assert_int_equal(nvml_read("libno-such-library.so.1", &h, &e), -1);
+	assert_int_equal(topo_nvml_read("libno-such-library.so.1", &h, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	/* A library that is another one. */
-	assert_int_equal(nvml_read("libm.so.6", &h, &e), -1);
+	assert_int_equal(topo_nvml_read("libm.so.6", &h, &e), -1);
 	assert_int_equal(e.code, ERR_UNSUPPORTED);
 	assert_non_null(strstr(e.text, "nvmlInit_v2"));
 }
@@ -242,17 +242,17 @@ static void lying_drivers_do_no_harm(void **state)
 	struct nvml_host h;
 	assert_int_equal(reads("dgx-h100,endless", &h, NULL), 0);
 	assert_int_equal(strlen(h.gpus[0].name), TOPO_NAME - 1);
-	nvml_free(&h);
+	topo_nvml_free(&h);
 	assert_int_equal(reads("strange,rude", &h, NULL), 0);
 	assert_string_equal(h.gpus[0].name, "GPU_[2J_");
-	nvml_free(&h);
+	topo_nvml_free(&h);
 	assert_int_equal(reads("dgx-h100,wild", &h, NULL), 0);
 	assert_int_equal(h.n, 8);
 	assert_int_equal(h.gpus[0].arch, 0);
 	assert_int_equal(h.gpus[0].ports, 0);
 	for (int i = 0; i < 64; i++)
 		assert_int_equal(h.lanes[i], 0);
-	nvml_free(&h);
+	topo_nvml_free(&h);
 }
 
 static void gpus_become_the_slots_of_this_host(void **state)
@@ -261,7 +261,7 @@ static void gpus_become_the_slots_of_this_host(void **state)
 	struct node_kind k;
 	char fabric[NVML_FABRIC];
 	setenv("NVML_DOUBLE", "dgx-1", 1);
-	assert_int_equal(probe_kind(library, &k, fabric, NULL), 0);
+	assert_int_equal(topo_probe_kind(library, &k, fabric, NULL), 0);
 	assert_int_equal(k.devices, 8);
 	assert_string_equal(k.device, "V100-SXM2-32GB");
 	assert_false(k.switched);
@@ -273,12 +273,12 @@ static void gpus_become_the_slots_of_this_host(void **state)
 	assert_int_equal(k.links[7].kind, LINK_UNKNOWN);
 	assert_true(k.links[7].bandwidth > 0 && k.links[7].bandwidth < 25e9);
 	assert_non_null(strstr(k.unsaid, "hwloc shows no such PCI devices"));
-	kind_free(&k);
+	topo_kind_free(&k);
 	setenv("NVML_DOUBLE", "strange", 1);
-	assert_int_equal(probe_kind(library, &k, fabric, NULL), 0);
+	assert_int_equal(topo_probe_kind(library, &k, fabric, NULL), 0);
 	assert_string_equal(k.device, "NVIDIA Quantum 9000");
 	assert_non_null(strstr(k.unsaid, "what this model computes"));
-	kind_free(&k);
+	topo_kind_free(&k);
 }
 
 static void without_gpus_the_cores_are_the_slots(void **state)
@@ -287,17 +287,17 @@ static void without_gpus_the_cores_are_the_slots(void **state)
 	const struct host *host;
 	struct node_kind k;
 	char fabric[NVML_FABRIC];
-	assert_int_equal(host_get(&host, NULL), 0);
-	assert_int_equal(probe_kind("libno-such-library.so.1", &k, fabric, NULL), 0);
+	assert_int_equal(topo_host_get(&host, NULL), 0);
+	assert_int_equal(topo_probe_kind("libno-such-library.so.1", &k, fabric, NULL), 0);
 	assert_string_equal(k.device, "cpu");
 	assert_int_equal(k.devices, host->n_cores);
 	assert_string_equal(k.unsaid, "");
-	kind_free(&k);
+	topo_kind_free(&k);
 	setenv("NVML_DOUBLE", "dgx-h100,init", 1);
-	assert_int_equal(probe_kind(library, &k, fabric, NULL), 0);
+	assert_int_equal(topo_probe_kind(library, &k, fabric, NULL), 0);
 	assert_string_equal(k.device, "cpu");
 	assert_non_null(strstr(k.unsaid, "GPUs: NVIDIA driver: start"));
-	kind_free(&k);
+	topo_kind_free(&k);
 }
 
 int main(void)

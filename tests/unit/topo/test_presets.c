@@ -15,7 +15,7 @@ static struct cluster opened(const char *spec)
 {
 	struct cluster c;
 	struct err e = ERR_INIT;
-	if (cluster_open(spec, 0, &c, &e))
+	if (topo_cluster_open(spec, 0, &c, &e))
 		fail_msg("%s: %s", spec, e.text);
 	return c;
 }
@@ -52,13 +52,13 @@ static void every_preset_has_parts_that_agree_with_its_totals(void **state)
 {
 	(void)state;
 	int n = 0;
-	for (const struct box *b; (b = box_at(n)) != NULL; n++) {
+	for (const struct box *b; (b = topo_box_at(n)) != NULL; n++) {
 		struct cluster c = opened(b->name);
-		const struct gpu_model *m = gpu_named(c.kinds[0].device);
+		const struct gpu_model *m = topo_gpu_named(c.kinds[0].device);
 		assert_non_null(m);
 		assert_float_equal(c.kinds[0].device_flops, m->flops, 1);
 		parts_agree_with_totals(&c.kinds[0]);
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	}
 	assert_true(n >= 12);
 }
@@ -83,7 +83,7 @@ static void a_dgx1_is_a_hybrid_cube_mesh(void **state)
 	assert_float_equal(k->links[3].bandwidth, 50e9, 1);
 	assert_int_equal(k->parts[5].nic, 2);
 	assert_string_equal(k->parts[7].cpus, "20-39,60-79");
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void switched_boxes_give_every_pair_the_whole_port(void **state)
@@ -104,9 +104,9 @@ static void switched_boxes_give_every_pair_the_whole_port(void **state)
 		int n = c.kinds[0].devices;
 		assert_int_equal(n, rows[i].devices);
 		assert_true(c.kinds[0].switched);
-		assert_float_equal(cluster_link(&c.kinds[0], 0, n - 1).bandwidth, rows[i].port, 1);
+		assert_float_equal(topo_cluster_link(&c.kinds[0], 0, n - 1).bandwidth, rows[i].port, 1);
 		assert_string_equal(c.kinds[0].parts[n - 1].cpus, rows[i].cpus);
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	}
 }
 
@@ -116,37 +116,37 @@ static void scalable_units_hang_on_leaves_below_spines(void **state)
 	struct cluster c = opened("dgx-h100:128"); /* 4 units of 32 */
 	assert_int_equal(c.n_switches, 5);
 	assert_true(c.rails);
-	assert_int_equal(cluster_hops(&c, 0, 31), 1);
-	assert_int_equal(cluster_hops(&c, 31, 32), 2);
-	assert_int_equal(cluster_hops(&c, 0, 127), 2);
-	cluster_free(&c);
+	assert_int_equal(topo_cluster_hops(&c, 0, 31), 1);
+	assert_int_equal(topo_cluster_hops(&c, 31, 32), 2);
+	assert_int_equal(topo_cluster_hops(&c, 0, 127), 2);
+	topo_cluster_free(&c);
 	c = opened("dgx-h100:512"); /* 16 units: two spines below a core */
 	assert_int_equal(c.n_switches, 1 + 2 + 16);
-	assert_int_equal(cluster_hops(&c, 0, 255), 2);
-	assert_int_equal(cluster_hops(&c, 255, 256), 3);
-	cluster_free(&c);
+	assert_int_equal(topo_cluster_hops(&c, 0, 255), 2);
+	assert_int_equal(topo_cluster_hops(&c, 255, 256), 3);
+	topo_cluster_free(&c);
 	c = opened("dgx-h100");
 	assert_int_equal(c.n_switches, 2);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	c = opened("pcie-a100:4");
 	assert_null(c.switches);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void trays_of_a_rack_share_one_fabric(void **state)
 {
 	(void)state;
 	struct cluster c = opened("gb200-nvl72:36");
-	assert_int_equal(cluster_devices(&c), 144);
-	assert_true(cluster_joined(&c, 0, 17));
-	assert_false(cluster_joined(&c, 17, 18));
-	assert_true(cluster_joined(&c, 18, 35));
-	cluster_free(&c);
+	assert_int_equal(topo_cluster_devices(&c), 144);
+	assert_true(topo_cluster_joined(&c, 0, 17));
+	assert_false(topo_cluster_joined(&c, 17, 18));
+	assert_true(topo_cluster_joined(&c, 18, 35));
+	topo_cluster_free(&c);
 	c = opened("gb200-nvl72:18+dgx-a100:1+gb200-nvl72:1");
 	assert_int_equal(c.n_kinds, 2);
 	assert_int_equal(c.nodes[18].domain, 1); /* equal terms are one: 19 trays side by side */
 	assert_int_equal(c.nodes[19].domain, -1);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void sums_have_the_nodes_of_their_terms(void **state)
@@ -156,30 +156,30 @@ static void sums_have_the_nodes_of_their_terms(void **state)
 	assert_int_equal(c.n_nodes, 36);
 	assert_int_equal(c.n_kinds, 3);
 	assert_string_equal(c.name, "dgx-h100:33+dgx-a100:2+pcie-l40s");
-	assert_string_equal(cluster_kind(&c, 32)->name, "dgx-h100");
-	assert_string_equal(cluster_kind(&c, 33)->name, "dgx-a100");
-	assert_string_equal(cluster_kind(&c, 35)->name, "pcie-l40s");
+	assert_string_equal(topo_cluster_kind(&c, 32)->name, "dgx-h100");
+	assert_string_equal(topo_cluster_kind(&c, 33)->name, "dgx-a100");
+	assert_string_equal(topo_cluster_kind(&c, 35)->name, "pcie-l40s");
 	assert_string_equal(c.nodes[35].name, "node35");
 	assert_false(c.rails);
-	assert_int_equal(cluster_hops(&c, 0, 31), 1);
-	assert_int_equal(cluster_hops(&c, 0, 32), 2);
-	assert_int_equal(cluster_hops(&c, 0, 33), 3);
-	assert_int_equal(cluster_hops(&c, 33, 34), 1);
+	assert_int_equal(topo_cluster_hops(&c, 0, 31), 1);
+	assert_int_equal(topo_cluster_hops(&c, 0, 32), 2);
+	assert_int_equal(topo_cluster_hops(&c, 0, 33), 3);
+	assert_int_equal(topo_cluster_hops(&c, 33, 34), 1);
 	for (int i = 0; i < c.n_switches; i++) /* parents come first: no circles */
 		assert_true(c.switches[i].parent < i && c.switches[i].name[0]);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void a_hundred_thousand_devices_open(void **state)
 {
 	(void)state;
 	struct cluster c = opened("dgx-h100:12500+gb200-nvl72:5000");
-	assert_int_equal(cluster_devices(&c), 120000);
+	assert_int_equal(topo_cluster_devices(&c), 120000);
 	assert_string_equal(c.nodes[17499].name, "node17499");
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	c = opened("dgx-h100:65536");
 	assert_int_equal(c.n_nodes, NODES_MOST);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void broken_sums_are_refused(void **state)
@@ -190,16 +190,16 @@ static void broken_sums_are_refused(void **state)
 	for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
 		struct cluster c;
 		struct err e = ERR_INIT;
-		if (!cluster_open(specs[i], 0, &c, &e))
+		if (!topo_cluster_open(specs[i], 0, &c, &e))
 			fail_msg("\"%s\" was taken", specs[i]);
 		assert_int_equal(e.code, ERR_USAGE);
 		assert_non_null(strstr(e.text, specs[i]));
 	}
 	struct err e = ERR_INIT;
 	struct cluster c;
-	assert_int_equal(cluster_open("dgx-h10", 0, &c, &e), -1);
-	for (int i = 0; box_at(i); i++)
-		assert_non_null(strstr(e.text, box_at(i)->name));
+	assert_int_equal(topo_cluster_open("dgx-h10", 0, &c, &e), -1);
+	for (int i = 0; topo_box_at(i); i++)
+		assert_non_null(strstr(e.text, topo_box_at(i)->name));
 }
 
 int main(void)

@@ -69,11 +69,11 @@ static const struct expect own[] = {
 
 static const char *link_text(const struct node_kind *k, int a, int b, char out[32])
 {
-	struct topo_link l = cluster_link(k, a, b);
+	struct topo_link l = topo_cluster_link(k, a, b);
 	if (l.lanes)
-		snprintf(out, 32, "%s%d", link_word(l.kind), l.lanes);
+		snprintf(out, 32, "%s%d", topo_link_word(l.kind), l.lanes);
 	else
-		snprintf(out, 32, "%s", link_word(l.kind));
+		snprintf(out, 32, "%s", topo_link_word(l.kind));
 	return out;
 }
 
@@ -82,7 +82,7 @@ static const char *nic_text(const struct node_kind *k, int device, char out[96])
 	const struct topo_device *d = &k->parts[device];
 	if (d->nic < 0)
 		return "-";
-	snprintf(out, 96, "%s %s", link_word(d->nic_link), k->nics[d->nic].name);
+	snprintf(out, 96, "%s %s", topo_link_word(d->nic_link), k->nics[d->nic].name);
 	return out;
 }
 
@@ -130,7 +130,7 @@ static void is_as_expected(const char *path, const struct expect *x)
 	struct cluster c;
 	struct err e = ERR_INIT;
 	char text[96];
-	if (cluster_open(path, 0, &c, &e))
+	if (topo_cluster_open(path, 0, &c, &e))
 		fail_msg("%s: %s", x->file, e.text);
 	const struct node_kind *k = &c.kinds[0];
 	print_message("%s: %d × %s\n", x->file, k->devices, k->device);
@@ -154,7 +154,7 @@ static void is_as_expected(const char *path, const struct expect *x)
 		fail_msg("%s: \"%s\" is not in \"%s\"", x->file, x->unsaid, k->unsaid);
 	if (!x->unsaid)
 		assert_string_equal(k->unsaid, "");
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void captured_machines_are_read_right(void **state)
@@ -188,8 +188,8 @@ static void bandwidths_are_those_of_the_links(void **state)
 	(void)state;
 	struct cluster c = opened("tests/machines/hwloc-3.xml");
 	const struct node_kind *k = &c.kinds[0];
-	assert_float_equal(cluster_link(k, 0, 1).bandwidth, 50e9, 1);
-	assert_float_equal(cluster_link(k, 0, 2).bandwidth, 100e9, 1);
+	assert_float_equal(topo_cluster_link(k, 0, 1).bandwidth, 50e9, 1);
+	assert_float_equal(topo_cluster_link(k, 0, 2).bandwidth, 100e9, 1);
 	assert_float_equal(k->link_bandwidth, 100e9, 1);
 	/* Devices are numbered as the driver does, not as they stand in the file. */
 	assert_string_equal(k->parts[0].bus, "0000:14:00.0");
@@ -197,15 +197,15 @@ static void bandwidths_are_those_of_the_links(void **state)
 	assert_int_equal(k->cores, 4);
 	/* 200 Gb/s, but behind a PCIe link that carries 24; the 1 Gb/s adapter is nobody's. */
 	assert_float_equal(k->net_bandwidth * 3, 24e9, 1e8);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	c = opened("tests/machines/nccl-dump.xml");
-	assert_float_equal(cluster_link(&c.kinds[0], 0, 2).bandwidth, 300e9, 1);
+	assert_float_equal(topo_cluster_link(&c.kinds[0], 0, 2).bandwidth, 300e9, 1);
 	assert_string_equal(c.kinds[0].parts[0].bus, "0000:0f:00.0");
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	c = opened("tests/machines/smi-named.txt"); /* 18 links of the fifth generation */
 	assert_float_equal(c.kinds[0].link_bandwidth, 900e9, 1);
 	assert_float_equal(c.kinds[0].device_flops, 2250e12, 1);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void trays_in_one_dump_are_nodes_of_one_domain(void **state)
@@ -214,10 +214,10 @@ static void trays_in_one_dump_are_nodes_of_one_domain(void **state)
 	struct cluster c = opened("tests/machines/nccl-trays.xml");
 	assert_int_equal(c.n_nodes, 2);
 	assert_int_equal(c.n_kinds, 1);
-	assert_int_equal(cluster_devices(&c), 4);
-	assert_true(cluster_joined(&c, 0, 1));
+	assert_int_equal(topo_cluster_devices(&c), 4);
+	assert_true(topo_cluster_joined(&c, 0, 1));
 	assert_float_equal(c.kinds[0].link_bandwidth, 900e9, 1);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void a_file_of_one_node_may_be_taken_many_times(void **state)
@@ -225,22 +225,22 @@ static void a_file_of_one_node_may_be_taken_many_times(void **state)
 	(void)state;
 	struct cluster c = opened("tests/machines/hwloc-3.xml:12");
 	assert_int_equal(c.n_nodes, 12);
-	assert_int_equal(cluster_devices(&c), 36);
+	assert_int_equal(topo_cluster_devices(&c), 36);
 	assert_string_equal(c.nodes[11].name, "node11");
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	struct err e = ERR_INIT;
-	assert_int_equal(cluster_open("tests/machines/nccl-trays.xml:2", 0, &c, &e), -1);
+	assert_int_equal(topo_cluster_open("tests/machines/nccl-trays.xml:2", 0, &c, &e), -1);
 	assert_non_null(strstr(e.text, "leave the number away"));
 	static const char *const none[] = { "tests/machines/hwloc-3.xml:0", "tests/machines/hwloc-3.xml:70000", "tests/machines/hwloc-3.xml:", "hwloc-3.xml:4x",
 					    "./it:0" };
 	for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
-		assert_int_equal(cluster_open(none[i], 0, &c, &e), -1);
+		assert_int_equal(topo_cluster_open(none[i], 0, &c, &e), -1);
 		if (e.code != ERR_USAGE || !strstr(e.text, "no number of nodes; give one from 1 to 65536"))
 			fail_msg("%s: %s", none[i], e.text);
 	}
-	assert_int_equal(cluster_open("./a:b/none.xml", 0, &c, &e), -1);
+	assert_int_equal(topo_cluster_open("./a:b/none.xml", 0, &c, &e), -1);
 	assert_non_null(strstr(e.text, "./a:b/none.xml: cannot open"));
-	assert_int_equal(cluster_open("tests/machines/none.xml", 0, &c, &e), -1);
+	assert_int_equal(topo_cluster_open("tests/machines/none.xml", 0, &c, &e), -1);
 	assert_non_null(strstr(e.text, "tests/machines/none.xml"));
 }
 
@@ -275,7 +275,7 @@ static void hwlocs_synthetic_machines_are_read_as_hwloc_does(void **state)
 			assert_string_equal(k->parts[n].cpus, list);
 			assert_int_equal(k->parts[n].numa, hwloc_bitmap_first(core->nodeset));
 		}
-		cluster_free(&c);
+		topo_cluster_free(&c);
 		hwloc_free_xmlbuffer(t, xml);
 		hwloc_topology_destroy(t);
 	}
@@ -289,7 +289,7 @@ static void a_gpu_without_cores_keeps_its_numa_domain(void **state)
 	assert_int_equal(c.kinds[0].parts[0].numa, 0);
 	assert_string_equal(c.kinds[0].parts[1].cpus, "");
 	assert_int_equal(c.kinds[0].parts[1].numa, 1);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void a_table_of_links_tells_a_mesh_from_a_switch(void **state)
@@ -301,19 +301,19 @@ static void a_table_of_links_tells_a_mesh_from_a_switch(void **state)
 				 "GPU3 NV4 NV4 NV4 X 0-3\n");
 	assert_string_equal(link_text(&c.kinds[0], 0, 3, text), "NVL4");
 	assert_false(c.kinds[0].switched);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	/* More than any GPU has, but not each to each: what the table does not join is not joined. */
 	c = taken("GPU0 GPU1 GPU2 CPU Affinity\nGPU0 X NV12 NV12 0-3\nGPU1 NV12 X PIX 0-3\nGPU2 NV12 PIX X 0-3\n");
 	assert_string_equal(link_text(&c.kinds[0], 1, 2, text), "PIX");
 	assert_string_equal(link_text(&c.kinds[0], 0, 1, text), "NVL12");
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	/* Two boards of switches that nothing joins. */
 	c = taken("GPU0 GPU1 GPU2 GPU3 GPU4 GPU5 CPU Affinity\nGPU0 X NV12 NV12 SYS SYS SYS 0\nGPU1 NV12 X NV12 SYS SYS SYS 0\n"
 		  "GPU2 NV12 NV12 X SYS SYS SYS 0\nGPU3 SYS SYS SYS X NV12 NV12 1\nGPU4 SYS SYS SYS NV12 X NV12 1\nGPU5 SYS SYS SYS NV12 NV12 X 1\n");
 	assert_string_equal(link_text(&c.kinds[0], 0, 2, text), "NVS12");
 	assert_string_equal(link_text(&c.kinds[0], 0, 3, text), "SYS");
 	assert_int_equal(fabrics_of(&c.kinds[0]), 2);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 /* hwloc before 2.10: 50 GB/s for what are 25. */
@@ -329,7 +329,7 @@ static void links_that_old_hwloc_counts_twice_are_counted_once(void **state)
 				 "<u64values>0 0 600000 0 0 600000 600000 600000 0</u64values></distances2hetero></topology>");
 	assert_string_equal(link_text(&c.kinds[0], 0, 1, text), "NVS12");
 	assert_float_equal(c.kinds[0].link_bandwidth, 300e9, 1);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void a_gpu_below_several_domains_is_next_to_none(void **state)
@@ -342,7 +342,7 @@ static void a_gpu_below_several_domains_is_next_to_none(void **state)
 	assert_int_equal(c.kinds[0].parts[0].numa, -1);
 	assert_string_equal(c.kinds[0].device, "H100-SXM5-80GB");
 	assert_non_null(strstr(c.kinds[0].unsaid, "which NUMA domain"));
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void a_port_below_every_cpu_is_one(void **state)
@@ -355,7 +355,7 @@ static void a_port_below_every_cpu_is_one(void **state)
 	assert_int_equal(c.kinds[0].nics[0].numa, -1);
 	assert_int_equal(c.kinds[0].parts[1].nic, 0);
 	assert_non_null(strstr(c.kinds[0].unsaid, "where some network adapters are"));
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void gpus_are_known_by_their_architecture(void **state)
@@ -371,7 +371,7 @@ static void gpus_are_known_by_their_architecture(void **state)
 		struct cluster c = taken(text);
 		assert_string_equal(c.kinds[0].device, rows[i].device);
 		assert_int_equal(c.kinds[0].parts[0].numa, -1);
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	}
 }
 
@@ -391,7 +391,7 @@ static void slots_of_a_machine_without_gpus_are_as_many_as_asked(void **state)
 	assert_int_equal(c.kinds[0].devices, 2);
 	assert_int_equal(c.kinds[0].parts[0].numa, 0);
 	assert_int_equal(c.kinds[0].parts[1].numa, 1);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	hwloc_free_xmlbuffer(t, xml);
 	hwloc_topology_destroy(t);
 }

@@ -41,8 +41,8 @@ static void json_is_read_back_as_it_was_written(void **state)
 		}
 		buf_fini(&text);
 		buf_fini(&again);
-		cluster_free(&c);
-		cluster_free(&back);
+		topo_cluster_free(&c);
+		topo_cluster_free(&back);
 	}
 }
 
@@ -55,10 +55,10 @@ static void json_of_many_nodes_is_short(void **state)
 	assert_true(text.len < 120000); /* 391 leaves, a line of nodes each */
 	assert_non_null(strstr(buf_str(&text), "\"node[12480-12499]\""));
 	assert_int_equal(topo_json_read("it", text.data, text.len, &back, NULL), 0);
-	assert_int_equal(cluster_devices(&back), 100000);
+	assert_int_equal(topo_cluster_devices(&back), 100000);
 	buf_fini(&text);
-	cluster_free(&c);
-	cluster_free(&back);
+	topo_cluster_free(&c);
+	topo_cluster_free(&back);
 }
 
 static void json_by_hand_is_read(void **state)
@@ -66,12 +66,12 @@ static void json_by_hand_is_read(void **state)
 	(void)state;
 	struct cluster c = opened("tests/machines/cluster.json");
 	assert_int_equal(c.n_nodes, 7);
-	assert_int_equal(cluster_devices(&c), 5 * 4 + 2 * 2);
+	assert_int_equal(topo_cluster_devices(&c), 5 * 4 + 2 * 2);
 	assert_string_equal(c.nodes[3].name, "a11");
 	assert_string_equal(c.nodes[4].name, "login");
-	assert_int_equal(cluster_hops(&c, 0, 4), 1);
-	assert_int_equal(cluster_hops(&c, 0, 5), 2);
-	assert_true(cluster_joined(&c, 5, 6));
+	assert_int_equal(topo_cluster_hops(&c, 0, 4), 1);
+	assert_int_equal(topo_cluster_hops(&c, 0, 5), 2);
+	assert_true(topo_cluster_joined(&c, 5, 6));
 	assert_int_equal(c.kinds[0].parts[0].numa, -1);
 	assert_int_equal(c.kinds[0].parts[3].nic, -1);
 	assert_float_equal(c.switches[1].up, 1e11, 1);
@@ -79,7 +79,7 @@ static void json_by_hand_is_read(void **state)
 	assert_float_equal(c.kinds[0].device_flops, 362e12, 1e12);
 	assert_true(c.kinds[0].device_memory > 40e9 && c.kinds[0].device_bandwidth > 8e11 && c.kinds[1].device_flops <= 0);
 	assert_float_equal(c.kinds[1].link_bandwidth, 4.5e11, 1);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 static void what_json_need_not_say_has_a_default(void **state)
@@ -91,10 +91,10 @@ static void what_json_need_not_say_has_a_default(void **state)
 	assert_int_equal(c.nodes[0].kind, 0);
 	assert_int_equal(c.nodes[0].leaf, -1);
 	assert_int_equal(c.nodes[0].domain, -1);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	c = taken("\xef\xbb\xbf{\"format\": \"muster cluster 1\", \"kinds\": [{\"name\": \"k\", \"devices\": 2}], \"nodes\": [{\"names\": \"n\"}]}");
-	assert_int_equal(cluster_devices(&c), 2);
-	cluster_free(&c);
+	assert_int_equal(topo_cluster_devices(&c), 2);
+	topo_cluster_free(&c);
 }
 
 int main(void)

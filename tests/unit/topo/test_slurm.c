@@ -26,7 +26,7 @@ static int run(double timeout, size_t most, struct buf *out, struct err *e, cons
 {
 	const char *const argv[] = { program, one, two, NULL };
 	struct command c = { .argv = (char *const *)argv, .timeout = timeout, .most = most };
-	return command_run(&c, out, e);
+	return topo_command_run(&c, out, e);
 }
 
 static void a_command_gives_its_output(void **state)
@@ -89,7 +89,7 @@ static void nodes_are_read_from_one_line_each(void **state)
 	struct slurm_node *v;
 	int n;
 	snprintf(text, sizeof text, "%sNodeName=n2 Gres=(null) CPUTot=x BootTime=None\nGarbage=1\nNodeName= \nNodeName=n3", node_line);
-	assert_int_equal(scontrol_nodes(text, &v, &n, NULL), 0);
+	assert_int_equal(topo_scontrol_nodes(text, &v, &n, NULL), 0);
 	assert_int_equal(n, 3);
 	assert_string_equal(v[0].name, "n1");
 	assert_int_equal(v[0].gpus, 8);
@@ -122,10 +122,10 @@ static void gpus_are_counted_over_their_types(void **state)
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		char type[TOPO_NAME] = "";
-		if (scontrol_gpus(rows[i].text, rows[i].named, type) != rows[i].gpus || strcmp(type, rows[i].type))
-			fail_msg("\"%s\": %d of \"%s\"", rows[i].text, scontrol_gpus(rows[i].text, rows[i].named, NULL), type);
+		if (topo_scontrol_gpus(rows[i].text, rows[i].named, type) != rows[i].gpus || strcmp(type, rows[i].type))
+			fail_msg("\"%s\": %d of \"%s\"", rows[i].text, topo_scontrol_gpus(rows[i].text, rows[i].named, NULL), type);
 	}
-	assert_int_equal(scontrol_gpus(NULL, true, NULL), 0);
+	assert_int_equal(topo_scontrol_gpus(NULL, true, NULL), 0);
 }
 
 static void switches_become_a_tree(void **state)
@@ -134,7 +134,7 @@ static void switches_become_a_tree(void **state)
 	struct cluster c;
 	boxes(1, 4, &c);
 	/* Other nodes' switches are left out; the lowest one that names a node is its leaf. */
-	assert_int_equal(scontrol_topology("SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[1-8] Switches=leaf[0-3]\n"
+	assert_int_equal(topo_scontrol_topology("SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[1-8] Switches=leaf[0-3]\n"
 					   "SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=n[1-2]\n"
 					   "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[3,8]\n"
 					   "SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n[5-7]\n", NULL, &c, NULL), 0);
@@ -142,20 +142,20 @@ static void switches_become_a_tree(void **state)
 	assert_string_equal(c.switches[c.nodes[0].leaf].name, "leaf0");
 	assert_string_equal(c.switches[c.nodes[2].leaf].name, "leaf1");
 	assert_string_equal(c.switches[c.nodes[3].leaf].name, "spine");
-	assert_int_equal(cluster_hops(&c, 0, 1), 1);
-	assert_int_equal(cluster_hops(&c, 0, 2), 2);
+	assert_int_equal(topo_cluster_hops(&c, 0, 1), 1);
+	assert_int_equal(topo_cluster_hops(&c, 0, 2), 2);
 	/* Upper ones come first. */
 	assert_string_equal(c.switches[0].name, "spine");
 	assert_int_equal(c.switches[1].parent, 0);
 	assert_int_equal(c.nodes[0].domain, -1);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 	/* In the order of Slurm's own. */
 	boxes(1, 2, &c);
-	assert_int_equal(scontrol_topology("SwitchName=leaf0 Level=0 Nodes=n1\nSwitchName=leaf1 Level=0 Nodes=n2\n"
+	assert_int_equal(topo_scontrol_topology("SwitchName=leaf0 Level=0 Nodes=n1\nSwitchName=leaf1 Level=0 Nodes=n2\n"
 					   "SwitchName=spine Level=1 Nodes=n[1-2] Switches=leaf[0-1]\n", NULL, &c, NULL), 0);
 	assert_string_equal(c.switches[c.nodes[0].leaf].name, "leaf0");
-	assert_int_equal(cluster_hops(&c, 0, 1), 2);
-	cluster_free(&c);
+	assert_int_equal(topo_cluster_hops(&c, 0, 1), 2);
+	topo_cluster_free(&c);
 }
 
 static void blocks_are_leaves_and_maybe_domains(void **state)
@@ -166,17 +166,17 @@ static void blocks_are_leaves_and_maybe_domains(void **state)
 	static const bool joins[4] = { true, true, true, true };
 	struct cluster c;
 	boxes(1, 4, &c);
-	assert_int_equal(scontrol_topology(text, joins, &c, NULL), 0);
+	assert_int_equal(topo_scontrol_topology(text, joins, &c, NULL), 0);
 	assert_int_equal(c.n_switches, 2);
 	assert_int_equal(c.nodes[1].domain, 0);
 	assert_int_equal(c.nodes[3].domain, 1);
-	assert_true(cluster_joined(&c, 0, 1) && !cluster_joined(&c, 1, 2));
-	cluster_free(&c);
+	assert_true(topo_cluster_joined(&c, 0, 1) && !topo_cluster_joined(&c, 1, 2));
+	topo_cluster_free(&c);
 	boxes(1, 4, &c);
-	assert_int_equal(scontrol_topology(text, NULL, &c, NULL), 0);
+	assert_int_equal(topo_scontrol_topology(text, NULL, &c, NULL), 0);
 	assert_int_equal(c.nodes[1].domain, -1);
-	assert_int_equal(cluster_hops(&c, 0, 1), 1);
-	cluster_free(&c);
+	assert_int_equal(topo_cluster_hops(&c, 0, 1), 1);
+	topo_cluster_free(&c);
 }
 
 static void broken_topologies_change_nothing(void **state)
@@ -187,17 +187,17 @@ static void broken_topologies_change_nothing(void **state)
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
 		struct cluster c;
 		boxes(1, 2, &c);
-		scontrol_topology(texts[i], NULL, &c, NULL);
+		topo_scontrol_topology(texts[i], NULL, &c, NULL);
 		assert_null(c.switches);
 		assert_int_equal(c.nodes[0].leaf, -1);
-		cluster_free(&c);
+		topo_cluster_free(&c);
 	}
 	/* A ring of switches is cut. */
 	struct cluster c;
 	boxes(1, 2, &c);
-	assert_int_equal(scontrol_topology("SwitchName=a Level=1 Nodes=n[1-2] Switches=b\nSwitchName=b Level=1 Nodes=n[1-2] Switches=a\n", NULL, &c, NULL), 0);
-	assert_int_equal(cluster_hops(&c, 0, 1), 1);
-	cluster_free(&c);
+	assert_int_equal(topo_scontrol_topology("SwitchName=a Level=1 Nodes=n[1-2] Switches=b\nSwitchName=b Level=1 Nodes=n[1-2] Switches=a\n", NULL, &c, NULL), 0);
+	assert_int_equal(topo_cluster_hops(&c, 0, 1), 1);
+	topo_cluster_free(&c);
 }
 
 /* --- Reports --- */
@@ -207,7 +207,7 @@ static void make_lists(struct hostlist *nodes, int n)
 	char text[32];
 	*nodes = (struct hostlist){ .n = 0 };
 	snprintf(text, sizeof text, "n[1-%d]", n);
-	assert_int_equal(hostlist_expand(text, nodes, NULL), 0);
+	assert_int_equal(topo_hostlist_expand(text, nodes, NULL), 0);
 }
 
 /* The lines of both, mixed one by one. */
@@ -232,28 +232,28 @@ static void reports_come_back_however_they_are_mixed(void **state)
 	boxes(1, 1, &c);
 	make_lists(&nodes, 3);
 	setenv("SLURMD_NODENAME", "n1", 1);
-	assert_int_equal(report_print(&c, "", &one, NULL), 0);
+	assert_int_equal(topo_report_print(&c, "", &one, NULL), 0);
 	c.kinds[0].links[1].lanes = 1;
 	setenv("SLURMD_NODENAME", "n3", 1);
-	assert_int_equal(report_print(&c, "abcd.7", &two, NULL), 0);
+	assert_int_equal(topo_report_print(&c, "abcd.7", &two, NULL), 0);
 	buf_puts(&both, "srun: a warning\nmuster-topo n2 0 1 rubbish\nmuster-topo stranger 0 1 - {}\n");
 	mix(buf_str(&one), buf_str(&two), &both);
 	for (const char *at = buf_str(&both); *at; at += strcspn(at, "\n") + 1)
 		assert_true(strcspn(at, "\n") < 1000);
-	assert_int_equal(report_parse(buf_str(&both), &nodes, reports, NULL), 0);
+	assert_int_equal(topo_report_parse(buf_str(&both), &nodes, reports, NULL), 0);
 	assert_true(reports[0].there && !reports[1].there && reports[2].there);
 	assert_string_equal(reports[0].fabric, "");
 	assert_string_equal(reports[2].fabric, "abcd.7");
 	assert_int_equal(reports[0].kind.links[1].lanes, 2);
 	assert_int_equal(reports[2].kind.links[1].lanes, 1);
-	assert_true(kind_same(&reports[0].kind, &reports[0].kind) && !kind_same(&reports[0].kind, &reports[2].kind));
+	assert_true(topo_kind_same(&reports[0].kind, &reports[0].kind) && !topo_kind_same(&reports[0].kind, &reports[2].kind));
 	for (int i = 0; i < 3; i++)
-		kind_free(&reports[i].kind);
+		topo_kind_free(&reports[i].kind);
 	buf_fini(&one);
 	buf_fini(&two);
 	buf_fini(&both);
-	hostlist_free(&nodes);
-	cluster_free(&c);
+	topo_hostlist_free(&nodes);
+	topo_cluster_free(&c);
 }
 
 static void torn_reports_are_none(void **state)
@@ -265,13 +265,13 @@ static void torn_reports_are_none(void **state)
 	boxes(1, 1, &c);
 	make_lists(&nodes, 1);
 	setenv("SLURMD_NODENAME", "n1", 1);
-	assert_int_equal(report_print(&c, "", &text, NULL), 0);
+	assert_int_equal(topo_report_print(&c, "", &text, NULL), 0);
 	const char *whole = buf_str(&text);
 	/* Cut anywhere, and with every line left out once. */
 	for (size_t cut = 0; cut + 2 < text.len; cut += 37) {
 		struct report r = { .there = false };
 		char *part = strndup(whole, cut);
-		assert_int_equal(report_parse(part, &nodes, &r, NULL), 0);
+		assert_int_equal(topo_report_parse(part, &nodes, &r, NULL), 0);
 		assert_false(r.there);
 		free(part);
 	}
@@ -280,13 +280,13 @@ static void torn_reports_are_none(void **state)
 		struct buf rest = BUF_INIT;
 		buf_add(&rest, whole, (size_t)(skip - whole));
 		buf_puts(&rest, skip + strcspn(skip, "\n") + 1);
-		assert_int_equal(report_parse(buf_str(&rest), &nodes, &r, NULL), 0);
+		assert_int_equal(topo_report_parse(buf_str(&rest), &nodes, &r, NULL), 0);
 		assert_false(r.there);
 		buf_fini(&rest);
 	}
 	buf_fini(&text);
-	hostlist_free(&nodes);
-	cluster_free(&c);
+	topo_hostlist_free(&nodes);
+	topo_cluster_free(&c);
 }
 
 static void equal_nodes_become_one_kind(void **state)
@@ -304,12 +304,12 @@ static void equal_nodes_become_one_kind(void **state)
 	kinds[1].memory *= 0.99;       /* firmware's share */
 	kinds[1].device_flops *= 1.3;  /* the clock of the moment */
 	kinds[2].nics[1].bandwidth /= 2;
-	assert_int_equal(kinds_join(kinds, 4, &c), 2);
+	assert_int_equal(topo_kinds_join(kinds, 4, &c), 2);
 	assert_int_equal(c.nodes[0].kind, 0);
 	assert_int_equal(c.nodes[1].kind, 0);
 	assert_int_equal(c.nodes[2].kind, 1);
 	assert_int_equal(c.nodes[3].kind, 0);
-	cluster_free(&c);
+	topo_cluster_free(&c);
 }
 
 /* --- The cache --- */
@@ -328,23 +328,23 @@ static void what_was_asked_is_kept_until_a_node_boots(void **state)
 	make_lists(&nodes, 2);
 	make_lists(&fewer, 1);
 	struct cache_key key = { &nodes, boots, "4(x2)" }, part = { &fewer, boots, "4(x2)" }, half = { &nodes, boots, "2(x2)" };
-	assert_int_equal(cache_read(&key, &back, &e), -1);
+	assert_int_equal(topo_cache_read(&key, &back, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
-	assert_int_equal(cache_write(&key, &c, &e), 0);
-	assert_int_equal(cache_read(&key, &back, &e), 0);
-	assert_int_equal(cluster_devices(&back), 8);
-	assert_true(kind_same(&back.kinds[0], &c.kinds[0]));
-	cluster_free(&back);
-	assert_int_equal(cache_read(&part, &back, &e), -1);
+	assert_int_equal(topo_cache_write(&key, &c, &e), 0);
+	assert_int_equal(topo_cache_read(&key, &back, &e), 0);
+	assert_int_equal(topo_cluster_devices(&back), 8);
+	assert_true(topo_kind_same(&back.kinds[0], &c.kinds[0]));
+	topo_cluster_free(&back);
+	assert_int_equal(topo_cache_read(&part, &back, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
-	assert_int_equal(cache_read(&half, &back, &e), -1);
+	assert_int_equal(topo_cache_read(&half, &back, &e), -1);
 	assert_int_equal(e.code, ERR_STALE);
 	/* It is reckoned anew at times, and a second off then. */
 	boots[1][18]++;
-	assert_int_equal(cache_read(&key, &back, &e), 0);
-	cluster_free(&back);
+	assert_int_equal(topo_cache_read(&key, &back, &e), 0);
+	topo_cluster_free(&back);
 	boots[1][15]++;
-	assert_int_equal(cache_read(&key, &back, &e), -1);
+	assert_int_equal(topo_cache_read(&key, &back, &e), -1);
 	assert_int_equal(e.code, ERR_STALE);
 	boots[1][15]--;
 	boots[1][18]--;
@@ -364,16 +364,16 @@ static void what_was_asked_is_kept_until_a_node_boots(void **state)
 	assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
 	for (size_t cut = 0; cut < text.len; cut += 101) {
 		assert_int_equal(file_replace(path, text.data, cut, NULL), 0);
-		assert_int_equal(cache_read(&key, &back, &e), -1);
+		assert_int_equal(topo_cache_read(&key, &back, &e), -1);
 		assert_int_equal(e.code, ERR_CORRUPT);
 	}
 	buf_fini(&text);
 	snprintf(command, sizeof command, "rm -rf %s", dir);
 	assert_int_equal(system(command), 0);
 	unsetenv("XDG_CACHE_HOME");
-	hostlist_free(&nodes);
-	hostlist_free(&fewer);
-	cluster_free(&c);
+	topo_hostlist_free(&nodes);
+	topo_hostlist_free(&fewer);
+	topo_cluster_free(&c);
 }
 
 int main(void)
